@@ -1,0 +1,99 @@
+"""Interval algebra on sorted, disjoint, half-open int64 intervals.
+
+All functions are exact: times are integers (nanoseconds), nothing is rounded.
+An interval of zero length covers nothing and is dropped by `union`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+_MIN = np.iinfo(np.int64).min
+_MAX = np.iinfo(np.int64).max
+
+
+class Intervals(NamedTuple):
+    """Disjoint intervals [start[i], end[i]) in ascending order, none of them empty."""
+
+    start: Int64Array
+    end: Int64Array
+
+    @property
+    def length(self) -> int:
+        """Total time covered, in the unit of the bounds."""
+        return int((self.end - self.start).sum())
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Int64Array, end: Int64Array) -> Intervals:
+    """The time covered by any of the intervals [start[i], end[i]), in any order."""
+    keep = end > start
+    if not keep.all():
+        start, end = start[keep], end[keep]
+    if len(start) == 0:
+        return EMPTY
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    first = np.empty(len(start), bool)
+    first[0] = True
+    np.greater(start[1:], reach[:-1], out=first[1:])
+    last = np.append(np.flatnonzero(first)[1:] - 1, len(start) - 1)
+    return Intervals(start[first], reach[last])
+
+
+def merge(a: Intervals, b: Intervals) -> Intervals:
+    """The time covered by a or b."""
+    if len(a.start) == 0:
+        return b
+    if len(b.start) == 0:
+        return a
+    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """The time covered by both a and b."""
+    low = np.searchsorted(b.end, a.start, side="right")
+    high = np.searchsorted(b.start, a.end, side="left")
+    count = np.maximum(high - low, 0)
+    in_a = np.repeat(np.arange(len(a.start)), count)
+    before = np.cumsum(count) - count
+    in_b = np.repeat(low - before, count) + np.arange(len(in_a))
+    start = np.maximum(a.start[in_a], b.start[in_b])
+    return Intervals(start, np.minimum(a.end[in_a], b.end[in_b]))
+
+
+def complement(a: Intervals) -> Intervals:
+    """All the time that a does not cover."""
+    start = np.concatenate([np.array([_MIN], np.int64), a.end])
+    return Intervals(start, np.concatenate([a.start, np.array([_MAX], np.int64)]))
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """The time covered by a and not by b."""
+    return intersect(a, complement(b))
+
+
+def covered_within(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each window [start[i], end[i]): how much of it a covers. Windows may overlap."""
+    return _covered_before(a, end) - _covered_before(a, start)
+
+
+def _covered_before(a: Intervals, at: Int64Array) -> Int64Array:
+    """For each instant: the total length of a before it."""
+    if len(a.start) == 0:
+        return np.zeros(len(at), np.int64)
+    index = np.searchsorted(a.start, at, side="right")
+    done = np.concatenate([np.zeros(1, np.int64), np.cumsum(a.end - a.start)])
+    overshoot = a.end[np.maximum(index - 1, 0)] - at
+    overshoot = np.where(index > 0, np.maximum(overshoot, 0), 0)
+    result: Int64Array = done[index] - overshoot
+    return result
