@@ -1,0 +1,103 @@
+"""What one file says, before anybody knows how it fits with the others.
+
+Sources make pieces, `vanidl.assemble` turns pieces into a `Trace`. Arrays are read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class DxtTable:
+    """All traced operations of one layer of one Darshan log.
+
+    A record is one file as one rank used it: `record_*` arrays have one entry a record,
+    all others one entry an operation, in the order of the log (records in turn, within a
+    record writes before reads, each in the order of their start). Times are nanoseconds
+    since the start of the log.
+    """
+
+    layer: str  # "POSIX" or "MPI-IO"
+    record_file: NDArray[np.uint64]  # Darshan's file id, a key of DarshanLog.names
+    record_rank: NDArray[np.int64]
+    record_host: tuple[str, ...]
+    record: NDArray[np.int32]  # row -> index into the record_* arrays
+    op: NDArray[np.uint8]  # trace.READ or trace.WRITE
+    offset: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    thread: NDArray[np.uint64] | None  # pthread id; None in version 1, which has none
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRecords:
+    """Darshan's counters of one layer of one log: one row a record.
+
+    `rank` is -1 for a record shared by all ranks. A negative counter: not monitored.
+    """
+
+    layer: str  # "POSIX", "MPI-IO" or "STDIO"
+    file: NDArray[np.uint64]
+    rank: NDArray[np.int64]
+    counters: Mapping[str, NDArray[np.int64]]
+    seconds: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class DarshanLog:
+    """One Darshan log without its counters, which `sources.counters` reads.
+
+    `losses` holds one sentence for each thing that could not be read; `whole` is False
+    where there is one. `partial_layers` are those that Darshan itself flagged incomplete.
+    """
+
+    path: str
+    version: str  # of the log format, "3.41"
+    job_id: str
+    pid: int | None  # from the log's name, None for a shared log or another naming
+    user_id: int
+    nprocs: int
+    start_ns: int
+    end_ns: int
+    start_resolution_ns: int
+    command: str
+    metadata: Mapping[str, str]  # lib_ver, h (hints), fork_parent, ...
+    mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
+    names: Mapping[int, str]
+    modules: tuple[str, ...]  # names of the modules that the log holds
+    dxt: tuple[DxtTable, ...]
+    partial_layers: tuple[str, ...]
+    whole: bool
+    losses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTrace:
+    """One profiler trace of one process. Times are nanoseconds since the epoch.
+
+    Span arrays have one entry a span, sorted by start; kinds are `trace.SpanKind`, `step` is
+    the number of the profiled step on STEP spans and -1 elsewhere, `thread` a code for the
+    thread or device stream, `name` an index into `names`.
+    """
+
+    path: str
+    source: str  # "pytorch-profiler"
+    host: str
+    pid: int | None
+    rank: int | None
+    world_size: int | None
+    devices: tuple[str, ...]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    step: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    thread: NDArray[np.int32]
+    name: NDArray[np.int32]
+    names: tuple[str, ...]
+    losses: tuple[str, ...]
