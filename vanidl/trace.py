@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,7 +234,7 @@ class Trace:
     warnings: tuple[Notice, ...] = ()
     layers_traced: tuple[str, ...] = ()  # layers with per-operation records
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[int, ...]:
         """Indices of the processes that stand for a rank, in order of rank.
 
@@ -243,7 +244,7 @@ class Trace:
         trainers = [i for i, p in enumerate(self.processes) if p.role == "trainer"]
         return tuple(sorted(trainers, key=lambda i: _rank_key(self.processes[i])))
 
-    @property
+    @cached_property
     def family(self) -> Int32Array:
         """For each process the position in `ranks` that it counts for, -1 for none."""
         position = {process: i for i, process in enumerate(self.ranks)}

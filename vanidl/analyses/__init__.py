@@ -1,9 +1,28 @@
-"""Analyses: a trace in, small frozen results out."""
+"""Analyses: a trace in, small frozen results out.
+
+A reduction is `partial(part, trace) -> P`, `combine(P, P) -> P` (associative, commutative,
+integers) from `NOTHING`; `finish` turns P into a result. So one part or thousands, in any
+order, here or elsewhere, give the same bits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from vanidl.analyses import (
+    access,
+    balance,
+    coverage,
+    files,
+    operations,
+    overlap,
+    sizes,
+    steps,
+    summary,
+    timeline,
+)
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
@@ -13,6 +32,29 @@ from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
+from vanidl.selection import Selection, select
+from vanidl.trace import Part, Trace
+
+
+class Reduction(Protocol):
+    """A module that folds parts into one small value."""
+
+    NOTHING: Any
+
+    @staticmethod
+    def partial(part: Part, trace: Trace) -> Any: ...  # noqa: ANN401
+
+    @staticmethod
+    def combine(a: Any, b: Any) -> Any: ...  # noqa: ANN401
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "operations": operations,
+    "sizes": sizes,
+    "timeline": timeline,
+    "access": access,
+    "files": files,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +70,63 @@ class Results:
     balance: Balance | None
     steps: Steps | None
     overlap: Overlap | None
+
+
+def analyse(trace: Trace, selection: Selection | None = None) -> Results:
+    """Every result of the trace, restricted to the selection.
+
+    Coverage is always that of the whole trace.
+    """
+    selection = selection or Selection()
+    seen = reduce_parts({"coverage": coverage}, trace.io, trace)["coverage"]
+    chosen = select(trace, selection)
+    return finish(reduce_parts(REDUCTIONS, chosen.io, chosen), seen, trace, chosen, selection.layer)
+
+
+def reduce_parts(
+    reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace
+) -> dict[str, Any]:
+    """Name -> the combined value of every reduction over all parts.
+
+    Equal-sized halves are combined first (as in a binary counter), so the work stays
+    linear times log where values grow with the parts.
+    """
+    stack: list[tuple[int, dict[str, Any]]] = []
+    for part in parts:
+        weight, values = 1, {name: r.partial(part, trace) for name, r in reductions.items()}
+        while stack and stack[-1][0] <= weight:
+            other, before = stack.pop()
+            weight, values = weight + other, _combine(reductions, before, values)
+        stack.append((weight, values))
+    total = {name: r.NOTHING for name, r in reductions.items()}
+    for _, values in reversed(stack):
+        total = _combine(reductions, values, total)
+    return total
+
+
+def finish(
+    reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
+) -> Results:
+    """Results from reduced values: the last, cheap part of `analyse`."""
+    step_result = steps.finish(reduced["operations"], chosen)
+    table = None if step_result is None else step_result.table
+    return Results(
+        coverage.finish(seen, whole),
+        summary.finish(reduced["operations"], chosen, layer),
+        sizes.finish(reduced["sizes"], chosen),
+        timeline.finish(reduced["timeline"], chosen),
+        access.finish(reduced["access"], chosen, layer),
+        files.finish(reduced["files"], chosen, layer),
+        balance.finish(reduced["operations"], chosen),
+        step_result,
+        overlap.finish(reduced["operations"], chosen, table),
+    )
+
+
+def _combine(
+    reductions: dict[str, Reduction], a: dict[str, Any], b: dict[str, Any]
+) -> dict[str, Any]:
+    return {name: r.combine(a[name], b[name]) for name, r in reductions.items()}
+
+
+__all__ = ["REDUCTIONS", "Results", "analyse", "finish", "reduce_parts"]

@@ -1,5 +1,22 @@
+"""Where each operation starts relative to the one before it, per process and file.
+
+Two rules side by side. Ours is exclusive: first, consecutive (offset = previous end),
+forward or backward. Darshan's own (darshan-posix.c, POSIX_RECORD_READ): the last byte
+touched starts at 0; sequential where offset > last byte, consecutive where offset = last
+byte + 1. On a complete single-threaded trace Darshan's rule reproduces its counters.
+"""
+
 from __future__ import annotations
+
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.counted import prefix_of
+from vanidl.trace import READ, WRITE, Part, Trace
+
+Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +44,94 @@ class Access:
     write: AccessCounts
     counted_sequential: tuple[int | None, int | None]  # (reads, writes) by Darshan's counters
     counted_consecutive: tuple[int | None, int | None]
+
+
+RUN_COLUMNS = ("process", "file", "op", "start", "offset", "end_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Counts inside parts, and what their borders need to be stitched.
+
+    `inside` has shape (2, 3): consecutive, forward, backward for reads and writes. `border`
+    has one row a (part, file, op): the RUN_COLUMNS, with the start and offset of the first
+    operation and the end offset of the last.
+    """
+
+    inside: Int64Array
+    border: Int64Array
+
+
+NOTHING = Runs(np.zeros((2, 3), np.int64), np.empty((0, len(RUN_COLUMNS)), np.int64))
+
+
+def partial(part: Part, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses share this signature)
+    """The pattern inside one part, whose rows are sorted by start."""
+    key = part.file.astype(np.int64) * 2 + part.op
+    order = np.argsort(key, kind="stable")
+    key, offset = key[order], part.offset[order]
+    end_offset = offset + part.nbytes[order]
+    same = np.concatenate([[False], key[1:] == key[:-1]])[: len(key)]
+    inside = _classes(offset[same], end_offset[:-1][same[1:]], key[same] & 1)
+    first = np.flatnonzero(~same)
+    last = np.append(first[1:], len(key))[: len(first)] - 1
+    process = np.full(len(first), part.process, np.int64)
+    columns = (process, key[first] >> 1, key[first] & 1,
+               part.start[order][first], offset[first], end_offset[last])  # fmt: skip
+    return Runs(inside, np.stack(columns, axis=1))
+
+
+def combine(a: Runs, b: Runs) -> Runs:
+    """The pattern of both; borders are stitched in `finish`."""
+    return Runs(a.inside + b.inside, np.concatenate([a.border, b.border]))
+
+
+def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
+    """Counts of every class; None where no operation was traced."""
+    if len(runs.border) == 0:
+        return None
+    process, file, op, start, offset, end_offset = runs.border[_stitch_order(runs.border)].T
+    same = (process[1:] == process[:-1]) & (file[1:] == file[:-1]) & (op[1:] == op[:-1])
+    inside = runs.inside + _classes(offset[1:][same], end_offset[:-1][same], op[1:][same])
+    begins = np.concatenate([[True], ~same])
+    return Access(
+        _counts(inside[READ], offset[begins & (op == READ)]),
+        _counts(inside[WRITE], offset[begins & (op == WRITE)]),
+        _counted(trace, layer, "SEQ"),
+        _counted(trace, layer, "CONSEC"),
+    )
+
+
+def _stitch_order(border: Int64Array) -> Int64Array:
+    process, file, op, start, offset, end_offset = border.T
+    return np.lexsort((end_offset, offset, start, op, file, process))
+
+
+def _classes(offset: Int64Array, previous_end: Int64Array, op: Int64Array) -> Int64Array:
+    """Counts (consecutive, forward, backward) for reads and writes, shape (2, 3)."""
+    kind = np.where(offset == previous_end, 0, np.where(offset > previous_end, 1, 2))
+    return np.bincount(op * 3 + kind, minlength=6).reshape(2, 3)
+
+
+def _counts(inside: Int64Array, first_offset: Int64Array) -> AccessCounts:
+    consecutive, forward, backward = inside.tolist()
+    # For the first operation Darshan takes byte 0 as already touched.
+    sequential_first = int((first_offset > 0).sum())
+    consecutive_first = int((first_offset == 1).sum())
+    return AccessCounts(
+        len(first_offset) + consecutive + forward + backward,
+        len(first_offset),
+        consecutive,
+        forward,
+        backward,
+        consecutive + forward + sequential_first,
+        consecutive + consecutive_first,
+    )
+
+
+def _counted(trace: Trace, layer: str, kind: str) -> tuple[int | None, int | None]:
+    table = trace.counters.get(layer)
+    if table is None:
+        return None, None
+    prefix = prefix_of(layer)
+    return table.total(f"{prefix}_{kind}_READS"), table.total(f"{prefix}_{kind}_WRITES")

@@ -1,10 +1,18 @@
+"""How evenly the I/O is spread over ranks."""
+
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from vanidl.analyses.operations import Operations, Totals
+from vanidl.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class RankLoad:
-    """One rank's family: its trainer and workers."""
+    """The I/O of one rank's family: its trainer and workers."""
 
     label: str
     rank: int | None
@@ -18,9 +26,44 @@ class RankLoad:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Load over ranks. A spread is max / mean, 1.0 where all are equal, None where all are 0."""
+    """Load over ranks. A spread is max / mean: 1.0 where all are equal, None where all are 0."""
 
     rows: tuple[RankLoad, ...]
     busy_spread: float | None
     bytes_spread: float | None
     silent_ranks: int  # ranks that did no I/O on this layer
+
+
+def finish(reduced: Operations, trace: Trace) -> Balance | None:
+    """One row a rank in the order of Trace.ranks; None where no operation was traced."""
+    if not reduced.totals or not trace.ranks:
+        return None
+    sizes = Counter(trace.family.tolist())
+    rows = tuple(_row(position, reduced, trace, sizes) for position in range(len(trace.ranks)))
+    return Balance(
+        rows,
+        spread([r.busy_s for r in rows]),
+        spread([r.bytes_read + r.bytes_written for r in rows]),
+        sum(r.ops == 0 for r in rows),
+    )
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """Max / mean; None where all values are 0."""
+    total = sum(values)
+    return max(values) * len(values) / total if total > 0 else None
+
+
+def _row(position: int, reduced: Operations, trace: Trace, sizes: Counter[int]) -> RankLoad:
+    process = trace.processes[trace.ranks[position]]
+    totals = reduced.totals.get(position, Totals())
+    return RankLoad(
+        process.label,
+        process.rank,
+        process.host,
+        sizes[position],
+        totals.reads + totals.writes,
+        totals.bytes_read,
+        totals.bytes_written,
+        reduced.busy_ns(position) / 1e9,
+    )

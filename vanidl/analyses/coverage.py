@@ -1,6 +1,16 @@
+"""What the numbers rest on, and what they miss.
+
+Computed from the whole run, before any filter: a filter hides operations, it does not make
+a log less complete.
+"""
+
 from __future__ import annotations
+
 from dataclasses import dataclass
-from vanidl.trace import Notice
+
+from vanidl.analyses import blindspots
+from vanidl.analyses.counted import counted
+from vanidl.trace import Notice, Part, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,9 +19,9 @@ class LayerCoverage:
 
     layer: str
     counted_ops: int | None  # READS + WRITES of the counters
-    traced_ops: int
+    traced_ops: int | None  # None: no trace of this layer in the log
     traced_fraction: float | None
-    partial: bool
+    partial: bool  # flagged incomplete by Darshan itself
     last_traced_s: float | None  # since the start of the job
 
 
@@ -22,3 +32,88 @@ class Coverage:
     complete: bool
     layers: tuple[LayerCoverage, ...]
     warnings: tuple[Notice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Layer -> (operations, latest end in ns, sum of durations in ns)."""
+
+    layers: dict[str, tuple[int, int, int]]
+
+
+NOTHING = Traced({})
+
+
+def partial(part: Part, trace: Trace) -> Traced:  # noqa: ARG001  (all analyses share this signature)
+    """What one part holds."""
+    if len(part) == 0:
+        return NOTHING
+    spent = int((part.end - part.start).sum())
+    return Traced({part.layer: (len(part), int(part.end.max()), spent)})
+
+
+def combine(a: Traced, b: Traced) -> Traced:
+    """What both hold."""
+    layers = dict(a.layers)
+    for name, (ops, end, spent) in b.layers.items():
+        before = layers.get(name, (0, end, 0))
+        layers[name] = (before[0] + ops, max(before[1], end), before[2] + spent)
+    return Traced(layers)
+
+
+def finish(traced: Traced, trace: Trace) -> Coverage:
+    """Coverage of every layer, and every warning that applies."""
+    names = dict.fromkeys([*trace.counters, *trace.layers_traced, *traced.layers])
+    layers = tuple(_layer(name, traced, trace) for name in names)
+    sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items()}
+    warnings = (
+        *trace.warnings,
+        *(_truncated(c) for c in layers if _is_truncated(c)),
+        *blindspots.find(trace, sums_s),
+    )
+    whole = all(log.whole for log in trace.logs)
+    incomplete = {"truncated", "partial", "records_exhausted", "unreadable", "damaged"}
+    return Coverage(whole and not incomplete & {w.code for w in warnings}, layers, warnings)
+
+
+def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
+    total = _counted_ops(trace, name)
+    has_trace = name in traced.layers or name in trace.layers_traced
+    ops, end, _ = traced.layers.get(name, (0, None, 0))
+    flagged = {layer for log in trace.logs for layer in log.partial_layers}
+    return LayerCoverage(
+        name,
+        total,
+        ops if has_trace else None,
+        ops / total if has_trace and total else None,
+        name in flagged or blindspots.DXT_MODULE.get(name) in flagged,
+        None if end is None else (end - trace.job.start_ns) / 1e9,
+    )
+
+
+def _counted_ops(trace: Trace, layer: str) -> int | None:
+    table = trace.counters.get(layer)
+    if table is None:
+        return None
+    values = [counted(table, what) for what in ("READS", "WRITES")]
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def _is_truncated(cover: LayerCoverage) -> bool:
+    return cover.traced_fraction is not None and cover.traced_fraction < 1
+
+
+def _truncated(cover: LayerCoverage) -> Notice:
+    until = (
+        ""
+        if cover.last_traced_s is None
+        else f" The last one ended at {cover.last_traced_s:.1f} s."
+    )
+    return Notice(
+        "truncated",
+        f"{cover.layer}: {cover.traced_ops:,} of {cover.counted_ops:,} operations were traced "
+        f"({cover.traced_fraction:.1%}).{until} Darshan drops what comes after its trace buffer is "
+        "full: raise the buffer (MODMEM in its configuration, or DXT_ENABLE_IO_TRACE with a "
+        "larger memory limit) and record again to see the rest.",
+    )

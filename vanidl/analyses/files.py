@@ -1,10 +1,23 @@
+"""Traffic of each file, of each kind of file and of each mount point."""
+
 from __future__ import annotations
+
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl import intervals
+from vanidl.analyses.counted import COUNTED, record_counts
+from vanidl.intervals import Intervals
+from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Trace
+
+Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """One file. Times are sums of durations over all ranks, in seconds."""
+    """One file, over all storage layers. Times in seconds since the start of the job."""
 
     path: str
     kind: str
@@ -14,16 +27,16 @@ class FileRow:
     writes: int
     bytes_read: int
     bytes_written: int
-    io_s: float | None  # None where only counters of another layer know the file
-    ranks: int  # how many ranks touched it
-    first_s: float | None  # since the start of the job
+    io_s: float | None  # sum of durations over all ranks; None where only counters know the file
+    ranks: int | None  # how many ranks touched it; None where not recorded
+    first_s: float | None
     last_s: float | None
     layers: tuple[str, ...]  # layers that recorded it
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """All files of one kind, or of one mount point."""
+    """All files of one kind, or of one mount point, on the chosen layer."""
 
     name: str
     files: int
@@ -34,8 +47,186 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class FileTotals:
-    """Files touched through the chosen layer, largest traffic first, and their groups."""
+    """Files by traffic, largest first, and their groups."""
 
     rows: tuple[FileRow, ...]
     by_kind: tuple[GroupRow, ...]
     by_mount: tuple[GroupRow, ...]
+
+
+SUMS = ("reads", "writes", "bytes_read", "bytes_written", "sum_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSums:
+    """Per file code: sums (n, 5), first start, last end; and who touched it.
+
+    `touched` holds sorted distinct keys file * 2**20 + position in Trace.ranks + 1. `busy` is
+    keyed by (group, value, position), group "kind" or "mount".
+    """
+
+    file: Int64Array
+    sums: Int64Array
+    first: Int64Array
+    last: Int64Array
+    touched: Int64Array
+    busy: dict[tuple[str, str, int], Intervals]
+
+
+_NONE = np.empty(0, np.int64)
+NOTHING = FileSums(_NONE, np.empty((0, len(SUMS)), np.int64), _NONE, _NONE, _NONE, {})
+_POSITIONS = 1 << 20
+
+
+def partial(part: Part, trace: Trace) -> FileSums:
+    """The files of one part."""
+    position = int(trace.family[part.process])
+    order = np.argsort(part.file, kind="stable")
+    file = part.file[order].astype(np.int64)
+    is_write = part.op[order] == WRITE
+    nbytes = part.nbytes[order]
+    start, end = part.start[order], part.end[order]
+    columns = (~is_write, is_write, np.where(is_write, 0, nbytes),
+               np.where(is_write, nbytes, 0), end - start)  # fmt: skip
+    sums = np.stack([c.astype(np.int64) for c in columns], axis=1)
+    grouped = _group(file, sums, start, end)
+    touched = grouped[0] * _POSITIONS + position + 1
+    return FileSums(*grouped, touched, _busy_by_group(part, trace, position))
+
+
+def combine(a: FileSums, b: FileSums) -> FileSums:
+    """The files of both."""
+    names = ("file", "sums", "first", "last")
+    both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
+    order = np.argsort(both[0], kind="stable")
+    grouped = _group(*(column[order] for column in both))
+    busy = dict(a.busy)
+    for key, value in b.busy.items():
+        busy[key] = intervals.merge(busy.get(key, intervals.EMPTY), value)
+    return FileSums(*grouped, np.union1d(a.touched, b.touched), busy)
+
+
+def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
+    """Rows by traffic; storage files that only counters know are added from them."""
+    traced = np.zeros((len(trace.files), 4), np.int64)
+    traced[sums.file] = sums.sums[:, :4]
+    seen = np.zeros(len(trace.files), bool)
+    seen[sums.file] = True
+    counted = _counted(trace, layer)
+    if len(sums.file):  # the trace speaks for its layer, counters for the files it lacks
+        values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
+        counted[layer] = (np.where(seen[:, None], traced, values), seen | present)
+    rows = _rows(counted, sums, trace)
+    on_layer = counted.get(layer, (traced, seen))
+    return FileTotals(
+        tuple(rows),
+        _groups(on_layer, sums, trace, "kind"),
+        _groups(on_layer, sums, trace, "mount"),
+    )
+
+
+def _group(
+    file: Int64Array, sums: Int64Array, first: Int64Array, last: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Rows of equal file (sorted) reduced to one."""
+    if len(file) == 0:
+        return NOTHING.file, NOTHING.sums, NOTHING.first, NOTHING.last
+    at = np.flatnonzero(np.concatenate([[True], file[1:] != file[:-1]]))
+    return (
+        file[at],
+        np.add.reduceat(sums, at, axis=0),
+        np.minimum.reduceat(first, at),
+        np.maximum.reduceat(last, at),
+    )
+
+
+def _busy_by_group(
+    part: Part, trace: Trace, position: int
+) -> dict[tuple[str, str, int], Intervals]:
+    codes = np.unique(part.file)
+    busy: dict[tuple[str, str, int], Intervals] = {}
+    for group, values in (("kind", trace.files.kind), ("mount", trace.files.mount)):
+        names = sorted({values[code] for code in codes.tolist()})
+        number = np.array([names.index(values[code]) for code in codes.tolist()])
+        of_row = number[np.searchsorted(codes, part.file)]
+        for i, name in enumerate(names):
+            mine = of_row == i
+            busy[group, name, position] = intervals.union(part.start[mine], part.end[mine])
+    return busy
+
+
+_ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]
+
+
+def _counted(trace: Trace, layer: str) -> _ByLayer:
+    """Layer -> ((files, 4) reads, writes, bytes read, bytes written; which files it knows)."""
+    layers = STORAGE_LAYERS if layer in STORAGE_LAYERS else (layer,)
+    return {
+        name: _counted_by_file(trace.counters[name], len(trace.files))
+        for name in layers
+        if name in trace.counters
+    }
+
+
+def _counted_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArray[np.bool_]]:
+    columns = [
+        np.bincount(table.file, record_counts(table, what), minlength=files) for what in COUNTED
+    ]
+    present = np.bincount(table.file, minlength=files) > 0
+    return np.stack(columns, axis=1).astype(np.int64), present
+
+
+def _rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
+    totals = sum(values for values, _ in counted.values())
+    known = np.logical_or.reduce([present for _, present in counted.values()] or [[]])
+    at = {int(file): i for i, file in enumerate(sums.file)}
+    codes = [int(c) for c in np.flatnonzero(known)]
+    traffic = {c: -int(totals[c, 2] + totals[c, 3]) for c in codes}
+    codes.sort(key=lambda c: (traffic[c], trace.files.path[c]))
+    return [
+        FileRow(
+            *_identity(trace, code), *totals[code].tolist(),
+            *_timing(at.get(code), sums, trace.job.start_ns),
+            tuple(name for name, (_, present) in counted.items() if present[code]),
+        )
+        for code in codes
+    ]  # fmt: skip
+
+
+def _timing(
+    i: int | None, sums: FileSums, since_ns: int
+) -> tuple[float | None, int | None, float | None, float | None]:
+    """(io_s, ranks, first_s, last_s) of row i of the sums; None four times without one."""
+    if i is None:
+        return None, None, None, None
+    file = int(sums.file[i])
+    low, high = np.searchsorted(sums.touched, [file * _POSITIONS + 1, (file + 1) * _POSITIONS])
+    first_s, last_s = ((int(t[i]) - since_ns) / 1e9 for t in (sums.first, sums.last))
+    return int(sums.sums[i, 4]) / 1e9, int(high - low), first_s, last_s
+
+
+def _identity(trace: Trace, file: int) -> tuple[str, str, str, str]:
+    files = trace.files
+    return files.path[file], files.kind[file], files.mount[file], files.file_system[file]
+
+
+def _groups(
+    on_layer: tuple[Int64Array, NDArray[np.bool_]], sums: FileSums, trace: Trace, group: str
+) -> tuple[GroupRow, ...]:
+    values, present = on_layer
+    names = np.array(getattr(trace.files, group), dtype=object)[present]
+    rows = []
+    for name in sorted(set(names.tolist())):
+        mine = values[present][names == name]
+        busy = _mean_busy_s(sums, group, name, len(trace.ranks)) if len(sums.file) else None
+        rows.append(GroupRow(name, len(mine), int(mine[:, 2].sum()), int(mine[:, 3].sum()), busy))
+    return tuple(sorted(rows, key=lambda r: (-(r.bytes_read + r.bytes_written), r.name)))
+
+
+def _mean_busy_s(sums: FileSums, group: str, name: str, ranks: int) -> float:
+    lengths = [
+        spans.length
+        for (g, n, position), spans in sums.busy.items()
+        if g == group and n == name and position >= 0
+    ]
+    return sum(lengths) / max(ranks, 1) / 1e9

@@ -1,5 +1,22 @@
+"""Is the I/O hidden behind compute, or does training wait for it?
+
+A rank's busy time splits exactly, in this order: unobserved (outside the profiled window),
+in_wait (inside an input wait), hidden (under compute), behind_communication, other (in the
+window, under nothing recorded: checkpoint, logging).
+"""
+
 from __future__ import annotations
-from dataclasses import dataclass
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from vanidl import intervals
+from vanidl.analyses.operations import Operations
+from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
+from vanidl.intervals import Intervals, intersect, subtract
+from vanidl.trace import SpanKind, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +38,165 @@ class RankOverlap:
     other_s: float | None
     exposed_s: float | None
     compute_s: float | None
-    communication_s: float | None
+    communication_s: float | None  # collectives not covered by compute
     input_wait_s: float | None
-    input_wait_io_s: float | None
-    starving_wait_s: float | None  # input wait while the device idles; = input_wait_s on basis ops
+    input_wait_io_s: float | None  # part of the wait during which the rank was in I/O
+    starving_wait_s: float | None  # wait while the device idles; = input_wait_s on basis ops
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Is the I/O hidden behind compute, or does training wait for it?"""
+    """Is the I/O hidden behind compute, or does training wait for it?
 
-    basis: str | None  # "device", "ops" or None where no compute was recorded
+    `basis`: "device" where any kernel was recorded, else "ops" (CPU operators), None where
+    neither was. A wait counts as in_wait on basis device only while the device is idle.
+    """
+
+    basis: str | None
     ranks_observed: int
     mean: RankOverlap  # mean over the observed ranks
     per_rank: tuple[RankOverlap, ...]
-    hidden_fraction: float | None  # sum of hidden / sum of observed over ranks
-    lost_to_input_s: float | None
-    input_wait_share: float | None
-    accelerator_utilization: float | None  # compute / window (AU of MLPerf Storage)
-    pipeline_share: float | None
+    hidden_fraction: float | None  # hidden / observed, summed over ranks
+    lost_to_input_s: float | None  # sum over steps of the longest wait of any rank
+    input_wait_share: float | None  # wait / window, summed over ranks
+    accelerator_utilization: float | None  # compute / window: AU of MLPerf Storage
+    pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
+
+
+def finish(reduced: Operations, trace: Trace, table: StepTable | None) -> Overlap | None:
+    """The split of every rank with profiled steps; None where there is none."""
+    spans = rank_spans(trace)
+    if not spans or table is None:
+        return None
+    basis = _basis(trace)
+    rows = tuple(_split(p, s, trace, reduced, basis) for p, s in spans.items())
+    observed = _sum([_minus(r.io_s, r.unobserved_s) for r in rows])
+    window = sum(r.window_s for r in rows)
+    return Overlap(
+        basis,
+        len(rows),
+        _mean(rows),
+        rows,
+        _ratio(_sum([r.hidden_s for r in rows]), observed),
+        lost_to_input_s(table),
+        _ratio(_sum([r.input_wait_s for r in rows]), window),
+        _ratio(_sum([r.compute_s for r in rows]), window),
+        None,  # no reader records preprocessing yet
+    )
+
+
+def lost_to_input_s(table: StepTable) -> float | None:
+    """Sum over steps of the longest input wait of any rank: what synchronous training loses.
+
+    Steps of different ranks are the same step where number and repetition are equal. None
+    where any rank's wait was not recorded.
+    """
+    if np.isnan(table.input_wait_s).any():
+        return None
+    order = np.lexsort((table.start_s, table.step, table.rank))
+    step, rank = table.step[order], table.rank[order]
+    at = np.arange(len(order))
+    starts = np.concatenate([[True], (step[1:] != step[:-1]) | (rank[1:] != rank[:-1])])
+    repetition = at - np.maximum.accumulate(np.where(starts, at, 0))
+    _, group = np.unique(np.stack([step, repetition]), axis=1, return_inverse=True)
+    longest = np.zeros(int(group.max()) + 1)
+    np.maximum.at(longest, group.ravel(), table.input_wait_s[order])
+    return float(longest.sum())
+
+
+def _basis(trace: Trace) -> str | None:
+    kinds = set(np.unique(trace.spans.kind).tolist())
+    if SpanKind.KERNEL in kinds:
+        return "device"
+    return "ops" if SpanKind.OP in kinds else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Activity:
+    """What one rank did inside its window; compute and wait are disjoint on both bases."""
+
+    compute: Intervals
+    starving: Intervals
+    communication: Intervals
+
+
+def _activity(position: int, spans: RankSpans, trace: Trace, basis: str | None) -> _Activity:
+    mine = trace.spans.pick(trace.family[trace.spans.process] == position)
+
+    def within(kind: SpanKind) -> Intervals:
+        picked = mine.pick(mine.kind == kind)
+        return intersect(intervals.union(picked.start, picked.end), spans.windows)
+
+    if basis == "device":
+        compute = within(SpanKind.KERNEL)
+        starving = subtract(spans.waits, compute)
+    else:
+        compute = subtract(within(SpanKind.OP), spans.waits)
+        starving = spans.waits
+    return _Activity(compute, starving, subtract(within(SpanKind.COMMUNICATION), compute))
+
+
+def _split(
+    position: int, spans: RankSpans, trace: Trace, reduced: Operations, basis: str | None
+) -> RankOverlap:
+    process = trace.processes[trace.ranks[position]]
+    did = _activity(position, spans, trace, basis)
+    traced = bool(reduced.totals)
+    busy = reduced.busy.get(position, intervals.EMPTY)
+    io = _split_io(busy, spans, did, basis) if traced else (None,) * 7
+    known = spans.waits_known
+    return RankOverlap(
+        process.label,
+        process.rank,
+        spans.windows.length / 1e9,
+        *io,
+        did.compute.length / 1e9 if basis else None,
+        did.communication.length / 1e9,
+        spans.waits.length / 1e9 if known else None,
+        intersect(spans.waits, busy).length / 1e9 if known and traced else None,
+        did.starving.length / 1e9 if known else None,
+    )
+
+
+def _split_io(
+    busy: Intervals, spans: RankSpans, did: _Activity, basis: str | None
+) -> tuple[float | None, ...]:
+    """(io, unobserved, in_wait, hidden, behind_communication, other, exposed) in seconds.
+
+    Without wait spans the waits are somewhere in the window, unknown; on basis ops even
+    hidden is then unknown, because operators of an unmarked loader look like compute.
+    """
+    observed = intersect(busy, spans.windows)
+    in_wait = intersect(observed, did.starving)
+    rest = subtract(observed, did.starving)
+    hidden = intersect(rest, did.compute)
+    rest = subtract(rest, did.compute)
+    behind = intersect(rest, did.communication)
+    other = subtract(rest, did.communication)
+    can_hide = basis == "device" or (basis == "ops" and spans.waits_known)
+    seconds = [x.length / 1e9 for x in (busy, observed, in_wait, hidden, behind, other)]
+    io, seen, *split = seconds
+    unobserved = (busy.length - observed.length) / 1e9
+    exposed = (observed.length - hidden.length) / 1e9
+    known = (spans.waits_known, can_hide, can_hide, can_hide and spans.waits_known)
+    shown = [value if k else None for value, k in zip(split, known, strict=True)]
+    return (io, unobserved, *shown, exposed if can_hide else None)
+
+
+def _mean(rows: Sequence[RankOverlap]) -> RankOverlap:
+    names = [f.name for f in fields(RankOverlap)][2:]
+    totals = [_sum([getattr(row, name) for row in rows]) for name in names]
+    return RankOverlap("mean", None, *(_ratio(t, len(rows)) for t in totals))  # type: ignore[arg-type]
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _minus(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def _ratio(a: float | None, b: float | None) -> float | None:
+    return None if a is None or not b else a / b

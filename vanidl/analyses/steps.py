@@ -1,23 +1,34 @@
+"""Profiled steps: how long each took, how much of it waited for input or saw I/O."""
+
 from __future__ import annotations
+
 from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+
+from vanidl import intervals
+from vanidl.analyses.operations import Operations
+from vanidl.intervals import Intervals
+from vanidl.trace import SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """One row a profiled step and rank, sorted by (rank position, start); arrays of equal length.
+    """One row a profiled step and rank, sorted by (rank position, start); equal lengths.
 
-    Seconds since the start of the job. Bytes are those moved *during step k*, spread over
-    time as in the timeline.
+    Times in seconds, starts and ends since the start of the job. `window` numbers the trace
+    file that recorded the step. `busy_s` is the time of the rank's family in I/O *during the
+    step*, whichever step the data is for.
     """
 
     rank: NDArray[np.int32]  # position in Trace.ranks
     step: NDArray[np.int32]
+    window: NDArray[np.int32]
     start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
     input_wait_s: NDArray[np.float64]  # nan where not recorded
-    busy_s: NDArray[np.float64]  # time of the rank's family in I/O, nan where no I/O was traced
+    busy_s: NDArray[np.float64]  # nan where no I/O was traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +53,84 @@ class Steps:
     p99_s: float
     clock: ClockEvidence
     table: StepTable
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpans:
+    """What profilers saw of one rank."""
+
+    steps: Spans
+    windows: Intervals  # from the first to the last step of each trace
+    waits: Intervals
+    waits_known: bool
+
+    def wait_ns(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Input wait inside each window [start[i], end[i])."""
+        return intervals.covered_within(self.waits, start, end)
+
+
+def rank_spans(trace: Trace) -> dict[int, RankSpans]:
+    """Position in Trace.ranks -> its spans, for ranks with at least one profiled step."""
+    family = trace.family[trace.spans.process]
+    step_ranks = np.unique(family[trace.spans.kind == SpanKind.STEP]).tolist()
+    return {
+        position: _rank_spans(trace, trace.spans.pick(family == position))
+        for position in step_ranks
+        if position >= 0
+    }
+
+
+def finish(reduced: Operations, trace: Trace) -> Steps | None:
+    """Statistics over all steps of all ranks; None where no step was profiled."""
+    ranks = rank_spans(trace)
+    if not ranks:
+        return None
+    traced = bool(reduced.totals)
+    blocks = [
+        _rows(position, spans, trace, reduced.busy.get(position, intervals.EMPTY), traced)
+        for position, spans in ranks.items()
+    ]
+    table = StepTable(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
+    duration = table.end_s - table.start_s
+    counts = [len(spans.steps) for spans in ranks.values()]
+    source = next(p for p in trace.profiles).source
+    return Steps(
+        source, min(counts), max(counts), len(ranks), float(duration.mean()),
+        float(np.median(duration)), float(np.percentile(duration, 99)), _clock(trace), table,
+    )  # fmt: skip
+
+
+def _rank_spans(trace: Trace, spans: Spans) -> RankSpans:
+    steps = spans.pick(spans.kind == SpanKind.STEP)
+    bounds = [
+        (int(steps.start[mine].min()), int(steps.end[mine].max()))
+        for mine in (steps.source == source for source in np.unique(steps.source))
+    ]
+    low, high = np.array(bounds, np.int64).T
+    waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
+    known = all(trace.profiles[s].has_wait_spans for s in np.unique(steps.source))
+    windows = intervals.union(low, high)
+    inside = intervals.intersect(intervals.union(waits.start, waits.end), windows)
+    return RankSpans(steps, windows, inside, known)
+
+
+def _rows(
+    position: int, spans: RankSpans, trace: Trace, busy: Intervals, traced: bool
+) -> tuple[NDArray[np.generic], ...]:
+    steps = spans.steps
+    since = trace.job.start_ns
+    missing = np.full(len(steps), np.nan)
+    wait = spans.wait_ns(steps.start, steps.end) / 1e9 if spans.waits_known else missing
+    in_io = intervals.covered_within(busy, steps.start, steps.end) / 1e9 if traced else missing
+    return (
+        np.full(len(steps), position, np.int32), steps.step, steps.source,
+        (steps.start - since) / 1e9, (steps.end - since) / 1e9, wait, in_io,
+    )  # fmt: skip
+
+
+def _clock(trace: Trace) -> ClockEvidence:
+    """The least certain of the profiles' clocks."""
+    worst = max(trace.profiles, key=lambda p: p.clock_uncertainty_ns)
+    return ClockEvidence(
+        worst.clock_method, worst.clock_offset_ns / 1e9, worst.clock_uncertainty_ns / 1e9
+    )

@@ -1,10 +1,26 @@
+"""How much I/O there was and how long it took."""
+
 from __future__ import annotations
+
 from dataclasses import dataclass
+
+import numpy as np
+
+from vanidl import intervals
+from vanidl.analyses import operations
+from vanidl.analyses.counted import COUNTED, counted, prefix_of
+from vanidl.analyses.operations import Operations, Totals
+from vanidl.trace import STORAGE_LAYERS, CounterTable, Trace
 
 
 @dataclass(frozen=True, slots=True)
 class BusyTime:
-    """Time in I/O, in seconds. `share` is per_rank_mean_s / run time."""
+    """Time in I/O, in seconds.
+
+    Busy time is the length of the union of the operations' intervals: within each rank for
+    `per_rank_mean_s` and `per_rank_max_s` (silent ranks count as 0), over the whole job for
+    `any_rank_s`. `sum_s` is the plain sum of durations. `share` = per_rank_mean_s / run time.
+    """
 
     per_rank_mean_s: float
     per_rank_max_s: float
@@ -30,7 +46,7 @@ class LayerTotals:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How much I/O there was and how long it took."""
+    """How much I/O there was and how long it took, on one layer and in all."""
 
     layer: str
     source: str  # "trace": from single operations; "counters": from Darshan's totals; "" nothing
@@ -41,7 +57,77 @@ class Summary:
     bytes_written: int | None
     time: BusyTime | None
     aggregate_bytes_per_s: float | None  # bytes / any_rank_s
-    per_op_median_bytes_per_s: float | None
+    per_op_median_bytes_per_s: float | None  # to 0.1 %
     storage_bytes_read: int | None  # POSIX + STDIO
     storage_bytes_written: int | None
     layers: tuple[LayerTotals, ...]
+
+
+def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
+    """The summary of the traced operations, or of the counters where none was traced."""
+    layers = tuple(_layer_totals(table) for table in trace.counters.values())
+    totals = next((t for t in layers if t.layer == layer), None)
+    traced = bool(reduced.totals) or (layer in trace.layers_traced and totals is None)
+    total = reduced.total
+    time = _busy_time(reduced, total, trace) if traced else None
+    source = "trace" if traced else "counters" if totals else ""
+    values = _from_trace(total) if traced else _from_counters(totals)
+    aggregate = None
+    if time and time.any_rank_s > 0:
+        aggregate = (total.bytes_read + total.bytes_written) / time.any_rank_s
+    return Summary(
+        layer, source, *values, time, aggregate, operations.median_speed(reduced),
+        _storage(layers, "bytes_read"), _storage(layers, "bytes_written"), layers,
+    )  # fmt: skip
+
+
+def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
+    per_rank = [reduced.busy_ns(i) for i in range(len(trace.ranks))]
+    bounds = list(reduced.busy.values())
+    everyone = intervals.union(
+        np.concatenate([b.start for b in bounds] or [intervals.EMPTY.start]),
+        np.concatenate([b.end for b in bounds] or [intervals.EMPTY.end]),
+    )
+    mean_s = sum(per_rank) / max(len(per_rank), 1) / 1e9
+    run_time = trace.job.run_time_s
+    return BusyTime(
+        mean_s,
+        max(per_rank, default=0) / 1e9,
+        everyone.length / 1e9,
+        total.sum_ns / 1e9,
+        mean_s / run_time if run_time > 0 else None,
+    )
+
+
+_Values = tuple[int | None, int | None, int | None, int | None, int | None]
+
+
+def _from_trace(total: Totals) -> _Values:
+    ops = total.reads + total.writes
+    return ops, total.reads, total.writes, total.bytes_read, total.bytes_written
+
+
+def _from_counters(totals: LayerTotals | None) -> _Values:
+    if totals is None:
+        return None, None, None, None, None
+    reads, writes = totals.reads, totals.writes
+    ops = None if reads is None or writes is None else reads + writes
+    return ops, reads, writes, totals.bytes_read, totals.bytes_written
+
+
+def _storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
+    known = [getattr(t, name) for t in layers if t.layer in STORAGE_LAYERS]
+    values = [v for v in known if v is not None]
+    return sum(values) if values else None
+
+
+def _layer_totals(table: CounterTable) -> LayerTotals:
+    prefix = prefix_of(table.layer)
+    return LayerTotals(
+        table.layer,
+        len(np.unique(table.file)),
+        *(counted(table, what) for what in COUNTED),
+        table.total_s(f"{prefix}_F_READ_TIME"),
+        table.total_s(f"{prefix}_F_WRITE_TIME"),
+        table.total_s(f"{prefix}_F_META_TIME"),
+    )

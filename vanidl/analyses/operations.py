@@ -1,0 +1,127 @@
+"""Per-rank totals and busy time of the traced operations: what several analyses share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl import intervals
+from vanidl.intervals import Intervals
+from vanidl.trace import WRITE, Part, Trace
+
+_MANTISSA_BITS = 9  # 512 classes an octave: a class is at most 0.2 % wide
+_SHIFT = 52 - _MANTISSA_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Exact integer totals of some operations."""
+
+    reads: int = 0
+    writes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    sum_ns: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.reads + other.reads,
+            self.writes + other.writes,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+            self.sum_ns + other.sum_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Totals and busy intervals, keyed by position in Trace.ranks (-1: in no rank).
+
+    `speed_class` and `speed_count` are a sparse histogram of bytes per second of single
+    operations, in classes of equal leading bits of the float64.
+    """
+
+    totals: dict[int, Totals]
+    busy: dict[int, Intervals]
+    speed_class: NDArray[np.int64]
+    speed_count: NDArray[np.int64]
+
+    @property
+    def total(self) -> Totals:
+        """Totals over everything, processes without a rank included."""
+        return sum(self.totals.values(), Totals())
+
+    def busy_ns(self, position: int) -> int:
+        """Busy time of one rank, 0 for a silent one."""
+        return self.busy[position].length if position in self.busy else 0
+
+
+NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def partial(part: Part, trace: Trace) -> Operations:
+    """The totals of one part."""
+    position = int(trace.family[part.process])
+    classes, counts = np.unique(_speed_classes(part), return_counts=True)
+    busy = intervals.union(part.start, part.end)
+    return Operations({position: _totals(part)}, {position: busy}, classes, counts)
+
+
+def combine(a: Operations, b: Operations) -> Operations:
+    """The totals of both; associative and commutative."""
+    totals = dict(a.totals)
+    for position, value in b.totals.items():
+        totals[position] = totals.get(position, Totals()) + value
+    busy = dict(a.busy)
+    for position, value in b.busy.items():
+        busy[position] = intervals.merge(busy.get(position, intervals.EMPTY), value)
+    classes, counts = add_sparse((a.speed_class, a.speed_count), (b.speed_class, b.speed_count))
+    return Operations(totals, busy, classes, counts)
+
+
+def add_sparse(
+    a: tuple[NDArray[np.int64], NDArray[np.int64]], b: tuple[NDArray[np.int64], NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sum of two sparse vectors given as (sorted keys, values)."""
+    keys, inverse = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
+    values = np.zeros(len(keys), np.int64)
+    values[inverse[: len(a[0])]] = a[1]
+    values[inverse[len(a[0]) :]] += b[1]
+    return keys, values
+
+
+def median_speed(operations: Operations) -> float | None:
+    """Median bytes per second of single operations, to 0.1 %; None without any.
+
+    Operations of zero length in time have no speed and are left out.
+    """
+    total = int(operations.speed_count.sum())
+    if total == 0:
+        return None
+    rank = np.searchsorted(np.cumsum(operations.speed_count), (total + 1) // 2)
+    middle = (int(operations.speed_class[rank]) << _SHIFT) + (1 << (_SHIFT - 1))
+    speed = float(np.int64(middle).view(np.float64))
+    return speed if operations.speed_class[rank] > 0 else 0.0
+
+
+def _totals(part: Part) -> Totals:
+    is_write = part.op == WRITE
+    writes = int(np.count_nonzero(is_write))
+    bytes_written = int(part.nbytes[is_write].sum()) if writes else 0
+    return Totals(
+        len(part) - writes,
+        writes,
+        int(part.nbytes.sum()) - bytes_written,
+        bytes_written,
+        int((part.end - part.start).sum()),
+    )
+
+
+def _speed_classes(part: Part) -> NDArray[np.int64]:
+    duration = part.end - part.start
+    timed = duration > 0
+    speed = part.nbytes[timed] / (duration[timed] / 1e9)
+    classes: NDArray[np.int64] = speed.view(np.int64) >> _SHIFT
+    return classes

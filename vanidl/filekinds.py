@@ -1,0 +1,54 @@
+"""What a file is for, read off its path and how the run used it.
+
+First match wins: the user's GLOB=KIND rules, system, code, log, checkpoint, dataset, other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from vanidl.errors import UsageError
+
+KINDS = ("dataset", "checkpoint", "code", "log", "system", "other")
+
+_SYSTEM = re.compile(r"^/(proc|sys|dev|etc)(/|$)")
+_CODE = re.compile(r"\.(py|pyc|pyo|so|pth\.py)$|\.so\.[\d.]+$|/site-packages/|/lib(64)?/python\d")
+_LOG = re.compile(r"tfevents|\.pt\.trace\.json|\.xplane\.pb|\.log$|\.darshan")
+_CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|keras)$|(^|/)model[^/]*$", re.I)
+_STREAMS = re.compile(r"^<STD(IN|OUT|ERR)>$")
+
+KindRule = tuple[str, str]
+
+
+def parse_rules(texts: Sequence[str]) -> tuple[KindRule, ...]:
+    """(glob, kind) for each "GLOB=KIND".
+
+    Raises:
+        UsageError: a text has no "=", or names no known kind.
+    """
+    rules = []
+    for text in texts:
+        glob, _, kind = text.rpartition("=")
+        if not glob or kind not in KINDS:
+            raise UsageError(
+                f"--kind {text}: expected GLOB=KIND with one of the kinds {', '.join(KINDS)}."
+            )
+        rules.append((glob, kind))
+    return tuple(rules)
+
+
+def kind_of(path: str, bytes_read: int, bytes_written: int, rules: Sequence[KindRule] = ()) -> str:
+    """The kind of one file that the run read and wrote that much of."""
+    for glob, kind in rules:
+        if fnmatchcase(path, glob):
+            return kind
+    for pattern, kind in ((_STREAMS, "log"), (_SYSTEM, "system"), (_CODE, "code"), (_LOG, "log")):
+        if pattern.search(path):
+            return kind
+    if bytes_written > 0 and (bytes_read == 0 or _CHECKPOINT.search(path)):
+        return "checkpoint"
+    if bytes_read > 0 and bytes_written == 0:
+        return "dataset"
+    return "other"

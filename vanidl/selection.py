@@ -1,0 +1,155 @@
+"""Filters: which operations an analysis looks at.
+
+A filter is a mask on one part at a time, never a copy of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.errors import UsageError
+from vanidl.trace import POSIX, CounterTable, Part, SpanKind, Spans, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which operations to look at.
+
+    `only` is a kind of file; `include` and `exclude` are glob patterns on whole paths, any of
+    which may match; `from_s` and `to_s` are seconds since the start of the job: operations
+    and steps that start in [from_s, to_s) count.
+    """
+
+    layer: str = POSIX
+    only: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    from_s: float | None = None
+    to_s: float | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no operation of the layer is left out."""
+        return self == Selection(self.layer)
+
+
+class SelectedParts(Sequence[Part]):
+    """The parts of one layer with only the chosen rows, masked when they are asked for."""
+
+    def __init__(self, parts: Sequence[Part], keep: _Keep) -> None:
+        self._parts = [p for p in parts if p.layer == keep.layer]
+        self._keep = keep
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204
+        """One part, or a list of them for a slice."""
+        if isinstance(index, slice):
+            return [self._keep(p) for p in self._parts[index]]
+        return self._keep(self._parts[index])
+
+    def __iter__(self) -> Iterator[Part]:
+        """The parts that keep at least one row."""
+        chosen = (self._keep(p) for p in self._parts)
+        return (p for p in chosen if len(p))
+
+
+@dataclass(frozen=True, slots=True)
+class _Keep:
+    layer: str
+    files: NDArray[np.bool_] | None
+    from_ns: int
+    to_ns: int
+    timed: bool
+
+    def __call__(self, part: Part) -> Part:
+        mask: NDArray[np.bool_] | None = None if self.files is None else self.files[part.file]
+        if self.timed:
+            inside = (part.start >= self.from_ns) & (part.start < self.to_ns)
+            mask = inside if mask is None else mask & inside
+        return part if mask is None else part.rows(mask)
+
+
+def select(trace: Trace, selection: Selection) -> Trace:
+    """The trace as the selection sees it: masked operations, counters, spans and run time.
+
+    Counters know no time: with a time window they are left out.
+
+    Raises:
+        UsageError: the layer, kind or window is not in the trace.
+    """
+    _check(trace, selection)
+    files = _file_mask(trace, selection)
+    timed = selection.from_s is not None or selection.to_s is not None
+    start, end = _window(trace, selection)
+    io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed))
+    counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
+    spans = _spans_within(trace.spans, start, end) if timed else trace.spans
+    job = replace(trace.job, start_ns=start, end_ns=end) if timed else trace.job
+    return replace(trace, io=io, counters=counters, spans=spans, job=job)
+
+
+def _check(trace: Trace, selection: Selection) -> None:
+    known = sorted({*trace.layers_traced, *trace.counters})
+    if known and selection.layer not in known and selection.layer != POSIX:
+        raise UsageError(
+            f"--layer {selection.layer}: this run has no such layer. It has: {', '.join(known)}."
+        )
+    if selection.only is not None and selection.only not in trace.files.kind:
+        kinds = ", ".join(sorted(set(trace.files.kind))) or "none"
+        raise UsageError(f"--only {selection.only}: no file of that kind. Kinds here: {kinds}.")
+
+
+def _window(trace: Trace, selection: Selection) -> tuple[int, int]:
+    start, end = trace.job.start_ns, trace.job.end_ns
+    low = start if selection.from_s is None else start + round(selection.from_s * 1e9)
+    high = end if selection.to_s is None else start + round(selection.to_s * 1e9)
+    if low >= high or low >= end or high <= start:
+        raise UsageError(
+            f"--from/--to: expected a window inside 0 to {trace.job.run_time_s:.3f} s of the job, "
+            f"found {(low - start) / 1e9:.3f} to {(high - start) / 1e9:.3f} s."
+        )
+    return low, high
+
+
+def _file_mask(trace: Trace, selection: Selection) -> NDArray[np.bool_] | None:
+    if selection.only is None and not selection.include and not selection.exclude:
+        return None
+    keep = [
+        _wanted(path, kind, selection)
+        for path, kind in zip(trace.files.path, trace.files.kind, strict=True)
+    ]
+    return np.array(keep, bool)
+
+
+def _wanted(path: str, kind: str, selection: Selection) -> bool:
+    if selection.only is not None and kind != selection.only:
+        return False
+    if selection.include and not any(fnmatchcase(path, g) for g in selection.include):
+        return False
+    return not any(fnmatchcase(path, g) for g in selection.exclude)
+
+
+def _masked(table: CounterTable, files: NDArray[np.bool_] | None) -> CounterTable:
+    if files is None:
+        return table
+    mask = files[table.file]
+    return CounterTable(
+        table.layer,
+        table.process[mask],
+        table.file[mask],
+        {name: values[mask] for name, values in table.counters.items()},
+        {name: values[mask] for name, values in table.seconds.items()},
+    )
+
+
+def _spans_within(spans: Spans, start: int, end: int) -> Spans:
+    """Steps that start in the window, and everything else (it counts only inside steps)."""
+    is_step = spans.kind == SpanKind.STEP
+    return spans.pick(~is_step | ((spans.start >= start) & (spans.start < end)))
