@@ -1,0 +1,134 @@
+"""Darshan logs: our own reader of everything but the counters.
+
+Nothing in a log is believed: every offset, length and count is bounded by the bytes at
+hand. What is whole before a damage is used, and what is lost is said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.sources import dxt
+from vanidl.sources.darshan_header import JOB, NAMES, Header, layout_losses, read_header
+from vanidl.sources.darshan_job import JobRecord, read_job, read_names
+from vanidl.sources.inflate import joined, streams
+from vanidl.sources.pieces import DarshanLog, DxtTable
+
+_PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
+_LARGEST_TIME = 2**62
+
+
+def read_log(path: str | os.PathLike[str]) -> DarshanLog:
+    """What one Darshan log says, without its counters.
+
+    A cut or damaged log gives every whole stream before the damage, of a cut one also the
+    whole operations of its last stream: columns are always a beginning of the full ones.
+
+    Raises:
+        InputError: There is no such file, it is no Darshan log, its version is unknown,
+            or not even its job record can be read.
+    """
+    name = os.fspath(path)
+    data = memoryview(_bytes(name))
+    header = read_header(data, name)
+    losses = layout_losses(header, len(data))
+    job = _job(data, header, name)
+    names = _names(data, header, losses)
+    tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
+    return _log(name, header, job, names, [t for t in tables if t is not None], losses)
+
+
+def _log(
+    name: str,
+    header: Header,
+    job: JobRecord,
+    names: dict[int, str],
+    tables: list[DxtTable],
+    losses: list[str],
+) -> DarshanLog:
+    pid = _PID.search(Path(name).name)
+    if job.end_ns < job.start_ns:
+        losses.append("the job's end is before its start; its end is taken as unknown")
+    return DarshanLog(
+        path=name,
+        version=header.version,
+        job_id=str(job.job_id),
+        pid=int(pid[1]) if pid else None,
+        user_id=job.user_id,
+        nprocs=job.nprocs,
+        start_ns=job.start_ns,
+        end_ns=max(job.start_ns, job.end_ns),
+        start_resolution_ns=job.start_resolution_ns,
+        command=job.command,
+        metadata=job.metadata,
+        mounts=job.mounts,
+        names=names,
+        modules=tuple(m for m in header.regions if m not in (JOB, NAMES)),
+        dxt=tuple(tables),
+        partial_layers=header.partial,
+        whole=not losses,
+        losses=tuple(losses),
+    )
+
+
+def _bytes(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except FileNotFoundError:
+        found, remedy = "no such file", "check the name"
+    except IsADirectoryError:
+        found, remedy = "a folder", "name one of the logs in it"
+    except OSError as error:
+        found, remedy = str(error.strerror), "make it readable"
+    raise InputError(f"{name}: expected a Darshan log, found {found}; {remedy}")
+
+
+def _job(data: memoryview, header: Header, name: str) -> JobRecord:
+    region = header.regions[JOB]
+    raw, problem = joined(region.cut_from(data), header.compression, cut=False)
+    job = read_job(raw, header)
+    if job is None or max(abs(job.start_ns), abs(job.end_ns)) > _LARGEST_TIME:
+        raise InputError(
+            f"{name}: expected a job record, found {len(raw)} usable bytes of one"
+            f"{f' ({problem})' if problem else ''}; "
+            "the log is too damaged to be used: copy it again"
+        )
+    return job
+
+
+def _names(data: memoryview, header: Header, losses: list[str]) -> dict[int, str]:
+    region = header.regions.get(NAMES)
+    if region is None:
+        return {}
+    cut = bool(region.missing(len(data)))
+    raw, problem = joined(region.cut_from(data), header.compression, cut=cut)
+    names, left = read_names(raw, header)
+    if problem or left:
+        reason = problem or f"{left} bytes are no whole name"
+        losses.append(f"only {len(names):,} file names could be read: {reason}")
+    return names
+
+
+def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> DxtTable | None:
+    region = header.regions.get(module)
+    if region is None:
+        return None
+    if not 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]:
+        losses.append(
+            f"{module} has records of version {region.version}, which this vanidl cannot read"
+        )
+        return None
+    held = region.cut_from(data)
+    table, missing = dxt.decode(
+        streams(held, header.compression, cut=bool(region.missing(len(data)))),
+        module,
+        region.version,
+        swapped=header.byte_order != ("<" if sys.byteorder == "little" else ">"),
+        nbytes=len(held),
+    )
+    losses.extend(missing)
+    return table

@@ -1,0 +1,179 @@
+"""The uncompressed head of a Darshan log: what lies where, in which version and byte order."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from vanidl.errors import InputError
+
+MAGIC = 6567223
+NAMES = "names"
+JOB = "job"
+COMPRESSIONS = ("zlib", "bz2", "none")  # in the order of the header's codes
+
+_MODULES_300 = (
+    "NULL",
+    "POSIX",
+    "MPI-IO",
+    "H5F",
+    "PNETCDF_FILE",
+    "BG/Q",
+    "LUSTRE",
+    "STDIO",
+    "DXT_POSIX",
+    "DXT_MPIIO",
+    "MDHIM",
+    "APXC",
+    "APMPI",
+    "HEATMAP",
+)
+_MODULES_320 = (*_MODULES_300[:4], "H5D", *_MODULES_300[4:])
+_MODULES_341 = (*_MODULES_320[:6], "PNETCDF_VAR", *_MODULES_320[6:], "DFS", "DAOS")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the logs of one version of the format are built."""
+
+    modules: tuple[str, ...]  # names by module number
+    slots: int  # modules that the header has room for
+    head: str  # struct format: version, magic, compression, partial flags
+    job: str  # struct format of the job record before its metadata
+    whole_seconds: bool  # the job record has no nanoseconds
+    counted_names: bool  # a name comes with its length, not with an end mark
+
+
+LAYOUTS = {
+    "3.00": Layout(_MODULES_300, 16, "8sqB3xI", "5q", True, True),
+    "3.10": Layout(_MODULES_300, 16, "8sqB3xI", "5q", True, False),
+    "3.20": Layout(_MODULES_320, 16, "8sqB3xI", "5q", True, False),
+    "3.21": Layout(_MODULES_320, 16, "8sqB3xI", "5q", True, False),
+    "3.41": Layout(_MODULES_341, 64, "8sqB7xQ", "7q", False, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One stretch of a log as the header announces it; nothing says that it is there."""
+
+    name: str  # a module's name, NAMES or JOB
+    start: int  # bytes from the start of the file
+    length: int  # bytes, compressed
+    version: int  # of the module's records; 0 for NAMES and JOB
+
+    @property
+    def end(self) -> int:
+        """First byte behind the region."""
+        return self.start + self.length
+
+    def cut_from(self, data: memoryview) -> memoryview:
+        """The bytes of the region that the file really holds."""
+        return data[min(self.start, len(data)) : min(self.end, len(data))]
+
+    def missing(self, size: int) -> int:
+        """Bytes of the region that a file of `size` bytes lacks."""
+        return min(self.length, max(0, self.end - size))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The head of a log, with names instead of numbers."""
+
+    version: str
+    layout: Layout
+    byte_order: str  # "<" or ">"
+    compression: str  # one of COMPRESSIONS
+    partial: tuple[str, ...]  # modules whose records Darshan itself flagged incomplete
+    regions: dict[str, Region]  # job, names and modules that are not empty
+    length: int  # bytes of the header itself
+
+
+def read_header(data: memoryview, path: str) -> Header:
+    """The header of a log.
+
+    Args:
+        data: The whole file, or what is left of it.
+        path: Name of the file, for messages.
+
+    Raises:
+        InputError: It is no Darshan log, of an unknown version, or shorter than a header.
+    """
+    order = _byte_order(data, path)
+    version = bytes(data[:8]).split(b"\0")[0].decode("ascii", "backslashreplace")
+    layout = LAYOUTS.get(version)
+    if layout is None:
+        known = ", ".join(LAYOUTS)
+        raise InputError(
+            f"{path}: expected a Darshan log of version {known}, found version {version!r}; "
+            "a newer vanidl may read it, or convert it with darshan-convert"
+        )
+    return _fields(data, path, version, order)
+
+
+def layout_losses(header: Header, size: int) -> list[str]:
+    """Sentences about regions that do not tile a file of `size` bytes."""
+    losses = []
+    position = header.length
+    for region in sorted(header.regions.values(), key=lambda r: r.start):
+        if region.start != position:
+            losses.append(
+                f"the log's table of contents is damaged: {region.name} starts at byte "
+                f"{region.start}, expected {position}"
+            )
+        position = region.end
+        if missing := region.missing(size):
+            losses.append(
+                f"the log is cut: {region.name} has {region.length:,} bytes, "
+                f"{region.length - missing:,} of them are in the file"
+            )
+    if position < size:
+        losses.append(f"{size - position:,} bytes at the end of the log belong to nothing")
+    return losses
+
+
+def _byte_order(data: memoryview, path: str) -> str:
+    for order in "<>":
+        if len(data) >= 16 and struct.unpack_from(f"{order}q", data, 8)[0] == MAGIC:
+            return order
+    found = "an empty file" if not len(data) else f"{len(data):,} bytes of another kind"
+    raise InputError(
+        f"{path}: expected a Darshan log, found {found}; "
+        "name a .darshan file or the folder that holds them"
+    )
+
+
+def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
+    layout = LAYOUTS[version]
+    form = struct.Struct(f"{order}{layout.head}{2 + 2 * layout.slots}Q{layout.slots}I")
+    if len(data) < form.size:
+        raise InputError(
+            f"{path}: expected {form.size} bytes of header, found {len(data)}; "
+            "the log is cut too short to be used: copy it again"
+        )
+    _, _, code, flags, *table = form.unpack_from(data)
+    if code >= len(COMPRESSIONS):
+        raise InputError(
+            f"{path}: expected a compression of {', '.join(COMPRESSIONS)} (0 to 2), "
+            f"found {code}; the log's header is damaged: copy it again"
+        )
+    names = _slot_names(layout)
+    regions = _regions(names, table, form.size, len(data))
+    partial = tuple(name for i, name in enumerate(names) if flags >> i & 1)
+    return Header(version, layout, order, COMPRESSIONS[code], partial, regions, form.size)
+
+
+def _slot_names(layout: Layout) -> tuple[str, ...]:
+    spare = range(len(layout.modules), layout.slots)
+    return (*layout.modules, *(f"module {i}" for i in spare))
+
+
+def _regions(names: tuple[str, ...], table: list[int], first: int, size: int) -> dict[str, Region]:
+    count = len(names)
+    starts, lengths = table[: 2 * count + 2 : 2], table[1 : 2 * count + 2 : 2]
+    versions = (0, *table[2 * count + 2 :])
+    rows = zip((NAMES, *names), starts, lengths, versions, strict=True)
+    regions = {row[0]: Region(*row) for row in rows if row[2]}
+    # The header does not say how long the job record is: it ends where the next begins.
+    end = min((r.start for r in regions.values() if r.start > first), default=max(size, first))
+    return {JOB: Region(JOB, first, end - first, 0), **regions}
