@@ -4,15 +4,6 @@ Two dialects. Today's: float microseconds relative to `baseTimeNanoseconds`, cat
 cpu_op, user_annotation, kernel, with `host_name` and `distributedInfo`. The old one:
 absolute integer microseconds, categories Operator and Kernel, host and process in the
 file's name only.
-
-What counts as communication, from the most to the least certain evidence:
-
-- kernels of NCCL or RCCL on a device, and spans that a backend puts around the transfer on
-  its own thread (`gloo:all_reduce`): always.
-- `nccl:all_reduce` on the CPU: the launch of device kernels, over long before the transfer.
-  Only where the trace has no such kernels.
-- operators (`c10d::allreduce_`, `record_param_comms`): the call that hands the work to a
-  backend. Only where nothing of the above was recorded; never compute.
 """
 
 from __future__ import annotations
@@ -20,36 +11,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError, UsageError
 from vanidl.sources import json_events
-from vanidl.sources.discover import profiler_name
+from vanidl.sources.discover import ProfilerName, profiler_name
 from vanidl.sources.json_text import TextStream
-from vanidl.sources.kineto_columns import (
-    KERNEL_CATEGORIES,
-    EventColumns,
-    EventTable,
-)
+from vanidl.sources.kineto_columns import EventColumns, EventTable
+from vanidl.sources.kineto_kinds import NONE, kinds, steps
 from vanidl.sources.pieces import ProfileTrace
-from vanidl.trace import SpanKind
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+SOURCE = "pytorch-profiler"
 
 WAIT_NAMES = (r"enumerate\(DataLoader\)#.*\.__next__",)
 """Regular expressions for whole names of spans in which training waits for a batch."""
 
-_STEP = re.compile(r"ProfilerStep#(\d{1,9})")
-_DEVICE_COPY = re.compile(r"memcpy|memset", re.IGNORECASE)
-_DEVICE_COLLECTIVE = re.compile(r"nccl|rccl", re.IGNORECASE)
-_LAUNCH = re.compile(r"_?c10d(_functional)?::|record_param_comms$")
-_HOST_LAUNCH = re.compile(r"nccl:|rccl:")
-_BACKEND = re.compile(r"(gloo|c10d|mpi|ucc):")
-
-# Classes beside SpanKind, settled once all events are known.
-_DEVICE_COMMUNICATION, _HOST_COMMUNICATION, _OPERATOR_COMMUNICATION, _NONE = 100, 101, 102, 255
-
 _WANTED = ("baseTimeNanoseconds", "host_name", "distributedInfo")
+_MAX_BASE_NS = 2**62 - 1
+# Earlier than 2001: a time that counts from something else than the epoch.
+_ABSOLUTE_NS = 10**18
 _EXPECTED = "expected a trace of the PyTorch profiler"
 _REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
 
@@ -130,6 +115,27 @@ class _Content:
         elif item.key == "deviceProperties":
             self.devices = [*([] if item.first else self.devices), *item.values]
 
+    @property
+    def host(self) -> str:
+        """The host as the trace names it, "" where it does not."""
+        name = self.header.get("host_name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def distributed(self) -> dict[str, object]:
+        """`distributedInfo`, empty where there is none."""
+        info = self.header.get("distributedInfo")
+        return info if isinstance(info, dict) else {}
+
+    def base_ns(self, table: EventTable) -> int:
+        """Nanoseconds to add to the file's times; a lost base becomes a loss."""
+        base = self.header.get("baseTimeNanoseconds")
+        if type(base) is int and abs(base) < _MAX_BASE_NS:
+            return base
+        if int(table.start_ns.max()) < _ABSOLUTE_NS:
+            self.losses.append("baseTimeNanoseconds is missing: times count from an unknown moment")
+        return 0
+
     def _lose(self, why: str) -> None:
         self.losses.append(f"{why}; {self.events.seen:,} events before that were read")
 
@@ -154,32 +160,69 @@ class _Content:
 
 def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -> ProfileTrace:
     named = profiler_name(content.path)
-    pid = _own_pid(table, named.pid if named else None)
-    kind = _kinds(table, waits)
+    step = steps(table)
+    pid = _own_pid(table, step, named)
+    kind = kinds(table, waits)
     own = np.array([device or lane_pid == pid for device, lane_pid, _ in table.lanes])
-    keep = np.flatnonzero((kind != _NONE) & own[table.lane])
+    keep = np.flatnonzero((kind != NONE) & own[table.lane])
     keep = keep[np.argsort(table.start_ns[keep], kind="stable")]
-    kind, label = kind[keep], table.label[keep]
-    start = table.start_ns[keep] + _base_ns(content)
-    names, name = _names(table, label)
+    start = table.start_ns[keep] + content.base_ns(table)
+    labels, name = np.unique(table.label[keep], return_inverse=True)
     _, thread = np.unique(table.lane[keep], return_inverse=True)
-    info = content.header.get("distributedInfo")
-    info = info if isinstance(info, dict) else {}
-    host = content.header.get("host_name")
     return ProfileTrace(
         path=str(content.path),
-        source="pytorch-profiler",
-        host=host if isinstance(host, str) and host else (named.host if named else ""),
+        source=SOURCE,
+        host=content.host or (named.host if named else ""),
         pid=int(pid) if pid.isdecimal() else None,
-        rank=_count(info.get("rank")),
-        world_size=_count(info.get("world_size")),
+        rank=_count(content.distributed.get("rank")),
+        world_size=_count(content.distributed.get("world_size")),
         devices=_devices(content.devices, table),
         start_ns=_frozen(start),
         end_ns=_frozen(start + table.duration_ns[keep]),
-        step=_frozen(np.where(kind == SpanKind.STEP, _steps(table)[label], -1).astype(np.int32)),
-        kind=_frozen(kind),
+        step=_frozen(step[keep]),
+        kind=_frozen(kind[keep]),
         thread=_frozen(thread.astype(np.int32)),
-        name=_frozen(name),
-        names=names,
+        name=_frozen(name.astype(np.int32)),
+        names=tuple(_printable(table.labels[i][1]) for i in labels.tolist()),
         losses=tuple(content.losses),
     )
+
+
+def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | None) -> str:
+    """The process that was profiled, "" without CPU spans: steps show it best.
+
+    Else it is the one in the file's name where it has spans, else the one with most spans.
+    """
+    cpu = np.array([not device for device, _, _ in table.lanes])[table.lane]
+    lanes = table.lane[(step >= 0) if (step >= 0).any() else cpu]
+    counts: dict[str, int] = {}
+    for lane, spans in enumerate(np.bincount(lanes, minlength=1).tolist()):
+        if spans:
+            pid = table.lanes[lane][1]
+            counts[pid] = counts.get(pid, 0) + spans
+    in_name = str(named.pid) if named else ""
+    if in_name in counts:
+        return in_name
+    return max(counts, key=lambda pid: (counts[pid], pid), default="")
+
+
+def _devices(properties: list[object], table: EventTable) -> tuple[str, ...]:
+    """Names of the devices that ran kernels, in their order; of all where no id fits."""
+    used = {pid for device, pid, _ in table.lanes if device}
+    known = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
+    fitting = [p for p in known if str(p.get("id")) in used]
+    return tuple(p["name"] for p in (fitting or known)) if used else ()
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _printable(name: str) -> str:
+    """The name without lone surrogates, which no file can hold."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _frozen(array: NDArray[_Number]) -> NDArray[_Number]:
+    array.flags.writeable = False
+    return array
