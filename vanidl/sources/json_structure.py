@@ -55,5 +55,3 @@ def in_string(data: bytes, places: NDArray[np.int64]) -> NDArray[np.bool_]:
     quotes = _unescaped_quotes(np.frombuffer(data, np.uint8))
     inside: NDArray[np.bool_] = np.searchsorted(quotes, places) % 2 == 1
     return inside
-
-

@@ -6,14 +6,16 @@ stream ends and `damage` says why.
 
 from __future__ import annotations
 
+import importlib
 import zlib
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
+gzip_codec: Any
 try:
-    from isal import isal_zlib as gzip_codec
+    gzip_codec = importlib.import_module("isal.isal_zlib")
 except ImportError:  # platforms without a wheel
     gzip_codec = zlib
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError, UsageError
 from vanidl.sources import json_events
-from vanidl.sources.discover import ProfilerName, profiler_name
+from vanidl.sources.file_names import ProfilerName, profiler_name
 from vanidl.sources.json_text import TextStream
 from vanidl.sources.kineto_columns import EventColumns, EventTable
 from vanidl.sources.kineto_kinds import NONE, kinds, steps

@@ -71,8 +71,8 @@ class EventColumns:
         """All events added so far."""
         empty = (np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),) * 2
         blocks = self._blocks or [empty]
-        columns = [np.concatenate(column) for column in zip(*blocks, strict=True)]
-        return EventTable(*columns, labels=tuple(self._labels), lanes=tuple(self._lanes))
+        start, duration, label, lane = map(np.concatenate, zip(*blocks, strict=True))
+        return EventTable(start, duration, label, lane, tuple(self._labels), tuple(self._lanes))
 
     def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
         categories, names, pids, tids, ts, dur = zip(*rows, strict=True)
