@@ -1,0 +1,97 @@
+"""Text of a JSON file in bounded chunks, inflated where the file is a gzip file.
+
+Damage never raises: everything that can be inflated before it is delivered, then the
+stream ends and `damage` says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+gzip_codec: Any
+try:
+    gzip_codec = importlib.import_module("isal.isal_zlib")
+except ImportError:  # platforms without a wheel
+    gzip_codec = zlib
+
+GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 31
+_READ_BYTES = 128 * 1024
+# Text of a call that fails is lost, so small outputs keep the loss at damage small.
+_INFLATE_BYTES = 256 * 1024
+
+
+class TextStream:
+    """The text of one file; iterate once.
+
+    Attributes:
+        damage: "" while all is well, else what ended the stream early.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage = ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self.path.open("rb", buffering=0) as file:
+            first = file.read(_READ_BYTES)
+            pieces = _pieces(first, file)
+            yield from self._inflated(pieces) if first.startswith(GZIP_MAGIC) else pieces
+
+    def _inflated(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        inflater = _Inflater()
+        try:
+            for piece in pieces:
+                yield from inflater.feed(piece)
+            yield from inflater.rest()
+        except (zlib.error, gzip_codec.error) as error:
+            self.damage = f"the gzip data is damaged ({error})"
+            return
+        if not inflater.whole:
+            self.damage = "the gzip data is cut"
+
+
+class _Inflater:
+    """Text of concatenated gzip members, zeros between them ignored."""
+
+    def __init__(self) -> None:
+        self.pending = b""
+        self.member: Any = None
+
+    @property
+    def whole(self) -> bool:
+        return self.member is None and not self.pending
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        self.pending += piece
+        while self.pending:
+            if self.member is None and not self._start_member():
+                return
+            yield self.member.decompress(self.pending, _INFLATE_BYTES)
+            done = self.member.eof
+            self.pending = self.member.unused_data if done else self.member.unconsumed_tail
+            if done:
+                self.member = None
+
+    def rest(self) -> Iterator[bytes]:
+        """What the codec still holds back after the last input."""
+        while self.member is not None and (text := self.member.decompress(b"", _INFLATE_BYTES)):
+            yield text
+
+    def _start_member(self) -> bool:
+        self.pending = self.pending.lstrip(b"\0")
+        if len(self.pending) < len(GZIP_MAGIC):
+            return False
+        self.member = gzip_codec.decompressobj(wbits=_GZIP_WINDOW)
+        return True
+
+
+def _pieces(piece: bytes, file: FileIO) -> Iterator[bytes]:
+    while piece:
+        yield piece
+        piece = file.read(_READ_BYTES)

@@ -1,0 +1,122 @@
+"""Events of a PyTorch profiler trace as columns, reduced block by block.
+
+Names, categories, processes and threads become codes, times become integers, so that what
+is kept of an event is some thirty bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
+KERNEL_CATEGORIES = ("kernel", "Kernel")
+# A tuple: membership is by equality, so that a category that cannot be hashed is no error.
+_KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
+
+# Above this a float of microseconds does not hold integers, and nanoseconds as int64 end.
+_MAX_US = 9e15
+
+_Row = tuple[Any, Any, Any, Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EventTable:
+    """Events in the order of the file: one entry an event in every array.
+
+    `label` is an index into `labels`, pairs (category, name); `lane` one into `lanes`,
+    triples (category is a device's, process, thread).
+    """
+
+    start_ns: NDArray[np.int64]  # as the file counts: from its base time
+    duration_ns: NDArray[np.int64]
+    label: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    labels: tuple[tuple[str, str], ...]
+    lanes: tuple[tuple[bool, str, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+class EventColumns:
+    """Collects the complete events of the kept categories from blocks of parsed events.
+
+    Attributes:
+        seen: number of elements added, of any kind.
+        refused: number of events left out as a field is missing or impossible.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.refused = 0
+        self._labels: dict[tuple[str, str], int] = {}
+        self._lanes: dict[tuple[bool, str, str], int] = {}
+        self._blocks: list[tuple[NDArray[Any], ...]] = []
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Reduce a block of elements of `traceEvents` to columns."""
+        rows = _rows(values)
+        self.seen += len(values)
+        sound = [row for row in rows if _is_sound(row)] if not _all_sound(rows) else rows
+        self.refused += len(rows) - len(sound)
+        if sound:
+            self._blocks.append(self._reduced(sound))
+
+    def table(self) -> EventTable:
+        """All events added so far."""
+        empty = (np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),) * 2
+        blocks = self._blocks or [empty]
+        start, duration, label, lane = map(np.concatenate, zip(*blocks, strict=True))
+        return EventTable(start, duration, label, lane, tuple(self._labels), tuple(self._lanes))
+
+    def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
+        categories, names, pids, tids, ts, dur = zip(*rows, strict=True)
+        times = np.array([ts, dur], np.float64)
+        possible = np.isfinite(times).all(0) & (np.abs(times) < _MAX_US).all(0) & (times[1] >= 0)
+        self.refused += int(possible.size - possible.sum())
+        labels = _codes(zip(categories, names, strict=True), self._labels)
+        device = [category in KERNEL_CATEGORIES for category in categories]
+        lanes = _codes(zip(device, map(str, pids), map(str, tids), strict=True), self._lanes)
+        start, duration = _nanoseconds(times[:, possible])
+        return start, duration, labels[possible], lanes[possible]
+
+
+def _rows(values: Sequence[Any]) -> list[_Row]:
+    return [
+        (e["cat"], e.get("name"), e.get("pid"), e.get("tid"), e.get("ts"), e.get("dur"))
+        for e in values
+        if type(e) is dict and e.get("ph") == "X" and e.get("cat") in _KEPT
+    ]
+
+
+_NUMBER = frozenset((int, float))
+_FIELDS = ((1, frozenset((str,))), (2, frozenset((int, str))), (4, _NUMBER), (5, _NUMBER))
+
+
+def _all_sound(rows: Sequence[_Row]) -> bool:
+    return all({type(row[i]) for row in rows} <= types for i, types in _FIELDS)
+
+
+def _is_sound(row: _Row) -> bool:
+    return all(type(row[i]) in types for i, types in _FIELDS)
+
+
+def _codes(keys: Iterable[Any], known: dict[Any, int]) -> NDArray[np.int32]:
+    return np.array([known.setdefault(key, len(known)) for key in keys], np.int32)
+
+
+def _nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Nearest nanosecond of microseconds.
+
+    The whole part is scaled as an integer: a float holds the product only up to 2**53 ns.
+    With three decimals the result is exact below 2**43 us, which is 101 days: times relative
+    to the base time, which is at most three months back, are.
+    """
+    whole = np.floor(us)
+    part: NDArray[np.int64] = np.rint((us - whole) * 1000).astype(np.int64)
+    return whole.astype(np.int64) * 1000 + part
