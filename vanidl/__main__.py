@@ -1,0 +1,5 @@
+"""`python -m vanidl`."""
+
+from vanidl.cli import entry
+
+entry()

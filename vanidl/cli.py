@@ -1,0 +1,61 @@
+"""The command line: parses, dispatches, and turns errors into one line and a status.
+
+Exit status: 0 done, 1 the input is unusable, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from vanidl import __version__
+from vanidl.commands import COMMANDS
+from vanidl.errors import SeveralJobsError, VanidlError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit status. Never raises for a bad input."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.command.run(options)
+        sys.stdout.flush()
+    except VanidlError as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe went away: no message, as other tools do
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vanidl",
+        description="Where does training time go to I/O, is it hidden behind compute, and did "
+        "the change help?",
+    )
+    parser.add_argument("--version", action="version", version=f"vanidl {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        command.add_arguments(sub)
+        sub.set_defaults(command=command)
+    return parser
+
+
+def _fail(error: VanidlError) -> int:
+    message = " ".join(str(error).split())
+    sys.stderr.write(f"vanidl: {message}\n")
+    if isinstance(error, SeveralJobsError) and error.table:
+        sys.stderr.write(f"{error.table}\n")
+    return error.exit_status

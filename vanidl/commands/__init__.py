@@ -1,0 +1,26 @@
+"""Sub-commands of `vanidl`: one module each, with NAME, HELP, add_arguments and run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+from vanidl.commands import report, summary
+
+
+class Command(Protocol):
+    """What a module of this folder offers."""
+
+    NAME: str
+    HELP: str
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Declares the options."""
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> int:
+        """Does the work; the exit status."""
+
+
+COMMANDS: tuple[Command, ...] = (summary, report)

@@ -1,0 +1,60 @@
+"""The options that every command about a RUN shares."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vanidl.run import Inputs, Run, open_run
+from vanidl.selection import Selection
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares RUN and the options that choose what to read and what to look at."""
+    parser.add_argument(
+        "run", metavar="RUN", help="a Darshan log, or a folder of logs and profiler output"
+    )
+    add = parser.add_argument
+    add("--steps", action="append", default=[], metavar="PATH", help="more profiler output")
+    add("--layer", default="POSIX", help="layer of the I/O: POSIX (default) or MPI-IO")
+    add("--only", metavar="KIND", help="only files of one kind, for example dataset")
+    add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")
+    add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")
+    add("--from", dest="from_s", type=float, metavar="T", help="from T seconds into the job")
+    add("--to", dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
+    add("--job", action="append", default=[], metavar="ID", help="this job of several")
+    add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
+    add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
+    add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
+
+
+def open_from(options: argparse.Namespace) -> Run:
+    """The run that the options describe, with progress on a terminal."""
+    selection = Selection(
+        options.layer,
+        options.only,
+        tuple(options.include),
+        tuple(options.exclude),
+        options.from_s,
+        options.to_s,
+    )
+    inputs = Inputs(
+        tuple(options.steps),
+        tuple(options.job),
+        tuple(options.wait_name),
+        tuple(options.kind),
+        options.clock_offset,
+    )
+    progress = _show if sys.stderr.isatty() else None
+    try:
+        return open_run(options.run, selection=selection, inputs=inputs, progress=progress)
+    finally:
+        if progress:
+            sys.stderr.write("\r\033[K")
+
+
+def _show(what: str, done: int, total: int) -> None:
+    """One line that overwrites itself: a bar, and how many of how many."""
+    filled = 24 * done // max(total, 1)
+    sys.stderr.write(f"\rreading {what} [{'#' * filled}{'.' * (24 - filled)}] {done}/{total}\033[K")
+    sys.stderr.flush()

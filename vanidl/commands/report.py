@@ -1,0 +1,27 @@
+"""`vanidl report RUN -o report.html`: one HTML file that opens without a network."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.report.headline import headline
+from vanidl.report.html import write_html
+
+NAME = "report"
+HELP = "write one self-contained HTML page"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """RUN, what to look at, and where the page goes."""
+    add_run_arguments(parser)
+    parser.add_argument("-o", "--output", default="report.html", metavar="FILE")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the page and prints its headline; exit status 0."""
+    opened = open_from(options)
+    write_html(opened.trace, opened.results, options.output)
+    sys.stdout.write(f"{headline(opened.trace, opened.results).title}\n{options.output}\n")
+    return 0

@@ -1,0 +1,1 @@
+"""Documents: results and figures in, HTML, text or JSON out."""

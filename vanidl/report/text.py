@@ -1,0 +1,216 @@
+"""The summary for a terminal: the same numbers and words as the report."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from vanidl.analyses import Results
+from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.summary import BusyTime
+from vanidl.report.headline import headline
+from vanidl.report.json import iso_time
+from vanidl.report.units import bandwidth, count, nbytes, percent, seconds, text
+from vanidl.trace import Trace
+
+WIDTH = 98
+_MOST_RANKS = 16
+_MOST_FILES = 8
+
+Row = tuple[str, ...]
+
+
+def summary_text(trace: Trace, results: Results) -> str:
+    """The headline, warnings and tables of one run, at most WIDTH columns wide."""
+    answer = headline(trace, results)
+    blocks = [
+        _paragraph(answer.title),
+        *(_paragraph(sentence) for sentence in answer.support),
+        "",
+        *_warnings(results),
+        _section("Job", _job(trace)),
+        _section(f"I/O through {results.summary.layer}", _io(results)),
+        _section("Transfer sizes", _sizes(results)),
+        _section("Steps", _steps(results)),
+        _overlap(results.overlap),
+        _table("By kind of file", _kinds(results)),
+        _table("Busiest files", _files(results)),
+    ]
+    return _printable("\n".join(block for block in blocks if block is not None)) + "\n"
+
+
+def _printable(document: str) -> str:
+    """Control characters of names shown as escapes: a log cannot drive the terminal."""
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in document
+    )
+
+
+def _paragraph(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH)
+
+
+def _warnings(results: Results) -> list[str]:
+    return [
+        textwrap.fill(f"! {w.code}: {w.message}", WIDTH, subsequent_indent="  ") + "\n"
+        for w in results.coverage.warnings
+    ]
+
+
+def _section(title: str, rows: Iterable[tuple[str, str]]) -> str | None:
+    pairs = list(rows)
+    if not pairs:
+        return None
+    width = max(len(name) for name, _ in pairs)
+    lines = [
+        textwrap.fill(
+            f"  {name.ljust(width)}  {value}", WIDTH, subsequent_indent=" " * (width + 4)
+        )
+        for name, value in pairs
+    ]
+    return "\n".join([title, *lines, ""])
+
+
+def _table(title: str, rows: Sequence[Row]) -> str | None:
+    if len(rows) < 2:  # noqa: PLR2004  (a header and nothing under it)
+        return None
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  " + "  ".join([row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)])
+        for row in rows
+    ]  # fmt: skip
+    return "\n".join([title, *(line.rstrip() for line in lines), ""])
+
+
+def _job(trace: Trace) -> list[tuple[str, str]]:
+    job = trace.job
+    hosts = sorted({p.host for p in trace.processes if p.host})
+    shown = ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else "")
+    return [
+        ("id", text(job.id)),
+        ("command", text(job.command or None)),
+        ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
+        ("ranks", f"{len(trace.ranks):,} ({len(trace.processes):,} processes) on {shown or 'unknown hosts'}"),
+    ]  # fmt: skip
+
+
+def _io(results: Results) -> list[tuple[str, str]]:
+    summary = results.summary
+    if not summary.source:
+        return [("operations", "not recorded")]
+    rows = [
+        ("read", f"{nbytes(summary.bytes_read)} in {count(summary.reads)} operations"),
+        ("written", f"{nbytes(summary.bytes_written)} in {count(summary.writes)} operations"),
+        *_busy(summary.time),
+        ("bandwidth", f"{bandwidth(summary.aggregate_bytes_per_s)} while any rank is in I/O, "
+                      f"{bandwidth(summary.per_op_median_bytes_per_s)} median operation"),
+        ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
+                    f"{nbytes(summary.storage_bytes_written)} written (POSIX and STDIO)"),
+    ]  # fmt: skip
+    return rows + _access(results) + _coverage(results)
+
+
+def _busy(time: BusyTime | None) -> list[tuple[str, str]]:
+    if time is None:
+        return [("busy time", "not recorded (no traced operations)")]
+    return [
+        ("busy time", f"{seconds(time.per_rank_mean_s)} a rank on average"
+                      f" ({percent(time.share)} of the run), {seconds(time.per_rank_max_s)} at most"),
+        ("", f"{seconds(time.any_rank_s)} with any rank in I/O, {seconds(time.sum_s)} as a plain sum"),
+    ]  # fmt: skip
+
+
+def _access(results: Results) -> list[tuple[str, str]]:
+    if results.access is None or not results.access.read.ops:
+        return []
+    read = results.access.read
+    parts = [
+        f"{percent(getattr(read, name) / read.ops)} {name}"
+        for name in ("consecutive", "forward", "backward", "first")
+    ]
+    return [("reads are", ", ".join(parts))]
+
+
+def _coverage(results: Results) -> list[tuple[str, str]]:
+    return [
+        (f"{c.layer} trace", f"{count(c.traced_ops)} of {count(c.counted_ops)} operations traced")
+        for c in results.coverage.layers
+        if c.traced_ops is not None
+    ]
+
+
+def _sizes(results: Results) -> list[tuple[str, str]]:
+    sizes = results.sizes
+    if sizes.min is None:
+        return []
+    common = ", ".join(
+        f"{nbytes(c.nbytes)} x {count(c.reads + c.writes)}" for c in sizes.common[:4]
+    )
+    return [
+        ("range", f"{nbytes(sizes.min)} to {nbytes(sizes.max)}, mean {nbytes(sizes.mean)}, "
+                  f"median {nbytes(sizes.median)}"),
+        ("most frequent", common),
+    ]  # fmt: skip
+
+
+def _steps(results: Results) -> list[tuple[str, str]]:
+    steps = results.steps
+    if steps is None:
+        return []
+    many = f"{steps.per_rank_min}" if steps.per_rank_min == steps.per_rank_max else (
+        f"{steps.per_rank_min} to {steps.per_rank_max}")  # fmt: skip
+    clock = steps.clock
+    return [
+        ("profiled", f"{many} a rank on {count(steps.ranks)} ranks ({steps.source})"),
+        ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
+                     f"99 % under {seconds(steps.p99_s)}"),
+        ("clock", f"{clock.method}, offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"),
+    ]  # fmt: skip
+
+
+_SPLIT = (
+    ("window", "window_s"), ("I/O", "io_s"), ("unobserved", "unobserved_s"),
+    ("in wait", "in_wait_s"), ("hidden", "hidden_s"), ("behind comm.", "behind_communication_s"),
+    ("other", "other_s"), ("wait", "input_wait_s"),
+)  # fmt: skip
+
+
+def _overlap(overlap: Overlap | None) -> str | None:
+    if overlap is None:
+        return None
+    rows: list[Row] = [("seconds", *(name for name, _ in _SPLIT))]
+    shown = overlap.per_rank[:_MOST_RANKS]
+    rows += [_split(row) for row in shown]
+    if len(overlap.per_rank) > 1:
+        rows.append(_split(overlap.mean))
+    cut = len(overlap.per_rank) - len(shown)
+    more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
+    basis = {"device": "device kernels", "ops": "CPU operators"}.get(overlap.basis or "", "not recorded")
+    return _table(f"Where the I/O falls; compute: {basis}{more}", rows)
+
+
+def _split(row: RankOverlap) -> Row:
+    values = [getattr(row, name) for _, name in _SPLIT]
+    return (row.label, *("not recorded" if v is None else f"{v:.3f}" for v in values))
+
+
+def _kinds(results: Results) -> list[Row]:
+    header = ("kind", "files", "read", "written", "busy a rank")
+    return [header] + [
+        (g.name, count(g.files), nbytes(g.bytes_read), nbytes(g.bytes_written), seconds(g.busy_s))
+        for g in results.files.by_kind
+    ]
+
+
+def _files(results: Results) -> list[Row]:
+    header = ("file", "kind", "read", "written", "in I/O")
+    rows = results.files.rows[:_MOST_FILES]
+    return [header] + [
+        (_short(r.path), r.kind, nbytes(r.bytes_read), nbytes(r.bytes_written), seconds(r.io_s))
+        for r in rows
+    ]
+
+
+def _short(path: str, width: int = 46) -> str:
+    return path if len(path) <= width else "..." + path[3 - width :]
