@@ -1,0 +1,1 @@
+"""Reports: figures and results in, documents out."""
