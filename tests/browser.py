@@ -1,0 +1,105 @@
+"""A headless Chromium for tests: opens a page from disk, reports what went wrong in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+def missing() -> str:
+    """Why no browser can be started, "" where one can."""
+    for program in ("chromium", "chromedriver"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed (packages chromium and chromium-driver)"
+    try:
+        import selenium  # noqa: F401
+    except ImportError:
+        return "selenium is not installed"
+    return ""
+
+
+@contextmanager
+def chromium(*, dark: bool = False) -> Iterator[Any]:
+    """A driver that logs console and network, closed at the end."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        yield driver
+    finally:
+        driver.quit()
+
+
+def opened(driver: Any, page: Path, *, width: int) -> None:
+    """Open a page from disk at a width and draw everything in it."""
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    driver.get(page.resolve().as_uri())
+    scrolled(driver)
+
+
+def scrolled(driver: Any) -> None:
+    """Bring every picture into view, as a reader who scrolls does, and wait for it."""
+    driver.set_script_timeout(60)
+    driver.execute_async_script(
+        """
+        const done = arguments[0], plots = [...document.querySelectorAll(".plot")];
+        const drawn = () => plots.every((p) => p.dataset.drawn);
+        plots.forEach((p, i) => setTimeout(() => p.scrollIntoView(), 80 * i));
+        const end = Date.now() + 30000;
+        const poll = setInterval(() => {
+          if (!drawn() && Date.now() < end) return;
+          clearInterval(poll);
+          window.scrollTo(0, 0);
+          setTimeout(done, 100);
+        }, 100);
+        """
+    )
+
+
+def console_errors(driver: Any) -> list[str]:
+    """Messages of level warning and above since the last call."""
+    return [e["message"] for e in driver.get_log("browser") if e["level"] != "INFO"]
+
+
+def requests(driver: Any) -> list[str]:
+    """Addresses requested since the last call, the page's own file left out."""
+    messages = [json.loads(e["message"])["message"] for e in driver.get_log("performance")]
+    urls = [
+        m["params"]["request"]["url"]
+        for m in messages
+        if m["method"] == "Network.requestWillBeSent"
+    ]
+    return [u for u in urls if not u.startswith(("file:", "data:", "blob:"))]
+
+
+def screenshot(driver: Any, path: Path) -> None:
+    """The whole page, from top to end, as a PNG."""
+    import base64
+
+    shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+    path.write_bytes(base64.b64decode(shot["data"]))

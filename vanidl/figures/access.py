@@ -1,0 +1,98 @@
+"""Access pattern: does each operation follow the one before it?"""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.analyses.access import Access, AccessCounts
+from vanidl.figures import palette
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.report.units import count
+from vanidl.trace import Trace
+
+PARTS = (
+    ("first", "first in the file", palette.FIRST, ""),
+    ("consecutive", "consecutive", palette.CONSECUTIVE, ""),
+    ("forward", "jump forward", palette.FORWARD, "/"),
+    ("backward", "jump backward", palette.BACKWARD, "\\"),
+)
+_CAPTION = (
+    "Reads and writes apart, per process and file in order of their start. Consecutive: begins "
+    "where the one before ended. Shuffled samples show as jumps in both directions; that is "
+    "expected of training, and costs most where the storage is far away."
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Share of first, consecutive, forward and backward operations."""
+    del trace
+    access = results.access
+    if access is None or access.read.ops + access.write.ops == 0:
+        reason = (
+            "No single operation was traced, so their order is not known. Record with "
+            "DXT_ENABLE_IO_TRACE=1."
+        )
+        return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
+    table = _table(access)
+    return Figure("access", "Operations", "Access pattern", _CAPTION, _spec(access), table)
+
+
+def _spec(access: Access) -> Spec:
+    sides = [(n, c) for n, c in (("reads", access.read), ("writes", access.write)) if c.ops]
+    return {
+        "data": [_bars(sides, part) for part in PARTS],
+        "layout": palette.layout(
+            120 + 44 * len(sides),
+            barmode="stack",
+            bargap=0.35,
+            xaxis=palette.axis("% of the operations", range=[0, 100], fixedrange=True),
+            yaxis=palette.axis(autorange="reversed", showgrid=False, fixedrange=True),
+        ),
+    }
+
+
+def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]) -> Spec:
+    attribute, name, colour, pattern = part
+    numbers = [getattr(counts, attribute) for _, counts in sides]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": [100 * n / c.ops for n, (_, c) in zip(numbers, sides, strict=True)],
+        "y": [side for side, _ in sides],
+        "customdata": [count(n) for n in numbers],
+        "marker": {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.25}},
+        "hovertemplate": "%{customdata} %{y} (%{x:.3g} %)<extra>" + name + "</extra>",
+    }
+
+
+def _table(access: Access) -> Table:
+    columns = (
+        Column("operations of"),
+        Column("all", "count"),
+        Column("first", "count"),
+        Column("consecutive", "count"),
+        Column("forward", "count"),
+        Column("backward", "count"),
+        Column("sequential (Darshan's rule)", "count"),
+        Column("its counter", "count"),
+        Column("consecutive (Darshan's rule)", "count"),
+        Column("its counter", "count"),
+    )
+    rows = tuple(_row(access, i) for i in range(2))
+    return Table(columns, rows)
+
+
+def _row(access: Access, side: int) -> tuple[str | int | None, ...]:
+    counts = (access.read, access.write)[side]
+    return (
+        ("reads", "writes")[side],
+        counts.ops,
+        counts.first,
+        counts.consecutive,
+        counts.forward,
+        counts.backward,
+        counts.sequential_darshan,
+        access.counted_sequential[side],
+        counts.consecutive_darshan,
+        access.counted_consecutive[side],
+    )

@@ -1,0 +1,125 @@
+"""How evenly ranks share the I/O."""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.analyses.balance import Balance, RankLoad
+from vanidl.figures import palette
+from vanidl.figures.cutting import n_of_m, rounded, spread_out
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.labels import elided, plotted
+from vanidl.report.units import byte_scale, factor, nbytes, plural, seconds
+from vanidl.trace import Trace
+
+TABLE_LIMIT = 256
+_CAPTION = (
+    "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. A rank "
+    "far above the others is the one that the rest wait for."
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Busy time and bytes of each rank."""
+    del trace
+    balance = results.balance
+    if balance is None or not balance.rows:
+        return _record(
+            "",
+            reason="No rank's operations were traced one by one. Record with "
+            "DXT_ENABLE_IO_TRACE=1.",
+        )
+    table = _table(balance)
+    if len(balance.rows) == 1:
+        reason = "The run has one rank, so there is nothing to compare."
+        return _record("", table=table, reason=reason)
+    return _record(f"{_CAPTION} {_spread(balance)}", spec=_spec(balance.rows), table=table)
+
+
+def _record(
+    caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    return Figure("balance", "Ranks", "Balance over ranks", caption, spec, table, reason)
+
+
+def _spread(balance: Balance) -> str:
+    words = []
+    if balance.busy_spread is not None:
+        words.append(f"Largest over mean: time {factor(balance.busy_spread)}")
+    if balance.bytes_spread is not None:
+        words.append(f"bytes {factor(balance.bytes_spread)}")
+    sentence = ", ".join(words) + "." if words else ""
+    if balance.silent_ranks:
+        sentence += f" {plural(balance.silent_ranks, 'rank')} did no I/O on this layer."
+    return sentence.strip()
+
+
+def _spec(rows: tuple[RankLoad, ...]) -> Spec:
+    divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
+    data = [
+        _bars(rows, "time in I/O", palette.INK, [r.busy_s for r in rows]),
+        _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
+        _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
+    ]
+    for trace in data[1:]:
+        trace["yaxis"] = "y2"
+    data[2]["marker"]["pattern"] = {"shape": "/", "size": 6, "solidity": 0.25}
+    every = max(1, -(-len(rows) // 16))
+    return {
+        "data": data,
+        "layout": palette.layout(
+            380,
+            barmode="stack",
+            bargap=0.25 if len(rows) <= 64 else 0,
+            xaxis=palette.axis(
+                tickvals=list(range(0, len(rows), every)),
+                ticktext=[plotted(r.label, limit=24) for r in rows[::every]],
+                showgrid=False,
+                anchor="y2",
+            ),
+            yaxis=palette.axis("seconds", domain=[0.56, 1], fixedrange=True),
+            yaxis2=palette.axis(unit, domain=[0, 0.46], fixedrange=True),
+        ),
+    }
+
+
+def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float]) -> Spec:
+    hover = [
+        f"{plotted(r.label)}: {seconds(r.busy_s)}, read {nbytes(r.bytes_read)}, "
+        f"wrote {nbytes(r.bytes_written)}"
+        for r in rows
+    ]
+    return {
+        "type": "bar",
+        "name": name,
+        "x": list(range(len(rows))),
+        "y": rounded(values),
+        "customdata": hover,
+        "marker": {"color": colour, "line": {"width": 0}},
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _table(balance: Balance) -> Table:
+    columns = (
+        Column("rank"),
+        Column("host"),
+        Column("processes", "count"),
+        Column("operations", "count"),
+        Column("bytes read", "bytes"),
+        Column("bytes written", "bytes"),
+        Column("time in I/O", "s"),
+    )
+    picked = [balance.rows[i] for i in spread_out(len(balance.rows), TABLE_LIMIT)]
+    rows = tuple(
+        (
+            elided(r.label, limit=80),
+            elided(r.host, limit=80),
+            r.processes,
+            r.ops,
+            r.bytes_read,
+            r.bytes_written,
+            r.busy_s,
+        )
+        for r in picked
+    )
+    return Table(columns, rows, n_of_m(len(picked), len(balance.rows), "ranks"))

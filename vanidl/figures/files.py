@@ -1,0 +1,60 @@
+"""The files of the run, largest traffic first."""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.analyses.files import FileRow
+from vanidl.figures.cutting import n_of_m
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.figures.labels import elided
+from vanidl.trace import Trace
+
+LIMIT = 1000
+_CAPTION = (
+    "Largest traffic first. Time is the sum of durations over all ranks, so operations side by "
+    "side count twice. Paths longer than 240 characters are cut in the middle."
+)
+_COLUMNS = (
+    Column("path"),
+    Column("kind"),
+    Column("bytes read", "bytes"),
+    Column("bytes written", "bytes"),
+    Column("reads", "count"),
+    Column("writes", "count"),
+    Column("time", "s"),
+    Column("ranks", "count"),
+    Column("first", "s"),
+    Column("last", "s"),
+    Column("layers"),
+    Column("mount"),
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """At most 1,000 files with their traffic."""
+    del trace
+    files = results.files.rows
+    if not files:
+        reason = "No file was read or written through this layer."
+        return Figure("files", "Files", "Files", "", empty_reason=reason)
+    rows = tuple(_row(file) for file in files[:LIMIT])
+    table = Table(_COLUMNS, rows, n_of_m(len(rows), len(files), "files"))
+    return Figure("files", "Files", "Files", _CAPTION, None, table)
+
+
+def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
+    mount = f"{file.mount} ({file.file_system})" if file.file_system else file.mount
+    return (
+        elided(file.path),
+        elided(file.kind, limit=40),
+        file.bytes_read,
+        file.bytes_written,
+        file.reads,
+        file.writes,
+        file.io_s,
+        file.ranks,
+        file.first_s,
+        file.last_s,
+        ", ".join(file.layers),
+        elided(mount, limit=80) or None,
+    )

@@ -1,0 +1,89 @@
+"""Which rank moved data when."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vanidl.analyses import Results
+from vanidl.analyses.timeline import Timeline
+from vanidl.figures import palette
+from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.figure import Figure, Spec
+from vanidl.figures.labels import plotted
+from vanidl.report.units import byte_scale
+from vanidl.trace import Trace
+
+BINS = 512
+_CAPTION = (
+    "One line a rank, time to the right, darker means more bytes per second (reads and writes "
+    "together). Blank means no I/O. Vertical stripes: all ranks at once; a lone dark line: one "
+    "rank does the work."
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Bytes per second by rank and time."""
+    del trace
+    timeline = results.timeline
+    if timeline is None or not (timeline.bytes_read.any() or timeline.bytes_written.any()):
+        return _record(
+            "",
+            reason="No traced operation moved any bytes, so there is nothing to spread over "
+            "ranks and time. Record with DXT_ENABLE_IO_TRACE=1.",
+        )
+    grouped = len(timeline.row_labels) < timeline.ranks
+    note = f" Each line is a group of neighbouring ranks ({timeline.ranks:,} in all)."
+    return _record(_CAPTION + (note if grouped else ""), spec=_spec(timeline))
+
+
+def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
+    return Figure("heatmap", "Over time", "I/O by rank and time", caption, spec, None, reason)
+
+
+def _spec(timeline: Timeline) -> Spec:
+    edges, sums = folded(timeline.edges_s, timeline.bytes_read + timeline.bytes_written, BINS)
+    rates = sums / np.diff(edges)
+    divisor, unit = byte_scale(float(rates.max()))
+    scaled = np.where(sums > 0, rates / divisor, np.nan)
+    labels = [plotted(label, limit=24) for label in timeline.row_labels]
+    heat = {
+        "type": "heatmap",
+        "x": rounded(edges),
+        "y": list(range(len(labels))),
+        "z": [rounded(row) for row in scaled],
+        "zmin": 0,
+        "zmax": float(np.nanmax(scaled)),
+        "colorscale": _ramp(),
+        "colorbar": {
+            "title": {"text": f"{unit}/s", "side": "right"},
+            "thickness": 10,
+            "outlinewidth": 0,
+        },
+        "hoverongaps": False,
+        "hovertemplate": "from %{x:.4g} s: %{z:.4g} " + f"{unit}/s<extra></extra>",
+    }
+    return {"data": [heat], "layout": _layout(labels)}
+
+
+def _ramp() -> list[list[float | str]]:
+    """Colour by the square root of the rate, so that little is still seen beside much."""
+    last = len(palette.RAMP) - 1
+    return [[(i / last) ** 2, colour] for i, colour in enumerate(palette.RAMP)]
+
+
+def _layout(labels: list[str]) -> Spec:
+    every = max(1, len(labels) // 16)
+    height = 110 + min(max(24 * len(labels), 60), 420)
+    return palette.layout(
+        height,
+        dragmode="zoom",
+        xaxis=palette.axis("seconds since the start of the job", showgrid=False),
+        yaxis=palette.axis(
+            tickvals=list(range(0, len(labels), every)),
+            ticktext=labels[::every],
+            autorange="reversed",
+            showgrid=False,
+            zeroline=False,
+            fixedrange=True,
+        ),
+    )

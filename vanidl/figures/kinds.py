@@ -1,0 +1,82 @@
+"""Bytes by kind of file: dataset, checkpoint, code, log, system, other."""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.analyses.files import GroupRow
+from vanidl.figures import palette
+from vanidl.figures.cutting import n_of_m, rounded
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.labels import elided, plotted
+from vanidl.report.units import byte_scale, nbytes
+from vanidl.trace import Trace
+
+LIMIT = 20
+_CAPTION = (
+    "Bytes read and written by what the files are for. Dataset files are read and never "
+    "written; checkpoints are written; code holds Python's own imports."
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Bytes read and written by kind of file, largest first."""
+    del trace
+    groups = results.files.by_kind
+    if not groups:
+        reason = "No file was read or written through this layer."
+        return Figure("kinds", "Files", "Files by kind", "", empty_reason=reason)
+    rows = tuple(sorted(groups, key=lambda g: -(g.bytes_read + g.bytes_written)))[:LIMIT]
+    table = _table(rows, len(groups))
+    if not any(g.bytes_read or g.bytes_written for g in rows):
+        reason = "The files were touched, but no bytes were moved."
+        return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
+    return Figure("kinds", "Files", "Files by kind", _CAPTION, _spec(rows), table)
+
+
+def _spec(rows: tuple[GroupRow, ...]) -> Spec:
+    divisor, unit = byte_scale(max(max(g.bytes_read, g.bytes_written) for g in rows))
+    sides = (
+        ("read", palette.READ, "", [g.bytes_read for g in rows]),
+        ("written", palette.WRITE, "/", [g.bytes_written for g in rows]),
+    )
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": rounded(v / divisor for v in values),
+            "y": list(range(len(rows))),
+            "customdata": [nbytes(v) for v in values],
+            "marker": {"color": colour, "pattern": {"shape": shape, "size": 6, "solidity": 0.25}},
+            "hovertemplate": "%{customdata} " + name + "<extra></extra>",
+        }
+        for name, colour, shape, values in sides
+    ]
+    layout = palette.layout(
+        110 + 34 * len(rows),
+        barmode="stack",
+        bargap=0.3,
+        xaxis=palette.axis(unit, rangemode="tozero", fixedrange=True),
+        yaxis=palette.axis(
+            tickvals=list(range(len(rows))),
+            ticktext=[plotted(g.name, limit=24) for g in rows],
+            autorange="reversed",
+            showgrid=False,
+            fixedrange=True,
+        ),
+    )
+    return {"data": data, "layout": layout}
+
+
+def _table(rows: tuple[GroupRow, ...], total: int) -> Table:
+    columns = (
+        Column("kind"),
+        Column("files", "count"),
+        Column("bytes read", "bytes"),
+        Column("bytes written", "bytes"),
+        Column("time in I/O", "s"),
+    )
+    cells = tuple(
+        (elided(g.name, limit=80), g.files, g.bytes_read, g.bytes_written, g.busy_s) for g in rows
+    )
+    return Table(columns, cells, n_of_m(len(rows), total, "kinds"))

@@ -1,0 +1,33 @@
+"""Names from logs made safe to look at: they may hold anything that a file name may."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, bidi overrides, lone surrogates, breaks
+
+
+def printable(name: str) -> str:
+    """The name with line breaks, controls and direction marks written out as escapes."""
+    if name.isprintable():
+        return name
+    return "".join(_escaped(c) if unicodedata.category(c) in _INVISIBLE else c for c in name)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def elided(name: str, *, limit: int = 240) -> str:
+    """A printable name of at most `limit` characters, cut in the middle."""
+    name = printable(name)
+    if len(name) <= limit:
+        return name
+    head = limit // 3
+    return f"{name[:head]}…{name[len(name) - (limit - head - 1):]}"
+
+
+def plotted(name: str, *, limit: int = 40) -> str:
+    """A name as tick or hover text: plotly reads tags and entities, so both are taken away."""
+    short = elided(name, limit=limit)
+    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

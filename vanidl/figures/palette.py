@@ -1,0 +1,83 @@
+"""One colour a meaning, in all figures, and its twin for dark pages.
+
+Hues differ for the colour-blind (blue, orange, purple) and lightness differs in greyscale;
+where bars are stacked, patterns tell the parts apart once more.
+"""
+
+from __future__ import annotations
+
+from vanidl.figures.figure import Spec
+
+READ = "#1b7f79"
+WRITE = "#7b4ea3"
+HIDDEN = "#2f6fae"
+IN_WAIT = "#d5540e"
+COMMUNICATION = "#d9a632"
+OTHER = "#8a6a55"
+UNOBSERVED = "#c6cacf"
+STEP = "#9fb0c0"
+FIRST = "#d4dae0"
+CONSECUTIVE = "#3d5468"
+FORWARD = "#7d97ab"
+BACKWARD = "#a9b98a"
+INK = "#2b2f33"
+FAINT = "#e3e5e8"
+PAPER = "#fdfdfc"
+
+RAMP = ("#e6f1f0", "#a9d3cf", "#5fada7", "#1f7f79", "#0b3f3d")
+"""Little to much, for heat maps."""
+
+DARK = {
+    READ: "#4dbdb5",
+    WRITE: "#b48fdb",
+    HIDDEN: "#5fa0dd",
+    IN_WAIT: "#f0793a",
+    COMMUNICATION: "#e3be62",
+    OTHER: "#b39580",
+    UNOBSERVED: "#5b6167",
+    STEP: "#566677",
+    FIRST: "#4a5560",
+    CONSECUTIVE: "#b9cddd",
+    FORWARD: "#7390a6",
+    BACKWARD: "#94a672",
+    INK: "#d9dcdf",
+    FAINT: "#34393e",
+    PAPER: "#15181b",
+    RAMP[0]: "#17302f",
+    RAMP[1]: "#1d5450",
+    RAMP[2]: "#2b8a83",
+    RAMP[3]: "#6cc9c1",
+    RAMP[4]: "#e4fbf8",
+}
+"""The colour that stands for each of the above on a dark page."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+def axis(title: str = "", **more: object) -> Spec:
+    """An axis as all figures draw it: thin lines, no box, a title in words."""
+    return {
+        "title": {"text": title, "standoff": 8},
+        "gridcolor": FAINT,
+        "linecolor": FAINT,
+        "zerolinecolor": FAINT,
+        "tickcolor": FAINT,
+        "automargin": True,
+        **more,
+    }
+
+
+def layout(height: int, **more: object) -> Spec:
+    """A layout as all figures share it: transparent, legend above, height in pixels."""
+    return {
+        "height": height,
+        "autosize": True,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 12, "color": INK},
+        "margin": {"l": 56, "r": 16, "t": 36, "b": 44},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
+        "hoverlabel": {"font": {"family": FONT, "size": 12}},
+        "separators": ".,",
+        **more,
+    }

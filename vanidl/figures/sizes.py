@@ -1,0 +1,136 @@
+"""How large single transfers are: operations and bytes by size."""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.analyses.sizes import SizeBin
+from vanidl.figures import palette
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.report.units import byte_scale, nbytes
+from vanidl.trace import Trace
+
+_CAPTION = (
+    "Above: how many operations moved that many bytes. Below: how many bytes those operations "
+    "moved in all. Tall bars on the left of the upper picture and on the right of the lower one "
+    "mean that many small operations move little of the data."
+)
+_COUNTERS_CAPTION = (
+    "Operations in Darshan's ten size classes, from its counters. Single operations were not "
+    "traced, so the bytes in each class are not known."
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Histogram over powers of two, or over Darshan's classes where only counters exist."""
+    del trace
+    traced = results.sizes.histogram
+    counted = results.sizes.darshan_histogram
+    if traced:
+        return _record(_CAPTION, _spec(traced), _table(traced))
+    if any(b.reads or b.writes for b in counted):
+        return _record(_COUNTERS_CAPTION, _counts_only(counted), _counts_table(counted))
+    return _record("", None, None, "No read or write was recorded, so there are no sizes to show.")
+
+
+def _record(caption: str, spec: Spec | None, table: Table | None, reason: str = "") -> Figure:
+    return Figure("sizes", "Operations", "Transfer sizes", caption, spec, table, reason)
+
+
+def bin_label(size: SizeBin) -> str:
+    """`4 KiB to 8 KiB`, `0 B`, `from 1 GiB`."""
+    if size.high is None:
+        return f"from {nbytes(size.low)}"
+    if size.high - size.low <= 1:
+        return nbytes(size.low)
+    return f"{nbytes(size.low)} to {nbytes(size.high)}"
+
+
+def _spec(bins: tuple[SizeBin, ...]) -> Spec:
+    largest = max(max(b.bytes_read, b.bytes_written) for b in bins)
+    divisor, unit = byte_scale(largest)
+    counts = _counts(bins)
+    amounts = [
+        _bars(bins, [b.bytes_read / divisor for b in bins], _READ, "y2"),
+        _bars(bins, [b.bytes_written / divisor for b in bins], _WRITE, "y2"),
+    ]
+    layout = palette.layout(
+        440,
+        barmode="group",
+        bargap=0.15,
+        xaxis=_size_axis(bins, anchor="y2"),
+        yaxis=palette.axis("operations", domain=[0.55, 1], fixedrange=True),
+        yaxis2=palette.axis(unit, domain=[0, 0.45], fixedrange=True),
+    )
+    return {"data": [*counts, *amounts], "layout": layout}
+
+
+_READ = ("reads", palette.READ, "")
+_WRITE = ("writes", palette.WRITE, "/")
+
+
+def _counts(bins: tuple[SizeBin, ...]) -> list[Spec]:
+    return [
+        _bars(bins, [b.reads for b in bins], _READ, "y"),
+        _bars(bins, [b.writes for b in bins], _WRITE, "y"),
+    ]
+
+
+def _bars(
+    bins: tuple[SizeBin, ...], values: list[int] | list[float], kind: tuple[str, str, str], y: str
+) -> Spec:
+    name, colour, pattern = kind
+    what = "operations" if y == "y" else "bytes"
+    amounts = [b.bytes_read if name == "reads" else b.bytes_written for b in bins]
+    hover = [f"{v:,} {name}" for v in values] if y == "y" else [nbytes(v) for v in amounts]
+    return {
+        "type": "bar",
+        "name": name,
+        "legendgroup": name,
+        "showlegend": y == "y",
+        "x": list(range(len(bins))),
+        "y": values,
+        "yaxis": y,
+        "customdata": [[bin_label(b), h] for b, h in zip(bins, hover, strict=True)],
+        "marker": {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.25}},
+        "hovertemplate": "%{customdata[0]}: %{customdata[1]}<extra>" + what + "</extra>",
+    }
+
+
+def _size_axis(bins: tuple[SizeBin, ...], **more: object) -> Spec:
+    every = max(1, -(-len(bins) // 16))
+    return palette.axis(
+        "size of the operation, from",
+        tickvals=list(range(0, len(bins), every)),
+        ticktext=[nbytes(b.low) for b in bins[::every]],
+        showgrid=False,
+        fixedrange=True,
+        **more,
+    )
+
+
+def _counts_only(bins: tuple[SizeBin, ...]) -> Spec:
+    layout = palette.layout(
+        280,
+        barmode="group",
+        bargap=0.15,
+        xaxis=_size_axis(bins),
+        yaxis=palette.axis("operations", fixedrange=True),
+    )
+    return {"data": _counts(bins), "layout": layout}
+
+
+def _table(bins: tuple[SizeBin, ...]) -> Table:
+    columns = (
+        Column("size"),
+        Column("reads", "count"),
+        Column("writes", "count"),
+        Column("bytes read", "bytes"),
+        Column("bytes written", "bytes"),
+    )
+    rows = tuple((bin_label(b), b.reads, b.writes, b.bytes_read, b.bytes_written) for b in bins)
+    return Table(columns, rows)
+
+
+def _counts_table(bins: tuple[SizeBin, ...]) -> Table:
+    columns = (Column("size"), Column("reads", "count"), Column("writes", "count"))
+    return Table(columns, tuple((bin_label(b), b.reads, b.writes) for b in bins))

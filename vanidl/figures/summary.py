@@ -1,0 +1,62 @@
+"""Totals of the run, as one table of quantity, value and meaning."""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.analyses.summary import Summary
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.report.units import bandwidth, count, nbytes, percent, seconds
+from vanidl.trace import Trace
+
+_COLUMNS = (Column("quantity"), Column("value"), Column("meaning"))
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Run time, operations, bytes and busy time of the chosen layer, and storage in all."""
+    summary = results.summary
+    rows = (
+        ("run time", seconds(trace.job.run_time_s), "last end minus first start over its logs"),
+        *_amounts(summary),
+        *_times(summary),
+        *_storage(summary),
+    )
+    sources = {"trace": "From single operations.", "counters": "From Darshan's totals."}
+    caption = sources.get(summary.source, "No I/O was recorded; unknown is not zero.")
+    return Figure("summary", "Totals", "Totals of the run", caption, None, Table(_COLUMNS, rows))
+
+
+def _amounts(summary: Summary) -> tuple[tuple[str, str, str], ...]:
+    layer = summary.layer
+    return (
+        ("operations", count(summary.ops), f"reads and writes through {layer}"),
+        ("reads", count(summary.reads), f"through {layer}"),
+        ("writes", count(summary.writes), f"through {layer}"),
+        ("bytes read", nbytes(summary.bytes_read), f"through {layer}"),
+        ("bytes written", nbytes(summary.bytes_written), f"through {layer}"),
+    )
+
+
+def _times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
+    time = summary.time
+    if time is None:
+        return (("busy time", seconds(None), "needs single operations with their times"),)
+    return (
+        ("busy time, mean", seconds(time.per_rank_mean_s), "union of operations in each rank"),
+        ("busy time, longest", seconds(time.per_rank_max_s), "the rank with most of it"),
+        ("busy share", percent(time.share), "mean busy time / run time"),
+        ("busy time, any rank", seconds(time.any_rank_s), "union over the job"),
+        ("sum of durations", seconds(time.sum_s), "operations side by side count twice"),
+        ("aggregate bandwidth", bandwidth(summary.aggregate_bytes_per_s), "bytes / any rank"),
+        (
+            "median bandwidth",
+            bandwidth(summary.per_op_median_bytes_per_s),
+            "of single operations",
+        ),
+    )
+
+
+def _storage(summary: Summary) -> tuple[tuple[str, str, str], ...]:
+    return (
+        ("storage read", nbytes(summary.storage_bytes_read), "POSIX and STDIO, by counters"),
+        ("storage written", nbytes(summary.storage_bytes_written), "POSIX and STDIO, by counters"),
+    )

@@ -1,0 +1,189 @@
+"""I/O over time above the training steps, on one axis of time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vanidl.analyses import Results
+from vanidl.analyses.steps import StepTable
+from vanidl.analyses.timeline import Timeline
+from vanidl.figures import palette
+from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.figure import Figure, Spec
+from vanidl.figures.labels import plotted
+from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
+from vanidl.report.units import byte_scale, seconds
+from vanidl.trace import Trace
+
+BINS = 2048
+MANY_RANKS = 8
+_IO_CAPTION = "Above: bytes per second of the whole job, reads and writes."
+_STEP_CAPTION = (
+    "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
+    "the same axis of time. I/O above orange is exposed; I/O above plain grey ran beside compute."
+)
+_ZOOM = "Drag sideways to zoom in, double-click to see everything again."
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Bandwidth over time, and steps with their input waits below it."""
+    io, steps = results.timeline, results.steps
+    if io is None and steps is None:
+        return _record(
+            "",
+            reason="Neither single operations nor training steps were recorded, so nothing is "
+            "known about when the I/O happened. Record with DXT_ENABLE_IO_TRACE=1.",
+        )
+    shown = shown_steps(steps.table) if steps else None
+    data = _io_traces(io) if io else []
+    words = [_IO_CAPTION] if io else ["The run holds no single I/O operations, only steps."]
+    if steps and shown:
+        step_data, cuts = _step_traces(trace, steps.table, shown)
+        data += step_data
+        words += [_STEP_CAPTION, *(f"Shown: {cut}." for cut in cuts if cut)]
+    layout = _layout(trace, io, steps.table if steps else None, shown)
+    return _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
+
+
+def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
+    return Figure("timeline", "Over time", "I/O and training steps", caption, spec, None, reason)
+
+
+def _io_traces(io: Timeline) -> list[Spec]:
+    """Two filled step lines; each point holds until the next."""
+    divisor, _ = _scale(io)
+    return [
+        _area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
+        _area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
+    ]
+
+
+def _rates(
+    edges_s: np.ndarray[tuple[int], np.dtype[np.float64]],
+    nbytes: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+    divisor: int,
+) -> tuple[float, float, list[float | int | None]]:
+    """Start, width of a bin, and the rate in each bin with a closing zero."""
+    edges, sums = folded(edges_s, nbytes.sum(axis=0, keepdims=True), BINS)
+    rates = sums[0] / np.diff(edges) / divisor
+    return float(edges[0]), float(edges[1] - edges[0]), [*rounded(rates), 0]
+
+
+def _scale(io: Timeline) -> tuple[int, str]:
+    edges, read = folded(io.edges_s, io.bytes_read.sum(axis=0, keepdims=True), BINS)
+    _, written = folded(io.edges_s, io.bytes_written.sum(axis=0, keepdims=True), BINS)
+    rates = np.maximum(read, written)[0] / np.diff(edges)
+    return byte_scale(float(rates.max(initial=0.0)))
+
+
+def _area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x0": x0,
+        "dx": dx,
+        "y": y,
+        "line": {"shape": "hv", "width": 1, "color": colour},
+        "fill": "tozeroy",
+        "hovertemplate": "at %{x:.2f} s: %{y:.4g} %{yaxis.title.text}<extra>" + name + "</extra>",
+    }
+
+
+def _step_traces(
+    trace: Trace, table: StepTable, shown: ShownSteps
+) -> tuple[list[Spec], tuple[str, str]]:
+    waits = shown_waits(trace, shown.ranks)
+    rows = shown.rows
+    length = table.end_s[rows] - table.start_s[rows]
+    names = [f"step {int(k)}" for k in table.step[rows]]
+    steps = _bars("steps", palette.STEP, shown, (table.rank[rows], table.start_s[rows], length))
+    steps["customdata"] = [f"{n}: {seconds(s)}" for n, s in zip(names, length, strict=True)]
+    wait = _bars("input waits", palette.IN_WAIT, shown, (waits.rank, waits.start_s, waits.length_s))
+    wait["customdata"] = [f"waited {seconds(float(s))}" for s in waits.length_s]
+    wait["marker"]["line"] = {"width": 0}
+    return ([steps, wait] if len(waits.rank) else [steps]), (shown.cut, waits.cut)
+
+
+def _bars(
+    name: str, colour: str, shown: ShownSteps, spans: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> Spec:
+    rank, start, length = spans
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "base": np.round(start, 6).tolist(),
+        "x": np.round(length, 6).tolist(),
+        "y": np.searchsorted(shown.ranks, rank).tolist(),
+        "yaxis": "y2",
+        "width": 0.8,
+        "marker": {"color": colour, "line": {"width": 0.5, "color": palette.PAPER}},
+        "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
+    }
+
+
+def _layout(
+    trace: Trace, io: Timeline | None, table: StepTable | None, shown: ShownSteps | None
+) -> Spec:
+    lanes = len(shown.ranks) if shown else 0
+    lanes_height = min(24 * lanes, 10 * lanes + 120) + 20 if lanes else 0
+    io_height = 200 if io else 0
+    gap = 24 if io and lanes else 0
+    inner = io_height + gap + lanes_height
+    layout = palette.layout(inner + 90, barmode="overlay", dragmode="zoom")
+    layout["xaxis"] = palette.axis("seconds since the start of the job", anchor="free", position=0)
+    layout["yaxis"] = palette.axis(
+        f"{_scale(io)[1]}/s" if io else "",
+        domain=[(lanes_height + gap) / inner, 1] if io else [0.99, 1],
+        rangemode="tozero",
+        fixedrange=True,
+        visible=io is not None,
+    )
+    if shown:
+        layout["yaxis2"] = _lanes(trace, shown, lanes_height / inner)
+    if table is not None and io is not None and len(table.start_s):
+        layout |= _windows(io, table)
+    return layout
+
+
+def _lanes(trace: Trace, shown: ShownSteps, top: float) -> Spec:
+    labels = [plotted(trace.processes[trace.ranks[r]].label, limit=24) for r in shown.ranks]
+    every = max(1, len(labels) // 16)
+    return palette.axis(
+        domain=[0, top],
+        tickvals=list(range(0, len(labels), every)),
+        ticktext=labels[::every],
+        range=[len(labels) - 0.5, -0.5],
+        showgrid=False,
+        zeroline=False,
+        fixedrange=True,
+    )
+
+
+def _windows(io: Timeline, table: StepTable) -> Spec:
+    """Two buttons where the profiled steps are a small part of the run."""
+    whole = [float(io.edges_s[0]), float(io.edges_s[-1])]
+    first, last = float(table.start_s.min()), float(table.end_s.max())
+    if last - first > 0.6 * (whole[1] - whole[0]):
+        return {}
+    margin = 0.03 * (last - first)
+    choices = (("whole run", whole), ("profiled steps", [first - margin, last + margin]))
+    buttons = [
+        {"label": label, "method": "relayout", "args": [{"xaxis.range": bounds}]}
+        for label, bounds in choices
+    ]
+    menu = {
+        "type": "buttons",
+        "direction": "right",
+        "buttons": buttons,
+        "x": 1,
+        "xanchor": "right",
+        "y": 1,
+        "yanchor": "bottom",
+        "pad": {"b": 4},
+        "bgcolor": palette.PAPER,
+        "bordercolor": palette.FAINT,
+        "font": {"size": 11},
+    }
+    return {"updatemenus": [menu]}

@@ -1,0 +1,212 @@
+"""The answer in words: where training time goes to I/O, and whether it was hidden.
+
+A pure function of trace and results, so that page, terminal and JSON say the same. Every
+sentence must stay true when something was not recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vanidl.analyses import Results
+from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.summary import LayerTotals, Summary
+from vanidl.figures.labels import elided
+from vanidl.report.units import count, nbytes, percent, plural, seconds
+from vanidl.trace import STDIO, Trace
+
+STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
+MOSTLY = 0.5
+_LOSING_RECORDS = {
+    "truncated",
+    "partial",
+    "records_exhausted",
+    "reads_not_seen",
+    "stdio_untraced",
+    "mmap_not_monitored",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The answer in one sentence, and what a reader must know beside it."""
+
+    title: str
+    support: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.title, *self.support))
+
+
+def headline(trace: Trace, results: Results) -> Headline:
+    """One title sentence and the supporting sentences that apply."""
+    overlap = results.overlap
+    if overlap is None:
+        title = _without_overlap(trace, results.summary)
+        return Headline(title, _present(_stdio(results.summary)))
+    title = _waited(trace, results, overlap)
+    support = _present(
+        _starving(overlap),
+        _ranks(overlap),
+        _through_communication(overlap),
+        _unobserved(overlap),
+        _stdio(results.summary),
+    )
+    return Headline(title, support)
+
+
+def _present(*sentences: str) -> tuple[str, ...]:
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
+    mean = overlap.mean
+    ranks = " per rank on average" if len(overlap.per_rank) > 1 else ""
+    if mean.input_wait_s is None:
+        return f"Input wait was not recorded; {_hidden(trace, overlap)}."
+    if mean.input_wait_s == 0:
+        return f"Training did not wait for input; {_hidden(trace, overlap)}."
+    share = mean.input_wait_s / mean.window_s if mean.window_s else None
+    waited = (
+        f"Training waited {seconds(mean.input_wait_s)} of {seconds(mean.window_s)}"
+        f"{f' ({percent(share)})' if share is not None else ''} for input{ranks}"
+    )
+    return f"{waited}; {_io_of_wait(trace, results, overlap)}."
+
+
+def _io_of_wait(trace: Trace, results: Results, overlap: Overlap) -> str:
+    mean = overlap.mean
+    part, wait = mean.input_wait_io_s, mean.input_wait_s or 0.0
+    if part is None:
+        return "how much of that was I/O is not known: no single operation was traced"
+    if part >= MOSTLY * wait:
+        return f"{seconds(part)} of that was I/O and {_hidden(trace, overlap)}"
+    rest = "decoding or other work in the loader"
+    if _LOSING_RECORDS & {warning.code for warning in results.coverage.warnings}:
+        rest += ", or I/O that was not recorded"
+    amount = f"only {seconds(part)}" if part > 0 else "none"
+    verb = "of that is I/O: the rest is"
+    return f"{amount} {verb} {rest}; {_hidden(trace, overlap)}"
+
+
+def _hidden(trace: Trace, overlap: Overlap) -> str:
+    mean = overlap.mean
+    if mean.io_s is None or mean.unobserved_s is None:
+        return "no single I/O operation was traced"
+    if mean.hidden_s is None:
+        return f"whether I/O was hidden is not known: {_no_compute(trace)}"
+    if overlap.hidden_fraction is None:
+        return "no I/O took place during the profiled steps"
+    where = "behind compute"
+    if overlap.hidden_fraction == 0:
+        return f"none of the I/O was hidden {where}"
+    if overlap.hidden_fraction == 1:
+        return f"all of the I/O was hidden {where}"
+    return f"{percent(overlap.hidden_fraction)} of the I/O was hidden {where}"
+
+
+def _no_compute(trace: Trace) -> str:
+    return "the profile holds no compute" if trace.profiles else "no profiler trace"
+
+
+def _starving(overlap: Overlap) -> str:
+    mean = overlap.mean
+    starving, wait = mean.starving_wait_s, mean.input_wait_s
+    if overlap.basis != "device" or starving is None or not wait or starving >= 0.95 * wait:
+        return ""
+    return f"The device stood idle during {seconds(starving)} of the wait; it was busy in the rest."
+
+
+def _ranks(overlap: Overlap) -> str:
+    """The slowest rank and what all of them lose together; lost to input for a single rank."""
+    lost = overlap.lost_to_input_s
+    loss = f"lost to input: {seconds(lost)}, summing each step's longest wait" if lost else ""
+    waits = [row for row in overlap.per_rank if row.input_wait_s is not None]
+    if len(waits) < 2:
+        return f"{loss[:1].upper()}{loss[1:]}." if loss else ""
+    worst = max(waits, key=_wait)
+    name = elided(worst.label, limit=60)
+    sentence = f"The longest wait was {seconds(worst.input_wait_s)} ({name})"
+    return f"{sentence}; {loss}." if loss else f"{sentence}."
+
+
+def _wait(row: RankOverlap) -> float:
+    return row.input_wait_s or 0.0
+
+
+def _through_communication(overlap: Overlap) -> str:
+    """Ranks with little wait of their own that wait in communication instead."""
+    longest = max((_wait(row) for row in overlap.per_rank), default=0.0)
+    waiting = [row for row in overlap.per_rank if _waits_for_others(row, longest)]
+    if not waiting:
+        return ""
+    most = max(row.communication_s or 0.0 for row in waiting)
+    return (
+        f"{plural(len(waiting), 'rank')} of {count(len(overlap.per_rank))} waited little for input "
+        f"of their own but spent up to {seconds(most)} in communication, where a rank also waits "
+        "for the input of the others."
+    )
+
+
+def _waits_for_others(row: RankOverlap, longest: float) -> bool:
+    if row.input_wait_s is None or row.communication_s is None:
+        return False
+    missing = longest - row.input_wait_s
+    little = row.input_wait_s < MOSTLY * longest
+    return little and row.communication_s > MOSTLY * missing and missing > 0.05 * row.window_s
+
+
+def _unobserved(overlap: Overlap) -> str:
+    mean = overlap.mean
+    if not mean.io_s or mean.unobserved_s is None or mean.unobserved_s <= MOSTLY * mean.io_s:
+        return ""
+    share = percent(mean.unobserved_s / mean.io_s)
+    return (
+        f"{share} of the I/O time ({seconds(mean.unobserved_s)} of {seconds(mean.io_s)}) lies "
+        "outside the profiled steps: neither hidden nor exposed."
+    )
+
+
+def _without_overlap(trace: Trace, summary: Summary) -> str:
+    unknown = f"whether it was hidden is not known: {_no_compute(trace)}"
+    if summary.time is not None and summary.ops:
+        per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
+        share = summary.time.share
+        part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
+        return f"I/O took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
+    if summary.source == "counters" and summary.ops:
+        return f"{_by_counters(summary)}; single operations were not traced, so {unknown}."
+    if summary.ops == 0:
+        return f"No {summary.layer} operation was recorded in the {_run(trace)}."
+    return f"No I/O was recorded in the {_run(trace)}; that is unknown, not zero."
+
+
+def _run(trace: Trace) -> str:
+    return f"{seconds(trace.job.run_time_s)} run"
+
+
+def _by_counters(summary: Summary) -> str:
+    moved = f"read {nbytes(summary.bytes_read)} and wrote {nbytes(summary.bytes_written)}"
+    layer = _layer(summary, summary.layer)
+    known = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
+    took = f" in {seconds(sum(known))} summed over all processes" if known else ""
+    return f"By its counters, the run {moved} through {summary.layer}{took}"
+
+
+def _stdio(summary: Summary) -> str:
+    """Both storage layers by name where STDIO holds a real part of the bytes."""
+    stdio = _layer(summary, STDIO)
+    total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    if stdio is None or not total or summary.layer == STDIO:
+        return ""
+    moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
+    if moved <= STDIO_SHARE * total:
+        return ""
+    return (
+        f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}: times above are of "
+        f"{summary.layer} alone."
+    )
+
+
+def _layer(summary: Summary, name: str) -> LayerTotals | None:
+    return next((layer for layer in summary.layers if layer.layer == name), None)

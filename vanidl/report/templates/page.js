@@ -1,0 +1,28 @@
+"use strict";
+/* Puts data into the page: tables that are open now, others when they are opened. */
+(() => {
+  const data = JSON.parse(document.getElementById("report-data").textContent);
+  const tables = new Map(data.figures.filter((f) => f.table).map((f) => [f.id, f.table]));
+
+  function fill(host) {
+    if (host.dataset.filled) return;
+    host.dataset.filled = "yes";
+    const title = document.getElementById("title-" + host.dataset.table).textContent;
+    Tables.build(host, tables.get(host.dataset.table), title);
+  }
+
+  const hosts = [...document.querySelectorAll("[data-table]")];
+  for (const host of hosts) {
+    if (host.tagName !== "DETAILS") fill(host);
+    else host.addEventListener("toggle", () => host.open && fill(host));
+  }
+
+  let closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed = hosts.filter((host) => host.tagName === "DETAILS" && !host.open);
+    for (const host of closed) { fill(host); host.open = true; }
+  });
+  window.addEventListener("afterprint", () => closed.forEach((host) => { host.open = false; }));
+
+  Plots.start(data.figures, data.dark);
+})();

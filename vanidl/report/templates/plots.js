@@ -1,0 +1,96 @@
+"use strict";
+/* Pictures: drawn when they come into view, redrawn for width and colour scheme. */
+const Plots = (() => {
+  const NARROW = 560;
+  const PRINT_WIDTH = 680;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const drawn = new Set();
+  let specs = new Map();
+  let darkColours = {};
+
+  /* A copy of a spec in which each light colour is replaced by its dark twin. */
+  function recoloured(value) {
+    if (typeof value === "string") return darkColours[value] || value;
+    if (Array.isArray(value)) {
+      return value.length && typeof value[0] === "number" ? value : value.map(recoloured);
+    }
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, recoloured(v)]));
+  }
+
+  function copied(value) {
+    return JSON.parse(JSON.stringify(value));
+  }
+
+  function fitted(layout, width) {
+    if (width >= NARROW) return layout;
+    layout.dragmode = false;
+    layout.margin = {...layout.margin, l: 44, r: 8};
+    layout.font = {...layout.font, size: 11};
+    return layout;
+  }
+
+  function config(width) {
+    return {
+      displaylogo: false,
+      displayModeBar: width >= NARROW ? "hover" : false,
+      responsive: false,
+      showSendToCloud: false,
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      toImageButtonOptions: {format: "svg"},
+    };
+  }
+
+  function draw(host, options = {}) {
+    const width = options.width || host.clientWidth;
+    const source = specs.get(host.dataset.figure);
+    const spec = dark.matches && !options.light ? recoloured(source) : copied(source);
+    const layout = fitted(spec.layout, width);
+    layout.width = width;
+    drawn.add(host);
+    return Plotly.react(host, spec.data, layout, config(width)).then(() => {
+      host.dataset.drawn = "yes";
+      host.dataset.width = String(width);
+    });
+  }
+
+  function redraw(options) {
+    drawn.forEach((host) => draw(host, options));
+  }
+
+  function resized() {
+    drawn.forEach((host) => {
+      if (Number(host.dataset.width) !== host.clientWidth) draw(host);
+    });
+  }
+
+  function watch(hosts) {
+    const seen = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        seen.unobserve(entry.target);
+        draw(entry.target);
+      }
+    }, {rootMargin: "400px"});
+    hosts.forEach((host) => seen.observe(host));
+  }
+
+  function start(figures, colours) {
+    darkColours = colours;
+    specs = new Map(figures.filter((f) => f.spec).map((f) => [f.id, f.spec]));
+    const hosts = [...document.querySelectorAll(".plot")];
+    watch(hosts);
+    let pending = 0;
+    window.addEventListener("resize", () => {
+      clearTimeout(pending);
+      pending = setTimeout(resized, 120);
+    });
+    dark.addEventListener("change", () => redraw());
+    window.addEventListener("beforeprint", () => {
+      hosts.forEach((host) => draw(host, {light: true, width: PRINT_WIDTH}));
+    });
+    window.addEventListener("afterprint", () => redraw());
+  }
+
+  return {start};
+})();

@@ -1,0 +1,44 @@
+"""The words of the report and what each means, as its results define them."""
+
+from __future__ import annotations
+
+TERMS: tuple[tuple[str, str], ...] = (
+    (
+        "Time in I/O (busy time)",
+        "Length of the union of a rank's operations: time in which at least one operation of its "
+        "processes was under way. Operations side by side count once.",
+    ),
+    (
+        "Observed window",
+        "From the start of the first to the end of the last profiled step of a rank. I/O outside "
+        "it is unobserved: neither hidden nor exposed.",
+    ),
+    (
+        "Input wait",
+        "Time the training process spent waiting for the next batch, by the profiler. Where the "
+        "profile has no such span it is not recorded, which is not zero.",
+    ),
+    (
+        "Hidden",
+        "I/O of a rank that ran under its compute, outside input waits. One process with one "
+        "thread hides nothing.",
+    ),
+    (
+        "Exposed",
+        "I/O in the observed window that was not hidden: in input waits, behind communication, "
+        "or under nothing recorded (checkpoints, logging).",
+    ),
+    (
+        "Behind communication",
+        "I/O under recorded collectives that compute does not cover. A rank that waits for "
+        "another rank's reads waits there.",
+    ),
+    (
+        "Lost to input",
+        "Sum over steps of the longest input wait over ranks: what synchronous training loses.",
+    ),
+    (
+        "Share",
+        "Mean time in I/O over ranks / run time. Ranks without I/O count as 0.",
+    ),
+)

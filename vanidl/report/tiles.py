@@ -1,0 +1,83 @@
+"""The few numbers under the headline, each with its unit and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vanidl.analyses import Results
+from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.summary import Summary
+from vanidl.report.units import bandwidth, count, nbytes, percent, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One key figure; `meaning` is its definition in a line."""
+
+    label: str
+    value: str
+    meaning: str
+
+
+def tiles(results: Results) -> tuple[Tile, ...]:
+    """Five key figures: about the overlap where it is known, else about the I/O alone."""
+    summary = results.summary
+    if results.overlap is not None:
+        return (*_overlap_tiles(results.overlap), _busy(summary), _moved(summary))
+    return (_busy(summary), *_amounts(summary), _rate(summary))
+
+
+def _overlap_tiles(overlap: Overlap) -> tuple[Tile, ...]:
+    mean = overlap.mean
+    return (
+        Tile("Input wait", percent(overlap.input_wait_share), _wait_meaning(overlap)),
+        Tile("Hidden I/O", percent(overlap.hidden_fraction), _hidden_meaning(overlap)),
+        Tile(
+            "Lost to input",
+            seconds(overlap.lost_to_input_s),
+            f"the longest wait of each step, summed; window {seconds(mean.window_s)}",
+        ),
+    )
+
+
+def _wait_meaning(overlap: Overlap) -> str:
+    wait, window = overlap.mean.input_wait_s, overlap.mean.window_s
+    if wait is None:
+        return "unknown is not zero: the profile has no spans of the input pipeline"
+    return f"{seconds(wait)} of the {seconds(window)} profiled, mean over ranks"
+
+
+def _hidden_meaning(overlap: Overlap) -> str:
+    if overlap.hidden_fraction is None:
+        return "needs I/O and compute in the profiled steps"
+    basis = {"device": "device kernels", "ops": "CPU operators"}.get(overlap.basis or "", "compute")
+    return f"of the I/O in profiled steps ran under {basis}"
+
+
+def _busy(summary: Summary) -> Tile:
+    if summary.time is None:
+        return Tile("Time in I/O", seconds(None), "single operations were not traced")
+    share = percent(summary.time.share)
+    return Tile(
+        "Time in I/O",
+        seconds(summary.time.per_rank_mean_s),
+        f"mean over ranks, {share} of the run" if summary.time.share is not None else "mean",
+    )
+
+
+def _moved(summary: Summary) -> Tile:
+    written = nbytes(summary.bytes_written)
+    return Tile("Read", nbytes(summary.bytes_read), f"through {summary.layer}; wrote {written}")
+
+
+def _amounts(summary: Summary) -> tuple[Tile, ...]:
+    return (
+        Tile("Read", nbytes(summary.bytes_read), f"through {summary.layer}"),
+        Tile("Written", nbytes(summary.bytes_written), f"through {summary.layer}"),
+        Tile("Operations", count(summary.ops), f"{count(summary.reads)} of them reads"),
+    )
+
+
+def _rate(summary: Summary) -> Tile:
+    meaning = "bytes / time in which any rank was in I/O"
+    return Tile("Bandwidth", bandwidth(summary.aggregate_bytes_per_s), meaning)

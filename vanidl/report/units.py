@@ -1,0 +1,117 @@
+"""Numbers as people read them: the one place that turns a quantity into text.
+
+Seconds, bytes in powers of 1024, shares in per cent. None is "not recorded" everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+UNKNOWN = "not recorded"
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def seconds(value: float | None) -> str:
+    """A duration: `15.86 s`, `3.20 ms`, `988 s`, `3 h 12 min`."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if value < 0:
+        return f"-{seconds(-value)}"
+    if value == 0:
+        return "0 s"
+    if value < 0.9995:
+        return _below_a_second(value)
+    if value < 99.995:
+        return f"{value:.2f} s"
+    if value < 7199.5:
+        return f"{value:,.0f} s"
+    return _hours(value)
+
+
+def _below_a_second(value: float) -> str:
+    if value < 1e-6:
+        return f"{value * 1e9:.3g} ns"
+    if value < 999.5e-6:
+        return f"{value * 1e6:.3g} µs"
+    return f"{value * 1e3:.3g} ms"
+
+
+def _hours(value: float) -> str:
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours:,} h {minutes} min"
+
+
+def byte_scale(largest: float) -> tuple[int, str]:
+    """Divisor and unit in which the largest value of an axis or column reads well."""
+    power = 0
+    while power + 1 < len(_BYTE_UNITS) and largest >= 1023.5 * 1024**power:
+        power += 1
+    return int(1024**power), _BYTE_UNITS[power]
+
+
+def nbytes(value: float | None) -> str:
+    """An amount of data: `512 B`, `1.51 GiB`."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    divisor, unit = byte_scale(value)
+    scaled = value / divisor
+    return f"{scaled:.0f} {unit}" if scaled >= 99.95 or divisor == 1 else f"{scaled:.3g} {unit}"
+
+
+def bandwidth(value: float | None) -> str:
+    """Bytes per second: `312 MiB/s`."""
+    return UNKNOWN if value is None else f"{nbytes(value)}/s"
+
+
+def percent(share: float | None) -> str:
+    """A share as per cent. Neither 0 % nor 100 % is said of anything that is not exactly so."""
+    if share is None or math.isnan(share):
+        return UNKNOWN
+    value = share * 100
+    if value in (0, 100):
+        return f"{value:.0f} %"
+    if 0 < value < 0.1:
+        return "< 0.1 %"
+    if 99.9 < value < 100:
+        return "> 99.9 %"
+    return f"{value:.1f} %" if value < 10 or value > 99 else f"{value:.0f} %"
+
+
+def count(value: float | None) -> str:
+    """A number of things, with thousands separated: `313,872`."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def factor(value: float | None) -> str:
+    """A ratio: `1.25x`."""
+    return UNKNOWN if value is None else f"{value:.2f}x"
+
+
+def plural(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun: `1 rank`, `8 ranks`."""
+    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def text(value: str | float | None) -> str:
+    """A word or name as it is."""
+    return UNKNOWN if value is None else str(value)
+
+
+Cell = str | int | float | None
+
+_FORMATS: dict[str, Callable[[float | None], str]] = {
+    "s": seconds,
+    "bytes": nbytes,
+    "bytes/s": bandwidth,
+    "share": percent,
+    "count": count,
+    "factor": factor,
+}
+
+
+def shown(value: Cell, unit: str) -> str:
+    """A cell as text. `unit` is s, bytes, bytes/s, share, count, factor or text."""
+    if unit == "text" or isinstance(value, str):
+        return text(value)
+    return _FORMATS[unit](value)
