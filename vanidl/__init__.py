@@ -1,8 +1,8 @@
 """Where does training time go to I/O, is it hidden behind compute, and did the change help?
 
-    import vanidl
-    run = vanidl.open_run("my_run/")
-    print(run.headline)
+import vanidl
+run = vanidl.open_run("my_run/")
+print(run.headline)
 """
 
 from importlib import metadata

@@ -28,9 +28,10 @@ from vanidl.trace import (
     Notice,
     Part,
     Profile,
-    Spans,
     SpanKind,
+    Spans,
     Trace,
+    concatenate_spans,
 )
 
 Int64Array = NDArray[np.int64]
@@ -144,7 +145,9 @@ def _table_parts(
         process = people.of_log.get((i, rank))
         if process is None:
             continue
-        rows: NDArray[np.bool_] | slice = slice(None) if rank_of_row is None else rank_of_row == rank
+        rows: NDArray[np.bool_] | slice = (
+            slice(None) if rank_of_row is None else rank_of_row == rank
+        )
         start = table.start_ns[rows] + log.start_ns
         order = np.argsort(start, kind="stable")
         columns = (
@@ -231,9 +234,7 @@ def _files(
     ]
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
     found = [_mount_of(path, mounts) for path in paths]
-    return Files(
-        tuple(paths), tuple(kinds), tuple(m for m, _ in found), tuple(f for _, f in found)
-    )
+    return Files(tuple(paths), tuple(kinds), tuple(m for m, _ in found), tuple(f for _, f in found))
 
 
 def _traffic(
@@ -263,9 +264,7 @@ def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
 def _spans(
     profiles: Sequence[ProfileTrace], people: Cast, offset_ns: int, aligned: Sequence[bool]
 ) -> Spans:
-    """All spans on one clock. A profile that is not aligned gives steps and waits only where
-    there is no I/O to relate them to; `clocks.check` has already said so.
-    """
+    """All spans on one clock; those of a profile that is not aligned are left out."""
     names = sorted({name for p in profiles for name in p.names})
     code = {name: i for i, name in enumerate(names)}
     blocks = [
@@ -273,20 +272,16 @@ def _spans(
         for k, p in enumerate(profiles)
         if aligned[k]
     ]
-    dtypes = (np.int64, np.int64, np.int32, np.int32, np.uint8, np.int32, np.int32, np.int32)
-    columns = [np.concatenate(c) for c in zip(*blocks, strict=True)] if blocks else [
-        np.empty(0, dtype) for dtype in dtypes
-    ]  # fmt: skip
-    order = np.lexsort((columns[1], columns[2], columns[0]))
-    return Spans(*(c[order] for c in columns), tuple(names))
+    spans = concatenate_spans(blocks, tuple(names))
+    return spans.pick(np.lexsort((spans.end, spans.process, spans.start)))
 
 
 def _span_block(
     profile: ProfileTrace, source: int, process: int, offset_ns: int, code: Mapping[str, int]
-) -> tuple[NDArray[np.generic], ...]:
+) -> Spans:
     n = len(profile.start_ns)
     renamed = np.array([code[name] for name in profile.names] or [0], np.int32)
-    return (
+    return Spans(
         profile.start_ns + offset_ns,
         profile.end_ns + offset_ns,
         np.full(n, process, np.int32),
@@ -295,6 +290,7 @@ def _span_block(
         profile.thread,
         renamed[profile.name],
         np.full(n, source, np.int32),
+        profile.names,
     )
 
 

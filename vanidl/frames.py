@@ -27,7 +27,7 @@ def frame(name: str, trace: Trace, results: Results, selection: Selection) -> pa
     """
     if name not in FRAMES:
         raise UsageError(f"no frame {name!r}: expected one of {', '.join(FRAMES)}.")
-    import pandas  # noqa: PLC0415  (half a second that the command line does not need)
+    import pandas  # half a second that the command line does not need
 
     return pandas.DataFrame(FRAMES[name](trace, results, selection))
 

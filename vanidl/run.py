@@ -156,7 +156,9 @@ def read_trace(
         read = _Reader(progress or _no_progress, notices)
         logs = read.all("Darshan logs", darshan.read_log, found.darshan)
         profiles = read.all(
-            "profiler traces", lambda p: kineto.read_trace(p, wait_names=inputs.wait_names), profiler
+            "profiler traces",
+            lambda p: kineto.read_trace(p, wait_names=inputs.wait_names),
+            profiler,
         )
         if not logs and not profiles:
             raise InputError(_nothing_usable(found, notices))
@@ -178,9 +180,7 @@ class _Reader:
     progress: Progress
     notices: list[Notice]
 
-    def all(
-        self, what: str, read: Callable[[Path], Piece], paths: Sequence[Path]
-    ) -> list[Piece]:
+    def all(self, what: str, read: Callable[[Path], Piece], paths: Sequence[Path]) -> list[Piece]:
         """The pieces of all readable paths."""
         pieces = []
         for i, path in enumerate(paths):
@@ -205,10 +205,8 @@ def _profiler_output(paths: Iterable[str]) -> Iterator[Path]:
 
 def _unread(found: Found) -> Iterator[Notice]:
     for path in found.darshan_partial:
-        yield Notice(
-            "unreadable",
-            f"{path}: a log that Darshan did not finish; what its process did is not in the report.",
-        )
+        message = f"{path}: a log that Darshan did not finish: its process is not in the report."
+        yield Notice("unreadable", message)
     for path in found.unreadable:
         yield Notice("unreadable", f"{path}: this folder cannot be listed (permissions).")
 

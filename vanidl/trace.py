@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,10 +148,41 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start)
 
-    def pick(self, mask: NDArray[np.bool_]) -> Spans:
-        """The spans that the mask picks."""
-        columns = ("start", "end", "process", "step", "kind", "thread", "name", "source")
-        return Spans(*(getattr(self, c)[mask] for c in columns), names=self.names)
+    def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Spans:
+        """The spans that a mask or an index array picks."""
+        return Spans(
+            self.start[rows],
+            self.end[rows],
+            self.process[rows],
+            self.step[rows],
+            self.kind[rows],
+            self.thread[rows],
+            self.name[rows],
+            self.source[rows],
+            self.names,
+        )
+
+
+def concatenate_spans(blocks: Sequence[Spans], names: tuple[str, ...]) -> Spans:
+    """All spans of the blocks, whose name codes are indices into `names` already."""
+    return Spans(
+        _joined([b.start for b in blocks], np.int64),
+        _joined([b.end for b in blocks], np.int64),
+        _joined([b.process for b in blocks], np.int32),
+        _joined([b.step for b in blocks], np.int32),
+        _joined([b.kind for b in blocks], np.uint8),
+        _joined([b.thread for b in blocks], np.int32),
+        _joined([b.name for b in blocks], np.int32),
+        _joined([b.source for b in blocks], np.int32),
+        names,
+    )
+
+
+_Number = TypeVar("_Number", np.int64, np.int32, np.uint8)
+
+
+def _joined(columns: Sequence[NDArray[_Number]], dtype: type[_Number]) -> NDArray[_Number]:
+    return np.concatenate(columns) if columns else np.empty(0, dtype)
 
 
 @dataclass(frozen=True, slots=True)

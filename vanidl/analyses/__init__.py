@@ -39,13 +39,15 @@ from vanidl.trace import Part, Trace
 class Reduction(Protocol):
     """A module that folds parts into one small value."""
 
-    NOTHING: Any
+    @property
+    def NOTHING(self) -> Any:  # noqa: ANN401
+        """The value of no part."""
 
-    @staticmethod
-    def partial(part: Part, trace: Trace) -> Any: ...  # noqa: ANN401
+    def partial(self, part: Part, trace: Trace) -> Any:  # noqa: ANN401
+        """The value of one part."""
 
-    @staticmethod
-    def combine(a: Any, b: Any) -> Any: ...  # noqa: ANN401
+    def combine(self, a: Any, b: Any) -> Any:  # noqa: ANN401
+        """The value of both; associative and commutative."""
 
 
 REDUCTIONS: dict[str, Reduction] = {

@@ -90,7 +90,7 @@ def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
     """Counts of every class; None where no operation was traced."""
     if len(runs.border) == 0:
         return None
-    process, file, op, start, offset, end_offset = runs.border[_stitch_order(runs.border)].T
+    process, file, op, _, offset, end_offset = runs.border[_stitch_order(runs.border)].T
     same = (process[1:] == process[:-1]) & (file[1:] == file[:-1]) & (op[1:] == op[:-1])
     inside = runs.inside + _classes(offset[1:][same], end_offset[:-1][same], op[1:][same])
     begins = np.concatenate([[True], ~same])

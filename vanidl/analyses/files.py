@@ -177,20 +177,29 @@ def _counted_by_file(table: CounterTable, files: int) -> tuple[Int64Array, NDArr
 
 
 def _rows(counted: _ByLayer, sums: FileSums, trace: Trace) -> list[FileRow]:
-    totals = sum(values for values, _ in counted.values())
-    known = np.logical_or.reduce([present for _, present in counted.values()] or [[]])
+    totals = np.zeros((len(trace.files), 4), np.int64)
+    known = np.zeros(len(trace.files), bool)
+    for values, present in counted.values():
+        totals += values
+        known |= present
     at = {int(file): i for i, file in enumerate(sums.file)}
     codes = [int(c) for c in np.flatnonzero(known)]
-    traffic = {c: -int(totals[c, 2] + totals[c, 3]) for c in codes}
-    codes.sort(key=lambda c: (traffic[c], trace.files.path[c]))
-    return [
-        FileRow(
-            *_identity(trace, code), *totals[code].tolist(),
-            *_timing(at.get(code), sums, trace.job.start_ns),
-            tuple(name for name, (_, present) in counted.items() if present[code]),
-        )
-        for code in codes
-    ]  # fmt: skip
+    codes.sort(key=lambda c: (-int(totals[c, 2] + totals[c, 3]), trace.files.path[c]))
+    return [_row(c, totals[c], at.get(c), counted, (sums, trace)) for c in codes]
+
+
+def _row(
+    code: int, totals: Int64Array, i: int | None, counted: _ByLayer, seen: tuple[FileSums, Trace]
+) -> FileRow:
+    sums, trace = seen
+    files = trace.files
+    reads, writes, bytes_read, bytes_written = totals.tolist()
+    io_s, ranks, first_s, last_s = _timing(i, sums, trace.job.start_ns)
+    layers = tuple(name for name, (_, present) in counted.items() if present[code])
+    return FileRow(
+        files.path[code], files.kind[code], files.mount[code], files.file_system[code],
+        reads, writes, bytes_read, bytes_written, io_s, ranks, first_s, last_s, layers,
+    )  # fmt: skip
 
 
 def _timing(
@@ -203,11 +212,6 @@ def _timing(
     low, high = np.searchsorted(sums.touched, [file * _POSITIONS + 1, (file + 1) * _POSITIONS])
     first_s, last_s = ((int(t[i]) - since_ns) / 1e9 for t in (sums.first, sums.last))
     return int(sums.sums[i, 4]) / 1e9, int(high - low), first_s, last_s
-
-
-def _identity(trace: Trace, file: int) -> tuple[str, str, str, str]:
-    files = trace.files
-    return files.path[file], files.kind[file], files.mount[file], files.file_system[file]
 
 
 def _groups(

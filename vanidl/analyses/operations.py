@@ -75,8 +75,8 @@ def combine(a: Operations, b: Operations) -> Operations:
     for position, value in b.totals.items():
         totals[position] = totals.get(position, Totals()) + value
     busy = dict(a.busy)
-    for position, value in b.busy.items():
-        busy[position] = intervals.merge(busy.get(position, intervals.EMPTY), value)
+    for position, spans in b.busy.items():
+        busy[position] = intervals.merge(busy.get(position, intervals.EMPTY), spans)
     classes, counts = add_sparse((a.speed_class, a.speed_count), (b.speed_class, b.speed_count))
     return Operations(totals, busy, classes, counts)
 

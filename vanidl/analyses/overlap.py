@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 import numpy as np
 
@@ -143,7 +144,7 @@ def _split(
     did = _activity(position, spans, trace, basis)
     traced = bool(reduced.totals)
     busy = reduced.busy.get(position, intervals.EMPTY)
-    io = _split_io(busy, spans, did, basis) if traced else (None,) * 7
+    io = _split_io(busy, spans, did, basis) if traced else _UNTRACED
     known = spans.waits_known
     return RankOverlap(
         process.label,
@@ -158,9 +159,12 @@ def _split(
     )
 
 
-def _split_io(
-    busy: Intervals, spans: RankSpans, did: _Activity, basis: str | None
-) -> tuple[float | None, ...]:
+_Seconds: TypeAlias = "float | None"
+_Split = tuple[_Seconds, _Seconds, _Seconds, _Seconds, _Seconds, _Seconds, _Seconds]
+_UNTRACED: _Split = (None, None, None, None, None, None, None)
+
+
+def _split_io(busy: Intervals, spans: RankSpans, did: _Activity, basis: str | None) -> _Split:
     """(io, unobserved, in_wait, hidden, behind_communication, other, exposed) in seconds.
 
     Without wait spans the waits are somewhere in the window, unknown; on basis ops even
@@ -173,14 +177,17 @@ def _split_io(
     rest = subtract(rest, did.compute)
     behind = intersect(rest, did.communication)
     other = subtract(rest, did.communication)
-    can_hide = basis == "device" or (basis == "ops" and spans.waits_known)
-    seconds = [x.length / 1e9 for x in (busy, observed, in_wait, hidden, behind, other)]
-    io, seen, *split = seconds
-    unobserved = (busy.length - observed.length) / 1e9
-    exposed = (observed.length - hidden.length) / 1e9
-    known = (spans.waits_known, can_hide, can_hide, can_hide and spans.waits_known)
-    shown = [value if k else None for value, k in zip(split, known, strict=True)]
-    return (io, unobserved, *shown, exposed if can_hide else None)
+    waits = spans.waits_known
+    can_hide = basis == "device" or (basis == "ops" and waits)
+    return (
+        busy.length / 1e9,
+        (busy.length - observed.length) / 1e9,
+        in_wait.length / 1e9 if waits else None,
+        hidden.length / 1e9 if can_hide else None,
+        behind.length / 1e9 if can_hide else None,
+        other.length / 1e9 if can_hide and waits else None,
+        (observed.length - hidden.length) / 1e9 if can_hide else None,
+    )
 
 
 def _mean(rows: Sequence[RankOverlap]) -> RankOverlap:

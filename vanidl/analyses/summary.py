@@ -121,12 +121,17 @@ def _storage(layers: tuple[LayerTotals, ...], name: str) -> int | None:
     return sum(values) if values else None
 
 
+def _counted(table: CounterTable) -> tuple[int | None, int | None, int | None, int | None]:
+    reads, writes, bytes_read, bytes_written = (counted(table, what) for what in COUNTED)
+    return reads, writes, bytes_read, bytes_written
+
+
 def _layer_totals(table: CounterTable) -> LayerTotals:
     prefix = prefix_of(table.layer)
     return LayerTotals(
         table.layer,
         len(np.unique(table.file)),
-        *(counted(table, what) for what in COUNTED),
+        *_counted(table),
         table.total_s(f"{prefix}_F_READ_TIME"),
         table.total_s(f"{prefix}_F_WRITE_TIME"),
         table.total_s(f"{prefix}_F_META_TIME"),

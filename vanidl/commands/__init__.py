@@ -14,12 +14,10 @@ class Command(Protocol):
     NAME: str
     HELP: str
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declares the options."""
 
-    @staticmethod
-    def run(options: argparse.Namespace) -> int:
+    def run(self, options: argparse.Namespace) -> int:
         """Does the work; the exit status."""
 
 

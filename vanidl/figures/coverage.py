@@ -17,8 +17,10 @@ def figure(trace: Trace, results: Results) -> Figure:
     """Counted and traced operations of each layer."""
     del trace
     layers = results.coverage.layers
-    reason = "" if layers else (
-        "No log with I/O records was found. Record the run with `vanidl record`."
+    reason = (
+        ""
+        if layers
+        else ("No log with I/O records was found. Record the run with `vanidl record`.")
     )
     return Figure(
         "coverage",

@@ -150,8 +150,7 @@ _COLUMNS = (
 def _table(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
     columns = (Column("rank"), *(Column(title, "s") for _, title in _COLUMNS))
     cells = tuple(
-        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in _COLUMNS))
-        for row in rows
+        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in _COLUMNS)) for row in rows
     )
     shown = len(rows) - 1 if len(rows) > 1 else len(rows)
     return Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))

@@ -64,35 +64,38 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> str | None:
         return None
     width = max(len(name) for name, _ in pairs)
     lines = [
-        textwrap.fill(
-            f"  {name.ljust(width)}  {value}", WIDTH, subsequent_indent=" " * (width + 4)
-        )
+        textwrap.fill(f"  {name.ljust(width)}  {value}", WIDTH, subsequent_indent=" " * (width + 4))
         for name, value in pairs
     ]
     return "\n".join([title, *lines, ""])
 
 
 def _table(title: str, rows: Sequence[Row]) -> str | None:
-    if len(rows) < 2:  # noqa: PLR2004  (a header and nothing under it)
+    if len(rows) < 2:  # a header and nothing under it
         return None
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  " + "  ".join([row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)])
-        for row in rows
-    ]  # fmt: skip
-    return "\n".join([title, *(line.rstrip() for line in lines), ""])
+    lines = [_aligned(row, widths) for row in rows]
+    return "\n".join([title, *lines, ""])
+
+
+def _aligned(row: Row, widths: Sequence[int]) -> str:
+    """Names to the left, numbers to the right."""
+    first, *rest = row
+    cells = [first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(rest, widths[1:], strict=True))]
+    return ("  " + "  ".join(cells)).rstrip()
 
 
 def _job(trace: Trace) -> list[tuple[str, str]]:
     job = trace.job
     hosts = sorted({p.host for p in trace.processes if p.host})
     shown = ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else "")
+    people = f"{len(trace.ranks):,} ({len(trace.processes):,} processes)"
     return [
         ("id", text(job.id)),
         ("command", text(job.command or None)),
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
-        ("ranks", f"{len(trace.ranks):,} ({len(trace.processes):,} processes) on {shown or 'unknown hosts'}"),
-    ]  # fmt: skip
+        ("ranks", f"{people} on {shown or 'unknown hosts'}"),
+    ]
 
 
 def _io(results: Results) -> list[tuple[str, str]]:
@@ -114,11 +117,15 @@ def _io(results: Results) -> list[tuple[str, str]]:
 def _busy(time: BusyTime | None) -> list[tuple[str, str]]:
     if time is None:
         return [("busy time", "not recorded (no traced operations)")]
+    mean, most = seconds(time.per_rank_mean_s), seconds(time.per_rank_max_s)
+    anyone, plain = seconds(time.any_rank_s), seconds(time.sum_s)
     return [
-        ("busy time", f"{seconds(time.per_rank_mean_s)} a rank on average"
-                      f" ({percent(time.share)} of the run), {seconds(time.per_rank_max_s)} at most"),
-        ("", f"{seconds(time.any_rank_s)} with any rank in I/O, {seconds(time.sum_s)} as a plain sum"),
-    ]  # fmt: skip
+        (
+            "busy time",
+            f"{mean} a rank on average ({percent(time.share)} of the run), {most} at most",
+        ),
+        ("", f"{anyone} with any rank in I/O, {plain} as a plain sum of durations"),
+    ]
 
 
 def _access(results: Results) -> list[tuple[str, str]]:
@@ -161,11 +168,12 @@ def _steps(results: Results) -> list[tuple[str, str]]:
     many = f"{steps.per_rank_min}" if steps.per_rank_min == steps.per_rank_max else (
         f"{steps.per_rank_min} to {steps.per_rank_max}")  # fmt: skip
     clock = steps.clock
+    sure = f"offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
     return [
         ("profiled", f"{many} a rank on {count(steps.ranks)} ranks ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
-        ("clock", f"{clock.method}, offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"),
+        ("clock", f"{clock.method}, {sure}"),
     ]  # fmt: skip
 
 
@@ -174,6 +182,12 @@ _SPLIT = (
     ("in wait", "in_wait_s"), ("hidden", "hidden_s"), ("behind comm.", "behind_communication_s"),
     ("other", "other_s"), ("wait", "input_wait_s"),
 )  # fmt: skip
+
+
+_BASIS = {"device": "device kernels", "ops": "CPU operators"}
+
+
+_BASIS = {"device": "device kernels", "ops": "CPU operators"}
 
 
 def _overlap(overlap: Overlap | None) -> str | None:
@@ -186,7 +200,7 @@ def _overlap(overlap: Overlap | None) -> str | None:
         rows.append(_split(overlap.mean))
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
-    basis = {"device": "device kernels", "ops": "CPU operators"}.get(overlap.basis or "", "not recorded")
+    basis = _BASIS.get(overlap.basis or "", "not recorded")
     return _table(f"Where the I/O falls; compute: {basis}{more}", rows)
 
 
@@ -195,7 +209,7 @@ def _split(row: RankOverlap) -> Row:
     return (row.label, *("not recorded" if v is None else f"{v:.3f}" for v in values))
 
 
-def _kinds(results: Results) -> list[Row]:
+def _kinds(results: Results) -> Sequence[Row]:
     header = ("kind", "files", "read", "written", "busy a rank")
     return [header] + [
         (g.name, count(g.files), nbytes(g.bytes_read), nbytes(g.bytes_written), seconds(g.busy_s))
@@ -203,7 +217,7 @@ def _kinds(results: Results) -> list[Row]:
     ]
 
 
-def _files(results: Results) -> list[Row]:
+def _files(results: Results) -> Sequence[Row]:
     header = ("file", "kind", "read", "written", "in I/O")
     rows = results.files.rows[:_MOST_FILES]
     return [header] + [
