@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
 from vanidl.errors import InputError
@@ -127,7 +126,7 @@ def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> Dx
         streams(held, header.compression, cut=bool(region.missing(len(data)))),
         module,
         region.version,
-        swapped=header.byte_order != ("<" if sys.byteorder == "little" else ">"),
+        byte_order=header.byte_order,
         nbytes=len(held),
     )
     losses.extend(missing)

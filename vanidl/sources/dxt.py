@@ -1,15 +1,15 @@
 """Darshan's traced operations (DXT): inflated streams to columns.
 
-A stream holds the records of one rank. A record is a head of 13 words of 8 bytes (file id,
-rank, shared record, 64 bytes of host name, writes, reads) and then its segments, writes
-first: offset, length, start and end in seconds, and from record version 2 (MPI-IO: 3) on
-the pthread id.
+A stream holds the records of one rank. A record is a head (file id, rank, whether it is
+shared, host name, number of writes and of reads) and then its segments of 8-byte words,
+writes first: offset, length, start and end in seconds, and from record version 2 (MPI-IO:
+3) on the pthread id.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,188 +25,180 @@ LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}
 THREAD_VERSION = {POSIX: 2, MPIIO: 3}
 NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
 
-_Table = dict[str, NDArray[Any]]
-
-_HEAD_WORDS = 13
-_HOST = slice(24, 88)  # bytes of the head
+_HEAD = "Qq8x64sqq"
+_HEAD_BYTES = 104
 _LATEST_NS = 1 << 62  # 146 years: beyond it a time is nonsense
-_BLOCK = 8192  # rows that stay in the cache between two passes
-_THREAD_ROWS = 16384  # from here on a second thread is worth its start
+_BLOCK = 16384  # rows that stay in the cache between two passes
+
+_Table = dict[str, NDArray[Any]]
+_Segments = NDArray[np.int64]  # one row a segment
 
 
 @dataclass(slots=True)
 class _Record:
     file: int
     rank: int
-    host: str
+    host: bytes
     writes: int
     reads: int
-    words: NDArray[np.int64]  # its segments
 
 
 def decode(
-    streams: Iterable[Stream], name: str, version: int, *, swapped: bool, nbytes: int
+    streams: Iterable[Stream], name: str, version: int, *, byte_order: str, nbytes: int
 ) -> tuple[DxtTable, tuple[str, ...]]:
     """The operations of one DXT region as columns, and a sentence for each loss.
-
-    While one stream is inflated, the one before it is turned into columns by a second
-    thread: both leave the interpreter's lock alone most of the time.
 
     Args:
         streams: The region's streams, as `inflate.streams` makes them.
         name: "DXT_POSIX" or "DXT_MPIIO".
         version: Of the records, from the log's header.
-        swapped: The log's byte order is not this machine's.
+        byte_order: "<" or ">".
         nbytes: Length of the compressed region, to guess the number of rows.
     """
     layer = LAYERS[name]
-    columns = _Columns(threads=version >= THREAD_VERSION[layer], nbytes=nbytes)
+    columns = _Columns(5 if version >= THREAD_VERSION[layer] else 4, nbytes)
     records: list[_Record] = []
     losses: list[str] = []
-    with ThreadPoolExecutor(1) as pool:
-        for stream in streams:
-            if stream.problem:
-                losses.append(f"{name} is incomplete: {stream.problem}")
-            found, loss = _records(stream.data, columns.width, swapped=swapped)
-            losses += [f"{name} is incomplete: {loss}"] if loss and not stream.problem else []
-            records += found
-            columns.add(found, stream.end, pool)
+    for stream in streams:
+        found, segments, loss = _records(stream.data, columns.width, byte_order)
+        records += found
+        columns.add(segments, stream.end)
+        if stream.problem or loss:
+            losses.append(f"{name} is incomplete: {stream.problem or loss}")
+    table = _table(records, columns)
     if layer == MPIIO and version == 1:
-        columns.column(0)[:] = -1  # this version wrote no valid offsets
-    return _table(layer, records, columns, losses)
+        table["offset"][:] = -1  # this version wrote no valid offsets
+    if loss := _drop_nonsense(table):
+        losses.append(f"{name}: {loss}")
+    return _frozen(layer, records, table), tuple(losses)
 
 
 class _Columns:
-    """Columns that grow stream by stream; the rows behind `rows` are not in use."""
+    """Columns that grow stream by stream; what lies behind `rows` is not in use."""
 
-    def __init__(self, *, threads: bool, nbytes: int) -> None:
-        self.width = 5 if threads else 4  # words a segment
+    def __init__(self, width: int, nbytes: int) -> None:
+        self.width = width  # words a segment
         self.rows = 0
         self._nbytes = nbytes
-        self._filling: list[Future[None]] = []
-        self._ints = np.empty((self.width, 0), np.int64)
+        self._ints = np.empty((width, 0), np.int64)
 
-    def add(self, records: list[_Record], used: int, pool: ThreadPoolExecutor) -> None:
+    def add(self, segments: list[_Segments], used: int) -> None:
         """Append the segments of a stream that ends `used` bytes into the region."""
         first = self.rows
-        self.rows += sum(len(r.words) for r in records) // self.width
-        self._reserve(used)
-        if self.rows - first < _THREAD_ROWS:
-            self._fill(first, records)
-        else:
-            self._filling.append(pool.submit(self._fill, first, records))
+        self.rows += sum(map(len, segments))
+        if self.rows > self._ints.shape[1]:
+            self._grow(first, used)
+        if self.rows > first:
+            _store(_one(segments), self._ints[:, first : self.rows])
 
     def column(self, index: int) -> NDArray[np.int64]:
-        """One column, complete: offset, length, start, end or thread."""
-        self._wait()
+        """One column: offset, length, start, end or thread."""
         return self._ints[index, : self.rows]
 
-    def _reserve(self, used: int) -> None:
-        if self.rows <= self._ints.shape[1]:
-            return
-        self._wait()
+    def _grow(self, held: int, used: int) -> None:
+        # Streams are alike, so the share of the region used so far tells the rows to come.
         expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
         larger = np.empty((self.width, max(self.rows, min(expected, 16 * self.rows))), np.int64)
-        held = self._ints.shape[1]
-        larger[:, :held] = self._ints
+        larger[:, :held] = self._ints[:, :held]
         self._ints = larger
 
-    def _wait(self) -> None:
-        for future in self._filling:
-            future.result()
-        self._filling.clear()
 
-    def _fill(self, first: int, records: list[_Record]) -> None:
-        scratch = np.empty((2, _BLOCK))
-        for record in records:
-            rows = record.words.reshape(-1, self.width)
-            for low in range(0, len(rows), _BLOCK):
-                block = rows[low : low + _BLOCK]
-                _store(block, self._ints[:, first + low : first + low + len(block)], scratch)
-            first += len(rows)
+def _one(segments: list[_Segments]) -> _Segments:
+    return segments[0] if len(segments) == 1 else np.concatenate(segments)
 
 
-def _store(block: NDArray[np.int64], out: NDArray[np.int64], scratch: NDArray[np.float64]) -> None:
-    out[:2] = block[:, :2].T
-    out[4:] = block[:, 4:].T
-    times = scratch[:, : len(block)]
-    with np.errstate(invalid="ignore", over="ignore"):  # nonsense is sorted out afterwards
-        np.multiply(block[:, 2:4].view(np.float64).T, 1e9, out=times)
+def _store(segments: _Segments, out: NDArray[np.int64]) -> None:
+    for low in range(0, len(segments), _BLOCK):
+        block, part = segments[low : low + _BLOCK], out[:, low : low + _BLOCK]
+        part[:2] = block[:, :2].T
+        part[4:] = block[:, 4:].T
+        _to_ns(block[:, 2:4].view(np.float64).T, part[2:4])
+
+
+def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> None:
+    times = out.view(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # nonsense is dropped afterwards
+        np.multiply(seconds, 1e9, out=times)
         np.rint(times, out=times)
-        out[2:4] = times
+        out[:] = times
 
 
-def _records(data: bytes | memoryview, width: int, *, swapped: bool) -> tuple[list[_Record], str]:
-    """The records of one stream, and what is wrong with its end ("" for nothing)."""
-    words = np.frombuffer(data, np.int64, len(data) // 8)
-    if swapped:
-        words = words.byteswap()
+def _records(
+    data: bytes | memoryview, width: int, byte_order: str
+) -> tuple[list[_Record], list[_Segments], str]:
+    """The records of one stream, their segments, and what is wrong with the stream's end."""
+    head = struct.Struct(byte_order + _HEAD)
+    words = _words(data, byte_order)
     records: list[_Record] = []
-    at = 0
-    while len(words) - at >= _HEAD_WORDS:
-        record, at, problem = _record(words, at, data, width)
-        records += [record] if record is not None else []
-        if problem:
-            return records, problem
-    left = len(data) - 8 * at
-    return records, f"{left} bytes at the end of a stream are no record" if left else ""
+    segments: list[_Segments] = []
+    at, problem = 0, ""
+    while len(data) - at >= _HEAD_BYTES and not problem:
+        file, rank, host, writes, reads = head.unpack_from(data, at)
+        at += _HEAD_BYTES
+        found = max(0, min(writes + reads, (len(data) - at) // 8 // width))
+        if found != writes + reads or writes < 0 or reads < 0:
+            problem = (
+                f"a record announces {writes:,} writes and {reads:,} reads, "
+                f"{found:,} operations of it are there"
+            )
+        written = min(max(0, writes), found)
+        records.append(_Record(file, rank, host, written, found - written))
+        segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
+        at += 8 * width * found
+    if not problem and at < len(data):
+        problem = f"{len(data) - at} bytes at the end of a stream are no record"
+    return records, segments, problem
 
 
-def _record(
-    words: NDArray[np.int64], at: int, data: bytes | memoryview, width: int
-) -> tuple[_Record | None, int, str]:
-    """The record at a word, the word behind it, and what is wrong with it."""
-    writes, reads = int(words[at + 11]), int(words[at + 12])
-    if writes < 0 or reads < 0:
-        return None, at, f"a record announces {writes} writes and {reads} reads"
-    start = at + _HEAD_WORDS
-    fitting = (len(words) - start) // width
-    found = min(writes + reads, fitting)
-    host = text(bytes(data[8 * at : 8 * start][_HOST]))
-    segments = words[start : start + width * found]
-    file, rank = int(words[at]) % 2**64, int(words[at + 1])
-    written = min(writes, found)
-    record = _Record(file, rank, host, written, found - written, segments)
-    problem = (
-        ""
-        if found == writes + reads
-        else (f"a record announces {writes + reads:,} operations, {found:,} of them are there")
-    )
-    return record, start + width * found, problem
+def _words(data: bytes | memoryview, byte_order: str) -> NDArray[np.int64]:
+    words = np.frombuffer(data, f"{byte_order}i8", len(data) // 8)
+    return words.astype(np.int64, copy=False)
 
 
-def _table(
-    layer: str, records: list[_Record], columns: _Columns, losses: list[str]
-) -> tuple[DxtTable, tuple[str, ...]]:
+def _table(records: list[_Record], columns: _Columns) -> _Table:
     counts = np.array([(r.writes, r.reads) for r in records], np.int64).reshape(-1, 2)
     table: _Table = {
         "record": np.repeat(np.arange(len(records), dtype=np.int32), counts.sum(axis=1)),
         "op": np.repeat(np.tile(np.array([WRITE, READ], np.uint8), len(records)), counts.ravel()),
-        "offset": columns.column(0),
-        "nbytes": columns.column(1),
-        "start_ns": columns.column(2),
-        "end_ns": columns.column(3),
     }
-    if columns.width == 5:
-        table["thread"] = columns.column(4).view(np.uint64)
-    table = _sensible(table, layer, losses)
-    table["record_file"] = np.array([r.file for r in records], np.uint64)
-    table["record_rank"] = np.array([r.rank for r in records], np.int64)
-    for column in table.values():
-        column.setflags(write=False)
-    hosts = tuple(r.host for r in records)
-    return DxtTable(layer, record_host=hosts, **{"thread": None, **table}), tuple(losses)
+    names = ("offset", "nbytes", "start_ns", "end_ns", "thread")[: columns.width]
+    table |= {name: columns.column(i) for i, name in enumerate(names)}
+    return table
 
 
-def _sensible(table: _Table, layer: str, losses: list[str]) -> _Table:
-    """The columns without rows that cannot be; how many those are goes to `losses`."""
+def _drop_nonsense(table: _Table) -> str:
+    """What was wrong with the rows that were dropped; "" where none was.
+
+    NaN and infinity have become the smallest integer, on some machines the largest.
+    """
     start, end, nbytes = table["start_ns"], table["end_ns"], table["nbytes"]
-    # NaN and infinity became the smallest integer, on some machines the largest.
-    wrong = (start < 0) | (end < start) | (end > _LATEST_NS) | (nbytes < 0)
+    wrong = (end < start) | (start < 0) | (end > _LATEST_NS) | (nbytes < 0)
     if not wrong.any():
-        return table
-    losses.append(
-        f"{int(wrong.sum()):,} of {len(wrong):,} traced {layer} operations have an impossible "
-        "time or length and are left out"
+        return ""
+    for name, column in table.items():
+        table[name] = column[~wrong]
+    return (
+        f"{int(wrong.sum()):,} of {len(wrong):,} operations have an impossible time or length "
+        "and are left out"
     )
-    return {name: column[~wrong] for name, column in table.items()}
+
+
+def _frozen(layer: str, records: list[_Record], table: _Table) -> DxtTable:
+    thread = table["thread"].view(np.uint64) if "thread" in table else None
+    result = DxtTable(
+        layer=layer,
+        record_file=np.array([r.file for r in records], np.uint64),
+        record_rank=np.array([r.rank for r in records], np.int64),
+        record_host=tuple(text(r.host) for r in records),
+        record=table["record"],
+        op=table["op"],
+        offset=table["offset"],
+        nbytes=table["nbytes"],
+        start_ns=table["start_ns"],
+        end_ns=table["end_ns"],
+        thread=thread,
+    )
+    for column in (result.record_file, result.record_rank, thread, *table.values()):
+        if column is not None:
+            column.setflags(write=False)
+    return result

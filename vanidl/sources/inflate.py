@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import bz2
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 try:
-    from isal import isal_zlib
+    from isal import isal_zlib as fastest
 except ImportError:  # no wheel for every platform; zlib is slower and says the same
-    isal_zlib = None
+    import zlib as fastest  # type: ignore[no-redef]
 
 FREE_BYTES = 64 << 20
 LARGEST_RATIO = 128
@@ -31,11 +30,11 @@ class _Inflater(Protocol):
     def decompress(self, data: memoryview, max_length: int, /) -> bytes: ...
 
 
-_inflater = zlib.decompressobj if isal_zlib is None else isal_zlib.decompressobj
-_OPENERS: dict[str, Callable[[], _Inflater]] = {"zlib": _inflater, "bz2": bz2.BZ2Decompressor}
-_ERRORS: tuple[type[Exception], ...] = (zlib.error, OSError)
-if isal_zlib is not None:
-    _ERRORS = (*_ERRORS, isal_zlib.error)
+_OPENERS: dict[str, Callable[[], _Inflater]] = {
+    "zlib": fastest.decompressobj,
+    "bz2": bz2.BZ2Decompressor,
+}
+_ERRORS: tuple[Any, ...] = (fastest.error, OSError)
 
 
 @dataclass(frozen=True, slots=True)

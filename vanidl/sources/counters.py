@@ -1,0 +1,154 @@
+"""Darshan's counters, read by its own C library in child processes.
+
+The library can abort the process on a damaged log, so it never runs in ours. A child takes
+a batch of logs, because starting one costs as much as reading hundreds of logs. Where it
+dies, the logs before are kept and the log at fault is tried once more, alone; only when
+it kills a fresh child is it given up.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vanidl.sources.pieces import CounterRecords
+from vanidl.trace import MPIIO, POSIX, STDIO
+
+LAYERS = {"POSIX": POSIX, "MPI-IO": MPIIO, "STDIO": STDIO}
+"""Darshan's module to layer. Any module whose records are id, rank, counters and time
+counters can be added here."""
+
+BATCH = 64
+MEMORY_BYTES = 8 << 30
+CHILD_SECONDS = 60  # for the start; each log has a limit of its own in the child
+_LOG_SECONDS = 40
+
+_START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFile:
+    """The counters of one log, one entry a layer, and a sentence for each loss."""
+
+    layers: tuple[CounterRecords, ...]
+    losses: tuple[str, ...] = ()
+
+
+class PendingCounters:
+    """Counters that children are reading while the caller does something else."""
+
+    def __init__(self, batches: list[Future[dict[str, CounterFile]]]) -> None:
+        self._batches = batches
+
+    def result(self) -> dict[str, CounterFile]:
+        """Counters by path, in the order asked for; waits until all are there."""
+        return {path: file for batch in self._batches for path, file in batch.result().items()}
+
+
+def read_counters(paths: Sequence[str]) -> dict[str, CounterFile]:
+    """Counters by path. What cannot be read is a loss, never an error."""
+    return start_counters(paths).result()
+
+
+def start_counters(paths: Sequence[str]) -> PendingCounters:
+    """Start reading counters in children, at most one a CPU, and return at once."""
+    workers = max(1, min(os.cpu_count() or 1, -(-len(paths) // BATCH)))
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="counters")
+    batches = [list(paths[i : i + BATCH]) for i in range(0, len(paths), BATCH)]
+    pending = PendingCounters([pool.submit(_batch, batch) for batch in batches])
+    pool.shutdown(wait=False)
+    return pending
+
+
+def _batch(paths: list[str]) -> dict[str, CounterFile]:
+    files: dict[str, CounterFile] = {}
+    left = list(dict.fromkeys(paths))
+    while left:
+        answers, ending = _run_child(left)
+        files |= {path: _file(answer) for path, answer in zip(left, answers, strict=False)}
+        left = left[len(answers) :]
+        if not answers:
+            loss = f"the counters could not be read: {ending}"
+            files[left.pop(0)] = CounterFile((), (loss,))
+    return files
+
+
+def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """The answers of one child, in order, and how it ended if there are too few."""
+    with tempfile.TemporaryDirectory(prefix="vanidl-") as folder:
+        result = Path(folder) / "answers"
+        result.touch()
+        request = {
+            "logs": [(os.path.abspath(path), _size(path)) for path in paths],  # noqa: PTH100
+            "modules": list(LAYERS),
+            "result": str(result),
+            "memory": MEMORY_BYTES,
+        }
+        ending = _wait(pickle.dumps(request), CHILD_SECONDS + _LOG_SECONDS * len(paths))
+        return list(_answers(result)), ending
+
+
+def _wait(request: bytes, seconds: float) -> str:
+    child = Path(__file__).with_name("counters_child.py")
+    path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
+    code = _START.format(path=path, file=str(child))
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-I", "-c", code],
+            input=request,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"Darshan's library took more than {seconds:.0f} s"
+    if ended.returncode < 0:
+        return f"Darshan's library ended its process with signal {-ended.returncode}"
+    return f"the process that reads them ended with status {ended.returncode}"
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
+def _answers(result: Path) -> Iterator[dict[str, Any]]:
+    with result.open("rb") as file:
+        while True:
+            try:
+                yield pickle.load(file)
+            except (EOFError, pickle.UnpicklingError):  # the child died while it wrote
+                return
+
+
+def _file(answer: Mapping[str, Any]) -> CounterFile:
+    layers = [_records(LAYERS[name], *parts) for name, parts in answer["records"].items()]
+    return CounterFile(tuple(layers), tuple(answer["losses"]))
+
+
+def _records(layer: str, names: list[str], times: list[str], *arrays: Any) -> CounterRecords:
+    ids, ranks, counters, seconds = arrays
+    ids, ranks = ids.copy(), ranks.copy()
+    # One contiguous row a counter.
+    counters, seconds = counters.T.copy(), seconds.T.copy()
+    for array in (ids, ranks, counters, seconds):
+        array.setflags(write=False)
+    return CounterRecords(
+        layer=layer,
+        file=ids,
+        rank=ranks,
+        counters=dict(zip(names, counters, strict=True)),
+        seconds=dict(zip(times, seconds, strict=True)),
+    )

@@ -1,0 +1,137 @@
+"""The child process that calls Darshan's C library; `counters` starts it.
+
+It imports nothing of vanidl, so that it starts fast. The library may abort the process on
+a damaged log: each log's result is written out before the next log is opened.
+
+stdin brings one pickled request: {"logs": [(path, size)], "modules": [name], "result":
+path of a file, "memory": bytes}. The file receives one pickled answer a log, in order:
+{"records": {module: (dtype names, ids, ranks, counters, seconds)}, "losses": [sentence]}.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import pickle
+import signal
+import sys
+import types
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOG_SECONDS = 30
+BYTES_A_SECOND = 4 << 20
+
+Records = tuple[
+    list[str], list[str], NDArray[np.uint64], NDArray[np.int64], NDArray[Any], NDArray[Any]
+]
+
+
+def main() -> int:
+    """Answer the request on stdin, log by log."""
+    request = pickle.load(sys.stdin.buffer)
+    _limit_memory(request["memory"])
+    backend = _backend()
+    with open(request["result"], "ab") as result:  # noqa: PTH123 - no pathlib, to start fast
+        for path, size in request["logs"]:
+            signal.alarm(LOG_SECONDS + size // BYTES_A_SECOND)
+            answer = _read(backend, path, request["modules"])
+            pickle.dump(answer, result, protocol=5)
+            result.flush()
+            if answer["damaged"]:
+                # The library may have written anywhere: the other logs get a new process.
+                return 0
+    return 0
+
+
+def _limit_memory(nbytes: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or nbytes < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (nbytes, hard))
+
+
+def _backend() -> Any:  # noqa: ANN401 - a module of cffi objects, which have no types
+    """PyDarshan's binding of the C library.
+
+    Its package imports pandas and more (0.4 s), which the binding needs only for data
+    frames: an empty package and an empty pandas stand in. Where that does not work,
+    everything is imported.
+    """
+    spec = importlib.util.find_spec("darshan")
+    if spec is None:
+        raise ModuleNotFoundError("darshan")
+    package = types.ModuleType("darshan")
+    package.__path__ = list(spec.submodule_search_locations or [])
+    package.__darshanutil_version__ = importlib.metadata.version("darshan")  # type: ignore[attr-defined]
+    stand_ins = {"darshan": package, "pandas": types.ModuleType("pandas")}
+    sys.modules.update(stand_ins)
+    try:
+        return importlib.import_module("darshan.backend.cffi_backend")
+    except (ImportError, AttributeError, NotImplementedError):
+        for name in [n for n in sys.modules if n.partition(".")[0] in stand_ins]:
+            del sys.modules[name]
+        return importlib.import_module("darshan.backend.cffi_backend")
+
+
+def _read(backend: Any, path: str, modules: list[str]) -> dict[str, Any]:  # noqa: ANN401
+    handle = backend.libdutil.darshan_log_open(os.fsencode(path))
+    if handle == backend.ffi.NULL:
+        loss = "Darshan's library cannot open the log"
+        return {"records": {}, "losses": [loss], "damaged": False}
+    log = {"handle": handle, "modules": None, "name_records": None}
+    present = backend.log_get_modules(log)
+    records: dict[str, Records] = {}
+    losses = []
+    for module in (m for m in modules if m in present):
+        structs, whole = _structs(backend, handle, module, present[module]["idx"])
+        records[module] = _columns(backend, module, structs)
+        if not whole:
+            losses.append(f"{module} counters are incomplete: {len(structs):,} records were read")
+    if not losses:
+        backend.log_close(log)  # aborts on some damaged logs
+    return {"records": records, "losses": losses, "damaged": bool(losses)}
+
+
+def _structs(backend: Any, handle: Any, module: str, index: int) -> tuple[list[bytes], bool]:  # noqa: ANN401
+    """The raw records of a module, and whether they ended as they should."""
+    ffi, library = backend.ffi, backend.libdutil
+    size = ffi.sizeof(_struct(backend, module))
+    structs = []
+    pointer = ffi.new("void **")
+    while (status := library.darshan_log_get_record(handle, index, pointer)) > 0:
+        structs.append(bytes(ffi.buffer(pointer[0], size)))
+        library.darshan_free(pointer[0])
+        pointer[0] = ffi.NULL
+    return structs, status == 0
+
+
+def _struct(backend: Any, module: str) -> str:  # noqa: ANN401
+    return str(backend._structdefs[module]).rstrip("* ")
+
+
+def _columns(backend: Any, module: str, structs: list[bytes]) -> Records:  # noqa: ANN401
+    """Names of counters and time counters, ids, ranks, and one row of each a record."""
+    ffi = backend.ffi
+    struct = _struct(backend, module)
+    names, times = backend.counter_names(module), backend.fcounter_names(module)
+    shapes: dict[str, Any] = {
+        "names": ["id", "rank", "counters", "seconds"],
+        "formats": ["u8", "i8", (np.int64, (len(names),)), (np.float64, (len(times),))],
+        "offsets": [0, 8, ffi.offsetof(struct, "counters"), ffi.offsetof(struct, "fcounters")],
+        "itemsize": ffi.sizeof(struct),
+    }
+    rows = np.frombuffer(b"".join(structs), np.dtype(shapes))
+    return names, times, rows["id"], rows["rank"], rows["counters"], rows["seconds"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
