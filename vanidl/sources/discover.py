@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vanidl.errors import InputError
 from vanidl.sources.signatures import kind_by_content
@@ -102,7 +103,8 @@ def _single(path: Path) -> Found:
             f"{path}: {_EXPECTED}; found something that is none of these, neither by its name "
             "nor by its first bytes; give one of them or the folder that holds them"
         )
-    return replace(Found(path), **{kind: (path,)})
+    paths: dict[str, Any] = {kind: (path,)}
+    return Found(path, **paths)
 
 
 @dataclass(slots=True)

@@ -176,7 +176,7 @@ def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -
         pid=int(pid) if pid.isdecimal() else None,
         rank=_count(content.distributed.get("rank")),
         world_size=_count(content.distributed.get("world_size")),
-        devices=_devices(content.devices, table),
+        devices=_devices(content.devices, table, table.lane[keep]),
         start_ns=_frozen(start),
         end_ns=_frozen(start + table.duration_ns[keep]),
         step=_frozen(step[keep]),
@@ -206,9 +206,12 @@ def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | N
     return max(counts, key=lambda pid: (counts[pid], pid), default="")
 
 
-def _devices(properties: list[object], table: EventTable) -> tuple[str, ...]:
+def _devices(
+    properties: list[object], table: EventTable, kept: NDArray[np.int32]
+) -> tuple[str, ...]:
     """Names of the devices that ran kernels, in their order; of all where no id fits."""
-    used = {pid for device, pid, _ in table.lanes if device}
+    lanes = [table.lanes[i] for i in np.unique(kept).tolist()]
+    used = {pid for device, pid, _ in lanes if device}
     known = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
     fitting = [p for p in known if str(p.get("id")) in used]
     return tuple(p["name"] for p in (fitting or known)) if used else ()
