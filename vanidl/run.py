@@ -152,20 +152,18 @@ def read_trace(
     found = discover.find(Path(path))
     profiler = [*found.profiler, *_profiler_output(inputs.steps)]
     notices = list(_unread(found))
-    with counters.start_counters([str(p) for p in found.darshan]) as pending:
-        read = _Reader(progress or _no_progress, notices)
-        logs = read.all("Darshan logs", darshan.read_log, found.darshan)
-        profiles = read.all(
-            "profiler traces",
-            lambda p: kineto.read_trace(p, wait_names=inputs.wait_names),
-            profiler,
-        )
-        if not logs and not profiles:
-            raise InputError(_nothing_usable(found, notices))
-        chosen = choose(group(logs, profiles), inputs.job_ids)
-        counted = pending.result()
+    pending = counters.start_counters([str(p) for p in found.darshan])
+    read = _Reader(progress or _no_progress, notices)
+    logs = read.all("Darshan logs", darshan.read_log, found.darshan)
+    profiles = read.all(
+        "profiler traces", lambda p: kineto.read_trace(p, wait_names=inputs.wait_names), profiler
+    )
+    if not logs and not profiles:
+        raise InputError(_nothing_usable(found, notices))
+    chosen = choose(group(logs, profiles), inputs.job_ids)
+    counted = pending.result()
     notices += _losses(chosen, counted)
-    records = {path: file.records for path, file in counted.items()}
+    records = {path: file.layers for path, file in counted.items()}
     return assemble(chosen, records, notices, Options(rules, inputs.clock_offset_s))
 
 
