@@ -15,7 +15,7 @@ KINDS = ("dataset", "checkpoint", "code", "log", "system", "other")
 
 _SYSTEM = re.compile(r"^/(proc|sys|dev|etc)(/|$)")
 _CODE = re.compile(r"\.(py|pyc|pyo|so|pth\.py)$|\.so\.[\d.]+$|/site-packages/|/lib(64)?/python\d")
-_LOG = re.compile(r"tfevents|\.pt\.trace\.json|\.xplane\.pb|\.log$|\.darshan")
+_LOG = re.compile(r"tfevents|\.trace\.json|/plugins/profile/|\.xplane\.pb|\.log$|\.darshan")
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|keras)$|(^|/)model[^/]*$", re.I)
 _STREAMS = re.compile(r"^<STD(IN|OUT|ERR)>$")
 

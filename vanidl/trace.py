@@ -249,6 +249,7 @@ class Notice:
 
     code: str
     message: str
+    severity: str = "warning"  # "info": true of most runs, worth knowing, nothing went wrong
 
 
 @dataclass(frozen=True)

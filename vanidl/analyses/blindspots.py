@@ -96,6 +96,7 @@ def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[
             f"{int(many.sum())} dataset file records were opened more than once by one process "
             f"(for example {example}). If two descriptors were read() at the same time, Darshan "
             "mixes their offsets: access pattern and re-reads of these files may be wrong.",
+            "info",
         )
 
 
@@ -109,6 +110,7 @@ def _mmap(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # n
             "mmap_not_monitored",
             "Darshan did not monitor mmap: data read through memory maps (np.memmap, Arrow, "
             "safetensors) is not in any number here.",
+            "info",
         )
 
 

@@ -65,7 +65,8 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
     """Coverage of every layer, and every warning that applies."""
     names = dict.fromkeys([*trace.counters, *trace.layers_traced, *traced.layers])
     layers = tuple(_layer(name, traced, trace) for name in names)
-    sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items()}
+    cut = {c.layer for c in layers if _is_truncated(c)}
+    sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items() if name not in cut}
     warnings = (
         *trace.warnings,
         *(_truncated(c) for c in layers if _is_truncated(c)),
@@ -114,6 +115,5 @@ def _truncated(cover: LayerCoverage) -> Notice:
         "truncated",
         f"{cover.layer}: {cover.traced_ops:,} of {cover.counted_ops:,} operations were traced "
         f"({cover.traced_fraction:.1%}).{until} Darshan drops what comes after its trace buffer is "
-        "full: raise the buffer (MODMEM in its configuration, or DXT_ENABLE_IO_TRACE with a "
-        "larger memory limit) and record again to see the rest.",
+        "full: raise MODMEM in its configuration (or DARSHAN_MODMEM) and record again.",
     )

@@ -1,0 +1,273 @@
+"""Laws that every analysis obeys, against an oracle on a 1 microsecond grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.sameness import same
+from vanidl.analyses import REDUCTIONS, analyse, reduce_parts
+from vanidl.assemble import Options, assemble
+from vanidl.grouping import Group
+from vanidl.trace import SpanKind
+
+US = 1_000
+GRID = 400  # microseconds of a synthetic run
+
+
+def bounds(longest: int = 60) -> st.SearchStrategy[tuple[int, int]]:
+    return st.tuples(st.integers(0, GRID - 1), st.integers(0, longest)).map(
+        lambda t: (t[0] * US, min(t[0] + t[1], GRID) * US)
+    )
+
+
+def operations(process_count: int = 3) -> st.SearchStrategy[list[tuple[int, Io]]]:
+    one = st.tuples(
+        st.integers(0, process_count - 1), bounds(), st.integers(0, 5000), st.integers(0, 70_000),
+        st.integers(1, 3), st.integers(0, 1),
+    )  # fmt: skip
+    return st.lists(
+        one.map(lambda t: (t[0], Io(*t[1], offset=t[2], nbytes=t[3], file=t[4], op=t[5]))),
+        max_size=25,
+    )
+
+
+kinds = st.sampled_from(
+    [SpanKind.INPUT_WAIT, SpanKind.OP, SpanKind.KERNEL, SpanKind.COMMUNICATION]
+)
+spans = st.lists(st.tuples(kinds, bounds(100)).map(lambda t: Span(t[0], *t[1])), max_size=15)
+
+
+def steps(first_us: int = 50, length_us: int = 60, count: int = 4) -> list[Span]:
+    return [
+        Span(SpanKind.STEP, (first_us + k * length_us) * US, (first_us + (k + 1) * length_us) * US, k)
+        for k in range(count)
+    ]
+
+
+def logs_of(ios: list[tuple[int, Io]], *, shift_ns: int = 0):
+    """A trainer (pid 100) and its forked workers, each with a start of its own."""
+    logs = []
+    for process in range(3):
+        late = process * 7 * US
+        mine = [io._replace(start=io.start - late, end=io.end - late) for p, io in ios if p == process]
+        logs.append(
+            darshan_log(
+                mine,
+                pid=100 + process,
+                parent=100 if process else None,
+                start_ns=JOB_START_NS + late + shift_ns,
+                length_ns=GRID * US - late,
+            )
+        )
+    return logs
+
+
+def trace_of(ios, seen=(), *, order=(0, 1, 2), max_part_rows=8_000_000, shift_ns=0):
+    logs = logs_of(ios, shift_ns=shift_ns)
+    profiles = (profile([*steps(), *seen], base_ns=JOB_START_NS + shift_ns),) if seen is not None else ()
+    group = Group(tuple(logs[i] for i in order), profiles)
+    return assemble(group, {}, (), Options(max_part_rows=max_part_rows))
+
+
+def cells(intervals) -> np.ndarray:
+    """The oracle: which microseconds are covered."""
+    grid = np.zeros(GRID, bool)
+    for start, end in intervals:
+        grid[start // US : end // US] = True
+    return grid
+
+
+@given(operations(), spans)
+def test_overlap_agrees_with_the_grid_and_splits_exactly(ios, seen):
+    results = analyse(trace_of(ios, seen))
+    assert results.overlap is not None
+    rank = results.overlap.per_rank[0]
+    if not ios:
+        assert rank.io_s is None
+        return
+    busy = cells((io.start, io.end) for _, io in ios)
+    window = cells((s.start, s.end) for s in steps())
+    kind = {k: cells((s.start, s.end) for s in seen if s.kind == k) & window for k in SpanKind}
+    has_kernel = any(s.kind == SpanKind.KERNEL for s in seen)
+    has_ops = any(s.kind == SpanKind.OP for s in seen)
+    waits_known = any(s.kind == SpanKind.INPUT_WAIT for s in seen)
+    wait = kind[SpanKind.INPUT_WAIT]
+    compute = kind[SpanKind.KERNEL] if has_kernel else kind[SpanKind.OP] & ~wait
+    starving = wait & ~compute
+    left = busy & window
+    expected = {"io_s": busy.sum(), "unobserved_s": (busy & ~window).sum()}
+    if waits_known:
+        expected["in_wait_s"] = (left & starving).sum()
+        expected["input_wait_s"] = wait.sum()
+        expected["input_wait_io_s"] = (wait & busy).sum()
+    left = left & ~starving
+    if has_kernel or (has_ops and waits_known):
+        expected["hidden_s"] = (left & compute).sum()
+        left = left & ~compute
+        communication = kind[SpanKind.COMMUNICATION]
+        expected["behind_communication_s"] = (left & communication).sum()
+        if waits_known:
+            expected["other_s"] = (left & ~communication).sum()
+    for name in ("io_s", "unobserved_s", "in_wait_s", "hidden_s", "behind_communication_s",
+                 "other_s", "input_wait_s", "input_wait_io_s"):  # fmt: skip
+        value = getattr(rank, name)
+        assert (None if value is None else round(value * 1e6, 6)) == expected.get(name), name
+    if "other_s" in expected:
+        names = ("unobserved_s", "in_wait_s", "hidden_s", "behind_communication_s", "other_s")
+        assert round(sum(getattr(rank, n) for n in names) * 1e9) == busy.sum() * US
+
+
+@given(operations())
+def test_busy_time_agrees_with_the_grid_and_is_at_most_the_sum(ios):
+    time = analyse(trace_of(ios, None)).summary.time
+    busy = cells((io.start, io.end) for _, io in ios).sum()
+    if time is None:
+        assert not ios
+        return
+    assert round(time.any_rank_s * 1e6) == busy
+    assert round(time.per_rank_mean_s * 1e6) == busy  # one rank
+    assert time.any_rank_s <= time.sum_s + 1e-12
+    assert time.per_rank_mean_s <= time.per_rank_max_s + 1e-12
+
+
+@given(operations())
+def test_bins_sum_to_totals(ios):
+    results = analyse(trace_of(ios, None))
+    read = sum(io.nbytes for _, io in ios if io.op == 0)
+    written = sum(io.nbytes for _, io in ios if io.op == 1)
+    reads = sum(io.op == 0 for _, io in ios)
+    if results.timeline is not None:
+        line = results.timeline
+        assert (line.bytes_read.sum(), line.bytes_written.sum()) == (read, written)
+        assert (line.reads.sum(), line.writes.sum()) == (reads, len(ios) - reads)
+        assert (np.stack([line.bytes_read, line.bytes_written]) >= 0).all()
+    for bins in (results.sizes.histogram, results.sizes.darshan_histogram):
+        assert sum(b.reads for b in bins) == reads
+        assert sum(b.bytes_read for b in bins) == (read if bins else 0)
+        assert sum(b.bytes_written for b in bins) == (written if bins else 0)
+    assert sum(r.bytes_read for r in results.files.rows) == read
+    assert sum(g.bytes_written for g in results.files.by_kind) == written
+    assert sum(g.bytes_written for g in results.files.by_mount) == written
+    if results.access is not None:
+        for counts in (results.access.read, results.access.write):
+            parts = (counts.first, counts.consecutive, counts.forward, counts.backward)
+            assert sum(parts) == counts.ops
+        assert results.access.read.ops == reads
+
+
+@given(operations())
+def test_access_agrees_with_a_plain_loop(ios):
+    trace = trace_of(ios, None)
+    last: dict[tuple[int, int, int], int] = {}
+    got = {0: [0, 0, 0, 0], 1: [0, 0, 0, 0]}
+    for part in trace.io:
+        for i in range(len(part)):
+            key = (part.process, int(part.file[i]), int(part.op[i]))
+            offset, end = int(part.offset[i]), last.get(key)
+            kind = 0 if end is None else 1 if offset == end else 2 if offset > end else 3
+            got[key[2]][kind] += 1
+            last[key] = offset + int(part.nbytes[i])
+    access = analyse(trace).access
+    if access is None:
+        assert not ios
+        return
+    for op, counts in enumerate((access.read, access.write)):
+        assert [counts.first, counts.consecutive, counts.forward, counts.backward] == got[op]
+
+
+@settings(max_examples=40)
+@given(operations(), spans, st.permutations([0, 1, 2]), st.integers(1, 7))
+def test_any_order_and_part_size_give_the_same_bits(ios, seen, order, rows):
+    whole = analyse(trace_of(ios, seen))
+    assert same(analyse(trace_of(ios, seen, order=order, max_part_rows=rows)), whole)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_combine_is_commutative_and_associative_in_what_comes_of_it(name):
+    @settings(max_examples=30)
+    @given(operations(), st.randoms(use_true_random=False))
+    def check(ios, random):
+        trace = trace_of(ios, None, max_part_rows=3)
+        parts = list(trace.io)
+        whole = reduce_parts({name: REDUCTIONS[name]}, parts, trace)
+        random.shuffle(parts)
+        shuffled = REDUCTIONS[name].NOTHING
+        for part in parts:
+            shuffled = REDUCTIONS[name].combine(REDUCTIONS[name].partial(part, trace), shuffled)
+        every = {n: r.NOTHING for n, r in REDUCTIONS.items()}
+        finished = [_finish(every | value, trace) for value in (whole, {name: shuffled})]
+        assert same(*finished)
+
+    check()
+
+
+def _finish(reduced, trace):
+    from vanidl.analyses import coverage, finish
+
+    return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
+
+
+@settings(max_examples=40)
+@given(operations(), spans, st.integers(-10**15, 10**15))
+def test_a_shift_of_all_clocks_changes_nothing_but_the_clock(ios, seen, shift):
+    here = analyse(trace_of(ios, seen))
+    assert same(analyse(trace_of(ios, seen, shift_ns=shift)), here)
+
+
+@given(operations(process_count=1), st.lists(bounds(40), min_size=1, max_size=6))
+def test_without_concurrency_nothing_is_hidden(ios, waits):
+    """One thread reads in its waits or between operators: compute never covers I/O."""
+    wait_cells = cells(waits)
+    io_cells = cells((io.start, io.end) for _, io in ios)
+    free = ~(wait_cells | io_cells)
+    ops = [Span(SpanKind.OP, i * US, (i + 1) * US) for i in np.flatnonzero(free)]
+    seen = [*ops, *(Span(SpanKind.INPUT_WAIT, *w) for w in waits)]
+    rank = analyse(trace_of(ios, seen)).overlap.per_rank[0]
+    assert rank.hidden_s in (0, None)
+    if ios and ops:
+        assert rank.hidden_s == 0
+
+
+def test_lost_to_input_takes_the_longest_wait_of_each_step():
+    profiles = [
+        profile(
+            [
+                Span(SpanKind.STEP, 0, 100, 1), Span(SpanKind.STEP, 100, 200, 2),
+                Span(SpanKind.INPUT_WAIT, 0, first), Span(SpanKind.INPUT_WAIT, 100, 100 + second),
+            ],
+            pid=100 + rank, rank=rank, world_size=2,
+        )
+        for rank, (first, second) in enumerate([(10, 40), (30, 5)])
+    ]  # fmt: skip
+    results = analyse(assemble(Group((), tuple(profiles)), {}))
+    assert results.overlap.lost_to_input_s == pytest.approx(70e-9)
+
+
+def test_a_wait_that_was_never_marked_is_unknown_and_not_zero():
+    results = analyse(trace_of([(0, Io(60 * US, 80 * US, 0, 10))], [Span(SpanKind.OP, 0, 9 * US)]))
+    rank = results.overlap.per_rank[0]
+    assert (rank.input_wait_s, rank.in_wait_s, rank.hidden_s) == (None, None, None)
+    assert results.overlap.lost_to_input_s is None
+    assert rank.unobserved_s == 0
+
+
+def test_silent_ranks_count_as_zero():
+    log = darshan_log([Io(0, 400, 0, 10, rank=0)], nprocs=4, pid=None)
+    results = analyse(assemble(Group((log,), ()), {}))
+    assert results.summary.time.per_rank_mean_s == pytest.approx(100e-9)
+    assert results.balance.silent_ranks == 3
+    assert results.balance.busy_spread == pytest.approx(4.0)
+
+
+def test_a_huge_slow_operation_does_not_overflow_the_timeline():
+    huge = replace(darshan_log([Io(0, 9_000_000_000, 0, 2**50)]))
+    line = analyse(assemble(Group((huge,), ()), {})).timeline
+    assert line.bytes_read.sum() == 2**50
+    inside = line.bytes_read[0, : 4096 * 9 // 10 - 1]
+    assert inside.max() - inside.min() <= 2**50 // 10**9 * 2
