@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of recorded runs and public logs beside the repository."""
+    folder = Path(__file__).parents[1].parent / "shared"
+    if not folder.is_dir():
+        pytest.skip(f"no test data: {folder.name}/ is not beside the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel_logs() -> tuple[Path, ...]:
+    """The logs that come with PyDarshan."""
+    spec = importlib.util.find_spec("darshan")
+    folders = spec.submodule_search_locations if spec else None
+    logs = sorted(Path(folders[0]).rglob("*.darshan")) if folders else []
+    if not logs:
+        pytest.skip("PyDarshan is not installed with its example logs")
+    return tuple(logs)
