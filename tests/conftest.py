@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,19 @@ import pytest
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Folder of recorded and public test data beside the checkout."""
-    folder = Path(__file__).parents[2] / "shared" / "data"
+    """The folder of recorded runs and public logs beside the repository."""
+    folder = Path(__file__).parents[1].parent / "shared"
     if not folder.is_dir():
-        pytest.skip(f"needs the test data in {folder}")
+        pytest.skip(f"no test data: {folder.name}/ is not beside the repository")
     return folder
+
+
+@pytest.fixture(scope="session")
+def wheel_logs() -> tuple[Path, ...]:
+    """The logs that come with PyDarshan."""
+    spec = importlib.util.find_spec("darshan")
+    folders = spec.submodule_search_locations if spec else None
+    logs = sorted(Path(folders[0]).rglob("*.darshan")) if folders else []
+    if not logs:
+        pytest.skip("PyDarshan is not installed with its example logs")
+    return tuple(logs)

@@ -19,7 +19,7 @@ RUNS = {}
 def run_of(shared: Path):
     def opened(name: str) -> vanidl.Run:
         if name not in RUNS:
-            RUNS[name] = vanidl.open_run(shared / name)
+            RUNS[name] = vanidl.open_run(shared / "data" / name)
         return RUNS[name]
 
     return opened
@@ -36,7 +36,7 @@ def cosmic(run_of) -> dict:
 
 @pytest.fixture
 def oracle(shared: Path) -> dict:
-    return json.loads((shared / "oracle/cosmictagger.json").read_text())["test_darshan"]
+    return json.loads((shared / "data/oracle/cosmictagger.json").read_text())
 
 
 def test_cosmictagger_totals(cosmic):
@@ -131,7 +131,7 @@ def cut_to_steps(source: Path, target: Path, wanted: range) -> None:
 
 
 def test_a_short_window_observes_little(shared, tmp_path):
-    source = shared / "recorded/torch_pfs_workers4"
+    source = shared / "data/recorded/torch_pfs_workers4"
     shutil.copytree(source / "darshan", tmp_path / "darshan")
     (trace,) = (source / "tb").glob("*.pt.trace.json.gz")
     cut_to_steps(trace, tmp_path / trace.name, range(24, 29))

@@ -95,7 +95,7 @@ def test_links(tmp_path: Path) -> None:
 
 
 def test_single_files_by_content(tmp_path: Path, shared: Path) -> None:
-    log = next((shared / "recorded").rglob("*.darshan"))
+    log = next((shared / "data" / "recorded").rglob("*.darshan"))
     contents = {
         "darshan": log.read_bytes(),
         "profiler": pretty(trace(steps(1))).encode(),
@@ -200,7 +200,7 @@ def test_session_names() -> None:
 
 
 def test_recorded_run(shared: Path) -> None:
-    found = find(shared / "recorded" / "ddp_two_hosts")
+    found = find(shared / "data" / "recorded" / "ddp_two_hosts")
     kinds = (found.darshan, found.profiler, found.event_files)
     assert [len(paths) for paths in kinds] == [8, 4, 4]
     assert {darshan_name(p).job_id for p in found.darshan} == {"10450", "10452", "10451", "10453"}

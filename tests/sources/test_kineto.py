@@ -294,7 +294,7 @@ RUNS = {
 
 def recorded(shared: Path, run: str) -> Path:
     folder, _, rank = run.partition("/")
-    (path,) = (shared / "recorded" / folder / "tb").glob(f"*{rank and 'rank' + rank}.*.json.gz")
+    (path,) = (shared / "data" / "recorded" / folder / "tb").glob(f"*{rank and 'rank' + rank}.*.json.gz")
     return path
 
 
@@ -369,7 +369,7 @@ def plain_kind(item: dict) -> SpanKind | None:
 
 
 def test_gpu_trace_of_the_old_dialect(shared: Path) -> None:
-    folder = shared / "public" / "kineto_resnet50_v100"
+    folder = shared / "data" / "public" / "kineto_resnet50_v100"
     piece = kineto.read_trace(folder / "num_workers_4.pt.trace.json.gz")
     kernels = [(s, e) for s, e, _ in spans(piece, SpanKind.KERNEL)]
     assert covered_s(kernels, *window(piece)) == pytest.approx(0.587, abs=0.0005)

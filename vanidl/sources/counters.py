@@ -15,9 +15,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from vanidl.sources.pieces import CounterRecords
 from vanidl.trace import MPIIO, POSIX, STDIO
@@ -26,11 +29,14 @@ LAYERS = {"POSIX": POSIX, "MPI-IO": MPIIO, "STDIO": STDIO}
 """Darshan's module to layer. Any module whose records are id, rank, counters and time
 counters can be added here."""
 
+Array = NDArray[Any]
+
 BATCH = 64
 MEMORY_BYTES = 8 << 30
 CHILD_SECONDS = 60  # for the start; each log has a limit of its own in the child
 _LOG_SECONDS = 40
 
+CHILD = Path(__file__).with_name("counters_child.py")
 _START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
 
 
@@ -97,9 +103,8 @@ def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:
 
 
 def _wait(request: bytes, seconds: float) -> str:
-    child = Path(__file__).with_name("counters_child.py")
     path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
-    code = _START.format(path=path, file=str(child))
+    code = _START.format(path=path, file=str(CHILD))
     try:
         ended = subprocess.run(
             [sys.executable, "-I", "-c", code],
@@ -125,12 +130,10 @@ def _size(path: str) -> int:
 
 
 def _answers(result: Path) -> Iterator[dict[str, Any]]:
-    with result.open("rb") as file:
+    # Where the child died while it wrote, the last answer is incomplete.
+    with result.open("rb") as file, suppress(EOFError, pickle.UnpicklingError):
         while True:
-            try:
-                yield pickle.load(file)
-            except (EOFError, pickle.UnpicklingError):  # the child died while it wrote
-                return
+            yield pickle.load(file)
 
 
 def _file(answer: Mapping[str, Any]) -> CounterFile:
@@ -138,11 +141,9 @@ def _file(answer: Mapping[str, Any]) -> CounterFile:
     return CounterFile(tuple(layers), tuple(answer["losses"]))
 
 
-def _records(layer: str, names: list[str], times: list[str], *arrays: Any) -> CounterRecords:
-    ids, ranks, counters, seconds = arrays
-    ids, ranks = ids.copy(), ranks.copy()
-    # One contiguous row a counter.
-    counters, seconds = counters.T.copy(), seconds.T.copy()
+def _records(layer: str, names: list[str], times: list[str], *arrays: Array) -> CounterRecords:
+    # Transposed, so that every counter is one contiguous row.
+    ids, ranks, counters, seconds = (array.T.copy() for array in arrays)
     for array in (ids, ranks, counters, seconds):
         array.setflags(write=False)
     return CounterRecords(

@@ -123,13 +123,13 @@ def _columns(backend: Any, module: str, structs: list[bytes]) -> Records:  # noq
     ffi = backend.ffi
     struct = _struct(backend, module)
     names, times = backend.counter_names(module), backend.fcounter_names(module)
-    shapes: dict[str, Any] = {
+    layout: Any = {
         "names": ["id", "rank", "counters", "seconds"],
         "formats": ["u8", "i8", (np.int64, (len(names),)), (np.float64, (len(times),))],
         "offsets": [0, 8, ffi.offsetof(struct, "counters"), ffi.offsetof(struct, "fcounters")],
         "itemsize": ffi.sizeof(struct),
     }
-    rows = np.frombuffer(b"".join(structs), np.dtype(shapes))
+    rows: Any = np.frombuffer(b"".join(structs), np.dtype(layout))
     return names, times, rows["id"], rows["rank"], rows["counters"], rows["seconds"]
 
 

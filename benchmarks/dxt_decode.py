@@ -1,0 +1,159 @@
+"""How fast the traced operations of a Darshan log become columns.
+
+    python benchmarks/dxt_decode.py [LOG]
+
+Compares, on the log's DXT regions in memory:
+  ours      inflating and decoding into columns (vanidl.sources.dxt)
+  limit     nothing but inflating every stream, its bounds and size known beforehand, by the
+            fastest of the inflaters installed (deflate, isal, zlib-ng, zlib)
+  PyDarshan mod_read_all_dxt_records and to_df of every record, from the file
+
+Required: ours <= 1.5 x limit, PyDarshan >= 50 x ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import statistics
+import time
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from vanidl.sources import dxt
+from vanidl.sources.darshan_header import Region, read_header
+from vanidl.sources.inflate import streams
+
+SHARED = Path(__file__).parents[1].parent / "shared"
+LOG = SHARED / "data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
+REPEATS, SLOW_REPEATS = 15, 3
+MOST_TIMES_LIMIT, LEAST_TIMES_PEER = 1.5, 50.0
+
+Run = Callable[[], object]
+
+
+def main() -> None:
+    """Print one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("log", type=Path, nargs="?", default=LOG)
+    path = parser.parse_args().log
+    if not path.is_file():
+        parser.error(f"no such log: {path}; name one that holds DXT data")
+    data = memoryview(path.read_bytes())
+    header = read_header(data, str(path))
+    regions = [header.regions[name] for name in dxt.LAYERS if name in header.regions]
+    if not regions or header.compression != "zlib":
+        parser.error(f"{path} holds no zlib-compressed DXT data; name a log that does")
+    runs: dict[str, Run] = {"ours": ours(data, regions, header.byte_order)}
+    runs |= limits(data, regions)
+    report(path, runs, interleaved(runs), peer_time(path))
+
+
+def ours(data: memoryview, regions: list[Region], byte_order: str) -> Run:
+    """Decoding of all regions."""
+
+    def run() -> int:
+        rows = 0
+        for region in regions:
+            held = region.cut_from(data)
+            found = streams(held, "zlib", cut=False)
+            table, losses = dxt.decode(
+                found, region.name, region.version, byte_order=byte_order, nbytes=len(held)
+            )
+            assert not losses, losses
+            rows += len(table.start_ns)
+        return rows
+
+    return run
+
+
+def limits(data: memoryview, regions: list[Region]) -> dict[str, Run]:
+    """Inflating of the same streams, by every inflater that is installed."""
+    known = [stream for region in regions for stream in bounds(region.cut_from(data))]
+    runs: dict[str, Run] = {}
+    for name, function in (
+        ("deflate", "zlib_decompress"),
+        ("isal.isal_zlib", "decompress"),
+        ("zlib_ng.zlib_ng", "decompress"),
+        ("zlib", "decompress"),
+    ):
+        with contextlib.suppress(ImportError):
+            inflate = getattr(importlib.import_module(name), function)
+            runs[name] = bare(inflate, known, sized=name == "deflate")
+    return runs
+
+
+def bounds(region: memoryview) -> list[tuple[bytes, int]]:
+    """Each stream of a region, and its inflated size."""
+    known, position = [], 0
+    while position < len(region):
+        inflater = zlib.decompressobj()
+        size = len(inflater.decompress(region[position:]))
+        end = len(region) - len(inflater.unused_data)
+        known.append((bytes(region[position:end]), size))
+        position = end
+    return known
+
+
+def bare(inflate: Callable[..., bytes], known: list[tuple[bytes, int]], *, sized: bool) -> Run:
+    """One inflater over all streams; `sized`: it takes the size as its second argument."""
+    if sized:
+        return lambda: [inflate(stream, size) for stream, size in known]
+    return lambda: [inflate(stream, bufsize=size) for stream, size in known]
+
+
+def interleaved(runs: dict[str, Run]) -> dict[str, float]:
+    """Median seconds of each run, in turn, so that all see the same machine."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(REPEATS):
+        for name, run in runs.items():
+            times[name].append(timed(run))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def timed(run: Run) -> float:
+    """Seconds that one run took."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def peer_time(path: Path) -> float:
+    """Median seconds of PyDarshan's way to data frames."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        from darshan import DarshanReport
+
+        def run() -> None:
+            report = DarshanReport(str(path), read_all=False)
+            for module in ("DXT_POSIX", "DXT_MPIIO"):
+                if module in report.modules:
+                    report.mod_read_all_dxt_records(module)
+                    report.records[module].to_df()
+
+        return statistics.median(timed(run) for _ in range(SLOW_REPEATS))
+
+
+def report(path: Path, runs: dict[str, Run], medians: dict[str, float], peer: float) -> None:
+    """Print times, ratios and what is required."""
+    rows = runs["ours"]()
+    mine = medians["ours"]
+    limit = min((n for n in medians if n != "ours"), key=lambda n: medians[n])
+    print(f"{path.name}: {rows:,} traced operations; medians of {REPEATS} interleaved repeats")
+    for name, seconds in medians.items():
+        label = "ours" if name == "ours" else f"inflate only, {name}"
+        print(f"  {label:<32} {seconds * 1e3:9.2f} ms")
+    print(f"  {'PyDarshan to_df':<32} {peer * 1e3:9.2f} ms   (slow: {SLOW_REPEATS} repeats)")
+    times_limit, times_peer = mine / medians[limit], peer / mine
+    print(f"ours / limit ({limit}): {times_limit:.2f}, required <= {MOST_TIMES_LIMIT}")
+    print(f"PyDarshan / ours: {times_peer:.1f}, required >= {LEAST_TIMES_PEER:.0f}")
+    met = times_limit <= MOST_TIMES_LIMIT and times_peer >= LEAST_TIMES_PEER
+    print("both met" if met else "NOT MET")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from darshan_logs import POSIX_COUNTERS, POSIX_TIMES, STDIO_COUNTERS, STDIO_TIMES, Log, log_bytes
+
+from vanidl.sources import counters
+from vanidl.sources.counters import CounterFile, read_counters, start_counters
+
+
+def log_with(value: int) -> bytes:
+    """A log with two POSIX records and one STDIO record."""
+    posix = [
+        (7, rank, range(value, value + POSIX_COUNTERS), [0.5] * POSIX_TIMES) for rank in (0, 1)
+    ]
+    stdio = [(2**63 + 8, -1, [value] * STDIO_COUNTERS, [1.5] * STDIO_TIMES)]
+    return log_bytes(Log(names={7: b"/a"}, counters={"POSIX": posix, "STDIO": stdio}))
+
+
+def several(folder: Path, contents: list[bytes]) -> list[str]:
+    paths = [folder / f"{i}.darshan" for i in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    return [str(path) for path in paths]
+
+
+def check(file: CounterFile, value: int) -> None:
+    posix, stdio = file.layers
+    assert file.losses == ()
+    assert (posix.layer, stdio.layer) == ("POSIX", "STDIO")
+    assert (posix.file.tolist(), posix.rank.tolist()) == ([7, 7], [0, 1])
+    assert posix.counters["POSIX_OPENS"].tolist() == [value, value]
+    assert posix.counters["POSIX_WRITES"].tolist() == [value + 4, value + 4]
+    assert posix.seconds["POSIX_F_READ_TIME"].tolist() == [0.5, 0.5]
+    assert (stdio.file.tolist(), stdio.rank.tolist()) == ([2**63 + 8], [-1])
+    assert stdio.counters["STDIO_OPENS"].tolist() == [value]
+    assert not posix.counters["POSIX_OPENS"].flags.writeable
+
+
+def test_what_was_written(tmp_path: Path) -> None:
+    paths = several(tmp_path, [log_with(3), log_with(40)])
+    files = read_counters(paths)
+    assert list(files) == paths
+    check(files[paths[0]], 3)
+    check(files[paths[1]], 40)
+
+
+def test_no_logs_and_no_log() -> None:
+    assert read_counters([]) == {}
+    (file,) = read_counters(["nowhere.darshan"]).values()
+    assert (file.layers, len(file.losses)) == ((), 1)
+
+
+def test_bad_logs_lose_only_themselves(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "BATCH", 4)
+    whole = log_with(5)
+    contents = [whole, whole[:1400], whole, b"", whole, whole[:-30], b"no log", whole, whole]
+    paths = several(tmp_path, contents)
+    files = read_counters(paths)
+    assert list(files) == paths
+    for path, content in zip(paths, contents, strict=True):
+        if content == whole:
+            check(files[path], 5)
+        else:
+            assert files[path].losses
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_crash_loses_only_the_log_at_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child.py"
+    original = Path(counters.__file__).with_name("counters_child.py").read_text()
+    child.write_text(
+        original.replace(
+            "    handle = backend",
+            "    if path.endswith('2.darshan'): os.abort()\n    handle = backend",
+            1,
+        )
+    )
+    monkeypatch.setattr(counters, "CHILD", child)
+    paths = several(tmp_path, [log_with(i) for i in range(5)])
+    files = read_counters(paths)
+    for i in (0, 1, 3, 4):
+        check(files[paths[i]], i)
+    assert files[paths[2]].layers == ()
+    assert "signal 6" in files[paths[2]].losses[0]
+
+
+def test_a_log_that_takes_forever_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child.py"
+    original = Path(counters.__file__).with_name("counters_child.py").read_text()
+    slow = original.replace("LOG_SECONDS = 30", "LOG_SECONDS = 1").replace(
+        "    handle = backend",
+        "    while path.endswith('1.darshan'): pass\n    handle = backend",
+        1,
+    )
+    child.write_text(slow)
+    monkeypatch.setattr(counters, "CHILD", child)
+    paths = several(tmp_path, [log_with(i) for i in range(3)])
+    files = read_counters(paths)
+    check(files[paths[0]], 0)
+    check(files[paths[2]], 2)
+    assert files[paths[1]].losses
+
+
+def test_starting_does_not_wait(tmp_path: Path) -> None:
+    paths = several(tmp_path, [log_with(1)] * 2)
+    before = time.perf_counter()
+    pending = start_counters(paths)
+    assert time.perf_counter() - before < 0.1
+    assert list(pending.result()) == paths
+
+
+def test_the_parent_imports_neither_pydarshan_nor_pandas() -> None:
+    import subprocess
+
+    code = (
+        "import sys, vanidl.sources.darshan, vanidl.sources.counters;"
+        "sys.exit(any(m in sys.modules for m in ('darshan', 'pandas')))"
+    )
+    root = Path(counters.__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+def assert_same(path: Path, file: CounterFile) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from darshan.backend import cffi_backend as peer
+    log = peer.log_open(str(path))
+    present = [m for m in ("POSIX", "MPI-IO", "STDIO") if m in peer.log_get_modules(log)]
+    assert [layer.layer for layer in file.layers] == present
+    for module, layer in zip(present, file.layers, strict=True):
+        records = []
+        while (record := peer.log_get_record(log, module, dtype="numpy")) is not None:
+            records.append(record)
+        assert layer.file.tolist() == [r["id"] for r in records]
+        assert layer.rank.tolist() == [r["rank"] for r in records]
+        assert list(layer.counters) == peer.counter_names(module)
+        assert list(layer.seconds) == peer.fcounter_names(module)
+        for mine, key in ((layer.counters, "counters"), (layer.seconds, "fcounters")):
+            theirs = np.array([r[key] for r in records]).T
+            np.testing.assert_array_equal(np.array(list(mine.values())), theirs)
+    peer.log_close(log)
+
+
+def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
+    for path, file in read_counters([str(p) for p in wheel_logs]).items():
+        assert file.losses == ()
+        assert_same(Path(path), file)
+
+
+def test_shared_logs_equal_pydarshan(shared: Path) -> None:
+    logs = [str(p) for p in sorted((shared / "data").rglob("*.darshan"))]
+    for path, file in read_counters(logs).items():
+        assert file.losses == ()
+        assert_same(Path(path), file)
