@@ -24,7 +24,7 @@ def elided(name: str, *, limit: int = 240) -> str:
     if len(name) <= limit:
         return name
     head = limit // 3
-    return f"{name[:head]}…{name[len(name) - (limit - head - 1):]}"
+    return f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
 
 
 def plotted(name: str, *, limit: int = 40) -> str:

@@ -37,22 +37,26 @@ def render_html(trace: Trace, results: Results) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
     figures = [figure(trace, results) for figure in FIGURES]
     scripts = [_asset(name) for name in _SCRIPTS]
-    return _environment().get_template("report.html.j2").render(
-        policy=_policy(scripts),
-        scripts=[Markup(script) for script in scripts],
-        styles=[Markup(_asset(name)) for name in _STYLES],
-        data=Markup(embedded(_data(figures))),
-        sections=[(name, list(group)) for name, group in groupby(figures, lambda f: f.section)],
-        headline=headline(trace, results),
-        tiles=tiles(results),
-        facts=_facts(trace),
-        warnings=_warnings(results),
-        complete=results.coverage.complete,
-        terms=TERMS,
-        command=elided(trace.job.command, limit=2000),
-        job=elided(trace.job.id or "run", limit=80),
-        version=_version(),
-        schema=SCHEMA,
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            policy=_policy(scripts),
+            scripts=[Markup(script) for script in scripts],
+            styles=[Markup(_asset(name)) for name in _STYLES],
+            data=Markup(embedded(_data(figures))),
+            sections=[(name, list(group)) for name, group in groupby(figures, lambda f: f.section)],
+            headline=headline(trace, results),
+            tiles=tiles(results),
+            facts=_facts(trace),
+            warnings=_warnings(results),
+            complete=results.coverage.complete,
+            terms=TERMS,
+            command=elided(trace.job.command, limit=2000),
+            job=elided(trace.job.id or "run", limit=80),
+            version=_version(),
+            schema=SCHEMA,
+        )
     )
 
 
