@@ -67,16 +67,14 @@ def scrolled(driver: Any) -> None:
     driver.set_script_timeout(60)
     driver.execute_async_script(
         """
-        const done = arguments[0], plots = [...document.querySelectorAll(".plot")];
-        const drawn = () => plots.every((p) => p.dataset.drawn);
-        plots.forEach((p, i) => setTimeout(() => p.scrollIntoView(), 80 * i));
-        const end = Date.now() + 30000;
+        const done = arguments[0], end = Date.now() + 30000;
         const poll = setInterval(() => {
-          if (!drawn() && Date.now() < end) return;
+          const next = document.querySelector(".plot:not([data-drawn])");
+          if (next && Date.now() < end) return next.scrollIntoView({block: "center"});
           clearInterval(poll);
           window.scrollTo(0, 0);
           setTimeout(done, 100);
-        }, 100);
+        }, 60);
         """
     )
 

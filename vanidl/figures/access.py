@@ -60,7 +60,7 @@ def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]
         "x": [100 * n / c.ops for n, (_, c) in zip(numbers, sides, strict=True)],
         "y": [side for side, _ in sides],
         "customdata": [count(n) for n in numbers],
-        "marker": {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.25}},
+        "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata} %{y} (%{x:.3g} %)<extra>" + name + "</extra>",
     }
 

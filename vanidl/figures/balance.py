@@ -56,13 +56,12 @@ def _spread(balance: Balance) -> str:
 def _spec(rows: tuple[RankLoad, ...]) -> Spec:
     divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
     data = [
-        _bars(rows, "time in I/O", palette.INK, [r.busy_s for r in rows]),
+        _bars(rows, "time in I/O", palette.BUSY, [r.busy_s for r in rows]),
         _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
         _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
     ]
     for trace in data[1:]:
         trace["yaxis"] = "y2"
-    data[2]["marker"]["pattern"] = {"shape": "/", "size": 6, "solidity": 0.25}
     every = max(1, -(-len(rows) // 16))
     return {
         "data": data,
@@ -94,7 +93,7 @@ def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float
         "x": list(range(len(rows))),
         "y": rounded(values),
         "customdata": hover,
-        "marker": {"color": colour, "line": {"width": 0}},
+        "marker": palette.fill(colour, "/" if colour == palette.WRITE else ""),
         "hovertemplate": "%{customdata}<extra></extra>",
     }
 

@@ -24,8 +24,8 @@ def figure(trace: Trace, results: Results) -> Figure:
     )
     return Figure(
         "coverage",
-        "What the numbers rest on",
-        "Coverage by layer",
+        "Coverage",
+        "Operations counted and traced",
         _CAPTION if layers else "",
         None,
         _table(results) if layers else None,
@@ -39,7 +39,7 @@ def _table(results: Results) -> Table:
         Column("counted", "count"),
         Column("traced", "count"),
         Column("traced share", "share"),
-        Column("complete"),
+        Column("flagged partial"),
         Column("last traced at", "s"),
     )
     rows = tuple(
@@ -48,7 +48,7 @@ def _table(results: Results) -> Table:
             layer.counted_ops,
             layer.traced_ops,
             layer.traced_fraction,
-            "no" if layer.partial else "yes",
+            "yes" if layer.partial else "no",
             layer.last_traced_s,
         )
         for layer in results.coverage.layers

@@ -15,8 +15,8 @@ from vanidl.trace import Trace
 
 BINS = 512
 _CAPTION = (
-    "One line a rank, time to the right, darker means more bytes per second (reads and writes "
-    "together). Blank means no I/O. Vertical stripes: all ranks at once; a lone dark line: one "
+    "One line a rank, time to the right, a stronger colour means more bytes per second (reads and writes "
+    "together). Blank means no I/O. Vertical stripes: all ranks at once; a lone strong line: one "
     "rank does the work."
 )
 
@@ -53,37 +53,20 @@ def _spec(timeline: Timeline) -> Spec:
         "z": [rounded(row) for row in scaled],
         "zmin": 0,
         "zmax": float(np.nanmax(scaled)),
-        "colorscale": _ramp(),
-        "colorbar": {
-            "title": {"text": f"{unit}/s", "side": "right"},
-            "thickness": 10,
-            "outlinewidth": 0,
-        },
+        "colorscale": palette.scale(palette.RAMP, power=2),
+        "colorbar": palette.colorbar(f" {unit}/s"),
         "hoverongaps": False,
         "hovertemplate": "from %{x:.4g} s: %{z:.4g} " + f"{unit}/s<extra></extra>",
     }
     return {"data": [heat], "layout": _layout(labels)}
 
 
-def _ramp() -> list[list[float | str]]:
-    """Colour by the square root of the rate, so that little is still seen beside much."""
-    last = len(palette.RAMP) - 1
-    return [[(i / last) ** 2, colour] for i, colour in enumerate(palette.RAMP)]
-
-
 def _layout(labels: list[str]) -> Spec:
-    every = max(1, len(labels) // 16)
-    height = 110 + min(max(24 * len(labels), 60), 420)
     return palette.layout(
-        height,
+        140 + min(max(24 * len(labels), 60), 420),
         dragmode="zoom",
+        meta={"time": True},
+        margin={"l": 56, "r": 16, "t": 50, "b": 44},
         xaxis=palette.axis("seconds since the start of the job", showgrid=False),
-        yaxis=palette.axis(
-            tickvals=list(range(0, len(labels), every)),
-            ticktext=labels[::every],
-            autorange="reversed",
-            showgrid=False,
-            zeroline=False,
-            fixedrange=True,
-        ),
+        yaxis=palette.rank_axis(labels),
     )

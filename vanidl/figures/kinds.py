@@ -47,7 +47,7 @@ def _spec(rows: tuple[GroupRow, ...]) -> Spec:
             "x": rounded(v / divisor for v in values),
             "y": list(range(len(rows))),
             "customdata": [nbytes(v) for v in values],
-            "marker": {"color": colour, "pattern": {"shape": shape, "size": 6, "solidity": 0.25}},
+            "marker": palette.fill(colour, shape),
             "hovertemplate": "%{customdata} " + name + "<extra></extra>",
         }
         for name, colour, shape, values in sides

@@ -88,11 +88,11 @@ def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
             130 + max(20 if len(rows) > 8 else 34, 16) * len(rows),
             barmode="stack",
             bargap=0.3,
-            xaxis=palette.axis("seconds", rangemode="tozero"),
+            xaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
             yaxis=palette.axis(
                 tickvals=positions,
                 ticktext=labels,
-                autorange="reversed",
+                range=[len(rows) - 0.5, -0.5],
                 showgrid=False,
                 fixedrange=True,
             ),
@@ -112,7 +112,7 @@ def _bars(
         "x": values,
         "y": list(range(len(rows))),
         "customdata": [[label, seconds(v)] for label, v in zip(labels, values, strict=True)],
-        "marker": {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.25}},
+        "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
     }
 

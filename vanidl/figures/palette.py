@@ -22,10 +22,15 @@ FORWARD = "#7d97ab"
 BACKWARD = "#a9b98a"
 INK = "#2b2f33"
 FAINT = "#e3e5e8"
+BUSY = "#707b85"
+SOFT = "#8b939a"
 PAPER = "#fdfdfc"
 
 RAMP = ("#e6f1f0", "#a9d3cf", "#5fada7", "#1f7f79", "#0b3f3d")
 """Little to much, for heat maps."""
+
+WAIT_RAMP = ("#fbeee6", "#f2b48f", "#d5540e", "#6e2703")
+"""Little to much, for waits."""
 
 DARK = {
     READ: "#4dbdb5",
@@ -42,7 +47,12 @@ DARK = {
     BACKWARD: "#94a672",
     INK: "#d9dcdf",
     FAINT: "#34393e",
+    BUSY: "#8f9aa4",
+    SOFT: "#79828a",
     PAPER: "#15181b",
+    WAIT_RAMP[0]: "#33211a",
+    WAIT_RAMP[1]: "#8a4522",
+    WAIT_RAMP[3]: "#ffdcc6",
     RAMP[0]: "#17302f",
     RAMP[1]: "#1d5450",
     RAMP[2]: "#2b8a83",
@@ -60,11 +70,25 @@ def axis(title: str = "", **more: object) -> Spec:
         "title": {"text": title, "standoff": 8},
         "gridcolor": FAINT,
         "linecolor": FAINT,
-        "zerolinecolor": FAINT,
+        "zeroline": False,
         "tickcolor": FAINT,
         "automargin": True,
         **more,
     }
+
+
+def fill(colour: str, shape: str = "") -> Spec:
+    """A bar's colour, with a pattern over it where bars of one stack must be told apart."""
+    marker: Spec = {"color": colour, "line": {"width": 0}}
+    if shape:
+        marker["pattern"] = {
+            "shape": shape,
+            "fillmode": "overlay",
+            "fgcolor": PAPER,
+            "size": 6,
+            "solidity": 0.25,
+        }
+    return marker
 
 
 def layout(height: int, **more: object) -> Spec:
@@ -76,8 +100,50 @@ def layout(height: int, **more: object) -> Spec:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 12, "color": INK},
         "margin": {"l": 56, "r": 16, "t": 36, "b": 44},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         "hoverlabel": {"font": {"family": FONT, "size": 12}},
+        "modebar": {"bgcolor": PAPER, "color": SOFT, "activecolor": INK},
         "separators": ".,",
         **more,
     }
+
+
+def scale(ramp: tuple[str, ...], *, power: float = 1.0) -> list[list[float | str]]:
+    """A plotly colour scale; power 2 shows little beside much."""
+    last = len(ramp) - 1
+    return [[(i / last) ** power, colour] for i, colour in enumerate(ramp)]
+
+
+def colorbar(unit: str) -> Spec:
+    """A thin bar above the picture, at its right, so that pictures of time stay aligned."""
+    return {
+        "ticksuffix": unit,
+        "nticks": 4,
+        "orientation": "h",
+        "x": 1,
+        "xanchor": "right",
+        "y": 1,
+        "yanchor": "bottom",
+        "len": 0.4,
+        "thickness": 8,
+        "outlinewidth": 0,
+    }
+
+
+def rank_axis(labels: list[str]) -> Spec:
+    """A vertical axis of ranks, first on top, with at most about 16 labels."""
+    every = max(1, -(-len(labels) // 16))
+    return axis(
+        tickvals=list(range(0, len(labels), every)),
+        ticktext=labels[::every],
+        range=[len(labels) - 0.5, -0.5],
+        showgrid=False,
+        fixedrange=True,
+    )

@@ -61,7 +61,7 @@ def _spec(bins: tuple[SizeBin, ...]) -> Spec:
         yaxis=palette.axis("operations", domain=[0.55, 1], fixedrange=True),
         yaxis2=palette.axis(unit, domain=[0, 0.45], fixedrange=True),
     )
-    return {"data": [*counts, *amounts], "layout": layout}
+    return {"data": [*_used(counts), *_used(amounts)], "layout": layout}
 
 
 _READ = ("reads", palette.READ, "")
@@ -73,6 +73,11 @@ def _counts(bins: tuple[SizeBin, ...]) -> list[Spec]:
         _bars(bins, [b.reads for b in bins], _READ, "y"),
         _bars(bins, [b.writes for b in bins], _WRITE, "y"),
     ]
+
+
+def _used(bars: list[Spec]) -> list[Spec]:
+    """The series that hold anything, so that absent writes take no room beside reads."""
+    return [series for series in bars if any(series["y"])] or bars[:1]
 
 
 def _bars(
@@ -91,7 +96,7 @@ def _bars(
         "y": values,
         "yaxis": y,
         "customdata": [[bin_label(b), h] for b, h in zip(bins, hover, strict=True)],
-        "marker": {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.25}},
+        "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata[0]}: %{customdata[1]}<extra>" + what + "</extra>",
     }
 
@@ -116,7 +121,7 @@ def _counts_only(bins: tuple[SizeBin, ...]) -> Spec:
         xaxis=_size_axis(bins),
         yaxis=palette.axis("operations", fixedrange=True),
     )
-    return {"data": _counts(bins), "layout": layout}
+    return {"data": _used(_counts(bins)), "layout": layout}
 
 
 def _table(bins: tuple[SizeBin, ...]) -> Table:

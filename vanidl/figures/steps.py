@@ -7,17 +7,24 @@ import numpy as np
 from vanidl.analyses import Results
 from vanidl.analyses.steps import StepTable
 from vanidl.figures import palette
-from vanidl.figures.cutting import rounded
+from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.labels import plotted
 from vanidl.figures.stepspans import ShownSteps, shown_steps
 from vanidl.report.units import seconds
 from vanidl.trace import Trace
 
 TABLE_LIMIT = 500
+MAX_LANES = 8
+GRID_RANKS = 64
+GRID_STEPS = 512
 _BARS = (
     "One bar a step, as wide as it lasted and as high: orange is the input wait, grey the rest. "
 )
-_DOTS = "One dot a step and rank: grey its duration, orange the input wait in it. "
+_GRID = (
+    "One line a rank, one column a step; a stronger colour is a longer wait for input in it. "
+    "Horizontal lines are slow ranks, vertical lines are steps that all ranks waited in."
+)
 _CAPTION = (
     "Steps that start late in an epoch or after a checkpoint stand out; even orange from start "
     "to end means that the loader cannot keep up."
@@ -33,65 +40,121 @@ def figure(trace: Trace, results: Results) -> Figure:
             "after each batch."
         )
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
-    shown = shown_steps(steps.table)
-    single = len(shown.ranks) == 1
-    words = [(_BARS if single else _DOTS) + _CAPTION]
-    if np.isnan(steps.table.input_wait_s[shown.rows]).all():
+    table = steps.table
+    shown = shown_steps(table)
+    if len(np.unique(table.rank)) > MAX_LANES:
+        (spec, cut), words = _grid(trace, table), [_GRID]
+    else:
+        spec, cut, words = _lanes(trace, table, shown), shown.cut, [_BARS + _CAPTION]
+    if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
-    words += [f"Shown: {shown.cut}."] if shown.cut else []
-    spec = (_bars if single else _dots)(steps.table, shown.rows)
-    table = _table(trace, steps.table, shown) if len(shown.rows) <= TABLE_LIMIT else None
-    return Figure("steps", "Input and compute", "Training steps", " ".join(words), spec, table)
+    words += [f"Shown: {cut}."] if cut else []
+    twin = _table(trace, table, shown) if len(table.step) <= TABLE_LIMIT else None
+    return Figure("steps", "Input and compute", "Training steps", " ".join(words), spec, twin)
 
 
-def _bars(table: StepTable, rows: np.ndarray) -> Spec:
-    length = table.end_s[rows] - table.start_s[rows]
-    waits = table.input_wait_s[rows]
-    rest = length - np.nan_to_num(waits)
-    middle = np.round(table.start_s[rows] + length / 2, 6).tolist()
-    data = [
-        _column("input wait", palette.IN_WAIT, middle, waits, length),
-        _column("rest of the step", palette.STEP, middle, rest, length),
-    ]
-    for trace in data:
-        trace["customdata"] = _hover(table, rows)
-    return {"data": data, "layout": _layout(barmode="stack")}
+def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
+    """One lane of bars a rank, all with the same scale."""
+    data: list[Spec] = []
+    for lane, rank in enumerate(shown.ranks):
+        data += _lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
+    lanes = len(shown.ranks)
+    longest = float((table.end_s - table.start_s)[shown.rows].max())
+    layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="stack")
+    layout["annotations"] = []
+    for lane, rank in enumerate(shown.ranks):
+        layout[f"yaxis{lane + 1}" if lane else "yaxis"] = palette.axis(
+            domain=[1 - (lane + 0.78) / lanes, 1 - lane / lanes] if lanes > 1 else [0, 1],
+            range=[0, 1.05 * longest],
+            nticks=3 if lanes > 1 else 6,
+            ticksuffix=" s",
+            fixedrange=True,
+        )
+        label = plotted(trace.processes[trace.ranks[int(rank)]].label)
+        layout["annotations"] += [_lane_title(label, 1 - lane / lanes)] if lanes > 1 else []
+    layout["xaxis"] |= {"anchor": "free", "position": 0}
+    return {"data": data, "layout": layout}
 
 
-def _column(
-    name: str, colour: str, middle: list[float], values: np.ndarray, width: np.ndarray
-) -> Spec:
+def _lane_title(label: str, top: float) -> Spec:
     return {
-        "type": "bar",
-        "name": name,
-        "x": middle,
-        "y": rounded(values),
-        "width": rounded(width * 0.94),
-        "marker": {"color": colour, "line": {"width": 0}},
-        "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
+        "text": label,
+        "x": 1,
+        "xref": "paper",
+        "xanchor": "right",
+        "y": top,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 11},
     }
 
 
-def _dots(table: StepTable, rows: np.ndarray) -> Spec:
-    starts = np.round(table.start_s[rows], 6).tolist()
-    series = (
-        ("step", palette.STEP, "circle", table.end_s[rows] - table.start_s[rows]),
-        ("input wait", palette.IN_WAIT, "triangle-up", table.input_wait_s[rows]),
-    )
-    data = [
+def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
+    length = table.end_s[rows] - table.start_s[rows]
+    waits = table.input_wait_s[rows]
+    series = [("rest of the step", palette.STEP, length - np.nan_to_num(waits))]
+    if not np.isnan(waits).all():
+        series.insert(0, ("input wait", palette.IN_WAIT, waits))
+    return [
         {
-            "type": "scatter",
-            "mode": "markers",
+            "type": "bar",
             "name": name,
-            "x": starts,
+            "legendgroup": name,
+            "showlegend": lane == 0,
+            "x": np.round(table.start_s[rows] + length / 2, 6).tolist(),
             "y": rounded(values),
+            "yaxis": f"y{lane + 1}" if lane else "y",
+            "width": rounded(length * 0.94),
             "customdata": _hover(table, rows),
-            "marker": {"color": colour, "symbol": symbol, "size": 5},
+            "marker": palette.fill(colour),
             "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
         }
-        for name, colour, symbol, values in series
+        for name, colour, values in series
     ]
-    return {"data": data, "layout": _layout()}
+
+
+def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
+    """Rank x step, coloured by input wait (by duration where it was not recorded)."""
+    present, counts = np.unique(table.rank, return_counts=True)
+    ranks = present[spread_out(len(present), GRID_RANKS)]
+    columns = spread_out(int(counts.max()), GRID_STEPS)
+    length = _by_rank(table, ranks, table.end_s - table.start_s)[:, columns]
+    waits = _by_rank(table, ranks, table.input_wait_s)[:, columns]
+    known = not np.isnan(waits).all()
+    heat = {
+        "type": "heatmap",
+        "x": columns.tolist(),
+        "y": list(range(len(ranks))),
+        "z": [rounded(row) for row in (waits if known else length)],
+        "customdata": [rounded(row) for row in length],
+        "zmin": 0,
+        "colorscale": palette.scale(palette.WAIT_RAMP),
+        "colorbar": palette.colorbar(" s waited" if known else " s a step"),
+        "hoverongaps": False,
+        "hovertemplate": "profiled step %{x}: %{z:.3g} s of %{customdata:.3g} s<extra></extra>",
+    }
+    labels = [plotted(trace.processes[trace.ranks[int(r)]].label, limit=24) for r in ranks]
+    cuts = (
+        n_of_m(len(ranks), len(present), "ranks"),
+        n_of_m(len(columns), int(counts.max()), "steps"),
+    )
+    layout = palette.layout(
+        140 + min(16 * len(labels), 400),
+        margin={"l": 56, "r": 16, "t": 50, "b": 44},
+        xaxis=palette.axis("profiled step of the rank, from 0", showgrid=False),
+        yaxis=palette.rank_axis(labels),
+    )
+    return {"data": [heat], "layout": layout}, " and ".join(cut for cut in cuts if cut)
+
+
+def _by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values by rank and number of the step within it, shape (ranks, most steps), else nan."""
+    rows = [values[table.rank == rank] for rank in ranks]
+    grid = np.full((len(rows), max(len(row) for row in rows)), np.nan)
+    for line, row in zip(grid, rows, strict=True):
+        line[: len(row)] = row
+    return grid
 
 
 def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
@@ -102,10 +165,11 @@ def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
     ]
 
 
-def _layout(**more: object) -> Spec:
+def _layout(height: int, **more: object) -> Spec:
     return palette.layout(
-        300,
+        height,
         dragmode="zoom",
+        meta={"time": True},
         xaxis=palette.axis("seconds since the start of the job", showgrid=False),
         yaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
         **more,

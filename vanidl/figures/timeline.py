@@ -22,7 +22,9 @@ _STEP_CAPTION = (
     "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
     "the same axis of time. I/O above orange is exposed; I/O above plain grey ran beside compute."
 )
-_ZOOM = "Drag sideways to zoom in, double-click to see everything again."
+_ZOOM = (
+    "Drag sideways to zoom in on a time, here and in the other pictures; double-click to go back."
+)
 
 
 def figure(trace: Trace, results: Results) -> Figure:
@@ -131,7 +133,7 @@ def _layout(
     io_height = 200 if io else 0
     gap = 24 if io and lanes else 0
     inner = io_height + gap + lanes_height
-    layout = palette.layout(inner + 90, barmode="overlay", dragmode="zoom")
+    layout = palette.layout(inner + 90, barmode="overlay", dragmode="zoom", meta={"time": True})
     layout["xaxis"] = palette.axis("seconds since the start of the job", anchor="free", position=0)
     layout["yaxis"] = palette.axis(
         f"{_scale(io)[1]}/s" if io else "",
@@ -149,16 +151,7 @@ def _layout(
 
 def _lanes(trace: Trace, shown: ShownSteps, top: float) -> Spec:
     labels = [plotted(trace.processes[trace.ranks[r]].label, limit=24) for r in shown.ranks]
-    every = max(1, len(labels) // 16)
-    return palette.axis(
-        domain=[0, top],
-        tickvals=list(range(0, len(labels), every)),
-        ticktext=labels[::every],
-        range=[len(labels) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-        fixedrange=True,
-    )
+    return palette.rank_axis(labels) | {"domain": [0, top]}
 
 
 def _windows(io: Timeline, table: StepTable) -> Spec:

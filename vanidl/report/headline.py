@@ -61,16 +61,16 @@ def _present(*sentences: str) -> tuple[str, ...]:
 
 def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
-    ranks = " per rank on average" if len(overlap.per_rank) > 1 else ""
+    ranks = len(overlap.per_rank)
     if mean.input_wait_s is None:
         return f"Input wait was not recorded; {_hidden(trace, overlap)}."
     if mean.input_wait_s == 0:
         return f"Training did not wait for input; {_hidden(trace, overlap)}."
     share = mean.input_wait_s / mean.window_s if mean.window_s else None
-    waited = (
-        f"Training waited {seconds(mean.input_wait_s)} of {seconds(mean.window_s)}"
-        f"{f' ({percent(share)})' if share is not None else ''} for input{ranks}"
-    )
+    part = f" ({percent(share)})" if share is not None else ""
+    average = f", averaged over {count(ranks)} ranks" if ranks > 1 else ""
+    times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
+    waited = f"Training waited {times} for input{average}"
     return f"{waited}; {_io_of_wait(trace, results, overlap)}."
 
 
@@ -97,12 +97,12 @@ def _hidden(trace: Trace, overlap: Overlap) -> str:
         return f"whether I/O was hidden is not known: {_no_compute(trace)}"
     if overlap.hidden_fraction is None:
         return "no I/O took place during the profiled steps"
-    where = "behind compute"
+    which = "I/O" if mean.unobserved_s == 0 else "I/O in profiled steps"
     if overlap.hidden_fraction == 0:
-        return f"none of the I/O was hidden {where}"
+        return f"none of the {which} was hidden behind compute"
     if overlap.hidden_fraction == 1:
-        return f"all of the I/O was hidden {where}"
-    return f"{percent(overlap.hidden_fraction)} of the I/O was hidden {where}"
+        return f"all of the {which} was hidden behind compute"
+    return f"{percent(overlap.hidden_fraction)} of the {which} was hidden behind compute"
 
 
 def _no_compute(trace: Trace) -> str:
@@ -118,12 +118,12 @@ def _starving(overlap: Overlap) -> str:
 
 
 def _ranks(overlap: Overlap) -> str:
-    """The slowest rank and what all of them lose together; lost to input for a single rank."""
+    """The slowest rank, and what all lose together; a single rank loses what it waits."""
     lost = overlap.lost_to_input_s
     loss = f"lost to input: {seconds(lost)}, summing each step's longest wait" if lost else ""
     waits = [row for row in overlap.per_rank if row.input_wait_s is not None]
     if len(waits) < 2:
-        return f"{loss[:1].upper()}{loss[1:]}." if loss else ""
+        return ""
     worst = max(waits, key=_wait)
     name = elided(worst.label, limit=60)
     sentence = f"The longest wait was {seconds(worst.input_wait_s)} ({name})"
@@ -177,8 +177,8 @@ def _without_overlap(trace: Trace, summary: Summary) -> str:
     if summary.source == "counters" and summary.ops:
         return f"{_by_counters(summary)}; single operations were not traced, so {unknown}."
     if summary.ops == 0:
-        return f"No {summary.layer} operation was recorded in the {_run(trace)}."
-    return f"No I/O was recorded in the {_run(trace)}; that is unknown, not zero."
+        return f"No {summary.layer} operation was recorded during the {_run(trace)}."
+    return f"No I/O was recorded during the {_run(trace)}; that is unknown, not zero."
 
 
 def _run(trace: Trace) -> str:

@@ -28,14 +28,13 @@ def tiles(results: Results) -> tuple[Tile, ...]:
 
 
 def _overlap_tiles(overlap: Overlap) -> tuple[Tile, ...]:
-    mean = overlap.mean
     return (
         Tile("Input wait", percent(overlap.input_wait_share), _wait_meaning(overlap)),
         Tile("Hidden I/O", percent(overlap.hidden_fraction), _hidden_meaning(overlap)),
         Tile(
             "Lost to input",
             seconds(overlap.lost_to_input_s),
-            f"the longest wait of each step, summed; window {seconds(mean.window_s)}",
+            "sum over steps of the longest wait of any rank",
         ),
     )
 

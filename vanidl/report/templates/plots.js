@@ -3,17 +3,18 @@
 const Plots = (() => {
   const NARROW = 560;
   const PRINT_WIDTH = 680;
+  const touch = window.matchMedia("(hover: none)");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Set();
+  const linked = new Set();
+  let following = false;
   let specs = new Map();
   let darkColours = {};
 
   /* A copy of a spec in which each light colour is replaced by its dark twin. */
   function recoloured(value) {
     if (typeof value === "string") return darkColours[value] || value;
-    if (Array.isArray(value)) {
-      return value.length && typeof value[0] === "number" ? value : value.map(recoloured);
-    }
+    if (Array.isArray(value)) return value.map(recoloured);
     if (value === null || typeof value !== "object") return value;
     return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, recoloured(v)]));
   }
@@ -30,10 +31,10 @@ const Plots = (() => {
     return layout;
   }
 
-  function config(width) {
+  function config(width, layout) {
     return {
       displaylogo: false,
-      displayModeBar: width >= NARROW ? "hover" : false,
+      displayModeBar: Boolean(layout.meta) || !touch.matches,
       responsive: false,
       showSendToCloud: false,
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
@@ -48,9 +49,25 @@ const Plots = (() => {
     const layout = fitted(spec.layout, width);
     layout.width = width;
     drawn.add(host);
-    return Plotly.react(host, spec.data, layout, config(width)).then(() => {
+    return Plotly.react(host, spec.data, layout, config(width, layout)).then(() => {
       host.dataset.drawn = "yes";
       host.dataset.width = String(width);
+      if (layout.meta && !linked.has(host)) link(host);
+    });
+  }
+
+  /* Pictures of time share their zoom: what one shows, the others show. */
+  function link(host) {
+    linked.add(host);
+    host.on("plotly_relayout", (change) => {
+      const low = change["xaxis.range[0]"], high = change["xaxis.range[1]"];
+      const range = change["xaxis.range"] || (low === undefined ? null : [low, high]);
+      if (following || !(range || change["xaxis.autorange"])) return;
+      following = true;
+      const update = range ? {"xaxis.range": range} : {"xaxis.autorange": true};
+      const others = [...linked].filter((other) => other !== host);
+      Promise.all(others.map((other) => Plotly.relayout(other, update)))
+        .finally(() => { following = false; });
     });
   }
 

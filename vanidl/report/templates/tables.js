@@ -2,7 +2,7 @@
 /* Tables from data: every cell is set as text, never as markup. */
 const Tables = (() => {
   const DASH = "\u2013";
-  const TOOLS_FROM = 12;
+  const TOOLS_FROM = 20;
 
   function cellText(cell) {
     if (cell === null) return DASH;
@@ -20,10 +20,19 @@ const Tables = (() => {
     return node;
   }
 
+  /* Text that may break after a slash. */
+  function appendWords(node, text) {
+    for (const part of text.split(/(?<=[/])/)) {
+      if (node.firstChild) node.append(document.createElement("wbr"));
+      node.append(document.createTextNode(part));
+    }
+  }
+
   function dataCell(cell, isWords) {
     const text = cellText(cell);
-    const td = element("td", isWords ? "words" : "", text);
-    if (text.length > 48) td.classList.add("long");
+    const td = element("td", isWords ? "words" : "");
+    if (text.length > 24) td.classList.add("long");
+    appendWords(td, text);
     if (cell === null) {
       td.classList.add("none");
       td.setAttribute("aria-label", "not recorded");
