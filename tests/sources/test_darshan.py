@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from darshan_logs import Log, log_bytes, log_parts
+from tests.darshan_logs import Log, log_bytes, log_parts
 
 from vanidl.errors import InputError
 from vanidl.sources.darshan import read_log

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from darshan_logs import Log, Record, log_bytes, log_parts, random_records
+from tests.darshan_logs import Log, Record, log_bytes, log_parts, random_records
 
 from vanidl.errors import InputError
 from vanidl.sources.darshan import read_log

@@ -1,0 +1,50 @@
+# Every target does its own set-up in .venv; PYTHON names the interpreter to build it with.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := tests/data/torch_pfs_workers0
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint reports browser clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+demo: $(VENV)/installed  ## a report of a recorded training run, and its headline
+	$(BIN)/vanidl report $(RUN) -o report.html
+
+test: $(VENV)/installed-test browser  ## all tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/installed-test  ## style (ruff) and types (mypy strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+browser:  ## headless Chromium for the browser test, where it can be installed
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+	    chromium chromium-driver; } >/dev/null 2>&1 || \
+	  echo "chromium could not be installed: the browser test will be skipped"; \
+	else \
+	  echo "no chromium and no right to install it: the browser test will be skipped"; \
+	fi
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	{ echo "vanidl needs Python 3.10 or later, $(PYTHON) is older: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/made pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $@
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) report.html build *.egg-info
