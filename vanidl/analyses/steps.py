@@ -17,14 +17,12 @@ from vanidl.trace import SpanKind, Spans, Trace
 class StepTable:
     """One row a profiled step and rank, sorted by (rank position, start); equal lengths.
 
-    Times in seconds, starts and ends since the start of the job. `window` numbers the trace
-    file that recorded the step. `busy_s` is the time of the rank's family in I/O *during the
-    step*, whichever step the data is for.
+    Times in seconds, starts and ends since the start of the job. `busy_s` is the time of the
+    rank's family in I/O *during the step*, whichever step the data is for.
     """
 
     rank: NDArray[np.int32]  # position in Trace.ranks
     step: NDArray[np.int32]
-    window: NDArray[np.int32]
     start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
     input_wait_s: NDArray[np.float64]  # nan where not recorded
@@ -123,7 +121,7 @@ def _rows(
     wait = spans.wait_ns(steps.start, steps.end) / 1e9 if spans.waits_known else missing
     in_io = intervals.covered_within(busy, steps.start, steps.end) / 1e9 if traced else missing
     return (
-        np.full(len(steps), position, np.int32), steps.step, steps.source,
+        np.full(len(steps), position, np.int32), steps.step,
         (steps.start - since) / 1e9, (steps.end - since) / 1e9, wait, in_io,
     )  # fmt: skip
 

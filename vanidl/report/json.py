@@ -182,8 +182,10 @@ def _rank(row: RankOverlap) -> Object:
 
 
 def _throughput(results: Results) -> Object:
-    steps = results.steps
-    per_s = 1 / steps.mean_s if steps is not None and steps.mean_s > 0 else None
+    """Steps a second of one rank: profiled steps over the time of the windows they lie in."""
+    steps, overlap = results.steps, results.overlap
+    window_s = sum(row.window_s for row in overlap.per_rank) if overlap is not None else 0
+    per_s = len(steps.table.step) / window_s if steps is not None and window_s > 0 else None
     return {"steps_per_s": per_s, "samples_per_s": None}
 
 
