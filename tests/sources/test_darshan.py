@@ -126,6 +126,15 @@ def test_damaged_names_leave_the_rest(tmp_path: Path) -> None:
     assert "file names" in read.losses[0]
 
 
+def test_damaged_counters_are_a_loss(tmp_path: Path) -> None:
+    log = Log(counters={"STDIO": [(1, 0, range(14), [0.0] * 15)]})
+    header, job, names, stdio = log_parts(log)
+    path = tmp_path / "log.darshan"
+    path.write_bytes(header + job + names + stdio[:-2] + b"\0\0")
+    (loss,) = read_log(path).losses
+    assert loss.startswith("STDIO is damaged")
+
+
 @pytest.mark.parametrize(
     ("content", "found"),
     [

@@ -126,6 +126,26 @@ def test_a_cut_log_gives_a_beginning_and_says_so(tmp_path: Path, compression: st
         assert len(log.dxt[0].start_ns) >= rows
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_cut_at_every_border_of_records_and_segments(tmp_path: Path, threads: bool) -> None:
+    streams = random_records(11, ranks=2, files=2, rows=12)
+    log = Log(compression="none", dxt={"DXT_POSIX": streams})
+    log.dxt_version["DXT_POSIX"] = 1 + threads
+    parts = log_parts(log)
+    raw = b"".join(parts)
+    (full,) = read_log(save(tmp_path, raw)).dxt
+    size, rows = len(b"".join(parts[:3])), 0
+    for record in (r for stream in streams for r in stream):
+        size += 104
+        for count in range(len(record.writes) + len(record.reads) + 1):
+            cut = read_log(save(tmp_path, raw[: size + (40 if threads else 32) * count]))
+            assert cut.whole == (len(raw) == size + (40 if threads else 32) * count)
+            assert len(cut.dxt[0].start_ns) == rows + count
+            assert_prefix(cut.dxt[0], full)
+        rows += count
+        size += (40 if threads else 32) * count
+
+
 def test_one_byte_short_keeps_every_stream_before_the_last(tmp_path: Path) -> None:
     streams = random_records(6)
     raw = log_bytes(Log(dxt={"DXT_POSIX": streams}))

@@ -35,9 +35,10 @@ def read_log(path: str | os.PathLike[str]) -> DarshanLog:
     data = memoryview(_bytes(name))
     header = read_header(data, name)
     losses = layout_losses(header, len(data))
-    job = _job(data, header, name)
+    job = _job(data, header, name, losses)
     names = _names(data, header, losses)
     tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
+    losses += _damaged_modules(data, header)
     return _log(name, header, job, names, [t for t in tables if t is not None], losses)
 
 
@@ -86,7 +87,7 @@ def _bytes(name: str) -> bytes:
     raise InputError(f"{name}: expected a Darshan log, found {found}; {remedy}")
 
 
-def _job(data: memoryview, header: Header, name: str) -> JobRecord:
+def _job(data: memoryview, header: Header, name: str, losses: list[str]) -> JobRecord:
     region = header.regions[JOB]
     raw, problem = joined(region.cut_from(data), header.compression, cut=False)
     job = read_job(raw, header)
@@ -96,6 +97,8 @@ def _job(data: memoryview, header: Header, name: str) -> JobRecord:
             f"{f' ({problem})' if problem else ''}; "
             "the log is too damaged to be used: copy it again"
         )
+    if problem:
+        losses.append(f"the bytes behind the job record are damaged: {problem}")
     return job
 
 
@@ -110,6 +113,22 @@ def _names(data: memoryview, header: Header, losses: list[str]) -> dict[int, str
         reason = problem or f"{left} bytes are no whole name"
         losses.append(f"only {len(names):,} file names could be read: {reason}")
     return names
+
+
+def _damaged_modules(data: memoryview, header: Header) -> list[str]:
+    """Sentences about modules that others read, whose checksums do not fit.
+
+    Darshan's library hands out the records before a damage as if they were right.
+    """
+    ours = (JOB, NAMES, *dxt.LAYERS)
+    others = (r for r in header.regions.values() if r.name not in ours)
+    return [
+        f"{region.name} is damaged: {stream.problem}"
+        for region in others
+        if not region.missing(len(data))
+        for stream in streams(region.cut_from(data), header.compression, cut=False)
+        if stream.problem
+    ]
 
 
 def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> DxtTable | None:

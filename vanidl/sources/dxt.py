@@ -30,6 +30,8 @@ _HEAD_BYTES = 104
 _LATEST_NS = 1 << 62  # 146 years: beyond it a time is nonsense
 _BLOCK = 16384  # rows that stay in the cache between two passes
 
+_SHIFT = np.float64(3 << 51)
+
 _Table = dict[str, NDArray[Any]]
 _Segments = NDArray[np.int64]  # one row a segment
 
@@ -81,6 +83,7 @@ class _Columns:
         self.rows = 0
         self._nbytes = nbytes
         self._ints = np.empty((width, 0), np.int64)
+        self._scratch = np.empty((0, width), np.int64)
 
     def add(self, segments: list[_Segments], used: int) -> None:
         """Append the segments of a stream that ends `used` bytes into the region."""
@@ -89,11 +92,19 @@ class _Columns:
         if self.rows > self._ints.shape[1]:
             self._grow(first, used)
         if self.rows > first:
-            _store(_one(segments), self._ints[:, first : self.rows])
+            _store(self._joined(segments, self.rows - first), self._ints[:, first : self.rows])
 
     def column(self, index: int) -> NDArray[np.int64]:
         """One column: offset, length, start, end or thread."""
         return self._ints[index, : self.rows]
+
+    def _joined(self, segments: list[_Segments], rows: int) -> _Segments:
+        # Into memory that is used again: fresh memory costs more than the copying.
+        if len(segments) == 1:
+            return segments[0]
+        if rows > len(self._scratch):
+            self._scratch = np.empty((rows * 9 // 8, self.width), np.int64)
+        return np.concatenate(segments, out=self._scratch[:rows])
 
     def _grow(self, held: int, used: int) -> None:
         # Streams are alike, so the share of the region used so far tells the rows to come.
@@ -101,10 +112,6 @@ class _Columns:
         larger = np.empty((self.width, max(self.rows, min(expected, 16 * self.rows))), np.int64)
         larger[:, :held] = self._ints[:, :held]
         self._ints = larger
-
-
-def _one(segments: list[_Segments]) -> _Segments:
-    return segments[0] if len(segments) == 1 else np.concatenate(segments)
 
 
 def _store(segments: _Segments, out: NDArray[np.int64]) -> None:
@@ -116,11 +123,20 @@ def _store(segments: _Segments, out: NDArray[np.int64]) -> None:
 
 
 def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> None:
+    """Seconds to whole nanoseconds, rounded half to even like `rint(seconds * 1e9)`.
+
+    A float64 near _SHIFT has steps of 1, so adding it rounds, and the sum's low bits are the
+    integer: twice as fast as rint and a cast. It keeps the order of all numbers, so a result
+    outside [0, 2**51) tells that an input was outside of it (26 days), and only then is
+    the slow way taken.
+    """
     times = out.view(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # nonsense is dropped afterwards
         np.multiply(seconds, 1e9, out=times)
-        np.rint(times, out=times)
-        out[:] = times
+        times += _SHIFT
+        out -= _SHIFT.view(np.int64)
+        if out.min() < 0 or out.max() >= 1 << 51:
+            out[:] = np.rint(seconds * 1e9)
 
 
 def _records(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ LARGEST_RATIO = 128
 
 _FIRST_PIECE = 16 << 10
 _LARGEST_PIECE = 4 << 20
+_PROBE = 4 << 10
+_AHEAD_BYTES = (1 << 20, 256 << 20)  # worth a second thread; and still held in memory
 
 
 class _Inflater(Protocol):
@@ -63,18 +66,22 @@ def streams(region: memoryview, compression: str, *, cut: bool) -> Iterator[Stre
     if compression == "none":
         yield Stream(region, len(region), _CUT if cut else "")
         return
-    position, budget, piece = 0, FREE_BYTES + LARGEST_RATIO * len(region), _FIRST_PIECE
-    while position < len(region):
-        stream = _next_stream(region, position, _OPENERS[compression](), (piece, budget))
-        if stream.problem:
-            yield stream if cut and stream.problem == _CUT else _dropped(stream)
+    opener = _OPENERS[compression]
+    second = _later_start(region) if compression == "zlib" else len(region)
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(_all_from, region, second, opener) if second < len(region) else None
+        last = Stream(b"", 0)
+        for last in _sequence(region, 0, second, opener):
+            yield _trusted(last, cut=cut)
+        if last.problem:
             return
-        yield stream
-        # The next stream is likely as long: one piece then holds it, and little is copied.
-        piece = min(_LARGEST_PIECE, max(_FIRST_PIECE, (stream.end - position) * 9 // 8))
-        position, budget = stream.end, budget - len(stream.data)
-    if cut:
-        yield Stream(b"", position, _CUT)
+        # The guess was right if the streams before it end exactly there.
+        guessed = ahead is not None and last.end == second
+        rest = ahead.result() if ahead and guessed else _sequence(region, last.end, None, opener)
+        for last in rest:
+            yield _trusted(last, cut=cut)
+    if cut and not last.problem:
+        yield Stream(b"", last.end, _CUT)
 
 
 def joined(region: memoryview, compression: str, *, cut: bool) -> tuple[bytes, str]:
@@ -86,9 +93,52 @@ def joined(region: memoryview, compression: str, *, cut: bool) -> tuple[bytes, s
 _CUT = "its end is missing"
 
 
-def _dropped(stream: Stream) -> Stream:
+def _trusted(stream: Stream, *, cut: bool) -> Stream:
+    if not stream.problem or (cut and stream.problem == _CUT):
+        return stream
     problem = "its last stream is damaged" if stream.problem == _CUT else stream.problem
     return Stream(b"", stream.end, problem)
+
+
+def _later_start(region: memoryview) -> int:
+    """Where about the middle of a region a stream seems to start; its length for nowhere.
+
+    A guess: what follows is inflated ahead by a second thread, and used only if the
+    streams before it lead there.
+    """
+    if not _AHEAD_BYTES[0] <= len(region) <= _AHEAD_BYTES[1]:
+        return len(region)
+    start = len(region) // 2
+    window = bytes(region[start : start + _LARGEST_PIECE])
+    at = -1
+    while (at := window.find(region[:2], at + 1)) >= 0:
+        try:
+            # Chance bytes are found out within a few hundred.
+            fastest.decompressobj().decompress(window[at : at + _PROBE], _PROBE)
+        except _ERRORS:
+            continue
+        return start + at
+    return len(region)
+
+
+def _all_from(region: memoryview, start: int, opener: Callable[[], _Inflater]) -> list[Stream]:
+    return list(_sequence(region, start, None, opener))
+
+
+def _sequence(
+    region: memoryview, position: int, stop: int | None, opener: Callable[[], _Inflater]
+) -> Iterator[Stream]:
+    """The streams from a position on that start before `stop`, up to the first damage."""
+    stop = len(region) if stop is None else stop
+    budget, piece = FREE_BYTES + LARGEST_RATIO * (len(region) - position), _FIRST_PIECE
+    while position < stop:
+        stream = _next_stream(region, position, opener(), (piece, budget))
+        yield stream
+        if stream.problem:
+            return
+        # The next stream is likely as long: one piece then holds it, and little is copied.
+        piece = min(_LARGEST_PIECE, max(_FIRST_PIECE, (stream.end - position) * 9 // 8))
+        position, budget = stream.end, budget - len(stream.data)
 
 
 def _next_stream(

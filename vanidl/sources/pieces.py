@@ -19,7 +19,7 @@ class DxtTable:
     A record is one file as one rank used it: `record_*` arrays have one entry a record,
     all others one entry an operation, in the order of the log (records in turn, within a
     record writes before reads, each in the order of their start). Times are nanoseconds
-    since the start of the log.
+    since the start of the log. An offset of -1: not recorded (version 1 of MPI-IO records).
     """
 
     layer: str  # "POSIX" or "MPI-IO"
