@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import random
@@ -103,6 +104,11 @@ def test_base_time_after_the_events(tmp_path: Path) -> None:
     content["baseTimeNanoseconds"] = content.pop("baseTimeNanoseconds")
     piece = read(tmp_path, dict(sorted(content.items(), reverse=True)))
     assert piece.start_ns[0] == BASE_NS + 1_000_125
+
+
+def test_absolute_times_beside_a_base_time(tmp_path: Path) -> None:
+    piece = read(tmp_path, old_trace(steps(1), baseTimeNanoseconds=BASE_NS))
+    assert piece.start_ns[0] == BASE_NS + 1_000_000
 
 
 def test_no_base_time_is_a_loss(tmp_path: Path) -> None:
@@ -242,8 +248,8 @@ def test_repeated_events_member_counts_once(tmp_path: Path) -> None:
         ("", "neither an object nor an array"),
         ("hello", "neither an object nor an array"),
         (gzip.compress(b"x" * 99)[:12], "cut"),
-        ('{"a": 1, "b": [2]}', "members: a, b"),
-        ('{"traceEvents": 3}', "0 events"),
+        ('{"a": 1, "b": [2]}', "but a, b"),
+        ('{"traceEvents": 3}', "without an array traceEvents"),
         ('{"traceEvents": []}', "0 events"),
         (json.dumps({"traceEvents": [event("x", 1, 1, "tf_op")]}), "1 events, none"),
         (json.dumps({"traceEvents": [event("x", 1, -1)]}), "impossible: 1"),
@@ -395,6 +401,20 @@ def test_recorded_traces_cut_anywhere(shared: Path, tmp_path: Path) -> None:
                 continue
             assert set(zip(*triples(piece), strict=True)) <= whole
             assert piece.losses
+
+
+def test_damaged_traces_raise_nothing_else(shared: Path, tmp_path: Path) -> None:
+    path = recorded(shared, "ddp_two_hosts/1")
+    packed = path.read_bytes()
+    place = random.Random(11)
+    for original in (packed, gzip.decompress(packed)[:200_000]):
+        for _ in range(40):
+            data = bytearray(original)
+            for _ in range(place.choice([1, 3, 20])):
+                data[place.randrange(len(data))] = place.choice(b'"\\{}[],:\x00\xff0')
+            (tmp_path / path.name).write_bytes(data)
+            with contextlib.suppress(InputError):
+                kineto.read_trace(tmp_path / path.name)
 
 
 def triples(piece: ProfileTrace) -> tuple[list[int], ...]:

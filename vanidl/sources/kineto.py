@@ -35,6 +35,7 @@ _WANTED = ("baseTimeNanoseconds", "host_name", "distributedInfo")
 _MAX_BASE_NS = 2**61
 # Earlier than 2001: a time that counts from something else than the epoch.
 _ABSOLUTE_NS = 10**18
+_NAMED_MEMBERS = 5
 _EXPECTED = "expected a trace of the PyTorch profiler"
 _REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
 
@@ -80,7 +81,8 @@ class _Content:
         self.events = EventColumns()
         self.header: dict[str, object] = {}
         self.devices: list[object] = []
-        self.members: list[str] = []
+        self.others: list[str] = []  # names of the first members that mean nothing here
+        self.has_events = False
         self.losses: list[str] = []
         self.broken = 0
 
@@ -103,17 +105,18 @@ class _Content:
         self._count_losses()
 
     def _take(self, item: json_events.Member | json_events.Elements) -> None:
-        if item.key not in self.members[-100:]:
-            self.members.append(item.key)
-        if isinstance(item, json_events.Member):
-            self.header[item.key] = item.value if item.key in _WANTED else None
-        elif item.key == "traceEvents":
+        if item.key in _WANTED and isinstance(item, json_events.Member):
+            self.header[item.key] = item.value
+        elif item.key == "traceEvents" and isinstance(item, json_events.Elements):
+            self.has_events = True
             # A repeated member replaces the earlier one, as in every JSON parser.
             self.events = EventColumns() if item.first else self.events
             self.broken = item.broken + (0 if item.first else self.broken)
             self.events.add(item.values)
-        elif item.key == "deviceProperties":
+        elif item.key == "deviceProperties" and isinstance(item, json_events.Elements):
             self.devices = [*([] if item.first else self.devices), *item.values]
+        elif len(self.others) < _NAMED_MEMBERS and item.key not in self.others:
+            self.others.append(item.key)
 
     @property
     def host(self) -> str:
@@ -130,9 +133,10 @@ class _Content:
     def base_ns(self, table: EventTable) -> int:
         """Nanoseconds to add to the file's times; a lost base becomes a loss."""
         base = self.header.get("baseTimeNanoseconds")
-        if type(base) is int and abs(base) < _MAX_BASE_NS:
+        relative = int(table.start_ns.max()) < _ABSOLUTE_NS
+        if relative and type(base) is int and abs(base) < _MAX_BASE_NS:
             return base
-        if int(table.start_ns.max()) < _ABSOLUTE_NS:
+        if relative:
             self.losses.append("baseTimeNanoseconds is missing: times count from an unknown moment")
         return 0
 
@@ -150,9 +154,9 @@ class _Content:
 
     def instead(self) -> str:
         """What the file holds in place of a trace."""
-        if "traceEvents" not in self.members:
-            some = ", ".join(self.members[:5]) or "nothing"
-            what = f"JSON without traceEvents (members: {some})"
+        if not self.has_events:
+            some = f" (but {', '.join(self.others)})" if self.others else ""
+            what = f"JSON without an array traceEvents{some}"
         else:
             what = f"{self.events.seen:,} events, none of them a whole one of PyTorch"
         return "; ".join([what, *self.losses])
