@@ -133,7 +133,8 @@ class _Content:
     def base_ns(self, table: EventTable) -> int:
         """Nanoseconds to add to the file's times; a lost base becomes a loss."""
         base = self.header.get("baseTimeNanoseconds")
-        relative = int(table.start_ns.max()) < _ABSOLUTE_NS
+        # The median, as one absurd time must not decide for all.
+        relative = float(np.median(table.start_ns)) < _ABSOLUTE_NS
         if relative and type(base) is int and abs(base) < _MAX_BASE_NS:
             return base
         if relative:
