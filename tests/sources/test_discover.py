@@ -156,17 +156,18 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find(tmp_path / "b")
 
 
-def test_speed_of_a_hundred_thousand_entries_in_two_seconds(tmp_path: Path) -> None:
+def test_speed(tmp_path: Path) -> None:
+    # The aim is 100,000 entries in 2 s; a twentieth of both is quicker to set up.
     for folder in range(10):
         (tmp_path / str(folder)).mkdir()
-        for i in range(2_000):
+        for i in range(500):
             os.close(os.open(tmp_path / str(folder) / f"{i}.darshan", os.O_CREAT))
     seconds = []
-    for _ in range(3):
+    for _ in range(5):
         began = time.perf_counter()
-        assert len(find(tmp_path).darshan) == 20_000
+        assert len(find(tmp_path).darshan) == 5_000
         seconds.append(time.perf_counter() - began)
-    assert min(seconds) < 2 / 5
+    assert min(seconds) < 2 / 20
 
 
 def test_darshan_names() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanidl.sources import json_events
@@ -56,6 +56,7 @@ def collect(text: bytes, block_bytes: int, chunk_bytes: int) -> dict:
     return result
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(OBJECTS, LAYOUTS, st.booleans(), st.integers(1, 60), st.integers(1, 40))
 def test_equals_a_parser_of_the_whole_text(content, layout, escaped, block, chunk) -> None:
     indent, separators = layout
@@ -104,6 +105,7 @@ def test_elements_that_are_no_json_are_counted() -> None:
     assert block.values == [{"a": 1}, {"a": "\ufffd\ufffd"}, {"a": "\ud800"}, {"b": 4}]
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(EVENTS.map(lambda e: [{"v": v} for v in e]), LAYOUTS, st.data())
 def test_a_cut_text_gives_the_elements_before_the_cut(events, layout, data) -> None:
     text = json.dumps({"t": events}, indent=layout[0], separators=layout[1]).encode()
