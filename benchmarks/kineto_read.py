@@ -7,7 +7,7 @@ each reader and the ratios with their limits; exit status 1 where a limit is exc
     python benchmarks/kineto_read.py [TRACE] [--megabytes 300] [--repeats 3] [--gzip]
 
 TRACE is a `.pt.trace.json[.gz]`; without it a synthetic trace of steps is written. Note that
-`json.load` needs about seven times the size of the text in memory.
+`json.load` needs about five times the size of the text in memory.
 """
 
 from __future__ import annotations

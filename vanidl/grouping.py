@@ -190,7 +190,7 @@ def _group(
 def _start_ns(group: Group) -> tuple[int, str]:
     starts = [log.start_ns for log in group.logs]
     starts += [int(p.start_ns.min()) for p in group.profiles if len(p.start_ns)]
-    paths = [piece.path for piece in (*group.logs, *group.profiles)]
+    paths = [log.path for log in group.logs] + [p.path for p in group.profiles]
     return min(starts, default=0), min(paths)
 
 

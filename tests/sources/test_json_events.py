@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import gzip
 import json
-import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanidl.sources import json_events
 from vanidl.sources.json_events import CutJson, Elements, Member, NotJson
-from vanidl.sources.json_text import TextStream
 
 AWKWARD = st.sampled_from(
     [
@@ -59,6 +56,7 @@ def collect(text: bytes, block_bytes: int, chunk_bytes: int) -> dict:
     return result
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(OBJECTS, LAYOUTS, st.booleans(), st.integers(1, 60), st.integers(1, 40))
 def test_equals_a_parser_of_the_whole_text(content, layout, escaped, block, chunk) -> None:
     indent, separators = layout
@@ -107,6 +105,7 @@ def test_elements_that_are_no_json_are_counted() -> None:
     assert block.values == [{"a": 1}, {"a": "\ufffd\ufffd"}, {"a": "\ud800"}, {"b": 4}]
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(EVENTS.map(lambda e: [{"v": v} for v in e]), LAYOUTS, st.data())
 def test_a_cut_text_gives_the_elements_before_the_cut(events, layout, data) -> None:
     text = json.dumps({"t": events}, indent=layout[0], separators=layout[1]).encode()
@@ -143,42 +142,3 @@ def test_a_lost_quotation_mark_does_not_pull_in_the_file(monkeypatch: pytest.Mon
     with pytest.raises(CutJson):
         list(json_events.members(chunks))
     assert len(list(chunks)) > 9_000
-
-
-def stream(path, data: bytes) -> tuple[bytes, str]:
-    path.write_bytes(data)
-    text = TextStream(path)
-    return b"".join(text), text.damage
-
-
-def test_text_of_gzip_members(tmp_path) -> None:
-    parts = [bytes([65 + i]) * 300_000 for i in range(3)] + [b"", b"end"]
-    packed = b"".join(gzip.compress(part) for part in parts)
-    assert stream(tmp_path / "x", packed) == (b"".join(parts), "")
-    assert stream(tmp_path / "x", packed + bytes(1000)) == (b"".join(parts), "")
-    assert stream(tmp_path / "x", b"plain") == (b"plain", "")
-
-
-def test_highly_compressible_text_is_whole(tmp_path) -> None:
-    text = b"a" * 20_000_000
-    assert stream(tmp_path / "x", gzip.compress(text)) == (text, "")
-
-
-@pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.999])
-def test_a_cut_gzip_file_gives_a_prefix(tmp_path, share: float) -> None:
-    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
-    packed = gzip.compress(text)
-    got, damage = stream(tmp_path / "x", packed[: int(len(packed) * share)])
-    assert text.startswith(got)
-    assert len(got) > len(text) * (share - 0.05)
-    assert "cut" in damage
-
-
-def test_damaged_gzip_data(tmp_path) -> None:
-    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
-    packed = bytearray(gzip.compress(text))
-    packed[len(packed) // 2] ^= 255
-    got, damage = stream(tmp_path / "x", bytes(packed))
-    assert damage
-    assert got[: len(text) // 4] == text[: len(text) // 4]
-    assert stream(tmp_path / "x", gzip.compress(text) + b"no gzip")[0] == text

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import random
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kineto_traces import (
@@ -85,6 +86,7 @@ def test_arrays_are_read_only_sorted_and_of_the_contract(tmp_path: Path) -> None
         assert len(array) == 15
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.tuples(st.integers(0, 2**43 * 1000 - 1), st.integers(0, 10**12)), min_size=1))
 def test_times_are_exact_to_the_nanosecond(tmp_path_factory, times) -> None:
     text = ",".join(
@@ -102,6 +104,16 @@ def test_base_time_after_the_events(tmp_path: Path) -> None:
     content = trace(steps(1))
     content["baseTimeNanoseconds"] = content.pop("baseTimeNanoseconds")
     piece = read(tmp_path, dict(sorted(content.items(), reverse=True)))
+    assert piece.start_ns[0] == BASE_NS + 1_000_125
+
+
+def test_absolute_times_beside_a_base_time(tmp_path: Path) -> None:
+    piece = read(tmp_path, old_trace(steps(1), baseTimeNanoseconds=BASE_NS))
+    assert piece.start_ns[0] == BASE_NS + 1_000_000
+
+
+def test_one_absurd_time_does_not_decide(tmp_path: Path) -> None:
+    piece = read(tmp_path, trace([*steps(2), event("aten::add", 3e15, 1)]))
     assert piece.start_ns[0] == BASE_NS + 1_000_125
 
 
@@ -219,7 +231,7 @@ def test_odd_events_are_counted_and_left_out(tmp_path: Path) -> None:
     piece = read(tmp_path, trace([*ODD, *steps(2), *FOREIGN]))
     assert len(piece.kind) == 6
     (loss,) = piece.losses
-    assert loss.startswith(f"{len(ODD)} events with")
+    assert loss.endswith(f"impossible: {len(ODD)}")
 
 
 def test_not_a_number(tmp_path: Path) -> None:
@@ -227,7 +239,7 @@ def test_not_a_number(tmp_path: Path) -> None:
     piece = read(tmp_path, trace([*steps(1), bandwidth, event("a", float("nan"), 3)]))
     assert names(piece, SpanKind.OP) == ["aten::mm", "aten::conv2d"]
     (loss,) = piece.losses
-    assert loss.startswith("1 events with")
+    assert loss.endswith("impossible: 1")
 
 
 def test_repeated_events_member_counts_once(tmp_path: Path) -> None:
@@ -239,14 +251,14 @@ def test_repeated_events_member_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        ("", "neither an object nor an array"),
-        ("hello", "neither an object nor an array"),
+        ("", "an empty file"),
+        ("hello", "neither a JSON object nor an array"),
         (gzip.compress(b"x" * 99)[:12], "cut"),
-        ('{"a": 1, "b": [2]}', "members: a, b"),
-        ('{"traceEvents": 3}', "0 events"),
+        ('{"a": 1, "b": [2]}', "but a, b"),
+        ('{"traceEvents": 3}', "without an array traceEvents"),
         ('{"traceEvents": []}', "0 events"),
         (json.dumps({"traceEvents": [event("x", 1, 1, "tf_op")]}), "1 events, none"),
-        (json.dumps({"traceEvents": [event("x", 1, -1)]}), "missing or impossible"),
+        (json.dumps({"traceEvents": [event("x", 1, -1)]}), "impossible: 1"),
         ('{"traceEvents": [{"ph": "X", "ca', "cut"),
     ],
 )
@@ -263,6 +275,7 @@ def test_unreadable_path(tmp_path: Path) -> None:
             kineto.read_trace(path)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.data())
 def test_a_cut_trace_gives_the_events_before_the_cut(tmp_path_factory, data) -> None:
     folder = tmp_path_factory.mktemp("cut")
@@ -395,6 +408,20 @@ def test_recorded_traces_cut_anywhere(shared: Path, tmp_path: Path) -> None:
                 continue
             assert set(zip(*triples(piece), strict=True)) <= whole
             assert piece.losses
+
+
+def test_damaged_traces_raise_nothing_else(shared: Path, tmp_path: Path) -> None:
+    path = recorded(shared, "ddp_two_hosts/1")
+    packed = path.read_bytes()
+    place = random.Random(11)
+    for original in (packed, gzip.decompress(packed)[:200_000]):
+        for _ in range(40):
+            data = bytearray(original)
+            for _ in range(place.choice([1, 3, 20])):
+                data[place.randrange(len(data))] = place.choice(b'"\\{}[],:\x00\xff0')
+            (tmp_path / path.name).write_bytes(data)
+            with contextlib.suppress(InputError):
+                kineto.read_trace(tmp_path / path.name)
 
 
 def triples(piece: ProfileTrace) -> tuple[list[int], ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,8 @@ class _Search:
 
 def _in_folder(root: Path, max_depth: int) -> Found:
     with os.scandir(root):  # a root that cannot be listed is an error, a folder below is not
-        search = _Search(max_depth)
+        above = root.resolve().parents
+        search = _Search(max_depth, visited={_identity(folder) for folder in above})
     _walk(os.fspath(root), 0, search)
     # Folders before links to folders: a file has the path without links where it has one.
     while search.linked_folders:
@@ -160,8 +161,7 @@ def _walk(top: str, depth: int, search: _Search) -> None:
     while pending:
         folder, level = pending.pop()
         try:
-            status = Path(folder).stat()
-            identity = (status.st_dev, status.st_ino)
+            identity = _identity(Path(folder))
             if identity in search.visited:
                 continue
             search.visited.add(identity)
@@ -171,10 +171,15 @@ def _walk(top: str, depth: int, search: _Search) -> None:
             search.unreadable.append(folder)
 
 
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
 def _folders(entries: Iterator[os.DirEntry[str]], level: int, search: _Search) -> Iterator[str]:
     """Sort the entries of a folder into the search; yield those to descend into."""
     for entry in entries:
-        if not entry.is_dir():
+        if not _true(entry.is_dir):
             _take_file(entry, search)
         elif entry.name.startswith("."):
             continue
@@ -188,12 +193,20 @@ def _folders(entries: Iterator[os.DirEntry[str]], level: int, search: _Search) -
 
 def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
     kind = kind_by_name(entry.name)
-    if not kind or not entry.is_file():
+    if not kind or not _true(entry.is_file):
         search.others += 1
     elif entry.is_symlink():
         search.linked.append((kind, entry.path))
     else:
         search.files.setdefault(kind, []).append(entry.path)
+
+
+def _true(question: Callable[[], bool]) -> bool:
+    """The answer about an entry; no for a link that leads nowhere or in circles."""
+    try:
+        return question()
+    except OSError:
+        return False
 
 
 def _add_linked_files(search: _Search) -> None:

@@ -97,7 +97,8 @@ class _Scanner:
         self._fill_to_text()
         opening = bytes(self.text[:1])
         if opening not in (b"{", b"["):
-            raise NotJson("neither an object nor an array")
+            what = "text that is neither a JSON object nor an array"
+            raise NotJson(what if opening else "an empty file")
         self._drop(1)
         yield from self._array(array_key) if opening == b"[" else self._object()
 
@@ -168,6 +169,7 @@ class _Scanner:
             window = min(window * 4, self.block_bytes)
 
     def _guessed_block(self, window: int) -> _Block | None:
+        """The block up to the last likely separator; None where that is no border."""
         if not self.separator:
             return None
         place = self.text.rfind(self.separator, 0, window)
@@ -178,6 +180,7 @@ class _Scanner:
         return None if values is None else (size, False, values, 0)
 
     def _exact_block(self, window: int) -> _Block | None:
+        """The block up to the last true border; None where the text holds none."""
         found = borders(self.text[:window])
         closed = found.close >= 0
         if not closed and not found.commas.size:
@@ -195,10 +198,12 @@ class _Scanner:
         return None if values is None else (len(self.text), False, values, 0)
 
     def _require_more(self, window: int) -> None:
-        if (self.ended and window >= len(self.text)) or window > MAX_ITEM_BYTES:
+        """Refuse to look further where the text ended, or an item is too long to be one."""
+        if (self.ended and window >= len(self.text)) or window >= MAX_ITEM_BYTES:
             raise CutJson("an array or a member does not end")
 
     def _learn_separator(self, comma: int) -> None:
+        """Remember the text around a true border, with the indentation that marks its depth."""
         start = len(bytes(self.text[:comma]).rstrip(_SPACE)) - 1
         start = len(bytes(self.text[: max(start, 0)]).rstrip(_SPACE))
         match = _SEPARATOR.match(self.text, start)

@@ -32,9 +32,10 @@ WAIT_NAMES = (r"enumerate\(DataLoader\)#.*\.__next__",)
 """Regular expressions for whole names of spans in which training waits for a batch."""
 
 _WANTED = ("baseTimeNanoseconds", "host_name", "distributedInfo")
-_MAX_BASE_NS = 2**62 - 1
+_MAX_BASE_NS = 2**61
 # Earlier than 2001: a time that counts from something else than the epoch.
 _ABSOLUTE_NS = 10**18
+_NAMED_MEMBERS = 5
 _EXPECTED = "expected a trace of the PyTorch profiler"
 _REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
 
@@ -80,7 +81,8 @@ class _Content:
         self.events = EventColumns()
         self.header: dict[str, object] = {}
         self.devices: list[object] = []
-        self.members: list[str] = []
+        self.others: list[str] = []  # names of the first members that mean nothing here
+        self.has_events = False
         self.losses: list[str] = []
         self.broken = 0
 
@@ -103,17 +105,18 @@ class _Content:
         self._count_losses()
 
     def _take(self, item: json_events.Member | json_events.Elements) -> None:
-        if item.key not in self.members[-100:]:
-            self.members.append(item.key)
-        if isinstance(item, json_events.Member):
-            self.header[item.key] = item.value if item.key in _WANTED else None
-        elif item.key == "traceEvents":
+        if item.key in _WANTED and isinstance(item, json_events.Member):
+            self.header[item.key] = item.value
+        elif item.key == "traceEvents" and isinstance(item, json_events.Elements):
+            self.has_events = True
             # A repeated member replaces the earlier one, as in every JSON parser.
             self.events = EventColumns() if item.first else self.events
             self.broken = item.broken + (0 if item.first else self.broken)
             self.events.add(item.values)
-        elif item.key == "deviceProperties":
+        elif item.key == "deviceProperties" and isinstance(item, json_events.Elements):
             self.devices = [*([] if item.first else self.devices), *item.values]
+        elif len(self.others) < _NAMED_MEMBERS and item.key not in self.others:
+            self.others.append(item.key)
 
     @property
     def host(self) -> str:
@@ -130,9 +133,11 @@ class _Content:
     def base_ns(self, table: EventTable) -> int:
         """Nanoseconds to add to the file's times; a lost base becomes a loss."""
         base = self.header.get("baseTimeNanoseconds")
-        if type(base) is int and abs(base) < _MAX_BASE_NS:
+        # The median, as one absurd time must not decide for all.
+        relative = float(np.median(table.start_ns)) < _ABSOLUTE_NS
+        if relative and type(base) is int and abs(base) < _MAX_BASE_NS:
             return base
-        if int(table.start_ns.max()) < _ABSOLUTE_NS:
+        if relative:
             self.losses.append("baseTimeNanoseconds is missing: times count from an unknown moment")
         return 0
 
@@ -141,18 +146,18 @@ class _Content:
 
     def _count_losses(self) -> None:
         if self.broken:
-            self.losses.append(f"{self.broken:,} events that are no JSON were left out")
+            self.losses.append(f"events left out as their text is no JSON: {self.broken:,}")
         if self.events.refused:
             self.losses.append(
-                f"{self.events.refused:,} events with a missing or impossible name, process, "
-                "time or duration were left out"
+                "events left out as their name, process, time or duration is missing or "
+                f"impossible: {self.events.refused:,}"
             )
 
     def instead(self) -> str:
         """What the file holds in place of a trace."""
-        if "traceEvents" not in self.members:
-            some = ", ".join(self.members[:5]) or "nothing"
-            what = f"JSON without traceEvents (members: {some})"
+        if not self.has_events:
+            some = f" (but {', '.join(self.others)})" if self.others else ""
+            what = f"JSON without an array traceEvents{some}"
         else:
             what = f"{self.events.seen:,} events, none of them a whole one of PyTorch"
         return "; ".join([what, *self.losses])
@@ -167,8 +172,8 @@ def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -
     keep = np.flatnonzero((kind != NONE) & own[table.lane])
     keep = keep[np.argsort(table.start_ns[keep], kind="stable")]
     start = table.start_ns[keep] + content.base_ns(table)
-    labels, name = np.unique(table.label[keep], return_inverse=True)
-    _, thread = np.unique(table.lane[keep], return_inverse=True)
+    labels, name = _renumbered(table.label[keep])
+    lanes, thread = _renumbered(table.lane[keep])
     return ProfileTrace(
         path=str(content.path),
         source=SOURCE,
@@ -176,14 +181,14 @@ def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -
         pid=int(pid) if pid.isdecimal() else None,
         rank=_count(content.distributed.get("rank")),
         world_size=_count(content.distributed.get("world_size")),
-        devices=_devices(content.devices, table, table.lane[keep]),
+        devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
         start_ns=_frozen(start),
         end_ns=_frozen(start + table.duration_ns[keep]),
         step=_frozen(step[keep]),
         kind=_frozen(kind[keep]),
-        thread=_frozen(thread.astype(np.int32)),
-        name=_frozen(name.astype(np.int32)),
-        names=tuple(_printable(table.labels[i][1]) for i in labels.tolist()),
+        thread=_frozen(thread),
+        name=_frozen(name),
+        names=tuple(_printable(table.labels[i][1]) for i in labels),
         losses=tuple(content.losses),
     )
 
@@ -206,11 +211,16 @@ def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | N
     return max(counts, key=lambda pid: (counts[pid], pid), default="")
 
 
-def _devices(
-    properties: list[object], table: EventTable, kept: NDArray[np.int32]
-) -> tuple[str, ...]:
+def _renumbered(codes: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
+    """The codes in use, ascending, and each code's place among them."""
+    used = np.flatnonzero(np.bincount(codes))
+    place = np.zeros(used[-1] + 1 if used.size else 0, np.int32)
+    place[used] = np.arange(used.size)
+    return used.tolist(), place[codes]
+
+
+def _devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tuple[str, ...]:
     """Names of the devices that ran kernels, in their order; of all where no id fits."""
-    lanes = [table.lanes[i] for i in np.unique(kept).tolist()]
     used = {pid for device, pid, _ in lanes if device}
     known = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
     fitting = [p for p in known if str(p.get("id")) in used]

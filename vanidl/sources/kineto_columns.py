@@ -18,8 +18,9 @@ KERNEL_CATEGORIES = ("kernel", "Kernel")
 # A tuple: membership is by equality, so that a category that cannot be hashed is no error.
 _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
 
-# Above this a float of microseconds does not hold integers, and nanoseconds as int64 end.
-_MAX_US = 9e15
+# Base, start and duration together stay below the largest int64 of nanoseconds.
+_MAX_START_US = 4e15
+_MAX_DURATION_US = 2e15
 
 _Row = tuple[Any, Any, Any, Any, Any, Any]
 
@@ -56,7 +57,7 @@ class EventColumns:
         self.refused = 0
         self._labels: dict[tuple[str, str], int] = {}
         self._lanes: dict[tuple[bool, str, str], int] = {}
-        self._blocks: list[tuple[NDArray[Any], ...]] = []
+        self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [], [])
 
     def add(self, values: Sequence[Any]) -> None:
         """Reduce a block of elements of `traceEvents` to columns."""
@@ -65,25 +66,32 @@ class EventColumns:
         sound = [row for row in rows if _is_sound(row)] if not _all_sound(rows) else rows
         self.refused += len(rows) - len(sound)
         if sound:
-            self._blocks.append(self._reduced(sound))
+            for column, block in zip(self._columns, self._reduced(sound), strict=True):
+                column.append(block)
 
     def table(self) -> EventTable:
-        """All events added so far."""
-        empty = (np.empty(0, np.int64),) * 2 + (np.empty(0, np.int32),) * 2
-        blocks = self._blocks or [empty]
-        start, duration, label, lane = map(np.concatenate, zip(*blocks, strict=True))
+        """All events added; call once, it hands the memory over."""
+        start, duration, label, lane = map(_joined, self._columns)
         return EventTable(start, duration, label, lane, tuple(self._labels), tuple(self._lanes))
 
     def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
         categories, names, pids, tids, ts, dur = zip(*rows, strict=True)
         times = np.array([ts, dur], np.float64)
-        possible = np.isfinite(times).all(0) & (np.abs(times) < _MAX_US).all(0) & (times[1] >= 0)
+        # Comparisons with NaN are false.
+        possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
+        possible &= times[1] < _MAX_DURATION_US
         self.refused += int(possible.size - possible.sum())
         labels = _codes(zip(categories, names, strict=True), self._labels)
         device = [category in KERNEL_CATEGORIES for category in categories]
         lanes = _codes(zip(device, map(str, pids), map(str, tids), strict=True), self._lanes)
         start, duration = _nanoseconds(times[:, possible])
         return start, duration, labels[possible], lanes[possible]
+
+
+def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
+    joined = np.concatenate(blocks) if blocks else np.empty(0, np.int32)
+    blocks.clear()
+    return joined
 
 
 def _rows(values: Sequence[Any]) -> list[_Row]:
