@@ -458,9 +458,7 @@ def hostile() -> Example:
     )
     job = replace(trace.job, command=" ".join(NASTY), id=bad)
     kinds = (GroupRow(bad, 3, 10**9, 0, 1.0), *results.files.by_kind)
-    return replace(trace, job=job), replace(
-        results, files=replace(results.files, by_kind=kinds)
-    )
+    return replace(trace, job=job), replace(results, files=replace(results.files, by_kind=kinds))
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {

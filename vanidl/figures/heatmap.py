@@ -15,9 +15,9 @@ from vanidl.trace import Trace
 
 BINS = 512
 _CAPTION = (
-    "One line a rank, time to the right, a stronger colour means more bytes per second (reads and writes "
-    "together). Blank means no I/O. Vertical stripes: all ranks at once; a lone strong line: one "
-    "rank does the work."
+    "One line a rank, time since the start of the job to the right. A stronger colour means more "
+    "bytes per second (reads and writes together), blank means no I/O. Vertical stripes: all "
+    "ranks at once. A lone strong line: one rank does the work."
 )
 
 
@@ -62,11 +62,8 @@ def _spec(timeline: Timeline) -> Spec:
 
 
 def _layout(labels: list[str]) -> Spec:
-    return palette.layout(
-        140 + min(max(24 * len(labels), 60), 420),
-        dragmode="zoom",
-        meta={"time": True},
-        margin={"l": 56, "r": 16, "t": 50, "b": 44},
-        xaxis=palette.axis("seconds since the start of the job", showgrid=False),
+    return palette.time_layout(
+        124 + min(max(24 * len(labels), 60), 420),
+        xaxis=palette.time_axis(showgrid=False),
         yaxis=palette.rank_axis(labels),
     )

@@ -115,6 +115,21 @@ def layout(height: int, **more: object) -> Spec:
     }
 
 
+def time_layout(height: int, **more: object) -> Spec:
+    """A layout whose horizontal axis is time; such pictures zoom together on a page."""
+    return layout(
+        height,
+        dragmode="zoom",
+        meta={"time": True},
+        **{"margin": {"l": 56, "r": 16, "t": 60, "b": 32}, **more},
+    )
+
+
+def time_axis(**more: object) -> Spec:
+    """Seconds since the start of the job."""
+    return {**axis(ticksuffix=" s"), **more}
+
+
 def scale(ramp: tuple[str, ...], *, power: float = 1.0) -> list[list[float | str]]:
     """A plotly colour scale; power 2 shows little beside much."""
     last = len(ramp) - 1
@@ -125,13 +140,15 @@ def colorbar(unit: str) -> Spec:
     """A thin bar above the picture, at its right, so that pictures of time stay aligned."""
     return {
         "ticksuffix": unit,
+        "showticksuffix": "last",
+        "tickangle": 0,
         "nticks": 4,
         "orientation": "h",
         "x": 1,
         "xanchor": "right",
         "y": 1,
         "yanchor": "bottom",
-        "len": 0.4,
+        "len": 0.5,
         "thickness": 8,
         "outlinewidth": 0,
     }

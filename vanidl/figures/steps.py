@@ -19,10 +19,12 @@ MAX_LANES = 8
 GRID_RANKS = 64
 GRID_STEPS = 512
 _BARS = (
-    "One bar a step, as wide as it lasted and as high: orange is the input wait, grey the rest. "
+    "One bar a step over seconds since the start of the job, as wide as it lasted and as high: "
+    "orange is the input wait, grey the rest. "
 )
 _GRID = (
-    "One line a rank, one column a step; a stronger colour is a longer wait for input in it. "
+    "One line a rank, one column a profiled step, counted from 0. A stronger colour is a longer "
+    "wait for input. "
     "Horizontal lines are slow ranks, vertical lines are steps that all ranks waited in."
 )
 _CAPTION = (
@@ -141,8 +143,8 @@ def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
     )
     layout = palette.layout(
         140 + min(16 * len(labels), 400),
-        margin={"l": 56, "r": 16, "t": 50, "b": 44},
-        xaxis=palette.axis("profiled step of the rank, from 0", showgrid=False),
+        margin={"l": 56, "r": 16, "t": 50, "b": 32},
+        xaxis=palette.axis(showgrid=False),
         yaxis=palette.rank_axis(labels),
     )
     return {"data": [heat], "layout": layout}, " and ".join(cut for cut in cuts if cut)
@@ -166,14 +168,7 @@ def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
 
 
 def _layout(height: int, **more: object) -> Spec:
-    return palette.layout(
-        height,
-        dragmode="zoom",
-        meta={"time": True},
-        xaxis=palette.axis("seconds since the start of the job", showgrid=False),
-        yaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
-        **more,
-    )
+    return palette.time_layout(height, xaxis=palette.time_axis(showgrid=False), **more)
 
 
 def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:

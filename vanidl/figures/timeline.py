@@ -17,7 +17,9 @@ from vanidl.trace import Trace
 
 BINS = 2048
 MANY_RANKS = 8
-_IO_CAPTION = "Above: bytes per second of the whole job, reads and writes."
+_IO_CAPTION = (
+    "Above: bytes per second of the whole job, reads and writes, over seconds since its start."
+)
 _STEP_CAPTION = (
     "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
     "the same axis of time. I/O above orange is exposed; I/O above plain grey ran beside compute."
@@ -133,8 +135,8 @@ def _layout(
     io_height = 200 if io else 0
     gap = 24 if io and lanes else 0
     inner = io_height + gap + lanes_height
-    layout = palette.layout(inner + 90, barmode="overlay", dragmode="zoom", meta={"time": True})
-    layout["xaxis"] = palette.axis("seconds since the start of the job", anchor="free", position=0)
+    layout = palette.time_layout(inner + 92, barmode="overlay")
+    layout["xaxis"] = palette.time_axis(anchor="free", position=0)
     layout["yaxis"] = palette.axis(
         f"{_scale(io)[1]}/s" if io else "",
         domain=[(lanes_height + gap) / inner, 1] if io else [0.99, 1],
@@ -142,10 +144,12 @@ def _layout(
         fixedrange=True,
         visible=io is not None,
     )
+    if io:
+        layout["xaxis"]["range"] = [float(io.edges_s[0]), float(io.edges_s[-1])]
     if shown:
         layout["yaxis2"] = _lanes(trace, shown, lanes_height / inner)
     if table is not None and io is not None and len(table.start_s):
-        layout |= _windows(io, table)
+        _add_windows(layout, io, table)
     return layout
 
 
@@ -154,12 +158,12 @@ def _lanes(trace: Trace, shown: ShownSteps, top: float) -> Spec:
     return palette.rank_axis(labels) | {"domain": [0, top]}
 
 
-def _windows(io: Timeline, table: StepTable) -> Spec:
+def _add_windows(layout: Spec, io: Timeline, table: StepTable) -> None:
     """Two buttons where the profiled steps are a small part of the run."""
     whole = [float(io.edges_s[0]), float(io.edges_s[-1])]
     first, last = float(table.start_s.min()), float(table.end_s.max())
     if last - first > 0.6 * (whole[1] - whole[0]):
-        return {}
+        return
     margin = 0.03 * (last - first)
     choices = (("whole run", whole), ("profiled steps", [first - margin, last + margin]))
     buttons = [
@@ -170,13 +174,15 @@ def _windows(io: Timeline, table: StepTable) -> Spec:
         "type": "buttons",
         "direction": "right",
         "buttons": buttons,
-        "x": 1,
-        "xanchor": "right",
-        "y": 1,
-        "yanchor": "bottom",
-        "pad": {"b": 4},
+        "x": 0,
+        "xanchor": "left",
+        "y": 0,
+        "yanchor": "top",
+        "pad": {"t": 28},
         "bgcolor": palette.PAPER,
         "bordercolor": palette.FAINT,
         "font": {"size": 11},
     }
-    return {"updatemenus": [menu]}
+    layout["updatemenus"] = [menu]
+    layout["margin"] = {**layout["margin"], "b": 68}
+    layout["height"] += 36

@@ -6,7 +6,7 @@ const Plots = (() => {
   const touch = window.matchMedia("(hover: none)");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Set();
-  const linked = new Set();
+  const linked = new Map();
   let following = false;
   let specs = new Map();
   let darkColours = {};
@@ -34,6 +34,7 @@ const Plots = (() => {
   function config(width, layout) {
     return {
       displaylogo: false,
+      doubleClick: "reset",
       displayModeBar: Boolean(layout.meta) || !touch.matches,
       responsive: false,
       showSendToCloud: false,
@@ -56,17 +57,27 @@ const Plots = (() => {
     });
   }
 
-  /* Pictures of time share their zoom: what one shows, the others show. */
+  function horizontal(change) {
+    if (change["xaxis.range"]) return change["xaxis.range"];
+    const low = change["xaxis.range[0]"];
+    return low === undefined ? null : [low, change["xaxis.range[1]"]];
+  }
+
+  function same(a, b) {
+    return a.every((value, i) => Math.abs(value - b[i]) < 1e-9 * (1 + Math.abs(value)));
+  }
+
+  /* Pictures of time zoom together; going back in one goes back in all. */
   function link(host) {
-    linked.add(host);
+    linked.set(host, [...host.layout.xaxis.range]);
     host.on("plotly_relayout", (change) => {
-      const low = change["xaxis.range[0]"], high = change["xaxis.range[1]"];
-      const range = change["xaxis.range"] || (low === undefined ? null : [low, high]);
+      const range = horizontal(change);
       if (following || !(range || change["xaxis.autorange"])) return;
+      const back = !range || same(range, linked.get(host));
       following = true;
-      const update = range ? {"xaxis.range": range} : {"xaxis.autorange": true};
-      const others = [...linked].filter((other) => other !== host);
-      Promise.all(others.map((other) => Plotly.relayout(other, update)))
+      const others = [...linked].filter(([other]) => other !== host);
+      Promise.all(others.map(([other, whole]) =>
+        Plotly.relayout(other, {"xaxis.range": [...(back ? whole : range)]})))
         .finally(() => { following = false; });
     });
   }

@@ -22,7 +22,7 @@ const Tables = (() => {
 
   /* Text that may break after a slash. */
   function appendWords(node, text) {
-    for (const part of text.split(/(?<=[/])/)) {
+    for (const part of text.split(/(?<=.[/])/)) {
       if (node.firstChild) node.append(document.createElement("wbr"));
       node.append(document.createTextNode(part));
     }
@@ -31,8 +31,12 @@ const Tables = (() => {
   function dataCell(cell, isWords) {
     const text = cellText(cell);
     const td = element("td", isWords ? "words" : "");
-    if (text.length > 24) td.classList.add("long");
-    appendWords(td, text);
+    if (text.length > 24) {
+      td.classList.add("long");
+      appendWords(td, text);
+    } else {
+      td.textContent = text;
+    }
     if (cell === null) {
       td.classList.add("none");
       td.setAttribute("aria-label", "not recorded");
@@ -73,7 +77,8 @@ const Tables = (() => {
 
   function said(visible, table) {
     const all = table.rows.length;
-    const found = visible === all ? "" : `${visible.toLocaleString("en")} rows match. `;
+    const noun = visible === 1 ? "row matches" : "rows match";
+    const found = visible === all ? "" : `${visible.toLocaleString("en")} ${noun}. `;
     return found + (table.cut ? `Shown: ${table.cut}.` : `${all.toLocaleString("en")} rows.`);
   }
 

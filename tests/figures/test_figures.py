@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.example_results import EXAMPLES, NASTY, Example
+from vanidl.figures import FIGURES, Figure
+from vanidl.figures import access, balance, files, heatmap, overlap, sizes, steps, timeline
+from vanidl.figures.cutting import folded, spread_out
+from vanidl.figures.labels import elided, plotted, printable
+
+
+@cache
+def example(name: str) -> Example:
+    return EXAMPLES[name]()
+
+
+@cache
+def drawn(name: str) -> dict[str, Figure]:
+    return {f.id: f for f in (figure(*example(name)) for figure in FIGURES)}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.__module__.rsplit(".", 1)[-1])
+def test_every_figure_of_every_run(figure, name):
+    result = figure(*example(name))
+    assert result.title
+    assert result.section
+    if result.spec is None:
+        assert result.table or result.empty_reason
+    else:
+        graph_objects = pytest.importorskip("plotly.graph_objects")
+        graph_objects.Figure(result.spec)
+        assert result.caption
+        assert not result.empty_reason
+    json.dumps(result.spec, allow_nan=False)
+    for row in result.table.rows if result.table else ():
+        assert len(row) == len(result.table.columns)
+        json.dumps(row, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_ids_are_unique_and_sections_hang_together(name):
+    figures = drawn(name)
+    assert len(figures) == len(FIGURES)
+    sections = [f.section for f in figures.values()]
+    changes = sum(a != b for a, b in zip(sections, sections[1:], strict=False))
+    assert changes + 1 == len(set(sections))
+
+
+def test_size_bars_add_up_to_the_operations_and_bytes():
+    _, results = example("full")
+    table = sizes.figure(*example("full")).table
+    assert table is not None
+    totals = [sum(row[i] for row in table.rows) for i in range(1, 5)]
+    timeline = results.timeline
+    assert totals[2] == timeline.bytes_read.sum()
+    assert totals[3] == timeline.bytes_written.sum()
+    spec = sizes.figure(*example("full")).spec
+    by_name = Counter()
+    for series in spec["data"]:
+        if series["yaxis"] == "y":
+            by_name[series["name"]] += sum(series["y"])
+    assert (by_name["reads"], by_name["writes"]) == tuple(totals[:2])
+
+
+@pytest.mark.parametrize("name", ["full", "one_rank", "many_ranks", "hostile"])
+def test_overlap_bars_of_a_rank_add_up_to_its_io(name):
+    _, results = example(name)
+    spec = overlap.figure(*example(name)).spec
+    bars = np.array([s["x"] for s in spec["data"] if s["type"] == "bar"])
+    labels = [label for label, _ in spec["data"][0]["customdata"]]
+    assert bars.sum(axis=0)[0] == pytest.approx(results.overlap.mean.io_s)
+    known = {plotted(r.label): r.io_s for r in results.overlap.per_rank}
+    for label, total in zip(labels, bars.sum(axis=0), strict=True):
+        if label != "mean":
+            assert total == pytest.approx(known[label])
+
+
+def test_overlap_of_many_ranks_says_what_it_shows():
+    result = overlap.figure(*example("many_ranks"))
+    assert "40 of 1,024 ranks" in result.caption
+    shown = {row[0] for row in result.table.rows}
+    worst = max(example("many_ranks")[1].overlap.per_rank, key=lambda r: r.input_wait_s)
+    assert worst.label in shown
+
+
+@pytest.mark.parametrize("name", ["full", "long_run", "many_ranks"])
+def test_timeline_holds_all_bytes(name):
+    _, results = example(name)
+    spec = timeline.figure(*example(name)).spec
+    reads = spec["data"][0]
+    unit = spec["layout"]["yaxis"]["title"]["text"].removesuffix("/s")
+    divisor = {"MiB": 2**20, "GiB": 2**30}[unit]
+    total = sum(reads["y"]) * reads["dx"] * divisor
+    assert len(reads["y"]) <= timeline.BINS + 1
+    assert total == pytest.approx(results.timeline.bytes_read.sum(), rel=1e-3)
+
+
+def test_waits_lie_within_the_steps_of_the_same_lane():
+    spec = timeline.figure(*example("full")).spec
+    steps_, waits = (s for s in spec["data"] if s["type"] == "bar")
+    assert (steps_["name"], waits["name"]) == ("steps", "input waits")
+    assert set(waits["y"]) == set(steps_["y"]) == {0, 1, 2, 3}
+    ends = {(y, round(b, 3)): b + x for y, b, x in zip(steps_["y"], steps_["base"], steps_["x"])}
+    for y, base, length in zip(waits["y"], waits["base"], waits["x"], strict=True):
+        assert base + length <= ends[y, round(base, 3)] + 1e-5
+
+
+def test_too_many_steps_are_cut_and_said_so():
+    result = timeline.figure(*example("many_ranks"))
+    bars = [s for s in result.spec["data"] if s["type"] == "bar"]
+    assert all(len(s["x"]) <= 2000 for s in bars)
+    assert "10 of 1,024 ranks" in result.caption
+
+
+def test_a_sliver_of_profiled_steps_gets_a_button():
+    assert timeline.figure(*example("long_run")).spec["layout"]["updatemenus"]
+    assert "updatemenus" not in timeline.figure(*example("full")).spec["layout"]
+
+
+@pytest.mark.parametrize("bins", [1, 7, 511, 512, 513, 4096])
+@pytest.mark.parametrize("limit", [1, 512])
+def test_folding_keeps_every_byte(bins, limit):
+    random = np.random.default_rng(bins)
+    edges = np.linspace(0, 10, bins + 1)
+    values = random.integers(0, 2**53, (3, bins))
+    new_edges, sums = folded(edges, values, limit)
+    assert sums.shape[1] <= limit
+    assert len(new_edges) == sums.shape[1] + 1
+    assert (new_edges[0], new_edges[-1]) == (edges[0], edges[-1])
+    assert (sums.sum(axis=1) == values.sum(axis=1)).all()
+
+
+def test_heat_map_is_at_most_512_columns_and_holds_all_bytes():
+    _, results = example("many_ranks")
+    spec = heatmap.figure(*example("many_ranks")).spec
+    heat = spec["data"][0]
+    z = np.array(heat["z"], float)
+    assert z.shape == (256, 512)
+    total = np.nansum(z * np.diff(heat["x"])) * 2**20
+    moved = results.timeline.bytes_read.sum() + results.timeline.bytes_written.sum()
+    assert total == pytest.approx(moved, rel=1e-3)
+
+
+def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():
+    few = steps.figure(*example("full")).spec
+    assert {s["type"] for s in few["data"]} == {"bar"}
+    length = sum(sum(s["y"]) for s in few["data"])
+    table = example("full")[1].steps.table
+    assert length == pytest.approx((table.end_s - table.start_s).sum(), rel=1e-3)
+    many = steps.figure(*example("many_ranks"))
+    assert np.array(many.spec["data"][0]["z"]).shape == (64, 200)
+    assert "64 of 1,024 ranks" in many.caption
+
+
+def test_unknown_wait_is_said_and_not_drawn():
+    result = steps.figure(*example("no_wait_spans"))
+    assert "unknown, not zero" in result.caption
+    assert all(s["name"] != "input wait" for s in result.spec["data"])
+    table = overlap.figure(*example("no_wait_spans")).table
+    column = [c.title for c in table.columns].index("input wait")
+    assert all(row[column] is None for row in table.rows)
+
+
+def test_access_shares_are_hundred_per_cent():
+    spec = access.figure(*example("full")).spec
+    total = np.sum([s["x"] for s in spec["data"]], axis=0)
+    assert total == pytest.approx([100, 100])
+
+
+def test_balance_of_one_rank_is_a_table():
+    result = balance.figure(*example("one_rank"))
+    assert result.spec is None
+    assert "nothing to compare" in result.empty_reason
+    assert len(result.table.rows) == 1
+
+
+def test_files_table_is_cut_at_a_thousand():
+    result = files.figure(*example("many_ranks"))
+    assert len(result.table.rows) == 1000
+    assert result.table.cut == "1,000 of 12,345 files"
+
+
+def test_hostile_names_reach_no_plotly_text_as_markup():
+    for figure in drawn("hostile").values():
+        texts = json.dumps(figure.spec).replace("<extra>", "").replace("</extra>", "")
+        assert "<" not in texts
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_labels_are_short_and_visible(name):
+    assert printable(name).isprintable()
+    assert len(elided(name, limit=50)) <= 50
+    assert not set(plotted(name)) & set("<>\n")
+
+
+def test_spread_out_keeps_both_ends():
+    assert spread_out(1024, 10).tolist()[::9] == [0, 1023]
+    assert spread_out(3, 10).tolist() == [0, 1, 2]
+    assert spread_out(0, 10).tolist() == []

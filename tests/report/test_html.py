@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.example_results import EXAMPLES, NASTY
+from vanidl.errors import VanidlError
+from vanidl.figures import FIGURES
+from vanidl.report import html
+from vanidl.report.html import embedded, render_html, write_html
+
+LIMIT = 4_000_000
+VOID = {"meta", "input", "br", "wbr", "img"}
+
+
+class Page(HTMLParser):
+    """Elements, their attributes, the text of scripts, and whether tags balance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.scripts: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+
+def parsed(text: str) -> Page:
+    page = Page()
+    page.feed(text)
+    page.close()
+    assert page.open == []
+    return page
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_page_of_every_run(name):
+    text = render_html(*EXAMPLES[name]())
+    page = parsed(text)
+    assert len(text.encode("utf-8", "backslashreplace")) < LIMIT
+    names = [tag for tag, _ in page.tags]
+    assert names.count("h1") == 1
+    assert names.count("figure") == len(FIGURES)
+    assert names.count("script") == 5
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    levels = [int(n[1]) for n in names if n in ("h1", "h2", "h3")]
+    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+
+
+def test_nothing_is_fetched():
+    page = parsed(render_html(*EXAMPLES["hostile"]()))
+    for tag, attributes in page.tags:
+        assert tag not in {"img", "link", "iframe", "object", "embed", "base", "svg"}
+        assert not set(attributes) & {"src", "onerror", "onload", "onclick"}
+        assert attributes.get("href", "#").startswith("#")
+
+
+def test_policy_admits_only_the_own_scripts():
+    page = parsed(render_html(*EXAMPLES["full"]()))
+    metas = [a for t, a in page.tags if t == "meta" and "http-equiv" in a]
+    policy = metas[0]["content"]
+    assert "default-src 'none'" in policy
+    scripts = policy.split("script-src ")[1].split(";")[0]
+    assert scripts.count("sha256-") == 4
+    assert "unsafe" not in scripts
+
+
+def test_hostile_names_arrive_whole_as_data():
+    page = parsed(render_html(*EXAMPLES["hostile"]()))
+    data = json.loads(page.scripts[0])
+    files = next(f for f in data["figures"] if f["id"] == "files")["table"]["rows"]
+    paths = [row[0] for row in files]
+    assert NASTY[0] in paths
+    assert "/data/{{7*7}}{% raw %}.npz" in paths
+    assert "/data/line\\nbreak\\ttab\\r.tfrecord" in paths
+    assert not any("49" in part for part in page.text if "{{" in part)
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "\u2028\u2029", "&lt;", '"\\'])
+def test_embedded_json_is_inert_and_exact(text):
+    encoded = embedded({text: text})
+    assert not set(encoded) & set("<>&\u2028\u2029")
+    assert json.loads(encoded) == {text: text}
+
+
+def test_embedded_refuses_what_json_cannot_say():
+    with pytest.raises(ValueError, match="JSON"):
+        embedded(float("nan"))
+
+
+def test_unknown_sections_say_why():
+    text = " ".join(parsed(render_html(*EXAMPLES["counters_only"]())).text)
+    assert "No profiler trace was found" in text
+    assert "No single operation was traced" in text
+
+
+def test_written_whole_and_readable(tmp_path):
+    target = tmp_path / "report.html"
+    write_html(*EXAMPLES["hostile"](), target)
+    assert "\\udcff" in target.read_text(encoding="utf-8")
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_missing_folder_is_one_clear_line(tmp_path):
+    with pytest.raises(VanidlError, match="cannot write the report to .*No such file") as error:
+        write_html(*EXAMPLES["nothing"](), tmp_path / "missing" / "report.html")
+    assert "\n" not in str(error.value)
+
+
+def test_failing_disk_leaves_the_old_report(tmp_path, monkeypatch):
+    target = tmp_path / "report.html"
+    target.write_text("old")
+
+    def full(self, other):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(VanidlError, match="No space left"):
+        write_html(*EXAMPLES["nothing"](), target)
+    assert target.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_numbers_keep_their_units_on_one_line():
+    assert html._tight("16.2 s of 3 GiB (63 %)") == "16.2\u00a0s of 3\u00a0GiB (63\u00a0%)"
+    assert html._tight("4 ranks") == "4 ranks"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from vanidl.report import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "not recorded"),
+        (float("nan"), "not recorded"),
+        (0, "0 s"),
+        (5e-8, "50 ns"),
+        (3.42e-3, "3.42 ms"),
+        (0.9999, "1.00 s"),
+        (15.86, "15.86 s"),
+        (99.999, "100 s"),
+        (988.2, "988 s"),
+        (7199.4, "7,199 s"),
+        (11520, "3 h 12 min"),
+        (-2, "-2.00 s"),
+    ],
+)
+def test_seconds(value, text):
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "not recorded"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1_620_000_000, "1.51 GiB"),
+        (1024**2 - 1, "1 MiB"),
+        (1024**3 * 999.9, "1000 GiB"),
+    ],
+)
+def test_nbytes(value, text):
+    assert units.nbytes(value) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (None, "not recorded"),
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.0004, "< 0.1 %"),
+        (0.016, "1.6 %"),
+        (0.63, "63 %"),
+        (0.9996, "> 99.9 %"),
+        (0.994, "99.4 %"),
+    ],
+)
+def test_percent_never_says_none_or_all_of_something(share, text):
+    assert units.percent(share) == text
+
+
+def test_counts_and_cells():
+    assert units.plural(1, "rank") == "1 rank"
+    assert units.plural(1024, "rank") == "1,024 ranks"
+    assert units.shown(None, "bytes") == "not recorded"
+    assert units.shown(2048, "bytes/s") == "2 KiB/s"
+    assert units.shown("x", "count") == "x"
+    assert units.shown(1.25, "factor") == "1.25x"
