@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 
 LOG = (
-    Path(__file__).parents[2]
-    / "shared/data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
+    Path(__file__).parents[2] / "shared/data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
 )
 GOALS = {"darshan summary": 0.35, "darshan summary --enable_dxt_heatmap": 0.10}
 

@@ -8,7 +8,9 @@ from vanidl.intervals import EMPTY, Intervals
 
 GRID = 60
 pairs = st.lists(
-    st.tuples(st.integers(0, GRID), st.integers(0, 12)).map(lambda t: (t[0], min(t[0] + t[1], GRID))),
+    st.tuples(st.integers(0, GRID), st.integers(0, 12)).map(
+        lambda t: (t[0], min(t[0] + t[1], GRID))
+    ),
     max_size=12,
 )
 

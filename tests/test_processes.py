@@ -12,7 +12,9 @@ from vanidl.processes import cast
 from vanidl.trace import SpanKind
 
 SECOND = 1_000_000_000
-SPAWN = "python -c from multiprocessing.spawn import spawn_main; spawn_main() --multiprocessing-fork"
+SPAWN = (
+    "python -c from multiprocessing.spawn import spawn_main; spawn_main() --multiprocessing-fork"
+)
 TRACKER = "python -c from multiprocessing.resource_tracker import main;main(3)"
 STEP = [Span(SpanKind.STEP, 0, SECOND, 1)]
 
@@ -20,9 +22,7 @@ STEP = [Span(SpanKind.STEP, 0, SECOND, 1)]
 def roles(logs, profiles=()):
     """(role, pid of its trainer) of each process by pid."""
     people = cast(logs, profiles).processes
-    return {
-        p.pid: (p.role, None if p.trainer is None else people[p.trainer].pid) for p in people
-    }
+    return {p.pid: (p.role, None if p.trainer is None else people[p.trainer].pid) for p in people}
 
 
 def test_forked_workers_belong_to_their_parent():
@@ -46,7 +46,12 @@ def test_grandchildren_belong_to_the_nearest_trainer():
 def test_spawned_children_belong_to_the_only_trainer_around_them():
     main = darshan_log([Io(0, 10)], pid=1, job_id="1")
     child = darshan_log(
-        [Io(0, 10)], pid=7, job_id="7", command=SPAWN, start_ns=JOB_START_NS + SECOND, length_ns=SECOND
+        [Io(0, 10)],
+        pid=7,
+        job_id="7",
+        command=SPAWN,
+        start_ns=JOB_START_NS + SECOND,
+        length_ns=SECOND,
     )
     assert roles([main, child])[7] == ("worker", 1)
     assert len(group([main, child], [])) == 1

@@ -43,7 +43,12 @@ def test_cosmictagger_totals(cosmic):
     io = cosmic["io"]
     assert (io["ops"], io["bytes_read"], io["bytes_written"]) == (313_872, 1_621_775_582, 271_464)
     time = io["time"]
-    expected = {"per_rank_mean_s": 16.228, "per_rank_max_s": 40.884, "any_rank_s": 104.774, "sum_s": 129.828}
+    expected = {
+        "per_rank_mean_s": 16.228,
+        "per_rank_max_s": 40.884,
+        "any_rank_s": 104.774,
+        "sum_s": 129.828,
+    }
     assert {k: time[k] for k in expected} == pytest.approx(expected, rel=1e-3)
     assert cosmic["storage"]["bytes_written"] == 271_464 + 999_953_084
     assert cosmic["storage"]["by_layer"]["STDIO"]["bytes_written"] == 999_953_084
@@ -178,13 +183,9 @@ def test_files_that_were_not_recorded_are_not_claimed_unread(run_of):
     assert not [r for r in run.files.rows if "tfrecord" in r.path.rsplit("/", 1)[-1]]
 
 
-@pytest.mark.parametrize(
-    ("workers", "compute_s"), [(4, 0.587), (0, None)]
-)
+@pytest.mark.parametrize(("workers", "compute_s"), [(4, 0.587), (0, None)])
 def test_gpu_profile_without_darshan_log(run_of, workers, compute_s):
-    result = json_of(
-        run_of(f"public/kineto_resnet50_v100/num_workers_{workers}.pt.trace.json.gz")
-    )
+    result = json_of(run_of(f"public/kineto_resnet50_v100/num_workers_{workers}.pt.trace.json.gz"))
     overlap = result["overlap"]
     (rank,) = overlap["per_rank"]
     assert overlap["basis"] == "device"

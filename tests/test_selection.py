@@ -30,7 +30,9 @@ def test_include_and_exclude_are_complements(ios, file):
     )
     whole = analyse(trace).summary
     assert (inside.ops or 0) + (outside.ops or 0) == (whole.ops or 0)
-    assert (inside.bytes_read or 0) == sum(io.nbytes for _, io in ios if io.file == file and not io.op)
+    assert (inside.bytes_read or 0) == sum(
+        io.nbytes for _, io in ios if io.file == file and not io.op
+    )
 
 
 def test_selecting_does_not_touch_the_trace():

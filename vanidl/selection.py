@@ -32,11 +32,6 @@ class Selection:
     from_s: float | None = None
     to_s: float | None = None
 
-    @property
-    def is_all(self) -> bool:
-        """Whether no operation of the layer is left out."""
-        return self == Selection(self.layer)
-
 
 class SelectedParts(Sequence[Part]):
     """The parts of one layer with only the chosen rows, masked when they are asked for."""

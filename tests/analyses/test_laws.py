@@ -37,15 +37,15 @@ def operations(process_count: int = 3) -> st.SearchStrategy[list[tuple[int, Io]]
     )
 
 
-kinds = st.sampled_from(
-    [SpanKind.INPUT_WAIT, SpanKind.OP, SpanKind.KERNEL, SpanKind.COMMUNICATION]
-)
+kinds = st.sampled_from([SpanKind.INPUT_WAIT, SpanKind.OP, SpanKind.KERNEL, SpanKind.COMMUNICATION])
 spans = st.lists(st.tuples(kinds, bounds(100)).map(lambda t: Span(t[0], *t[1])), max_size=15)
 
 
 def steps(first_us: int = 50, length_us: int = 60, count: int = 4) -> list[Span]:
     return [
-        Span(SpanKind.STEP, (first_us + k * length_us) * US, (first_us + (k + 1) * length_us) * US, k)
+        Span(
+            SpanKind.STEP, (first_us + k * length_us) * US, (first_us + (k + 1) * length_us) * US, k
+        )
         for k in range(count)
     ]
 
@@ -55,7 +55,9 @@ def logs_of(ios: list[tuple[int, Io]], *, shift_ns: int = 0):
     logs = []
     for process in range(3):
         late = process * 7 * US
-        mine = [io._replace(start=io.start - late, end=io.end - late) for p, io in ios if p == process]
+        mine = [
+            io._replace(start=io.start - late, end=io.end - late) for p, io in ios if p == process
+        ]
         logs.append(
             darshan_log(
                 mine,
@@ -70,7 +72,9 @@ def logs_of(ios: list[tuple[int, Io]], *, shift_ns: int = 0):
 
 def trace_of(ios, seen=(), *, order=(0, 1, 2), max_part_rows=8_000_000, shift_ns=0):
     logs = logs_of(ios, shift_ns=shift_ns)
-    profiles = (profile([*steps(), *seen], base_ns=JOB_START_NS + shift_ns),) if seen is not None else ()
+    profiles = (
+        (profile([*steps(), *seen], base_ns=JOB_START_NS + shift_ns),) if seen is not None else ()
+    )
     group = Group(tuple(logs[i] for i in order), profiles)
     return assemble(group, {}, (), Options(max_part_rows=max_part_rows))
 
@@ -214,7 +218,7 @@ def _finish(reduced, trace):
 
 
 @settings(max_examples=40)
-@given(operations(), spans, st.integers(-10**15, 10**15))
+@given(operations(), spans, st.integers(-(10**15), 10**15))
 def test_a_shift_of_all_clocks_changes_nothing_but_the_clock(ios, seen, shift):
     here = analyse(trace_of(ios, seen))
     assert same(analyse(trace_of(ios, seen, shift_ns=shift)), here)

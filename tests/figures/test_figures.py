@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 
 from tests.example_results import EXAMPLES, NASTY, Example
-from vanidl.figures import FIGURES, Figure
-from vanidl.figures import access, balance, files, heatmap, overlap, sizes, steps, timeline
+from vanidl.figures import (
+    FIGURES,
+    Figure,
+    access,
+    balance,
+    files,
+    heatmap,
+    overlap,
+    sizes,
+    steps,
+    timeline,
+)
 from vanidl.figures.cutting import folded, spread_out
 from vanidl.figures.labels import elided, plotted, printable
 

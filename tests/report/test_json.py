@@ -56,7 +56,7 @@ def test_every_name_of_the_contract_is_there(name):
         value = at(document, path)
         assert value is None or names <= value.keys(), path
     if document["overlap"] is not None:
-        assert all(RANK <= row.keys() for row in document["overlap"]["per_rank"])
+        assert all(row.keys() >= RANK for row in document["overlap"]["per_rank"])
         assert RANK - {"rank"} <= document["overlap"]["mean"].keys()
 
 

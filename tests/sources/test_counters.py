@@ -7,8 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.darshan_logs import POSIX_COUNTERS, POSIX_TIMES, STDIO_COUNTERS, STDIO_TIMES, Log, log_bytes
 
+from tests.darshan_logs import (
+    POSIX_COUNTERS,
+    POSIX_TIMES,
+    STDIO_COUNTERS,
+    STDIO_TIMES,
+    Log,
+    log_bytes,
+)
 from vanidl.sources import counters
 from vanidl.sources.counters import CounterFile, read_counters, start_counters
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.darshan_logs import Log, log_bytes, log_parts
 
+from tests.darshan_logs import Log, log_bytes, log_parts
 from vanidl.errors import InputError
 from vanidl.sources.darshan import read_log
 from vanidl.sources.pieces import DarshanLog

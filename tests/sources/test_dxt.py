@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.darshan_logs import Log, Record, log_bytes, log_parts, random_records
 
+from tests.darshan_logs import Log, Record, log_bytes, log_parts, random_records
 from vanidl.errors import InputError
 from vanidl.sources.darshan import read_log
 from vanidl.sources.pieces import DxtTable

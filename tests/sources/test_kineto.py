@@ -307,7 +307,9 @@ RUNS = {
 
 def recorded(shared: Path, run: str) -> Path:
     folder, _, rank = run.partition("/")
-    (path,) = (shared / "data" / "recorded" / folder / "tb").glob(f"*{rank and 'rank' + rank}.*.json.gz")
+    (path,) = (shared / "data" / "recorded" / folder / "tb").glob(
+        f"*{rank and 'rank' + rank}.*.json.gz"
+    )
     return path
 
 
