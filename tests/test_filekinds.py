@@ -1,7 +1,7 @@
 import pytest
 
 from vanidl.errors import UsageError
-from vanidl.filekinds import KINDS, kind_of, parse_rules
+from vanidl.filekinds import KINDS, kind_of, parse_rules, profiler_rules
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,10 @@ def test_the_users_rules_come_first():
 def test_a_rule_must_name_a_kind(text):
     with pytest.raises(UsageError, match="GLOB=KIND"):
         parse_rules([text])
+
+
+def test_what_a_profiler_wrote_for_itself_is_a_log():
+    rules = profiler_rules(["/tmp/tmp[1]x.json", ""])
+    assert kind_of("/tmp/tmp[1]x.json", 5, 0, rules) == "log"
+    assert kind_of("/tmp/tmp[1]x.json.tmp", 0, 5, rules) == "log"
+    assert kind_of("/tmp/tmp1x.json", 5, 0, rules) == "dataset"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vanidl import clocks
 from vanidl.analyses.counted import record_counts
-from vanidl.filekinds import KindRule, kind_of
+from vanidl.filekinds import KindRule, kind_of, profiler_rules
 from vanidl.grouping import Group
 from vanidl.processes import Cast, cast
 from vanidl.sources.pieces import CounterRecords, DarshanLog, DxtTable, ProfileTrace
@@ -69,13 +69,14 @@ def assemble(
     code = {path: i for i, path in enumerate(paths)}
     tables = _counter_tables(logs, counters, people, code)
     parts = _parts(logs, people, code, options.max_part_rows)
+    rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
     offset_ns = round((options.clock_offset_s or 0) * 1e9)
     checks = [clocks.check(p, logs, offset_ns) for p in profiles]
     aligned = [check is None for check in checks]
     return Trace(
         job=_job(logs, profiles),
         processes=people.processes,
-        files=_files(paths, logs, tables, parts, options),
+        files=_files(paths, logs, tables, parts, rules),
         io=parts,
         spans=_spans(profiles, people, offset_ns, aligned),
         profiles=_profiles(profiles, people, options, logs),
@@ -225,11 +226,11 @@ def _files(
     logs: Sequence[DarshanLog],
     tables: Mapping[str, CounterTable],
     parts: Sequence[Part],
-    options: Options,
+    rules: Sequence[KindRule],
 ) -> Files:
     read, written = _traffic(len(paths), tables, parts)
     kinds = [
-        kind_of(path, r, w, options.kind_rules)
+        kind_of(path, r, w, rules)
         for path, r, w in zip(paths, read.tolist(), written.tolist(), strict=True)
     ]
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))

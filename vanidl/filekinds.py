@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from glob import escape
 
 from vanidl.errors import UsageError
 
@@ -37,6 +38,11 @@ def parse_rules(texts: Sequence[str]) -> tuple[KindRule, ...]:
             )
         rules.append((glob, kind))
     return tuple(rules)
+
+
+def profiler_rules(written: Sequence[str]) -> tuple[KindRule, ...]:
+    """Rules for the temporary files that a profiler wrote its traces to: they are logs."""
+    return tuple((escape(path) + end, "log") for path in written if path for end in ("", ".tmp"))
 
 
 def kind_of(path: str, bytes_read: int, bytes_written: int, rules: Sequence[KindRule] = ()) -> str:

@@ -31,7 +31,7 @@ SOURCE = "pytorch-profiler"
 WAIT_NAMES = (r"enumerate\(DataLoader\)#.*\.__next__",)
 """Regular expressions for whole names of spans in which training waits for a batch."""
 
-_WANTED = ("baseTimeNanoseconds", "host_name", "distributedInfo")
+_WANTED = ("baseTimeNanoseconds", "host_name", "distributedInfo", "traceName")
 _MAX_BASE_NS = 2**61
 # Earlier than 2001: a time that counts from something else than the epoch.
 _ABSOLUTE_NS = 10**18
@@ -125,6 +125,12 @@ class _Content:
         return name if isinstance(name, str) else ""
 
     @property
+    def written_as(self) -> str:
+        """The file that the profiler wrote first, "" where the trace does not name it."""
+        name = self.header.get("traceName")
+        return name if isinstance(name, str) else ""
+
+    @property
     def distributed(self) -> dict[str, object]:
         """`distributedInfo`, empty where there is none."""
         info = self.header.get("distributedInfo")
@@ -190,6 +196,7 @@ def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -
         name=_frozen(name),
         names=tuple(_printable(table.labels[i][1]) for i in labels),
         losses=tuple(content.losses),
+        written_as=content.written_as,
     )
 
 

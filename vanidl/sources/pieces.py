@@ -101,3 +101,4 @@ class ProfileTrace:
     name: NDArray[np.int32]
     names: tuple[str, ...]
     losses: tuple[str, ...]
+    written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
