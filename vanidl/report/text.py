@@ -10,7 +10,7 @@ from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.summary import BusyTime
 from vanidl.report.headline import headline
 from vanidl.report.json import iso_time
-from vanidl.report.units import bandwidth, count, nbytes, percent, seconds, text
+from vanidl.report.units import bandwidth, count, nbytes, percent, plural, seconds, text
 from vanidl.trace import Trace
 
 WIDTH = 98
@@ -51,10 +51,14 @@ def _paragraph(sentence: str) -> str:
     return textwrap.fill(sentence, WIDTH)
 
 
+_MARK = {"warning": "!", "info": "-"}
+
+
 def _warnings(results: Results) -> list[str]:
     return [
-        textwrap.fill(f"! {w.code}: {w.message}", WIDTH, subsequent_indent="  ") + "\n"
-        for w in results.coverage.warnings
+        textwrap.fill(f"{_MARK[w.severity]} {w.code}: {w.message}", WIDTH, subsequent_indent="  ")
+        + "\n"
+        for w in sorted(results.coverage.warnings, key=lambda w: w.severity == "info")
     ]
 
 
@@ -89,7 +93,7 @@ def _job(trace: Trace) -> list[tuple[str, str]]:
     job = trace.job
     hosts = sorted({p.host for p in trace.processes if p.host})
     shown = ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else "")
-    people = f"{len(trace.ranks):,} ({len(trace.processes):,} processes)"
+    people = f"{len(trace.ranks):,} ({plural(len(trace.processes), 'process', 'processes')})"
     return [
         ("id", text(job.id)),
         ("command", text(job.command or None)),
@@ -170,7 +174,7 @@ def _steps(results: Results) -> list[tuple[str, str]]:
     clock = steps.clock
     sure = f"offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
     return [
-        ("profiled", f"{many} a rank on {count(steps.ranks)} ranks ({steps.source})"),
+        ("profiled", f"{many} a rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
         ("clock", f"{clock.method}, {sure}"),
