@@ -212,6 +212,7 @@ ODD = [
     event("a", 1e300, 3),
     event("a", True, 3),
     event("a", 1, 1, pid=[3]),
+    event("a", 1, 1, tid={}),
     event({"x": 1}, 1, 1),
     {"ph": "X", "cat": "cpu_op"},
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
 _MAX_START_US = 4e15
 _MAX_DURATION_US = 2e15
 
+_ROW_OF = itemgetter("cat", "name", "pid", "tid", "ts", "dur")
 _Row = tuple[Any, Any, Any, Any, Any, Any]
 
 
@@ -55,9 +57,9 @@ class EventColumns:
     def __init__(self) -> None:
         self.seen = 0
         self.refused = 0
-        self._labels: dict[tuple[str, str], int] = {}
-        self._lanes: dict[tuple[bool, str, str], int] = {}
-        self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [], [])
+        # One code for category, name, process and thread: one look-up an event.
+        self._sources: dict[tuple[str, str, Any, Any], int] = {}
+        self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [])
 
     def add(self, values: Sequence[Any]) -> None:
         """Reduce a block of elements of `traceEvents` to columns."""
@@ -71,8 +73,12 @@ class EventColumns:
 
     def table(self) -> EventTable:
         """All events added; call once, it hands the memory over."""
-        start, duration, label, lane = map(_joined, self._columns)
-        return EventTable(start, duration, label, lane, tuple(self._labels), tuple(self._lanes))
+        start, duration, source = map(_joined, self._columns)
+        labels: dict[tuple[str, str], int] = {}
+        lanes: dict[tuple[bool, str, str], int] = {}
+        label = _codes(((category, name) for category, name, _, _ in self._sources), labels)
+        lane = _codes((_lane(*key) for key in self._sources), lanes)
+        return EventTable(start, duration, label[source], lane[source], tuple(labels), tuple(lanes))
 
     def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
         categories, names, pids, tids, ts, dur = zip(*rows, strict=True)
@@ -81,11 +87,13 @@ class EventColumns:
         possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
         possible &= times[1] < _MAX_DURATION_US
         self.refused += int(possible.size - possible.sum())
-        labels = _codes(zip(categories, names, strict=True), self._labels)
-        device = [category in KERNEL_CATEGORIES for category in categories]
-        lanes = _codes(zip(device, map(str, pids), map(str, tids), strict=True), self._lanes)
+        source = _codes(zip(categories, names, pids, tids, strict=True), self._sources)
         start, duration = _nanoseconds(times[:, possible])
-        return start, duration, labels[possible], lanes[possible]
+        return start, duration, source[possible]
+
+
+def _lane(category: str, _name: str, pid: object, tid: object) -> tuple[bool, str, str]:
+    return category in KERNEL_CATEGORIES, str(pid), str(tid)
 
 
 def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
@@ -95,6 +103,14 @@ def _joined(blocks: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _rows(values: Sequence[Any]) -> list[_Row]:
+    try:
+        kept = [e for e in values if e["ph"] == "X" and e["cat"] in _KEPT]
+        return list(map(_ROW_OF, kept))
+    except (KeyError, TypeError):  # an element without a field, or that is no object
+        return _rows_of_odd(values)
+
+
+def _rows_of_odd(values: Sequence[Any]) -> list[_Row]:
     return [
         (e["cat"], e.get("name"), e.get("pid"), e.get("tid"), e.get("ts"), e.get("dur"))
         for e in values
@@ -103,7 +119,13 @@ def _rows(values: Sequence[Any]) -> list[_Row]:
 
 
 _NUMBER = frozenset((int, float))
-_FIELDS = ((1, frozenset((str,))), (2, frozenset((int, str))), (4, _NUMBER), (5, _NUMBER))
+_FIELDS = (
+    (1, frozenset((str,))),
+    (2, frozenset((int, str))),
+    (3, frozenset((int, str, type(None)))),
+    (4, _NUMBER),
+    (5, _NUMBER),
+)
 
 
 def _all_sound(rows: Sequence[_Row]) -> bool:
