@@ -3,13 +3,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from tests.example_results import EXAMPLES, NASTY, Example
-from vanidl.figures import FIGURES, Figure
-from vanidl.figures import access, balance, files, heatmap, overlap, sizes, steps, timeline
+from vanidl.figures import (
+    FIGURES,
+    Figure,
+    access,
+    balance,
+    files,
+    heatmap,
+    overlap,
+    sizes,
+    steps,
+    timeline,
+)
 from vanidl.figures.cutting import folded, spread_out
 from vanidl.figures.labels import elided, plotted, printable
 
@@ -48,7 +59,7 @@ def test_ids_are_unique_and_sections_hang_together(name):
     figures = drawn(name)
     assert len(figures) == len(FIGURES)
     sections = [f.section for f in figures.values()]
-    changes = sum(a != b for a, b in zip(sections, sections[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(sections))
     assert changes + 1 == len(set(sections))
 
 
@@ -106,7 +117,10 @@ def test_waits_lie_within_the_steps_of_the_same_lane():
     steps_, waits = (s for s in spec["data"] if s["type"] == "bar")
     assert (steps_["name"], waits["name"]) == ("steps", "input waits")
     assert set(waits["y"]) == set(steps_["y"]) == {0, 1, 2, 3}
-    ends = {(y, round(b, 3)): b + x for y, b, x in zip(steps_["y"], steps_["base"], steps_["x"])}
+    ends = {
+        (y, round(b, 3)): b + x
+        for y, b, x in zip(*(steps_[k] for k in ("y", "base", "x")), strict=True)
+    }
     for y, base, length in zip(waits["y"], waits["base"], waits["x"], strict=True):
         assert base + length <= ends[y, round(base, 3)] + 1e-5
 

@@ -25,12 +25,14 @@ def figure(trace: Trace, results: Results) -> Figure:
     """Bytes per second by rank and time."""
     del trace
     timeline = results.timeline
-    if timeline is None or not (timeline.bytes_read.any() or timeline.bytes_written.any()):
-        return _record(
-            "",
-            reason="No traced operation moved any bytes, so there is nothing to spread over "
-            "ranks and time. Record with DXT_ENABLE_IO_TRACE=1.",
+    if timeline is None:
+        reason = (
+            "No single operation was traced, so it is not known which rank moved data when. "
+            "Record with DXT_ENABLE_IO_TRACE=1."
         )
+        return _record("", reason=reason)
+    if not (timeline.bytes_read.any() or timeline.bytes_written.any()):
+        return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     grouped = len(timeline.row_labels) < timeline.ranks
     note = f" Each line is a group of neighbouring ranks ({timeline.ranks:,} in all)."
     return _record(_CAPTION + (note if grouped else ""), spec=_spec(timeline))
@@ -45,7 +47,7 @@ def _spec(timeline: Timeline) -> Spec:
     rates = sums / np.diff(edges)
     divisor, unit = byte_scale(float(rates.max()))
     scaled = np.where(sums > 0, rates / divisor, np.nan)
-    labels = [plotted(label, limit=24) for label in timeline.row_labels]
+    labels = [plotted(label) for label in timeline.row_labels]
     heat = {
         "type": "heatmap",
         "x": rounded(edges),

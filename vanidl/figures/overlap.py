@@ -26,6 +26,8 @@ _CAPTION = (
     "of it beyond the orange bar is not I/O."
 )
 
+_TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
+
 
 def figure(trace: Trace, results: Results) -> Figure:
     """I/O time of each rank split by what training did meanwhile, the mean first."""
@@ -51,7 +53,7 @@ def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reaso
 
 
 def _empty(reason: str, table: Table | None) -> Figure:
-    return _record(_CAPTION if table else "", spec=None, table=table, empty_reason=reason)
+    return _record(_TABLE_CAPTION if table else "", spec=None, table=table, empty_reason=reason)
 
 
 def _without_overlap(trace: Trace) -> str:

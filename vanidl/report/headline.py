@@ -168,14 +168,15 @@ def _unobserved(overlap: Overlap) -> str:
 
 
 def _without_overlap(trace: Trace, summary: Summary) -> str:
-    unknown = f"whether it was hidden is not known: {_no_compute(trace)}"
+    hidden = "whether it was hidden is not known"
+    unknown = f"{hidden}: {_no_compute(trace)}"
     if summary.time is not None and summary.ops:
         per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
         share = summary.time.share
         part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
         return f"I/O took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
     if summary.source == "counters" and summary.ops:
-        return f"{_by_counters(summary)}; single operations were not traced, so {unknown}."
+        return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
     if summary.ops == 0:
         return f"No {summary.layer} operation was recorded during the {_run(trace)}."
     return f"No I/O was recorded during the {_run(trace)}; that is unknown, not zero."

@@ -47,7 +47,7 @@ def render_html(trace: Trace, results: Results) -> str:
             data=Markup(embedded(_data(figures))),
             sections=[(name, list(group)) for name, group in groupby(figures, lambda f: f.section)],
             headline=headline(trace, results),
-            tiles=tiles(results),
+            tiles=tiles(trace, results),
             facts=_facts(trace),
             warnings=_warnings(results),
             complete=results.coverage.complete,
