@@ -21,7 +21,7 @@ from vanidl.figures import (
     steps,
     timeline,
 )
-from vanidl.figures.cutting import folded, spread_out
+from vanidl.figures.cutting import folded, rates, spread_out
 from vanidl.figures.labels import elided, plotted, printable
 
 
@@ -148,6 +148,11 @@ def test_folding_keeps_every_byte(bins, limit):
     assert len(new_edges) == sums.shape[1] + 1
     assert (new_edges[0], new_edges[-1]) == (edges[0], edges[-1])
     assert (sums.sum(axis=1) == values.sum(axis=1)).all()
+
+
+def test_a_run_without_length_has_no_infinite_rate():
+    edges = np.zeros(3)
+    assert (rates(edges, np.ones((2, 2), np.int64)) == 0).all()
 
 
 def test_heat_map_is_at_most_512_columns_and_holds_all_bytes():

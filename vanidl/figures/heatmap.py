@@ -7,7 +7,7 @@ import numpy as np
 from vanidl.analyses import Results
 from vanidl.analyses.timeline import Timeline
 from vanidl.figures import palette
-from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.cutting import folded, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.figures.labels import plotted
 from vanidl.report.units import byte_scale
@@ -44,9 +44,9 @@ def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figu
 
 def _spec(timeline: Timeline) -> Spec:
     edges, sums = folded(timeline.edges_s, timeline.bytes_read + timeline.bytes_written, BINS)
-    rates = sums / np.diff(edges)
-    divisor, unit = byte_scale(float(rates.max()))
-    scaled = np.where(sums > 0, rates / divisor, np.nan)
+    speed = rates(edges, sums)
+    divisor, unit = byte_scale(float(speed.max()))
+    scaled = np.where(sums > 0, speed / divisor, np.nan)
     labels = [plotted(label) for label in timeline.row_labels]
     heat = {
         "type": "heatmap",

@@ -8,7 +8,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.steps import StepTable
 from vanidl.analyses.timeline import Timeline
 from vanidl.figures import palette
-from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.cutting import folded, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.figures.labels import plotted
 from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
@@ -22,7 +22,8 @@ _IO_CAPTION = (
 )
 _STEP_CAPTION = (
     "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
-    "the same axis of time. I/O above orange is exposed; I/O above plain grey ran beside compute."
+    "the same axis of time. While a rank is orange its training stands still for input; while it is "
+    "plain grey, other work of the step goes on."
 )
 _STEPS_ALONE = (
     "The training steps of each rank (grey) and the waits for input in them (orange), over seconds "
@@ -77,15 +78,14 @@ def _rates(
 ) -> tuple[float, float, list[float | int | None]]:
     """Start, width of a bin, and the rate in each bin with a closing zero."""
     edges, sums = folded(edges_s, nbytes.sum(axis=0, keepdims=True), BINS)
-    rates = sums[0] / np.diff(edges) / divisor
-    return float(edges[0]), float(edges[1] - edges[0]), [*rounded(rates), 0]
+    speed = rates(edges, sums)[0] / divisor
+    return float(edges[0]), float(edges[1] - edges[0]), [*rounded(speed), 0]
 
 
 def _scale(io: Timeline) -> tuple[int, str]:
     edges, read = folded(io.edges_s, io.bytes_read.sum(axis=0, keepdims=True), BINS)
     _, written = folded(io.edges_s, io.bytes_written.sum(axis=0, keepdims=True), BINS)
-    rates = np.maximum(read, written)[0] / np.diff(edges)
-    return byte_scale(float(rates.max(initial=0.0)))
+    return byte_scale(float(rates(edges, np.maximum(read, written)).max(initial=0.0)))
 
 
 def _area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:

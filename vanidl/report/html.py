@@ -50,7 +50,6 @@ def render_html(trace: Trace, results: Results) -> str:
             tiles=tiles(trace, results),
             facts=_facts(trace),
             warnings=_warnings(results),
-            complete=results.coverage.complete,
             terms=TERMS,
             command=elided(trace.job.command, limit=2000),
             job=elided(trace.job.id or "run", limit=80),
