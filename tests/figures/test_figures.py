@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from vanidl.figures import (
     steps,
     timeline,
 )
-from vanidl.figures.cutting import folded, spread_out
+from vanidl.figures.cutting import folded, rates, spread_out
 from vanidl.figures.labels import elided, plotted, printable
 
 
@@ -58,7 +59,7 @@ def test_ids_are_unique_and_sections_hang_together(name):
     figures = drawn(name)
     assert len(figures) == len(FIGURES)
     sections = [f.section for f in figures.values()]
-    changes = sum(a != b for a, b in zip(sections, sections[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(sections))
     assert changes + 1 == len(set(sections))
 
 
@@ -116,7 +117,10 @@ def test_waits_lie_within_the_steps_of_the_same_lane():
     steps_, waits = (s for s in spec["data"] if s["type"] == "bar")
     assert (steps_["name"], waits["name"]) == ("steps", "input waits")
     assert set(waits["y"]) == set(steps_["y"]) == {0, 1, 2, 3}
-    ends = {(y, round(b, 3)): b + x for y, b, x in zip(steps_["y"], steps_["base"], steps_["x"])}
+    ends = {
+        (y, round(b, 3)): b + x
+        for y, b, x in zip(*(steps_[k] for k in ("y", "base", "x")), strict=True)
+    }
     for y, base, length in zip(waits["y"], waits["base"], waits["x"], strict=True):
         assert base + length <= ends[y, round(base, 3)] + 1e-5
 
@@ -144,6 +148,11 @@ def test_folding_keeps_every_byte(bins, limit):
     assert len(new_edges) == sums.shape[1] + 1
     assert (new_edges[0], new_edges[-1]) == (edges[0], edges[-1])
     assert (sums.sum(axis=1) == values.sum(axis=1)).all()
+
+
+def test_a_run_without_length_has_no_infinite_rate():
+    edges = np.zeros(3)
+    assert (rates(edges, np.ones((2, 2), np.int64)) == 0).all()
 
 
 def test_heat_map_is_at_most_512_columns_and_holds_all_bytes():

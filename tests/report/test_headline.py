@@ -31,7 +31,7 @@ def test_every_run_has_an_answer(name):
     assert all(sentence.endswith(".") for sentence in result.support)
     assert "None" not in str(result)
     assert "nan" not in str(result)
-    assert 3 <= len(tiles(EXAMPLES[name]()[1])) <= 5
+    assert 3 <= len(tiles(*EXAMPLES[name]())) <= 5
 
 
 def test_a_wait_that_is_io_and_nothing_hidden():
@@ -79,7 +79,7 @@ def test_profile_without_io():
 def test_counters_only_names_both_layers():
     text = said("counters_only")
     assert "By its counters, the run read 1.51 GiB and wrote 265 KiB through POSIX" in text
-    assert "single operations were not traced" in text
+    assert "single operations were not traced, so whether it was hidden is not known." in text
     assert "STDIO moved 954 MiB and POSIX 1.51 GiB" in text
 
 
@@ -99,13 +99,45 @@ def test_no_io_in_the_window():
 
 
 def test_hidden_unknown_without_compute():
-    text = headline(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
+    text = headline(
+        *with_overlap("one_rank", hidden_s=None, hidden_fraction=None, basis=None)
+    ).title
     assert "whether I/O was hidden is not known: the profile holds no compute" in text
+    text = headline(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
+    assert text.endswith("whether I/O was hidden is not known.")
 
 
 def test_mostly_unobserved():
     text = str(headline(*with_overlap("one_rank", io_s=10.0, unobserved_s=9.0)))
     assert "90 % of the I/O time (9.00 s of 10.00 s) lies outside the profiled steps" in text
+
+
+def test_truncated_traces_give_lower_bounds():
+    trace, results = EXAMPLES["full"]()
+    layer = replace(results.coverage.layers[0], traced_fraction=0.61, partial=True)
+    coverage = replace(results.coverage, complete=False, layers=(layer,))
+    text = str(headline(trace, replace(results, coverage=coverage)))
+    assert "Only 61 % of the POSIX operations were traced: times of I/O are lower bounds." in text
+
+
+def test_profile_over_counters_names_what_was_counted():
+    trace, results = EXAMPLES["profile_only"]()
+    counted = EXAMPLES["counters_only"]()[1].summary
+    text = str(headline(trace, replace(results, summary=counted)))
+    assert "By its counters, the run read 1.51 GiB" in text
+
+
+def test_ranks_without_a_profile_are_not_averaged_in_silence():
+    trace, results = EXAMPLES["full"]()
+    overlap = replace(results.overlap, ranks_observed=1, per_rank=results.overlap.per_rank[:1])
+    text = headline(trace, replace(results, overlap=overlap)).title
+    assert "averaged over 1 of 4 ranks" in text
+
+
+def test_profile_that_does_not_fit_the_io():
+    trace, results = EXAMPLES["full"]()
+    text = headline(trace, replace(results, overlap=None)).title
+    assert text.endswith("is not known: the profile could not be laid over it.")
 
 
 def test_device_busy_during_the_wait():

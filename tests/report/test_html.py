@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_page_of_every_run(name):
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
     levels = [int(n[1]) for n in names if n in ("h1", "h2", "h3")]
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in pairwise(levels))
 
 
 def test_nothing_is_fetched():
@@ -121,7 +122,7 @@ def test_written_whole_and_readable(tmp_path):
 
 
 def test_missing_folder_is_one_clear_line(tmp_path):
-    with pytest.raises(VanidlError, match="cannot write the report to .*No such file") as error:
+    with pytest.raises(VanidlError, match=r"cannot write the report to .*No such file") as error:
         write_html(*EXAMPLES["nothing"](), tmp_path / "missing" / "report.html")
     assert "\n" not in str(error.value)
 
@@ -130,7 +131,7 @@ def test_failing_disk_leaves_the_old_report(tmp_path, monkeypatch):
     target = tmp_path / "report.html"
     target.write_text("old")
 
-    def full(self, other):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)

@@ -26,7 +26,10 @@ def figure(trace: Trace, results: Results) -> Figure:
     """Share of first, consecutive, forward and backward operations."""
     del trace
     access = results.access
-    if access is None or access.read.ops + access.write.ops == 0:
+    if access is not None and access.read.ops + access.write.ops == 0:
+        reason = "No operation took place, so there is no order to show."
+        return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
+    if access is None:
         reason = (
             "No single operation was traced, so their order is not known. Record with "
             "DXT_ENABLE_IO_TRACE=1."

@@ -71,7 +71,7 @@ def _spec(rows: tuple[RankLoad, ...]) -> Spec:
             bargap=0.25 if len(rows) <= 64 else 0,
             xaxis=palette.axis(
                 tickvals=list(range(0, len(rows), every)),
-                ticktext=[plotted(r.label, limit=24) for r in rows[::every]],
+                ticktext=[plotted(r.label, limit=14) for r in rows[::every]],
                 showgrid=False,
                 anchor="y2",
             ),

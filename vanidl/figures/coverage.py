@@ -8,8 +8,8 @@ from vanidl.trace import Trace
 
 _CAPTION = (
     "Counted: operations by Darshan's counters. Traced: operations recorded one by one, which "
-    "is what times, sizes and overlap rest on. A traced share below 100 % means that the tail "
-    "of the run is missing from them."
+    "is what times, sizes and overlap rest on. A traced share below 100 % means that the "
+    "other operations are missing from them."
 )
 
 

@@ -23,6 +23,12 @@ def folded(
     return np.append(edges[starts], edges[-1]), sums
 
 
+def rates(edges: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Amount per second in each bin, 0 in bins without length, shape as `sums`."""
+    lengths = np.broadcast_to(np.diff(edges), sums.shape)
+    return np.divide(sums, lengths, out=np.zeros(sums.shape), where=lengths > 0)
+
+
 def spread_out(total: int, limit: int) -> NDArray[np.intp]:
     """At most `limit` positions out of `total`, first and last among them."""
     if total <= limit:

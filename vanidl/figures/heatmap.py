@@ -7,7 +7,7 @@ import numpy as np
 from vanidl.analyses import Results
 from vanidl.analyses.timeline import Timeline
 from vanidl.figures import palette
-from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.cutting import folded, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.figures.labels import plotted
 from vanidl.report.units import byte_scale
@@ -25,12 +25,14 @@ def figure(trace: Trace, results: Results) -> Figure:
     """Bytes per second by rank and time."""
     del trace
     timeline = results.timeline
-    if timeline is None or not (timeline.bytes_read.any() or timeline.bytes_written.any()):
-        return _record(
-            "",
-            reason="No traced operation moved any bytes, so there is nothing to spread over "
-            "ranks and time. Record with DXT_ENABLE_IO_TRACE=1.",
+    if timeline is None:
+        reason = (
+            "No single operation was traced, so it is not known which rank moved data when. "
+            "Record with DXT_ENABLE_IO_TRACE=1."
         )
+        return _record("", reason=reason)
+    if not (timeline.bytes_read.any() or timeline.bytes_written.any()):
+        return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     grouped = len(timeline.row_labels) < timeline.ranks
     note = f" Each line is a group of neighbouring ranks ({timeline.ranks:,} in all)."
     return _record(_CAPTION + (note if grouped else ""), spec=_spec(timeline))
@@ -42,10 +44,10 @@ def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figu
 
 def _spec(timeline: Timeline) -> Spec:
     edges, sums = folded(timeline.edges_s, timeline.bytes_read + timeline.bytes_written, BINS)
-    rates = sums / np.diff(edges)
-    divisor, unit = byte_scale(float(rates.max()))
-    scaled = np.where(sums > 0, rates / divisor, np.nan)
-    labels = [plotted(label, limit=24) for label in timeline.row_labels]
+    speed = rates(edges, sums)
+    divisor, unit = byte_scale(float(speed.max()))
+    scaled = np.where(sums > 0, speed / divisor, np.nan)
+    labels = [plotted(label) for label in timeline.row_labels]
     heat = {
         "type": "heatmap",
         "x": rounded(edges),

@@ -59,7 +59,7 @@ def _spec(rows: tuple[GroupRow, ...]) -> Spec:
         xaxis=palette.axis(unit, rangemode="tozero", fixedrange=True),
         yaxis=palette.axis(
             tickvals=list(range(len(rows))),
-            ticktext=[plotted(g.name, limit=24) for g in rows],
+            ticktext=[plotted(g.name) for g in rows],
             autorange="reversed",
             showgrid=False,
             fixedrange=True,

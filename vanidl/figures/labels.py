@@ -27,7 +27,7 @@ def elided(name: str, *, limit: int = 240) -> str:
     return f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
 
 
-def plotted(name: str, *, limit: int = 40) -> str:
+def plotted(name: str, *, limit: int = 22) -> str:
     """A name as tick or hover text: plotly reads tags and entities, so both are taken away."""
     short = elided(name, limit=limit)
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

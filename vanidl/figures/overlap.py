@@ -21,10 +21,11 @@ PARTS = (
 )
 _CAPTION = (
     "One bar a rank: the time its processes spent in I/O. Orange: the training process waited "
-    "for input meanwhile. Blue: compute went on, so the I/O cost nothing. Grey: outside the "
-    "profiled steps, neither hidden nor exposed. The diamond is the whole input wait; the part "
-    "of it beyond the orange bar is not I/O."
+    "for input meanwhile. Blue: its compute went on meanwhile. Grey: outside the profiled steps, "
+    "neither hidden nor exposed. The diamond is the whole input wait; what it lies beyond the end "
+    "of the orange bar is waiting without I/O."
 )
+_TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
 
 
 def figure(trace: Trace, results: Results) -> Figure:
@@ -51,7 +52,7 @@ def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reaso
 
 
 def _empty(reason: str, table: Table | None) -> Figure:
-    return _record(_CAPTION if table else "", spec=None, table=table, empty_reason=reason)
+    return _record(_TABLE_CAPTION if table else "", spec=None, table=table, empty_reason=reason)
 
 
 def _without_overlap(trace: Trace) -> str:
@@ -61,8 +62,9 @@ def _without_overlap(trace: Trace) -> str:
             "steps with torch.profiler and put its .pt.trace.json beside the Darshan log."
         )
     return (
-        "The profile shows neither compute nor input waits. Profile with CPU (and CUDA) "
-        "activities so that I/O can be laid over compute."
+        "The profile could not be laid over the I/O: it holds neither compute nor input waits, or "
+        "the clocks could not be aligned. Profile with CPU (and CUDA) activities; the warnings "
+        "above say more."
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from vanidl.figures.figure import Spec
 
-READ = "#1b7f79"
-WRITE = "#7b4ea3"
-HIDDEN = "#2f6fae"
+READ = "#2b9a92"
+WRITE = "#6d3f98"
+HIDDEN = "#79acd9"
 IN_WAIT = "#d5540e"
 COMMUNICATION = "#d9a632"
 OTHER = "#8a6a55"
@@ -35,7 +35,7 @@ WAIT_RAMP = ("#fbeee6", "#f2b48f", "#d5540e", "#6e2703")
 DARK = {
     READ: "#4dbdb5",
     WRITE: "#b48fdb",
-    HIDDEN: "#5fa0dd",
+    HIDDEN: "#4178ab",
     IN_WAIT: "#f0793a",
     COMMUNICATION: "#e3be62",
     OTHER: "#b39580",

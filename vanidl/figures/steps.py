@@ -63,6 +63,8 @@ def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
     lanes = len(shown.ranks)
     longest = float((table.end_s - table.start_s)[shown.rows].max())
     layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="stack")
+    if lanes > 1:
+        layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
     layout["annotations"] = []
     for lane, rank in enumerate(shown.ranks):
         layout[f"yaxis{lane + 1}" if lane else "yaxis"] = palette.axis(
@@ -136,7 +138,7 @@ def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
         "hoverongaps": False,
         "hovertemplate": "profiled step %{x}: %{z:.3g} s of %{customdata:.3g} s<extra></extra>",
     }
-    labels = [plotted(trace.processes[trace.ranks[int(r)]].label, limit=24) for r in ranks]
+    labels = [plotted(trace.processes[trace.ranks[int(r)]].label) for r in ranks]
     cuts = (
         n_of_m(len(ranks), len(present), "ranks"),
         n_of_m(len(columns), int(counts.max()), "steps"),

@@ -8,7 +8,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.steps import StepTable
 from vanidl.analyses.timeline import Timeline
 from vanidl.figures import palette
-from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.cutting import folded, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.figures.labels import plotted
 from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
@@ -22,7 +22,12 @@ _IO_CAPTION = (
 )
 _STEP_CAPTION = (
     "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
-    "the same axis of time. I/O above orange is exposed; I/O above plain grey ran beside compute."
+    "the same axis of time. While a rank is orange its training stands still for input; while it is "
+    "plain grey, other work of the step goes on."
+)
+_STEPS_ALONE = (
+    "The training steps of each rank (grey) and the waits for input in them (orange), over seconds "
+    "since the start of the job. No single I/O operation was traced."
 )
 _ZOOM = (
     "Drag sideways to zoom in on a time, here and in the other pictures; double-click to go back."
@@ -38,13 +43,15 @@ def figure(trace: Trace, results: Results) -> Figure:
             reason="Neither single operations nor training steps were recorded, so nothing is "
             "known about when the I/O happened. Record with DXT_ENABLE_IO_TRACE=1.",
         )
+    if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
+        return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     shown = shown_steps(steps.table) if steps else None
     data = _io_traces(io) if io else []
-    words = [_IO_CAPTION] if io else ["The run holds no single I/O operations, only steps."]
+    words = [_IO_CAPTION] if io else []
     if steps and shown:
         step_data, cuts = _step_traces(trace, steps.table, shown)
         data += step_data
-        words += [_STEP_CAPTION, *(f"Shown: {cut}." for cut in cuts if cut)]
+        words += [_STEP_CAPTION if io else _STEPS_ALONE, *(f"Shown: {cut}." for cut in cuts if cut)]
     layout = _layout(trace, io, steps.table if steps else None, shown)
     return _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
 
@@ -56,10 +63,12 @@ def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figu
 def _io_traces(io: Timeline) -> list[Spec]:
     """Two filled step lines; each point holds until the next."""
     divisor, _ = _scale(io)
-    return [
+    areas = [
         _area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
         _area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
     ]
+    areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
+    return areas
 
 
 def _rates(
@@ -69,15 +78,14 @@ def _rates(
 ) -> tuple[float, float, list[float | int | None]]:
     """Start, width of a bin, and the rate in each bin with a closing zero."""
     edges, sums = folded(edges_s, nbytes.sum(axis=0, keepdims=True), BINS)
-    rates = sums[0] / np.diff(edges) / divisor
-    return float(edges[0]), float(edges[1] - edges[0]), [*rounded(rates), 0]
+    speed = rates(edges, sums)[0] / divisor
+    return float(edges[0]), float(edges[1] - edges[0]), [*rounded(speed), 0]
 
 
 def _scale(io: Timeline) -> tuple[int, str]:
     edges, read = folded(io.edges_s, io.bytes_read.sum(axis=0, keepdims=True), BINS)
     _, written = folded(io.edges_s, io.bytes_written.sum(axis=0, keepdims=True), BINS)
-    rates = np.maximum(read, written)[0] / np.diff(edges)
-    return byte_scale(float(rates.max(initial=0.0)))
+    return byte_scale(float(rates(edges, np.maximum(read, written)).max(initial=0.0)))
 
 
 def _area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
@@ -146,6 +154,8 @@ def _layout(
     )
     if io:
         layout["xaxis"]["range"] = [float(io.edges_s[0]), float(io.edges_s[-1])]
+    elif table is not None and len(table.start_s):
+        layout["xaxis"]["range"] = [float(table.start_s.min()), float(table.end_s.max())]
     if shown:
         layout["yaxis2"] = _lanes(trace, shown, lanes_height / inner)
     if table is not None and io is not None and len(table.start_s):
@@ -154,7 +164,7 @@ def _layout(
 
 
 def _lanes(trace: Trace, shown: ShownSteps, top: float) -> Spec:
-    labels = [plotted(trace.processes[trace.ranks[r]].label, limit=24) for r in shown.ranks]
+    labels = [plotted(trace.processes[trace.ranks[r]].label) for r in shown.ranks]
     return palette.rank_axis(labels) | {"domain": [0, top]}
 
 

@@ -17,6 +17,7 @@ from vanidl.trace import STDIO, Trace
 
 STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
 MOSTLY = 0.5
+COMPLETE = 0.99  # traced fraction from which on times are taken as whole
 _LOSING_RECORDS = {
     "truncated",
     "partial",
@@ -43,13 +44,15 @@ def headline(trace: Trace, results: Results) -> Headline:
     overlap = results.overlap
     if overlap is None:
         title = _without_overlap(trace, results.summary)
-        return Headline(title, _present(_stdio(results.summary)))
+        return Headline(title, _present(_untraced(results), _stdio(results.summary)))
     title = _waited(trace, results, overlap)
     support = _present(
         _starving(overlap),
         _ranks(overlap),
         _through_communication(overlap),
         _unobserved(overlap),
+        _untraced(results),
+        _counted(overlap, results.summary),
         _stdio(results.summary),
     )
     return Headline(title, support)
@@ -61,40 +64,47 @@ def _present(*sentences: str) -> tuple[str, ...]:
 
 def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
-    ranks = len(overlap.per_rank)
+    average = _average(trace, overlap)
     if mean.input_wait_s is None:
-        return f"Input wait was not recorded; {_hidden(trace, overlap)}."
+        return f"Input wait was not recorded; {_hidden(overlap)}."
     if mean.input_wait_s == 0:
-        return f"Training did not wait for input; {_hidden(trace, overlap)}."
+        return f"Training did not wait for input; {_hidden(overlap)}."
     share = mean.input_wait_s / mean.window_s if mean.window_s else None
     part = f" ({percent(share)})" if share is not None else ""
-    average = f", averaged over {count(ranks)} ranks" if ranks > 1 else ""
     times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
     waited = f"Training waited {times} for input{average}"
-    return f"{waited}; {_io_of_wait(trace, results, overlap)}."
+    return f"{waited}; {_io_of_wait(results, overlap)}."
 
 
-def _io_of_wait(trace: Trace, results: Results, overlap: Overlap) -> str:
+def _average(trace: Trace, overlap: Overlap) -> str:
+    observed, ranks = overlap.ranks_observed, len(trace.ranks)
+    if observed < ranks:
+        return f", averaged over {count(observed)} of {plural(ranks, 'rank')}"
+    return f", averaged over {count(observed)} ranks" if observed > 1 else ""
+
+
+def _io_of_wait(results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     part, wait = mean.input_wait_io_s, mean.input_wait_s or 0.0
     if part is None:
         return "how much of that was I/O is not known: no single operation was traced"
     if part >= MOSTLY * wait:
-        return f"{seconds(part)} of that was I/O and {_hidden(trace, overlap)}"
+        return f"{seconds(part)} of that was I/O and {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
     if _LOSING_RECORDS & {warning.code for warning in results.coverage.warnings}:
         rest += ", or I/O that was not recorded"
     amount = f"only {seconds(part)}" if part > 0 else "none"
     verb = "of that is I/O: the rest is"
-    return f"{amount} {verb} {rest}; {_hidden(trace, overlap)}"
+    return f"{amount} {verb} {rest}; {_hidden(overlap)}"
 
 
-def _hidden(trace: Trace, overlap: Overlap) -> str:
+def _hidden(overlap: Overlap) -> str:
     mean = overlap.mean
     if mean.io_s is None or mean.unobserved_s is None:
         return "no single I/O operation was traced"
     if mean.hidden_s is None:
-        return f"whether I/O was hidden is not known: {_no_compute(trace)}"
+        why = "" if overlap.basis else ": the profile holds no compute"
+        return f"whether I/O was hidden is not known{why}"
     if overlap.hidden_fraction is None:
         return "no I/O took place during the profiled steps"
     which = "I/O" if mean.unobserved_s == 0 else "I/O in profiled steps"
@@ -105,8 +115,8 @@ def _hidden(trace: Trace, overlap: Overlap) -> str:
     return f"{percent(overlap.hidden_fraction)} of the {which} was hidden behind compute"
 
 
-def _no_compute(trace: Trace) -> str:
-    return "the profile holds no compute" if trace.profiles else "no profiler trace"
+def _no_overlap(trace: Trace) -> str:
+    return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
 
 
 def _starving(overlap: Overlap) -> str:
@@ -167,15 +177,35 @@ def _unobserved(overlap: Overlap) -> str:
     )
 
 
+def _untraced(results: Results) -> str:
+    """What share of the operations all times rest on, where some are missing."""
+    summary = results.summary
+    for layer in results.coverage.layers:
+        fraction = layer.traced_fraction
+        if layer.layer == summary.layer and fraction is not None and 0 < fraction < COMPLETE:
+            return (
+                f"Only {percent(fraction)} of the {layer.layer} operations were traced: times of "
+                "I/O are lower bounds."
+            )
+    return ""
+
+
+def _counted(overlap: Overlap, summary: Summary) -> str:
+    if overlap.mean.io_s is not None or summary.source != "counters" or not summary.ops:
+        return ""
+    return f"{_by_counters(summary)}."
+
+
 def _without_overlap(trace: Trace, summary: Summary) -> str:
-    unknown = f"whether it was hidden is not known: {_no_compute(trace)}"
+    hidden = "whether it was hidden is not known"
+    unknown = f"{hidden}: {_no_overlap(trace)}"
     if summary.time is not None and summary.ops:
         per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
         share = summary.time.share
         part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
         return f"I/O took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
     if summary.source == "counters" and summary.ops:
-        return f"{_by_counters(summary)}; single operations were not traced, so {unknown}."
+        return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
     if summary.ops == 0:
         return f"No {summary.layer} operation was recorded during the {_run(trace)}."
     return f"No I/O was recorded during the {_run(trace)}; that is unknown, not zero."

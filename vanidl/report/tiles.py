@@ -8,6 +8,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.summary import Summary
 from vanidl.report.units import bandwidth, count, nbytes, percent, seconds
+from vanidl.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +20,18 @@ class Tile:
     meaning: str
 
 
-def tiles(results: Results) -> tuple[Tile, ...]:
+def tiles(trace: Trace, results: Results) -> tuple[Tile, ...]:
     """Five key figures: about the overlap where it is known, else about the I/O alone."""
     summary = results.summary
+    mean = "mean over ranks" if len(trace.ranks) > 1 else "one rank"
     if results.overlap is not None:
-        return (*_overlap_tiles(results.overlap), _busy(summary), _moved(summary))
-    return (_busy(summary), *_amounts(summary), _rate(summary))
+        return (*_overlap_tiles(results.overlap, mean), _busy(summary, mean), _moved(summary))
+    return (_busy(summary, mean), *_amounts(summary), _rate(summary))
 
 
-def _overlap_tiles(overlap: Overlap) -> tuple[Tile, ...]:
+def _overlap_tiles(overlap: Overlap, mean: str) -> tuple[Tile, ...]:
     return (
-        Tile("Input wait", percent(overlap.input_wait_share), _wait_meaning(overlap)),
+        Tile("Input wait", percent(overlap.input_wait_share), _wait_meaning(overlap, mean)),
         Tile("Hidden I/O", percent(overlap.hidden_fraction), _hidden_meaning(overlap)),
         Tile(
             "Lost to input",
@@ -39,11 +41,11 @@ def _overlap_tiles(overlap: Overlap) -> tuple[Tile, ...]:
     )
 
 
-def _wait_meaning(overlap: Overlap) -> str:
+def _wait_meaning(overlap: Overlap, mean: str) -> str:
     wait, window = overlap.mean.input_wait_s, overlap.mean.window_s
     if wait is None:
         return "unknown is not zero: the profile has no spans of the input pipeline"
-    return f"{seconds(wait)} of the {seconds(window)} profiled, mean over ranks"
+    return f"{seconds(wait)} of the {seconds(window)} profiled, {mean}"
 
 
 def _hidden_meaning(overlap: Overlap) -> str:
@@ -53,20 +55,20 @@ def _hidden_meaning(overlap: Overlap) -> str:
     return f"of the I/O in profiled steps ran under {basis}"
 
 
-def _busy(summary: Summary) -> Tile:
+def _busy(summary: Summary, mean: str) -> Tile:
     if summary.time is None:
         return Tile("Time in I/O", seconds(None), "single operations were not traced")
     share = percent(summary.time.share)
     return Tile(
         "Time in I/O",
         seconds(summary.time.per_rank_mean_s),
-        f"mean over ranks, {share} of the run" if summary.time.share is not None else "mean",
+        f"{mean}, {share} of the run" if summary.time.share is not None else mean,
     )
 
 
 def _moved(summary: Summary) -> Tile:
-    written = nbytes(summary.bytes_written)
-    return Tile("Read", nbytes(summary.bytes_read), f"through {summary.layer}; wrote {written}")
+    wrote = f"; wrote {nbytes(summary.bytes_written)}" if summary.bytes_written is not None else ""
+    return Tile("Read", nbytes(summary.bytes_read), f"through {summary.layer}{wrote}")
 
 
 def _amounts(summary: Summary) -> tuple[Tile, ...]:
@@ -78,5 +80,7 @@ def _amounts(summary: Summary) -> tuple[Tile, ...]:
 
 
 def _rate(summary: Summary) -> Tile:
+    if summary.ops == 0:
+        return Tile("Bandwidth", "none", "no bytes were moved")
     meaning = "bytes / time in which any rank was in I/O"
     return Tile("Bandwidth", bandwidth(summary.aggregate_bytes_per_s), meaning)

@@ -25,8 +25,10 @@ const Plots = (() => {
 
   function fitted(layout, width) {
     if (width >= NARROW) return layout;
+    const room = layout.meta ? 24 : 0;
     layout.dragmode = false;
-    layout.margin = {...layout.margin, l: 44, r: 8};
+    layout.height += room;
+    layout.margin = {...layout.margin, l: 44, r: 8, t: layout.margin.t + room};
     layout.font = {...layout.font, size: 11};
     return layout;
   }
