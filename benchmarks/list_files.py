@@ -1,0 +1,58 @@
+"""How long finding the files of a run takes in a folder of 100,000 entries.
+
+    python benchmarks/list_files.py [--entries 100000] [--repeats 15]
+
+Goal: 2 s at most, and no file is opened. The limit beside it is a bare `os.walk`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from vanidl.sources.discover import find
+
+GOAL_S = 2.0
+FOLDERS = 50
+
+
+def main() -> None:
+    """Makes the folder, measures both in turn and prints medians and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        make(root, options.entries)
+        runs = {"find": lambda: find(root), "os.walk": lambda: sum(1 for _ in os.walk(root))}
+        times = {key: [timed(run) for _ in range(options.repeats)] for key, run in runs.items()}
+    ours, bare = (statistics.median(times[key]) for key in runs)
+    print(f"{options.entries:,} entries, medians of {options.repeats} repeats")
+    print(f"  find    {ours:.3f} s   goal {GOAL_S} s at most")
+    print(f"  os.walk {bare:.3f} s   ratio {ours / bare:.2f}")
+
+
+def make(root: Path, entries: int) -> None:
+    """Empty files, one in ten named as a Darshan log."""
+    for folder in range(FOLDERS):
+        (root / str(folder)).mkdir()
+    for i in range(entries):
+        suffix = "darshan" if i % 10 == 0 else "txt"
+        (root / str(i % FOLDERS) / f"{i}.{suffix}").touch()
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds that one run takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
