@@ -84,27 +84,37 @@ class _Columns:
         self._nbytes = nbytes
         self._ints = np.empty((width, 0), np.int64)
         self._scratch = np.empty((0, width), np.int64)
+        self._waiting: list[_Segments] = []  # of streams too short to be worth a pass each
+        self._waiting_rows = 0
 
     def add(self, segments: list[_Segments], used: int) -> None:
         """Append the segments of a stream that ends `used` bytes into the region."""
-        first = self.rows
-        self.rows += sum(map(len, segments))
-        if self.rows > self._ints.shape[1]:
-            self._grow(first, used)
-        if self.rows > first:
-            _store(self._joined(segments, self.rows - first), self._ints[:, first : self.rows])
+        self._waiting += segments
+        self._waiting_rows += sum(map(len, segments))
+        if self._waiting_rows >= _BLOCK:
+            self._flush(used)
 
     def column(self, index: int) -> NDArray[np.int64]:
         """One column: offset, length, start, end or thread."""
+        self._flush(self._nbytes)
         return self._ints[index, : self.rows]
 
-    def _joined(self, segments: list[_Segments], rows: int) -> _Segments:
+    def _flush(self, used: int) -> None:
+        if not self._waiting_rows:
+            return
+        first, self.rows = self.rows, self.rows + self._waiting_rows
+        if self.rows > self._ints.shape[1]:
+            self._grow(first, used)
+        _store(self._joined(), self._ints[:, first : self.rows])
+        self._waiting, self._waiting_rows = [], 0
+
+    def _joined(self) -> _Segments:
         # Into memory that is used again: fresh memory costs more than the copying.
-        if len(segments) == 1:
-            return segments[0]
-        if rows > len(self._scratch):
-            self._scratch = np.empty((rows * 9 // 8, self.width), np.int64)
-        return np.concatenate(segments, out=self._scratch[:rows])
+        if len(self._waiting) == 1:
+            return self._waiting[0]
+        if self._waiting_rows > len(self._scratch):
+            self._scratch = np.empty((self._waiting_rows * 9 // 8, self.width), np.int64)
+        return np.concatenate(self._waiting, out=self._scratch[: self._waiting_rows])
 
     def _grow(self, held: int, used: int) -> None:
         # Streams are alike, so the share of the region used so far tells the rows to come.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +21,8 @@ LARGEST_RATIO = 128
 _FIRST_PIECE = 16 << 10
 _LARGEST_PIECE = 4 << 20
 _PROBE = 4 << 10
-_AHEAD_BYTES = (1 << 20, 256 << 20)  # worth a second thread; and still held in memory
+_AHEAD_STREAM = 64 << 10  # from here on a second thread is worth it
+_AHEAD_REGION = 256 << 20  # up to here half of it is held in memory
 
 
 class _Inflater(Protocol):
@@ -33,7 +35,8 @@ class _Inflater(Protocol):
     def decompress(self, data: memoryview, max_length: int, /) -> bytes: ...
 
 
-_OPENERS: dict[str, Callable[[], _Inflater]] = {
+_Opener = Callable[[], _Inflater]
+_OPENERS: dict[str, _Opener] = {
     "zlib": fastest.decompressobj,
     "bz2": bz2.BZ2Decompressor,
 }
@@ -66,19 +69,9 @@ def streams(region: memoryview, compression: str, *, cut: bool) -> Iterator[Stre
     if compression == "none":
         yield Stream(region, len(region), _CUT if cut else "")
         return
-    opener = _OPENERS[compression]
-    second = _later_start(region) if compression == "zlib" else len(region)
+    last = Stream(b"", 0)
     with ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(_all_from, region, second, opener) if second < len(region) else None
-        last = Stream(b"", 0)
-        for last in _sequence(region, 0, second, opener):
-            yield _trusted(last, cut=cut)
-        if last.problem:
-            return
-        # The guess was right if the streams before it end exactly there.
-        guessed = ahead is not None and last.end == second
-        rest = ahead.result() if ahead and guessed else _sequence(region, last.end, None, opener)
-        for last in rest:
+        for last in _all(region, _OPENERS[compression], pool):
             yield _trusted(last, cut=cut)
     if cut and not last.problem:
         yield Stream(b"", last.end, _CUT)
@@ -100,33 +93,51 @@ def _trusted(stream: Stream, *, cut: bool) -> Stream:
     return Stream(b"", stream.end, problem)
 
 
-def _later_start(region: memoryview) -> int:
-    """Where about the middle of a region a stream seems to start; its length for nowhere.
-
-    A guess: what follows is inflated ahead by a second thread, and used only if the
-    streams before it lead there.
-    """
-    if not _AHEAD_BYTES[0] <= len(region) <= _AHEAD_BYTES[1]:
-        return len(region)
-    start = len(region) // 2
-    window = bytes(region[start : start + _LARGEST_PIECE])
-    at = -1
-    while (at := window.find(region[:2], at + 1)) >= 0:
-        try:
-            # Chance bytes are found out within a few hundred.
-            fastest.decompressobj().decompress(window[at : at + _PROBE], _PROBE)
-        except _ERRORS:
-            continue
-        return start + at
-    return len(region)
+def _all(region: memoryview, opener: _Opener, pool: ThreadPoolExecutor) -> Iterator[Stream]:
+    """The streams of a region, the later half of them inflated by a second thread."""
+    last = Stream(b"", 0)
+    for last in _sequence(region, 0, 1, opener):
+        yield last
+    if last.problem:
+        return
+    guess = _later_start(region, last.end, opener)
+    ahead = pool.submit(_all_from, region, guess, opener) if guess < len(region) else None
+    between = _sequence(region, last.end, guess, opener)
+    for last in between:
+        yield last
+    if last.problem:
+        return
+    # The guess was right if the streams before it end exactly there.
+    found = ahead.result() if ahead is not None and last.end == guess else None
+    yield from found or _sequence(region, last.end, None, opener)
 
 
-def _all_from(region: memoryview, start: int, opener: Callable[[], _Inflater]) -> list[Stream]:
+def _all_from(region: memoryview, start: int, opener: _Opener) -> list[Stream]:
     return list(_sequence(region, start, None, opener))
 
 
+def _later_start(region: memoryview, first: int, opener: _Opener) -> int:
+    """Where about the middle of a region a stream seems to start; its length for nowhere.
+
+    A guess from the two bytes that the region's own start has, too: right or wrong, only
+    streams that the ones before lead to are used. `first`: bytes of the first stream; where
+    streams are short, two threads only wait for each other.
+    """
+    if first < _AHEAD_STREAM or len(region) > _AHEAD_REGION:
+        return len(region)
+    start = (first + len(region)) // 2
+    window = bytes(region[start : start + _LARGEST_PIECE])
+    at = -1
+    while (at := window.find(region[:2], at + 1)) >= 0:
+        # Chance bytes are found out within a few hundred.
+        with suppress(*_ERRORS):
+            opener().decompress(memoryview(window)[at : at + _PROBE], _PROBE)
+            return start + at
+    return len(region)
+
+
 def _sequence(
-    region: memoryview, position: int, stop: int | None, opener: Callable[[], _Inflater]
+    region: memoryview, position: int, stop: int | None, opener: _Opener
 ) -> Iterator[Stream]:
     """The streams from a position on that start before `stop`, up to the first damage."""
     stop = len(region) if stop is None else stop
