@@ -54,6 +54,10 @@ class PendingCounters:
     def __init__(self, batches: list[Future[dict[str, CounterFile]]]) -> None:
         self._batches = batches
 
+    def done(self) -> bool:
+        """Whether `result` would return at once."""
+        return all(batch.done() for batch in self._batches)
+
     def result(self) -> dict[str, CounterFile]:
         """Counters by path, in the order asked for; waits until all are there."""
         return {path: file for batch in self._batches for path, file in batch.result().items()}
