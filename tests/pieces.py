@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vanidl.sources.pieces import DarshanLog, DxtTable, ProfileTrace
+from vanidl.sources.pieces import TracerLog, OperationTable, ProfileTrace
 from vanidl.trace import POSIX, SpanKind
 
 JOB_START_NS = 1_700_000_000_000_000_000
@@ -34,11 +34,11 @@ class Span(NamedTuple):
     step: int = -1
 
 
-def dxt_table(operations: Sequence[Io], layer: str = POSIX) -> DxtTable:
+def operation_table(operations: Sequence[Io], layer: str = POSIX) -> OperationTable:
     keys = sorted({(io.file, io.rank) for io in operations})
     rows = sorted(operations, key=lambda io: (keys.index((io.file, io.rank)), -io.op, io.start))
     column = {name: [getattr(io, name) for io in rows] for name in Io._fields}
-    return DxtTable(
+    return OperationTable(
         layer,
         np.array([file for file, _ in keys], np.uint64),
         np.array([rank for _, rank in keys], np.int64),
@@ -64,24 +64,27 @@ def darshan_log(
     command: str = "python train.py",
     job_id: str = "100",
     names: dict[int, str] | None = None,
-) -> DarshanLog:
+) -> TracerLog:
     files = {io.file for io in operations}
-    return DarshanLog(
+    return TracerLog(
         path=f"log-{job_id}-{pid}-{start_ns}.darshan",
+        tracer="darshan",
         version="3.41",
         job_id=job_id,
+        host="node01" if operations else "",
         pid=pid,
+        parent_pid=parent,
         user_id=1000,
         nprocs=nprocs,
         start_ns=start_ns,
         end_ns=start_ns + length_ns,
         start_resolution_ns=1,
         command=command,
-        metadata={} if parent is None else {"fork_parent": str(parent)},
+        metadata={},
         mounts=(("/data", "lustre"), ("/", "ext4")),
         names=names or {file: f"/data/part-{file}.h5" for file in files},
         modules=("POSIX", "DXT_POSIX"),
-        dxt=(dxt_table(operations),) if operations else (),
+        operations=(operation_table(operations),) if operations else (),
         partial_layers=(),
         whole=True,
         losses=(),

@@ -17,7 +17,7 @@ from vanidl.analyses.counted import record_counts
 from vanidl.filekinds import KindRule, kind_of, profiler_rules
 from vanidl.grouping import Group
 from vanidl.processes import Cast, cast
-from vanidl.sources.pieces import CounterRecords, DarshanLog, DxtTable, ProfileTrace
+from vanidl.sources.pieces import CounterRecords, TracerLog, OperationTable, ProfileTrace
 from vanidl.trace import (
     MAX_PART_ROWS,
     STORAGE_LAYERS,
@@ -86,25 +86,27 @@ def assemble(
             for log in logs
         ),
         warnings=(*notices, *people.notices, *_damage(logs), *(c for c in checks if c)),
-        layers_traced=tuple(sorted({t.layer for log in logs for t in log.dxt}, reverse=True)),
+        layers_traced=tuple(
+            sorted({t.layer for log in logs for t in log.operations}, reverse=True)
+        ),
     )
 
 
-def path_of(log: DarshanLog, file_id: int) -> str:
+def path_of(log: TracerLog, file_id: int) -> str:
     """The path that a log gives a file id, or a stand-in where it has no name for it."""
     return log.names.get(file_id) or f"<unnamed {file_id:#018x}>"
 
 
-def _paths(logs: Sequence[DarshanLog], counters: Counters) -> list[str]:
+def _paths(logs: Sequence[TracerLog], counters: Counters) -> list[str]:
     found: set[str] = set()
     for log in logs:
-        ids = [t.record_file for t in log.dxt] + [c.file for c in counters.get(log.path, ())]
+        ids = [t.record_file for t in log.operations] + [c.file for c in counters.get(log.path, ())]
         if ids:
             found.update(path_of(log, i) for i in np.unique(np.concatenate(ids)).tolist())
     return sorted(found)
 
 
-def _job(logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]) -> Job:
+def _job(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Job:
     if not logs:
         start = min(int(p.start_ns.min()) for p in profiles if len(p.start_ns))
         end = max(int(p.end_ns.max()) for p in profiles if len(p.end_ns))
@@ -117,19 +119,19 @@ def _job(logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]) -> Job:
         min(log.start_ns for log in logs),
         max(log.end_ns for log in logs),
         max(log.start_resolution_ns for log in logs),
-        "darshan",
+        first.tracer,
         max(log.nprocs for log in logs),
         first.user_id,
     )
 
 
 def _parts(
-    logs: Sequence[DarshanLog], people: Cast, code: Mapping[str, int], max_rows: int
+    logs: Sequence[TracerLog], people: Cast, code: Mapping[str, int], max_rows: int
 ) -> tuple[Part, ...]:
     parts = [
         part
         for i, log in enumerate(logs)
-        for table in log.dxt
+        for table in log.operations
         for part in _table_parts(i, log, table, people, code)
     ]
     parts.sort(key=lambda p: (p.layer, p.process, int(p.start[0]) if len(p) else 0))
@@ -137,7 +139,7 @@ def _parts(
 
 
 def _table_parts(
-    i: int, log: DarshanLog, table: DxtTable, people: Cast, code: Mapping[str, int]
+    i: int, log: TracerLog, table: OperationTable, people: Cast, code: Mapping[str, int]
 ) -> Iterator[Part]:
     file_code = np.array([code[path_of(log, f)] for f in table.record_file.tolist()], np.int32)
     shared = log.nprocs > 1
@@ -166,7 +168,7 @@ def _table_parts(
 
 
 def _threads(
-    table: DxtTable, rows: NDArray[np.bool_] | slice, order: Int64Array
+    table: OperationTable, rows: NDArray[np.bool_] | slice, order: Int64Array
 ) -> NDArray[np.int32]:
     if table.thread is None:
         return np.full(len(order), -1, np.int32)
@@ -180,7 +182,7 @@ def _sliced(part: Part, max_rows: int) -> Iterator[Part]:
 
 
 def _counter_tables(
-    logs: Sequence[DarshanLog], counters: Counters, people: Cast, code: Mapping[str, int]
+    logs: Sequence[TracerLog], counters: Counters, people: Cast, code: Mapping[str, int]
 ) -> dict[str, CounterTable]:
     by_layer: dict[str, list[CounterTable]] = {}
     for i, log in enumerate(logs):
@@ -191,7 +193,7 @@ def _counter_tables(
 
 
 def _counter_table(
-    i: int, log: DarshanLog, records: CounterRecords, people: Cast, code: Mapping[str, int]
+    i: int, log: TracerLog, records: CounterRecords, people: Cast, code: Mapping[str, int]
 ) -> CounterTable:
     files = [code[path_of(log, f)] for f in records.file.tolist()]
     shared = log.nprocs > 1
@@ -223,7 +225,7 @@ def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:
 
 def _files(
     paths: Sequence[str],
-    logs: Sequence[DarshanLog],
+    logs: Sequence[TracerLog],
     tables: Mapping[str, CounterTable],
     parts: Sequence[Part],
     rules: Sequence[KindRule],
@@ -296,7 +298,7 @@ def _span_block(
 
 
 def _profiles(
-    profiles: Sequence[ProfileTrace], people: Cast, options: Options, logs: Sequence[DarshanLog]
+    profiles: Sequence[ProfileTrace], people: Cast, options: Options, logs: Sequence[TracerLog]
 ) -> tuple[Profile, ...]:
     uncertainty = max((clocks.uncertainty_ns(log) for log in logs), default=0)
     return tuple(
@@ -314,7 +316,7 @@ def _profiles(
     )
 
 
-def _damage(logs: Sequence[DarshanLog]) -> Iterator[Notice]:
+def _damage(logs: Sequence[TracerLog]) -> Iterator[Notice]:
     for log in logs:
         if not log.whole:
             yield Notice("damaged", f"{log.path}: {' '.join(log.losses)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vanidl.sources.pieces import DarshanLog, ProfileTrace
+from vanidl.sources.pieces import TracerLog, ProfileTrace
 from vanidl.trace import Notice
 
 _WITHOUT_MPI_NS = 1_000_000
@@ -18,13 +18,13 @@ _UNDER_MPI_NS = 10_000_000
 _GRACE_NS = 1_000_000_000
 
 
-def uncertainty_ns(log: DarshanLog) -> int:
+def uncertainty_ns(log: TracerLog) -> int:
     """Half-width of what is known of a log's start."""
     exact = _UNDER_MPI_NS if log.nprocs > 1 else _WITHOUT_MPI_NS
     return max(log.start_resolution_ns, exact) if log.start_resolution_ns > 1 else exact
 
 
-def check(profile: ProfileTrace, logs: Sequence[DarshanLog], offset_ns: int) -> Notice | None:
+def check(profile: ProfileTrace, logs: Sequence[TracerLog], offset_ns: int) -> Notice | None:
     """A warning where a profile lies outside the time that the logs cover."""
     if not logs or len(profile.start_ns) == 0:
         return None

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from itertools import combinations
 
 from vanidl.errors import InputError, SeveralJobsError
-from vanidl.sources.pieces import DarshanLog, ProfileTrace
+from vanidl.sources.pieces import TracerLog, ProfileTrace
 
 HELPER = re.compile(
     r"multiprocessing[.\-/](spawn|forkserver|resource_tracker)|multiprocessing-fork"
@@ -26,7 +26,7 @@ HELPER = re.compile(
 class Group:
     """Logs and profiles of one run."""
 
-    logs: tuple[DarshanLog, ...]
+    logs: tuple[TracerLog, ...]
     profiles: tuple[ProfileTrace, ...]
 
     @property
@@ -35,7 +35,7 @@ class Group:
         return tuple(sorted({log.job_id for log in self.logs}))
 
 
-def group(logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]) -> tuple[Group, ...]:
+def group(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[Group, ...]:
     """The runs among the logs and profiles, earliest first.
 
     A profile that fits no log joins the run where there is only one.
@@ -80,11 +80,6 @@ def same_host(a: str, b: str) -> bool:
     return not a or not b or a.split(".")[0] == b.split(".")[0]
 
 
-def log_host(log: DarshanLog) -> str:
-    """The host of a log's first traced record, "" where nothing was traced."""
-    return next((h for table in log.dxt for h in table.record_host if h), "")
-
-
 class _Links:
     """Disjoint sets of 0..n-1."""
 
@@ -107,7 +102,7 @@ class _Links:
         return list(found.values())
 
 
-def _log_links(logs: Sequence[DarshanLog]) -> Iterable[tuple[int, int]]:
+def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     by_job: dict[tuple[int, str], int] = {}
     by_pid: dict[tuple[int, str], int] = {}
     by_command: dict[tuple[int, str], list[int]] = {}
@@ -116,7 +111,7 @@ def _log_links(logs: Sequence[DarshanLog]) -> Iterable[tuple[int, int]]:
         by_pid[log.user_id, str(log.pid)] = i
         by_command.setdefault((log.user_id, log.command), []).append(i)
     for i, log in enumerate(logs):
-        parent = by_pid.get((log.user_id, log.metadata.get("fork_parent", "")))
+        parent = by_pid.get((log.user_id, str(log.parent_pid)))
         if parent is not None:
             yield parent, i
     for (_, command), members in by_command.items():
@@ -124,7 +119,7 @@ def _log_links(logs: Sequence[DarshanLog]) -> Iterable[tuple[int, int]]:
             yield from _overlapping(members, logs)
 
 
-def _overlapping(members: list[int], logs: Sequence[DarshanLog]) -> Iterable[tuple[int, int]]:
+def _overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     """Neighbours in time whose lifetimes overlap what came before."""
     members = sorted(members, key=lambda i: logs[i].start_ns)
     reach, owner = logs[members[0]].end_ns, members[0]
@@ -136,7 +131,7 @@ def _overlapping(members: list[int], logs: Sequence[DarshanLog]) -> Iterable[tup
 
 
 def _profile_links(
-    logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]
+    logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
 ) -> Iterable[tuple[int, int]]:
     by_pid: dict[int | None, list[int]] = {}
     for i, log in enumerate(logs):
@@ -144,7 +139,7 @@ def _profile_links(
     for k, profile in enumerate(profiles):
         candidates = by_pid.get(profile.pid, []) if profile.pid is not None else []
         for i in candidates:
-            if same_host(log_host(logs[i]), profile.host):
+            if same_host(logs[i].host, profile.host):
                 yield i, len(logs) + k
     for (j, a), (k, b) in combinations(enumerate(profiles), 2):
         if _same_job(a, b):
@@ -161,7 +156,7 @@ def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
     return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
 
 
-def _adopt_helpers(logs: Sequence[DarshanLog], links: _Links) -> None:
+def _adopt_helpers(logs: Sequence[TracerLog], links: _Links) -> None:
     """Joins multiprocessing's own processes to the only run around them."""
     mains = [i for i, log in enumerate(logs) if not HELPER.search(log.command)]
     for i, log in enumerate(logs):
@@ -172,14 +167,14 @@ def _adopt_helpers(logs: Sequence[DarshanLog], links: _Links) -> None:
             links.join(around[0], i)
 
 
-def contains(outer: DarshanLog, inner: DarshanLog) -> bool:
+def contains(outer: TracerLog, inner: TracerLog) -> bool:
     """Whether the inner process began during the outer one's life, on the same host."""
     began = outer.start_ns <= inner.start_ns < outer.end_ns
-    return began and same_host(log_host(outer), log_host(inner))
+    return began and same_host(outer.host, inner.host)
 
 
 def _group(
-    members: list[int], logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]
+    members: list[int], logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
 ) -> Group:
     return Group(
         tuple(logs[i] for i in members if i < len(logs)),

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vanidl.clocks import uncertainty_ns
-from vanidl.grouping import HELPER, contains, log_host, same_host
-from vanidl.sources.pieces import DarshanLog, ProfileTrace
+from vanidl.grouping import HELPER, contains, same_host
+from vanidl.sources.pieces import TracerLog, ProfileTrace
 from vanidl.trace import Notice, Process
 
 _LAUNCHER = re.compile(
@@ -44,7 +44,7 @@ class _Entry:
     profiles: list[int]
 
 
-def cast(logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]) -> Cast:
+def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
     """The processes of one run, ranks first in order."""
     entries = [e for i, log in enumerate(logs) for e in _entries(i, log)]
     for k, profile in enumerate(profiles):
@@ -60,13 +60,12 @@ def cast(logs: Sequence[DarshanLog], profiles: Sequence[ProfileTrace]) -> Cast:
     return _cast(entries, order)
 
 
-def _entries(i: int, log: DarshanLog) -> list[_Entry]:
+def _entries(i: int, log: TracerLog) -> list[_Entry]:
     """One entry a rank of a shared log, one in all for a log of one process."""
-    parent = log.metadata.get("fork_parent", "")
     process = Process(
-        host=log_host(log),
+        host=log.host,
         pid=log.pid,
-        parent_pid=int(parent) if parent.isdigit() else None,
+        parent_pid=log.parent_pid,
         log=log.path,
         start_ns=log.start_ns,
         end_ns=log.end_ns,
@@ -82,10 +81,10 @@ def _entries(i: int, log: DarshanLog) -> list[_Entry]:
     ]
 
 
-def _rank_hosts(log: DarshanLog) -> dict[int, str]:
+def _rank_hosts(log: TracerLog) -> dict[int, str]:
     return {
         int(rank): host
-        for table in log.dxt
+        for table in log.operations
         for rank, host in zip(table.record_rank, table.record_host, strict=True)
         if host
     }
@@ -118,7 +117,7 @@ def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
     )
 
 
-def _parent(entry: _Entry, entries: Sequence[_Entry], logs: Sequence[DarshanLog]) -> int | None:
+def _parent(entry: _Entry, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> int | None:
     """Index of the entry that forked this one, or None."""
     pid = entry.process.parent_pid
     if pid is None or pid == entry.process.pid:
@@ -132,14 +131,14 @@ def _parent(entry: _Entry, entries: Sequence[_Entry], logs: Sequence[DarshanLog]
     return next(iter(alive or candidates), None)
 
 
-def _contains(outer: _Entry, inner: _Entry, logs: Sequence[DarshanLog]) -> bool:
+def _contains(outer: _Entry, inner: _Entry, logs: Sequence[TracerLog]) -> bool:
     if outer.log is None or inner.log is None:
         return True
     return contains(logs[outer.log], logs[inner.log])
 
 
 def _assign_roles(
-    entries: list[_Entry], parents: list[int | None], logs: Sequence[DarshanLog]
+    entries: list[_Entry], parents: list[int | None], logs: Sequence[TracerLog]
 ) -> None:
     profiled = {i for i, e in enumerate(entries) if e.profiles}
     above_trainers = {a for i in profiled for a in _ancestors(i, parents)} - profiled
@@ -163,7 +162,7 @@ def _role(
     entries: Sequence[_Entry],
     parents: Sequence[int | None],
     known: tuple[set[int], set[int]],
-    logs: Sequence[DarshanLog],
+    logs: Sequence[TracerLog],
 ) -> tuple[str, int | None]:
     """(role, index of its trainer)."""
     trainers, above_trainers = known

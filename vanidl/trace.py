@@ -56,7 +56,7 @@ class Part:
     layer: str
     start: Int64Array  # ns since the epoch
     end: Int64Array
-    offset: Int64Array  # bytes from the start of the file
+    offset: Int64Array  # bytes from the start of the file, -1 where not recorded
     nbytes: Int64Array
     thread: Int32Array  # code of the thread within its process, -1 where not recorded
     file: Int32Array  # index into Trace.files

@@ -9,12 +9,12 @@ import pytest
 from tests.darshan_logs import Log, log_bytes, log_parts
 from vanidl.errors import InputError
 from vanidl.sources.darshan import read_log
-from vanidl.sources.pieces import DarshanLog
+from vanidl.sources.pieces import TracerLog
 
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
 
 
-def written(folder: Path, log: Log, name: str = "log.darshan") -> DarshanLog:
+def written(folder: Path, log: Log, name: str = "log.darshan") -> TracerLog:
     path = folder / name
     path.write_bytes(log_bytes(log))
     return read_log(path)
@@ -105,7 +105,7 @@ def test_impossible_times_are_an_error(tmp_path: Path) -> None:
 
 def test_a_log_without_regions(tmp_path: Path) -> None:
     read = written(tmp_path, Log())
-    assert (read.modules, read.names, read.dxt, read.whole) == ((), {}, (), True)
+    assert (read.modules, read.names, read.operations, read.whole) == ((), {}, (), True)
 
 
 def test_a_tail_and_a_gap_are_losses(tmp_path: Path) -> None:
@@ -186,4 +186,4 @@ def test_cosmictagger_runs_988_seconds(shared: Path) -> None:
     read = read_log(folder / "cosmictagger_8ranks.darshan")
     assert (read.end_ns - read.start_ns) / 1e9 == 988.0
     assert read.start_resolution_ns == 10**9
-    assert sum(len(table.start_ns) for table in read.dxt) == 313_872
+    assert sum(len(table.start_ns) for table in read.operations) == 313_872

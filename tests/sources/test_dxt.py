@@ -12,7 +12,7 @@ import pytest
 from tests.darshan_logs import Log, Record, log_bytes, log_parts, random_records
 from vanidl.errors import InputError
 from vanidl.sources.darshan import read_log
-from vanidl.sources.pieces import DxtTable
+from vanidl.sources.pieces import OperationTable
 from vanidl.trace import READ, WRITE
 
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
@@ -39,7 +39,7 @@ def written(streams: list[list[Record]], threads: bool) -> dict[str, list[object
     return columns if threads else {n: c for n, c in columns.items() if n != "thread"}
 
 
-def check(table: DxtTable, streams: list[list[Record]], threads: bool) -> None:
+def check(table: OperationTable, streams: list[list[Record]], threads: bool) -> None:
     records = [r for stream in streams for r in stream]
     assert table.record_file.tolist() == [r.file for r in records]
     assert table.record_rank.tolist() == [r.rank for r in records]
@@ -56,7 +56,7 @@ def save(folder: Path, raw: bytes) -> Path:
     return path
 
 
-def assert_prefix(cut: DxtTable, full: DxtTable) -> None:
+def assert_prefix(cut: OperationTable, full: OperationTable) -> None:
     n = len(cut.start_ns)
     for name in COLUMNS:
         np.testing.assert_array_equal(getattr(cut, name), getattr(full, name)[:n])
@@ -72,14 +72,14 @@ def test_every_kind_of_log_gives_what_was_written(
     log.dxt_version = {"DXT_POSIX": 1 + threads, "DXT_MPIIO": 2 + threads}
     read = read_log(save(tmp_path, log_bytes(log)))
     assert (read.whole, read.losses) == (True, ())
-    assert [t.layer for t in read.dxt] == ["POSIX", "MPI-IO"]
-    check(read.dxt[0], posix, threads)
-    check(read.dxt[1], mpiio, threads)
+    assert [t.layer for t in read.operations] == ["POSIX", "MPI-IO"]
+    check(read.operations[0], posix, threads)
+    check(read.operations[1], mpiio, threads)
 
 
 def test_offsets_of_the_first_mpiio_records_are_unknown(tmp_path: Path) -> None:
     log = Log(dxt={"DXT_MPIIO": random_records(3)}, dxt_version={"DXT_MPIIO": 1})
-    (table,) = read_log(save(tmp_path, log_bytes(log))).dxt
+    (table,) = read_log(save(tmp_path, log_bytes(log))).operations
     assert len(table.offset)
     assert set(table.offset.tolist()) == {-1}
 
@@ -88,13 +88,13 @@ def test_records_of_a_newer_version_are_a_loss(tmp_path: Path) -> None:
     log = Log(dxt={"DXT_POSIX": random_records(3)}, dxt_version={"DXT_POSIX": 3})
     raw = log_bytes(log)
     log = read_log(save(tmp_path, raw))
-    assert log.dxt == ()
+    assert log.operations == ()
     assert "version 3" in log.losses[0]
 
 
 def test_records_without_operations(tmp_path: Path) -> None:
     empty = [[Record(5, 0, "a", [], []), Record(6, 0, "a", [], [])], []]
-    (table,) = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": empty})))).dxt
+    (table,) = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": empty})))).operations
     assert len(table.start_ns) == 0
     assert table.record_file.tolist() == [5, 6]
 
@@ -104,7 +104,7 @@ def test_a_cut_log_gives_a_beginning_and_says_so(tmp_path: Path, compression: st
     streams = random_records(4, rows=200)
     parts = log_parts(Log(compression=compression, dxt={"DXT_POSIX": streams}))
     raw = b"".join(parts)
-    (full,) = read_log(save(tmp_path, raw)).dxt
+    (full,) = read_log(save(tmp_path, raw)).operations
     ends = np.cumsum([len(p) for p in parts]).tolist()
     rng = random.Random(5)
     for size in [*ends[:-1], *(e - 1 for e in ends), *(rng.randrange(len(raw)) for _ in range(80))]:
@@ -120,10 +120,10 @@ def test_a_cut_log_gives_a_beginning_and_says_so(tmp_path: Path, compression: st
             continue
         assert not log.whole
         assert "cut" in log.losses[0]
-        assert_prefix(log.dxt[0], full)
+        assert_prefix(log.operations[0], full)
         whole = sum(size >= end for end in ends[3:])
         rows = sum(len(r.writes) + len(r.reads) for s in streams[:whole] for r in s)
-        assert len(log.dxt[0].start_ns) >= rows
+        assert len(log.operations[0].start_ns) >= rows
 
 
 @pytest.mark.parametrize("threads", [False, True])
@@ -133,15 +133,15 @@ def test_a_cut_at_every_border_of_records_and_segments(tmp_path: Path, threads: 
     log.dxt_version["DXT_POSIX"] = 1 + threads
     parts = log_parts(log)
     raw = b"".join(parts)
-    (full,) = read_log(save(tmp_path, raw)).dxt
+    (full,) = read_log(save(tmp_path, raw)).operations
     size, rows = len(b"".join(parts[:3])), 0
     for record in (r for stream in streams for r in stream):
         size += 104
         for count in range(len(record.writes) + len(record.reads) + 1):
             cut = read_log(save(tmp_path, raw[: size + (40 if threads else 32) * count]))
             assert cut.whole == (len(raw) == size + (40 if threads else 32) * count)
-            assert len(cut.dxt[0].start_ns) == rows + count
-            assert_prefix(cut.dxt[0], full)
+            assert len(cut.operations[0].start_ns) == rows + count
+            assert_prefix(cut.operations[0], full)
         rows += count
         size += (40 if threads else 32) * count
 
@@ -151,7 +151,7 @@ def test_one_byte_short_keeps_every_stream_before_the_last(tmp_path: Path) -> No
     raw = log_bytes(Log(dxt={"DXT_POSIX": streams}))
     log = read_log(save(tmp_path, raw[:-1]))
     rows = sum(len(r.writes) + len(r.reads) for s in streams[:-1] for r in s)
-    assert len(log.dxt[0].start_ns) >= rows
+    assert len(log.operations[0].start_ns) >= rows
     assert any("cut" in loss for loss in log.losses)
 
 
@@ -161,7 +161,7 @@ def test_a_damaged_stream_is_left_out_with_all_behind_it(tmp_path: Path) -> None
     second = bytearray(parts[4])
     second[len(second) // 2] ^= 4
     log = read_log(save(tmp_path, b"".join([*parts[:4], bytes(second), parts[5]])))
-    check(log.dxt[0], streams[:1], threads=False)
+    check(log.operations[0], streams[:1], threads=False)
     assert not log.whole
     assert "DXT_POSIX is incomplete" in log.losses[0]
 
@@ -173,7 +173,7 @@ def test_impossible_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     bad += [(0, 1, 2.0, 1.0, 0), (0, 1, 1.0, 1e300, 0), (0, 1, -inf, 1.0, 0)]
     streams = [[Record(1, 0, "a", [good, *bad], [good])]]
     log = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": streams}))))
-    (table,) = log.dxt
+    (table,) = log.operations
     assert table.start_ns.tolist() == [10**9, 10**9]
     assert table.op.tolist() == [WRITE, READ]
     assert f"{len(bad)} of {len(bad) + 2} operations" in log.losses[0]
@@ -186,7 +186,7 @@ def test_counts_are_not_believed(tmp_path: Path, writes: int, reads: int) -> Non
     head = struct.pack("<Qqq64sqq", 1, 0, -1, b"h", writes, reads)
     parts = log_parts(Log(compression="none", dxt={"DXT_POSIX": [[Record(1, 0, "h", [], [])]]}))
     log = read_log(save(tmp_path, b"".join([*parts[:3], head])))
-    assert len(log.dxt[0].start_ns) == 0
+    assert len(log.operations[0].start_ns) == 0
     assert "announces" in log.losses[0]
 
 
@@ -194,7 +194,7 @@ def test_a_bomb_is_not_inflated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("vanidl.sources.inflate.FREE_BYTES", 1 << 16)
     zeros = [[Record(0, 0, "", [(0, 0, 0.0, 0.0, 0)] * 200_000, [])]]
     log = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": zeros}))))
-    assert len(log.dxt[0].start_ns) == 0
+    assert len(log.operations[0].start_ns) == 0
     assert "beyond all measure" in log.losses[0]
 
 
@@ -216,7 +216,7 @@ def test_flipped_bits_never_crash(tmp_path: Path, compression: str) -> None:
 
 
 def logs_with_traces(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.rglob("*.darshan")) if read_log(p).dxt]
+    return [p for p in sorted(folder.rglob("*.darshan")) if read_log(p).operations]
 
 
 def same_as_pydarshan(path: Path) -> int:
@@ -225,7 +225,7 @@ def same_as_pydarshan(path: Path) -> int:
         from darshan.backend import cffi_backend as peer
     rows = 0
     handle = peer.log_open(str(path))
-    for table in read_log(path).dxt:
+    for table in read_log(path).operations:
         if table.thread is not None:
             continue
         module = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}[table.layer]
@@ -268,6 +268,6 @@ def test_written_logs_equal_pydarshan(
 
 def test_threads_of_a_recorded_run(shared: Path) -> None:
     logs = [read_log(p) for p in (shared / "data/recorded/torch_hdf5_dxt_v2").rglob("*.darshan")]
-    tables = [table for log in logs for table in log.dxt]
+    tables = [table for log in logs for table in log.operations]
     assert sum(len(t.start_ns) for t in tables) == 2981
     assert all(t.thread is not None and (t.thread > 0).all() for t in tables)

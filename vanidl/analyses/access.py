@@ -66,7 +66,14 @@ NOTHING = Runs(np.zeros((2, 3), np.int64), np.empty((0, len(RUN_COLUMNS)), np.in
 
 
 def partial(part: Part, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses share this signature)
-    """The pattern inside one part, whose rows are sorted by start."""
+    """The pattern inside one part, whose rows are sorted by start.
+
+    Operations whose offset was not recorded (-1) are left out.
+    """
+    if (part.offset < 0).any():
+        part = part.rows(part.offset >= 0)
+    if len(part) == 0:
+        return NOTHING
     key = part.file.astype(np.int64) * 2 + part.op
     order = np.argsort(key, kind="stable")
     key, offset = key[order], part.offset[order]
@@ -87,7 +94,7 @@ def combine(a: Runs, b: Runs) -> Runs:
 
 
 def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
-    """Counts of every class; None where no operation was traced."""
+    """Counts of every class; None where no offset was recorded."""
     if len(runs.border) == 0:
         return None
     process, file, op, _, offset, end_offset = runs.border[_stitch_order(runs.border)].T

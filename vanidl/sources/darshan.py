@@ -15,13 +15,13 @@ from vanidl.sources import dxt
 from vanidl.sources.darshan_header import JOB, NAMES, Header, layout_losses, read_header
 from vanidl.sources.darshan_job import JobRecord, read_job, read_names
 from vanidl.sources.inflate import joined, streams
-from vanidl.sources.pieces import DarshanLog, DxtTable
+from vanidl.sources.pieces import TracerLog, OperationTable
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
 
 
-def read_log(path: str | os.PathLike[str]) -> DarshanLog:
+def read_log(path: str | os.PathLike[str]) -> TracerLog:
     """What one Darshan log says, without its counters.
 
     A cut or damaged log gives every whole stream before the damage, of a cut one also the
@@ -47,17 +47,21 @@ def _log(
     header: Header,
     job: JobRecord,
     names: dict[int, str],
-    tables: list[DxtTable],
+    tables: list[OperationTable],
     losses: list[str],
-) -> DarshanLog:
+) -> TracerLog:
     pid = _PID.search(Path(name).name)
     if job.end_ns < job.start_ns:
         losses.append("the job's end is before its start; its end is taken as unknown")
-    return DarshanLog(
+    parent = job.metadata.get("fork_parent", "")
+    return TracerLog(
         path=name,
+        tracer="darshan",
         version=header.version,
         job_id=str(job.job_id),
+        host=next((h for table in tables for h in table.record_host if h), ""),
         pid=int(pid[1]) if pid else None,
+        parent_pid=int(parent) if parent.isdigit() else None,
         user_id=job.user_id,
         nprocs=job.nprocs,
         start_ns=job.start_ns,
@@ -68,7 +72,7 @@ def _log(
         mounts=job.mounts,
         names=names,
         modules=tuple(m for m in header.regions if m not in (JOB, NAMES)),
-        dxt=tuple(tables),
+        operations=tuple(tables),
         partial_layers=header.partial,
         whole=not losses,
         losses=tuple(losses),
@@ -131,7 +135,7 @@ def _damaged_modules(data: memoryview, header: Header) -> list[str]:
     ]
 
 
-def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> DxtTable | None:
+def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> OperationTable | None:
     region = header.regions.get(module)
     if region is None:
         return None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vanidl.sources.darshan_job import text
 from vanidl.sources.inflate import Stream
-from vanidl.sources.pieces import DxtTable
+from vanidl.sources.pieces import OperationTable
 from vanidl.trace import MPIIO, POSIX, READ, WRITE
 
 LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}
@@ -47,7 +47,7 @@ class _Record:
 
 def decode(
     streams: Iterable[Stream], name: str, version: int, *, byte_order: str, nbytes: int
-) -> tuple[DxtTable, tuple[str, ...]]:
+) -> tuple[OperationTable, tuple[str, ...]]:
     """The operations of one DXT region as columns, and a sentence for each loss.
 
     Args:
@@ -209,9 +209,9 @@ def _drop_nonsense(table: _Table) -> str:
     )
 
 
-def _frozen(layer: str, records: list[_Record], table: _Table) -> DxtTable:
+def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:
     thread = table["thread"].view(np.uint64) if "thread" in table else None
-    result = DxtTable(
+    result = OperationTable(
         layer=layer,
         record_file=np.array([r.file for r in records], np.uint64),
         record_rank=np.array([r.rank for r in records], np.int64),

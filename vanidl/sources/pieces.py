@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class DxtTable:
-    """All traced operations of one layer of one Darshan log.
+class OperationTable:
+    """All traced operations of one layer of one log.
 
     A record is one file as one rank used it: `record_*` arrays have one entry a record,
     all others one entry an operation, in the order of the log (records in turn, within a
     record writes before reads, each in the order of their start). Times are nanoseconds
-    since the start of the log. An offset of -1: not recorded (version 1 of MPI-IO records).
+    since the start of the log. An offset of -1: not recorded.
     """
 
-    layer: str  # "POSIX" or "MPI-IO"
-    record_file: NDArray[np.uint64]  # Darshan's file id, a key of DarshanLog.names
+    layer: str  # "POSIX", "MPI-IO" or "STDIO"
+    record_file: NDArray[np.uint64]  # the tracer's file id, a key of TracerLog.names
     record_rank: NDArray[np.int64]
     record_host: tuple[str, ...]
     record: NDArray[np.int32]  # row -> index into the record_* arrays
@@ -50,28 +50,31 @@ class CounterRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class DarshanLog:
-    """One Darshan log without its counters, which `sources.counters` reads.
+class TracerLog:
+    """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    `losses` holds one sentence for each thing that could not be read; `whole` is False
-    where there is one. `partial_layers` are those that Darshan itself flagged incomplete.
+    Darshan's counters are not in it: `sources.counters` reads them. `losses` holds one sentence for each thing that could not be read; `whole` is False
+    where there is one. `partial_layers` are those that the tracer itself flagged incomplete.
     """
 
     path: str
+    tracer: str  # "darshan", "dftracer"
     version: str  # of the log format, "3.41"
     job_id: str
-    pid: int | None  # from the log's name, None for a shared log or another naming
+    host: str  # of its first traced record, "" where nothing says
+    pid: int | None  # None for a shared log, or where nothing says
+    parent_pid: int | None  # the process that forked it, where that is recorded
     user_id: int
     nprocs: int
     start_ns: int
     end_ns: int
     start_resolution_ns: int
     command: str
-    metadata: Mapping[str, str]  # lib_ver, h (hints), fork_parent, ...
+    metadata: Mapping[str, str]  # what else the tracer says: lib_ver, h (hints), ...
     mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
     names: Mapping[int, str]
     modules: tuple[str, ...]  # names of the modules that the log holds
-    dxt: tuple[DxtTable, ...]
+    operations: tuple[OperationTable, ...]
     partial_layers: tuple[str, ...]
     whole: bool
     losses: tuple[str, ...]
