@@ -27,7 +27,8 @@ def roles(logs, profiles=()):
 
 def test_forked_workers_belong_to_their_parent():
     logs = [darshan_log([Io(0, 10)], pid=100)] + [
-        darshan_log([Io(0, 10)], pid=pid, parent=100, start_ns=JOB_START_NS + pid) for pid in (101, 102)
+        darshan_log([Io(0, 10)], pid=pid, parent=100, start_ns=JOB_START_NS + pid)
+        for pid in (101, 102)
     ]  # fmt: skip
     assert roles(logs) == {100: ("trainer", 100), 101: ("worker", 100), 102: ("worker", 100)}
 

@@ -129,7 +129,8 @@ def cut_to_steps(source: Path, target: Path, wanted: range) -> None:
     low, high = min(e["ts"] for e in steps), max(e["ts"] + e["dur"] for e in steps)
     content["traceEvents"] = [
         e for e in events
-        if e.get("ph") != "X" or e["cat"] == "Trace" or (e["ts"] >= low and e["ts"] + e["dur"] <= high)
+        if e.get("ph") != "X" or e["cat"] == "Trace"
+        or (e["ts"] >= low and e["ts"] + e["dur"] <= high)
     ]  # fmt: skip
     with gzip.open(target, "wt") as file:
         json.dump(content, file)

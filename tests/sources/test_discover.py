@@ -114,7 +114,7 @@ def test_renamed_traces(tmp_path: Path) -> None:
             assert find(path) == Found(path, **{kind: (path,)})
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b", gzip.compress(b"text")])
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b", gzip.compress(b"text", mtime=0)])
 def test_unknown_single_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.bin"
     path.write_bytes(content)
