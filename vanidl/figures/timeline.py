@@ -17,9 +17,7 @@ from vanidl.trace import Trace
 
 BINS = 2048
 STEP_WIDTH = 0.97  # of a step is drawn, so that the next one is told apart
-_IO_CAPTION = (
-    "Above: bytes per second of the whole job, reads and writes, over seconds since its start."
-)
+_IO_CAPTION = "Bytes per second of the whole job, reads and writes, over seconds since its start."
 _STEP_CAPTION = (
     "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
     "the same axis of time. While a rank is orange its training stands still for "
@@ -47,7 +45,7 @@ def figure(trace: Trace, results: Results) -> Figure:
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     shown = shown_steps(steps.table) if steps else None
     data = _io_traces(io) if io else []
-    words = [_IO_CAPTION] if io else []
+    words = [_IO_CAPTION, _resolution(io)] if io else []
     if steps and shown:
         step_data, cuts = _step_traces(trace, steps.table, shown)
         data += step_data
@@ -69,6 +67,11 @@ def _io_traces(io: Timeline) -> list[Spec]:
     ]
     areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
     return areas
+
+
+def _resolution(io: Timeline) -> str:
+    edges, _ = folded(io.edges_s, io.bytes_read[:1], BINS)
+    return f"Each level is the mean over {seconds(float(edges[1] - edges[0]))}."
 
 
 def _rates(
@@ -211,6 +214,7 @@ def _add_windows(layout: Spec, io: Timeline, table: StepTable) -> None:
     ]
     menu = {
         "type": "buttons",
+        "showactive": False,
         "direction": "right",
         "buttons": buttons,
         "x": 0,
