@@ -444,9 +444,9 @@ def nothing() -> Example:
 def many_ranks() -> Example:
     """The largest case: 1024 ranks, 256 timeline rows x 4096 bins, 12,345 long file names."""
     notice = Notice("truncated", "DXT dropped the tail of 1,024 logs after 61 % of the operations.")
-    names = tuple(f"/lustre/проект/{'数据' * 90}/sample-{i:06d}.npz" for i in range(12_345))
+    names = tuple(f"/lustre/проект/{'数𝔇' * 90}/sample-{i:06d}.npz" for i in range(12_345))
     return everything(
-        Shape(ranks=1024, steps=200, run_s=180.0, bins=4096, rows=256, files=0, names=names),
+        Shape(ranks=1024, steps=300, run_s=200.0, bins=4096, rows=256, files=0, names=names),
         notice,
     )
 

@@ -112,24 +112,29 @@ def test_timeline_holds_all_bytes(name):
     assert total == pytest.approx(results.timeline.bytes_read.sum(), rel=1e-3)
 
 
+def boxes(spec, name) -> np.ndarray:
+    """Lane, start and end of each drawn box, shape (boxes, 3)."""
+    series = next(s for s in spec["data"] if s.get("name") == name)
+    x, y = (np.array(series[k], float).reshape(-1, 5) for k in "xy")
+    return np.stack([(y[:, 0] + y[:, 2]) / 2, x[:, 0], x[:, 1]], axis=1)
+
+
 def test_waits_lie_within_the_steps_of_the_same_lane():
+    trace, _ = example("full")
     spec = timeline.figure(*example("full")).spec
-    steps_, waits = (s for s in spec["data"] if s["type"] == "bar")
-    assert (steps_["name"], waits["name"]) == ("steps", "input waits")
-    assert set(waits["y"]) == set(steps_["y"]) == {0, 1, 2, 3}
-    ends = {
-        (y, round(b, 3)): b + x
-        for y, b, x in zip(*(steps_[k] for k in ("y", "base", "x")), strict=True)
-    }
-    for y, base, length in zip(waits["y"], waits["base"], waits["x"], strict=True):
-        assert base + length <= ends[y, round(base, 3)] + 1e-5
+    steps_, waits = boxes(spec, "steps"), boxes(spec, "input waits")
+    assert set(waits[:, 0]) == set(steps_[:, 0]) == {0, 1, 2, 3}
+    ends = {(lane, round(start, 3)): end for lane, start, end in steps_}
+    assert all(end <= ends[lane, round(start, 3)] for lane, start, end in waits)
+    length = (trace.spans.end - trace.spans.start).sum() / 1e9
+    assert (waits[:, 2] - waits[:, 1]).sum() == pytest.approx(length, abs=1e-3)
 
 
 def test_too_many_steps_are_cut_and_said_so():
     result = timeline.figure(*example("many_ranks"))
-    bars = [s for s in result.spec["data"] if s["type"] == "bar"]
-    assert all(len(s["x"]) <= 2000 for s in bars)
-    assert "10 of 1,024 ranks" in result.caption
+    assert len(boxes(result.spec, "steps")) <= 2000
+    assert len(boxes(result.spec, "input waits")) <= 2000
+    assert "6 of 1,024 ranks" in result.caption
 
 
 def test_a_sliver_of_profiled_steps_gets_a_button():
@@ -173,8 +178,8 @@ def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():
     table = example("full")[1].steps.table
     assert length == pytest.approx((table.end_s - table.start_s).sum(), rel=1e-3)
     many = steps.figure(*example("many_ranks"))
-    assert np.array(many.spec["data"][0]["z"]).shape == (64, 200)
-    assert "64 of 1,024 ranks" in many.caption
+    assert np.array(many.spec["data"][0]["z"]).shape == (64, 256)
+    assert "64 of 1,024 ranks and 256 of 300 steps" in many.caption
 
 
 def test_unknown_wait_is_said_and_not_drawn():

@@ -46,6 +46,25 @@ def test_page_draws_without_error_or_request(driver, pages, name, width):
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+def test_the_driver_sees_errors_and_requests(driver, tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text("<script>fetch('http://127.0.0.1:9/x'); throw new Error('seen')</script>")
+    browser.opened(driver, page, width=800)
+    assert any("seen" in message for message in browser.console_errors(driver))
+    assert browser.requests(driver) == ["http://127.0.0.1:9/x"]
+
+
+def test_the_policy_stops_what_would_slip_in(driver, pages, tmp_path):
+    text = (pages / "nothing.html").read_text(encoding="utf-8")
+    page = tmp_path / "slipped.html"
+    slipped = "<script>window.slipped = 1; fetch('http://127.0.0.1:9/x')</script><img src=x>"
+    page.write_text(text.replace("<main>", "<main>" + slipped), encoding="utf-8")
+    browser.opened(driver, page, width=800)
+    assert driver.execute_script("return window.slipped") is None
+    assert browser.requests(driver) == []
+    assert any("Content Security Policy" in m for m in browser.console_errors(driver))
+
+
 def rows(driver) -> list[list[str]]:
     return driver.execute_script(
         "return [...document.querySelectorAll('#files tbody tr')]"

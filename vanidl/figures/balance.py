@@ -14,7 +14,7 @@ from vanidl.trace import Trace
 TABLE_LIMIT = 256
 _CAPTION = (
     "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. A rank "
-    "far above the others is the one that the rest wait for."
+    "far above the others may be the one that the rest wait for."
 )
 
 

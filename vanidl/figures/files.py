@@ -12,7 +12,7 @@ from vanidl.trace import Trace
 LIMIT = 1000
 _CAPTION = (
     "Largest traffic first. Time is the sum of durations over all ranks, so operations side by "
-    "side count twice. Paths longer than 240 characters are cut in the middle."
+    "side count twice. Paths longer than 160 characters are cut in the middle."
 )
 _COLUMNS = (
     Column("path"),

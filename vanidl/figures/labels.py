@@ -18,7 +18,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def elided(name: str, *, limit: int = 240) -> str:
+def elided(name: str, *, limit: int = 160) -> str:
     """A printable name of at most `limit` characters, cut in the middle."""
     name = printable(name)
     if len(name) <= limit:

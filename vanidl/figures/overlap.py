@@ -22,8 +22,8 @@ PARTS = (
 _CAPTION = (
     "One bar a rank: the time its processes spent in I/O. Orange: the training process waited "
     "for input meanwhile. Blue: its compute went on meanwhile. Grey: outside the profiled steps, "
-    "neither hidden nor exposed. The diamond is the whole input wait; what it lies beyond the end "
-    "of the orange bar is waiting without I/O."
+    "neither hidden nor exposed. The diamond marks the whole input wait: its distance from the "
+    "end of the orange bar is waiting without I/O."
 )
 _TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from vanidl.analyses import Results
-from vanidl.analyses.sizes import SizeBin
+from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.report.units import byte_scale, nbytes
+from vanidl.report.units import byte_scale, count, nbytes, plural
 from vanidl.trace import Trace
 
 _CAPTION = (
@@ -26,7 +26,7 @@ def figure(trace: Trace, results: Results) -> Figure:
     traced = results.sizes.histogram
     counted = results.sizes.darshan_histogram
     if traced:
-        return _record(_CAPTION, _spec(traced), _table(traced))
+        return _record(f"{_CAPTION} {_frequent(results.sizes)}", _spec(traced), _table(traced))
     if any(b.reads or b.writes for b in counted):
         return _record(_COUNTERS_CAPTION, _counts_only(counted), _counts_table(counted))
     return _record("", None, None, "No read or write was recorded, so there are no sizes to show.")
@@ -34,6 +34,17 @@ def figure(trace: Trace, results: Results) -> Figure:
 
 def _record(caption: str, spec: Spec | None, table: Table | None, reason: str = "") -> Figure:
     return Figure("sizes", "Operations", "Transfer sizes", caption, spec, table, reason)
+
+
+def _frequent(sizes: Sizes) -> str:
+    """The most frequent exact size and how many there are."""
+    if not sizes.common:
+        return ""
+    top = sizes.common[0]
+    return (
+        f"Most frequent of {plural(sizes.distinct, 'size')}: {count(top.nbytes)} bytes, "
+        f"{plural(top.reads + top.writes, 'operation')}."
+    )
 
 
 def bin_label(size: SizeBin) -> str:

@@ -17,7 +17,7 @@ from vanidl.trace import Trace
 TABLE_LIMIT = 500
 MAX_LANES = 8
 GRID_RANKS = 64
-GRID_STEPS = 512
+GRID_STEPS = 256
 _BARS = (
     "One bar a step over seconds since the start of the job, as wide as it lasted and as high: "
     "orange is the input wait, grey the rest. "

@@ -16,14 +16,12 @@ from vanidl.report.units import byte_scale, seconds
 from vanidl.trace import Trace
 
 BINS = 2048
-MANY_RANKS = 8
-_IO_CAPTION = (
-    "Above: bytes per second of the whole job, reads and writes, over seconds since its start."
-)
+STEP_WIDTH = 0.97  # of a step is drawn, so that the next one is told apart
+_IO_CAPTION = "Bytes per second of the whole job, reads and writes, over seconds since its start."
 _STEP_CAPTION = (
     "Below: the training steps of each rank (grey) and the waits for input in them (orange), on "
-    "the same axis of time. While a rank is orange its training stands still for input; while it is "
-    "plain grey, other work of the step goes on."
+    "the same axis of time. While a rank is orange its training stands still for "
+    "input; while it is plain grey, other work of the step goes on."
 )
 _STEPS_ALONE = (
     "The training steps of each rank (grey) and the waits for input in them (orange), over seconds "
@@ -47,7 +45,7 @@ def figure(trace: Trace, results: Results) -> Figure:
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     shown = shown_steps(steps.table) if steps else None
     data = _io_traces(io) if io else []
-    words = [_IO_CAPTION] if io else []
+    words = [_IO_CAPTION, _resolution(io)] if io else []
     if steps and shown:
         step_data, cuts = _step_traces(trace, steps.table, shown)
         data += step_data
@@ -69,6 +67,11 @@ def _io_traces(io: Timeline) -> list[Spec]:
     ]
     areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
     return areas
+
+
+def _resolution(io: Timeline) -> str:
+    edges, _ = folded(io.edges_s, io.bytes_read[:1], BINS)
+    return f"Each level is the mean over {seconds(float(edges[1] - edges[0]))}."
 
 
 def _rates(
@@ -105,33 +108,62 @@ def _area(name: str, colour: str, x0: float, dx: float, y: list[float | int | No
 def _step_traces(
     trace: Trace, table: StepTable, shown: ShownSteps
 ) -> tuple[list[Spec], tuple[str, str]]:
+    """Filled boxes, as wide as they last and no wider, and what to say when hovering."""
     waits = shown_waits(trace, shown.ranks)
     rows = shown.rows
     length = table.end_s[rows] - table.start_s[rows]
-    names = [f"step {int(k)}" for k in table.step[rows]]
-    steps = _bars("steps", palette.STEP, shown, (table.rank[rows], table.start_s[rows], length))
-    steps["customdata"] = [f"{n}: {seconds(s)}" for n, s in zip(names, length, strict=True)]
-    wait = _bars("input waits", palette.IN_WAIT, shown, (waits.rank, waits.start_s, waits.length_s))
-    wait["customdata"] = [f"waited {seconds(float(s))}" for s in waits.length_s]
-    wait["marker"]["line"] = {"width": 0}
-    return ([steps, wait] if len(waits.rank) else [steps]), (shown.cut, waits.cut)
+    step_lanes = np.searchsorted(shown.ranks, table.rank[rows])
+    wait_lanes = np.searchsorted(shown.ranks, waits.rank)
+    names = [f"step {int(k)}: {seconds(s)}" for k, s in zip(table.step[rows], length, strict=True)]
+    waited = [f"waited {seconds(float(s))}" for s in waits.length_s]
+    data = [
+        _boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
+        _spots(names, (step_lanes, table.start_s[rows], 1.5 * length)),
+    ]
+    if len(waits.rank):
+        spans = (wait_lanes, waits.start_s, waits.length_s)
+        data[1:1] = [_boxes("input waits", palette.IN_WAIT, spans)]
+        data.append(_spots(waited, spans))
+    return data, (shown.cut, waits.cut)
 
 
-def _bars(
-    name: str, colour: str, shown: ShownSteps, spans: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> Spec:
-    rank, start, length = spans
+Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Lane, start in seconds and length in seconds."""
+
+
+def _boxes(name: str, colour: str, spans: Spans) -> Spec:
+    """One outline around all boxes: thin ones blend instead of growing to a whole pixel."""
+    lane, start, length = spans
+    gap = np.full(len(lane), np.nan)
+    x = np.stack([start, start + length, start + length, start, gap], axis=1)
+    y = np.stack([lane - 0.4, lane - 0.4, lane + 0.4, lane + 0.4, gap], axis=1)
     return {
-        "type": "bar",
-        "orientation": "h",
+        "type": "scatter",
+        "mode": "lines",
         "name": name,
-        "base": np.round(start, 6).tolist(),
-        "x": np.round(length, 6).tolist(),
-        "y": np.searchsorted(shown.ranks, rank).tolist(),
+        "x": [None if np.isnan(v) else v for v in np.round(x, 5).ravel().tolist()],
+        "y": rounded(y.ravel()),
         "yaxis": "y2",
-        "width": 0.8,
-        "marker": {"color": colour, "line": {"width": 0.5, "color": palette.PAPER}},
-        "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
+        "line": {"width": 0, "simplify": False, "color": colour},
+        "fill": "toself",
+        "fillcolor": colour,
+        "hoverinfo": "skip",
+    }
+
+
+def _spots(texts: list[str], spans: Spans) -> Spec:
+    """Unseen points in the middle of boxes, for the text when hovering."""
+    lane, start, length = spans
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "hoveron": "points",
+        "showlegend": False,
+        "x": np.round(start + length / 2, 5).tolist(),
+        "y": lane.tolist(),
+        "yaxis": "y2",
+        "text": texts,
+        "hovertemplate": "%{text}<extra></extra>",
     }
 
 
@@ -143,7 +175,7 @@ def _layout(
     io_height = 200 if io else 0
     gap = 24 if io and lanes else 0
     inner = io_height + gap + lanes_height
-    layout = palette.time_layout(inner + 92, barmode="overlay")
+    layout = palette.time_layout(inner + 92)
     layout["xaxis"] = palette.time_axis(anchor="free", position=0)
     layout["yaxis"] = palette.axis(
         f"{_scale(io)[1]}/s" if io else "",
@@ -182,6 +214,7 @@ def _add_windows(layout: Spec, io: Timeline, table: StepTable) -> None:
     ]
     menu = {
         "type": "buttons",
+        "showactive": False,
         "direction": "right",
         "buttons": buttons,
         "x": 0,
