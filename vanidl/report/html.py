@@ -178,5 +178,7 @@ def _facts(trace: Trace) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _warnings(results: Results) -> list[tuple[str, str]]:
-    return [(w.code, elided(w.message, limit=1000)) for w in results.coverage.warnings]
+def _warnings(results: Results) -> list[tuple[str, str, str]]:
+    """(code, message, severity), what went wrong before what is worth knowing."""
+    ordered = sorted(results.coverage.warnings, key=lambda w: w.severity == "info")
+    return [(w.code, elided(w.message, limit=1000), w.severity) for w in ordered]
