@@ -42,6 +42,7 @@ class SpanKind(IntEnum):
     COMMUNICATION = 4
     CHECKPOINT = 5
     PREPROCESS = 6
+    EPOCH = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class Spans:
     start: Int64Array
     end: Int64Array
     process: Int32Array  # index into Trace.processes
-    step: Int32Array  # number of the profiled step for kind STEP, else -1
+    step: Int32Array  # number of the step (kind STEP) or epoch (EPOCH), else -1
     kind: UInt8Array  # SpanKind
     thread: Int32Array  # code of the thread or device stream, -1 where not recorded
     name: Int32Array  # index into names

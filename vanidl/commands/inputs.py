@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.run import Inputs, Run, open_run
+from vanidl.reading import Inputs
+from vanidl.run import Run, open_run
 from vanidl.selection import Selection
 
 
