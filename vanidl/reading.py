@@ -138,5 +138,6 @@ def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
         return f"{found.root}: none of {len(reasons)} files could be read; the first: {reasons[0]}"
     return (
         f"{found.root}: expected Darshan logs, DFTracer traces or PyTorch profiler traces, found "
-        "other files of a run only (event files, profiles of other tools). Add the folder with the logs."
+        "other files of a run only (event files, profiles of other tools). Add the folder with "
+        "the logs."
     )

@@ -15,6 +15,7 @@ import orjson
 from vanidl.errors import InputError
 from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice
+from vanidl.writing import write_whole
 
 SCHEMA = "vanidl-run/1"
 NAME = "run.json"
@@ -101,9 +102,7 @@ def write_record(path: str | Path, record: RunRecord) -> None:
     """Writes `run.json`; the file appears whole or not at all."""
     values = {"schema": SCHEMA, **{key: getattr(record, key) for key in RunRecord.__slots__}}
     text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
-    part = Path(path).with_suffix(".part")
-    part.write_bytes(text)
-    part.replace(path)
+    write_whole(Path(path), text, "the record of the run")
 
 
 @dataclass(frozen=True, slots=True)
