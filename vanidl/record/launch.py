@@ -13,6 +13,7 @@ from vanidl.errors import CommandError
 from vanidl.record.watch import Watch
 
 LOOK_SECONDS = 0.02
+GRACE_SECONDS = 2.0
 _FORWARDED = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 )
@@ -77,8 +78,17 @@ def _wait(pid: int, watch: Watch) -> tuple[int, float]:
             os.kill(pid, received.si_signo)
         ended, status, usage = os.wait4(pid, os.WNOHANG)
         if ended:
-            watch.look()
+            _let_go(watch)
             return status, usage.ru_utime + usage.ru_stime
+
+
+def _let_go(watch: Watch) -> None:
+    """Gives processes that outlive the command, as fork servers do, time to write their logs."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    watch.look()
+    while watch.anyone_left() and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        watch.look()
 
 
 def _is_for_us_alone(received: signal.struct_siginfo) -> bool:

@@ -67,11 +67,11 @@ def _new_folder(root: Path) -> Path:
 def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
     if name not in TRACERS:
         raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
-    if name == darshan.NAME or darshan_lib is not None:
-        return darshan.tracer(root, darshan_lib)
-    if name == "auto" and darshan.library() is not None:
-        return darshan.tracer(root)
-    return dftracer.tracer(root)
+    if name == dftracer.NAME and darshan_lib is not None:
+        raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
+    if name == dftracer.NAME or (name == "auto" and darshan.library(darshan_lib) is None):
+        return dftracer.tracer(root)
+    return darshan.tracer(root, darshan_lib)
 
 
 def _environment(tracer: Tracer, root: Path) -> Mapping[str, str]:

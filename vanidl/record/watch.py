@@ -53,9 +53,19 @@ class Watch:
             if not _refresh(seen, now):
                 continue
             for child in _children(seen.pid):
-                if child not in self.seen or self.seen[child].gone:
+                if self._is_new(child):
                     self.seen[child] = Seen(child, seen.pid, _started(child), now, now)
                     pending.append(self.seen[child])
+
+    def _is_new(self, pid: int) -> bool:
+        """Whether no process of this pid was seen, or it was another one, long gone."""
+        if pid not in self.seen:
+            return True
+        return self.seen[pid].gone and _started(pid) not in (0, self.seen[pid].started)
+
+    def anyone_left(self) -> bool:
+        """Whether a process was still there at the last look."""
+        return any(not seen.gone for seen in self.seen.values())
 
     def ranks(self) -> dict[int, int | None]:
         """Rank of every process seen, by pid."""

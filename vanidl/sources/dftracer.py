@@ -72,10 +72,10 @@ def _log(process: TracedProcess, known: Known, writers: Mapping[str, int]) -> Tr
         path=_path(process, writers),
         tracer=TRACER,
         version=process.starts[-1].version if process.starts else "",
-        job_id=str(_root(process, known).pid),
+        job_id=str([process, *_ancestors(process, known)][-1].pid),
         host=process.host,
         pid=process.pid,
-        parent_pid=_parent_pid(process, known),
+        parent_pid=_works_for(process, known),
         user_id=_owner(process.files[-1]),
         nprocs=1,
         start_ns=process.start_ns,
@@ -120,24 +120,25 @@ def _parent(process: TracedProcess, known: Known) -> TracedProcess | None:
     return known.get((process.host, process.parent_pid))
 
 
-def _parent_pid(process: TracedProcess, known: Known) -> int | None:
-    """The process that this one works for: its parent, if that is a copy or no launcher.
+def _works_for(process: TracedProcess, known: Known) -> int | None:
+    """The process that this one works for: the next above it that is no shell or launcher.
 
-    What a shell or a launcher starts works for itself.
+    What shells and launchers start works for itself. A copy works for what it was copied
+    from, even where that is not recorded.
     """
-    parent = _parent(process, known)
-    if process.forked or (parent is not None and not _STARTER.search(parent.command)):
+    if process.forked:
         return process.parent_pid
-    return None
+    above = _ancestors(process, known)
+    return next((a.pid for a in above if not _STARTER.search(a.command)), None)
 
 
-def _root(process: TracedProcess, known: Known) -> TracedProcess:
-    """The first recorded process above this one."""
+def _ancestors(process: TracedProcess, known: Known) -> Iterator[TracedProcess]:
+    """Recorded processes above this one, the nearest first."""
     seen = {process.pid}
-    while (above := _parent(process, known)) is not None and above.pid not in seen:
-        process = above
+    while (parent := _parent(process, known)) is not None and parent.pid not in seen:
+        yield parent
+        process = parent
         seen.add(process.pid)
-    return process
 
 
 def _tables(process: TracedProcess) -> Iterator[OperationTable]:
