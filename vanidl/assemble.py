@@ -319,4 +319,4 @@ def _profiles(
 def _damage(logs: Sequence[TracerLog]) -> Iterator[Notice]:
     for log in logs:
         if not log.whole:
-            yield Notice("damaged", f"{log.path}: {' '.join(log.losses)}")
+            yield Notice("damaged", f"{log.path}: {'; '.join(log.losses)}")

@@ -131,7 +131,7 @@ def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
 
 
 def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
-    reasons = [n.message for n in notices if n.code == "unreadable"]
+    reasons = [n.message for n in notices if n.code in ("unreadable", "processes_missing")]
     if len(reasons) == 1:
         return reasons[0]
     if reasons:

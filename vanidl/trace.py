@@ -89,6 +89,11 @@ class Job:
     user_id: int | None = None
 
     @property
+    def counts_apart(self) -> bool:
+        """Whether the tracer counts operations beside tracing them: each checks the other."""
+        return self.tracer == "darshan"
+
+    @property
     def run_time_s(self) -> float:
         """Last end minus first start over the run's logs."""
         return (self.end_ns - self.start_ns) / 1e9

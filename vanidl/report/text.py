@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from vanidl.analyses import Results
+from vanidl.analyses.coverage import LayerCoverage
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.summary import BusyTime
 from vanidl.report.headline import headline
@@ -145,10 +146,17 @@ def _access(results: Results) -> list[tuple[str, str]]:
 
 def _coverage(results: Results) -> list[tuple[str, str]]:
     return [
-        (f"{c.layer} trace", f"{count(c.traced_ops)} of {count(c.counted_ops)} operations traced")
+        (f"{c.layer} trace", f"{_traced(c)} operations traced")
         for c in results.coverage.layers
         if c.traced_ops is not None
     ]
+
+
+def _traced(cover: LayerCoverage) -> str:
+    """Traced operations, of how many where the tracer counted them apart."""
+    if cover.counted_ops is None:
+        return count(cover.traced_ops)
+    return f"{count(cover.traced_ops)} of {count(cover.counted_ops)}"
 
 
 def _sizes(results: Results) -> list[tuple[str, str]]:
