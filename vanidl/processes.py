@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from vanidl.clocks import uncertainty_ns
 from vanidl.grouping import HELPER, contains, same_host
-from vanidl.sources.pieces import TracerLog, ProfileTrace
+from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice, Process
 
 _LAUNCHER = re.compile(
@@ -82,7 +82,8 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
 
 
 def _rank_hosts(log: TracerLog) -> dict[int, str]:
-    return {
+    hosts = {record.rank: record.host for record in log.mpi}
+    return hosts | {
         int(rank): host
         for table in log.operations
         for rank, host in zip(table.record_rank, table.record_host, strict=True)

@@ -26,8 +26,8 @@ from vanidl.grouping import Group, choose, group
 from vanidl.report.headline import headline
 from vanidl.selection import Selection
 from vanidl.sources import counters, darshan, discover, kineto
-from vanidl.sources.counters import CounterFile
 from vanidl.sources.discover import Found
+from vanidl.sources.pieces import CounterFile
 from vanidl.trace import Notice, Trace
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ def read_trace(
     chosen = choose(group(logs, profiles), inputs.job_ids)
     counted = pending.result()
     notices += _losses(chosen, counted)
-    records = {path: file.layers for path, file in counted.items()}
-    return assemble(chosen, records, notices, Options(rules, inputs.clock_offset_s))
+    return assemble(chosen, counted, notices, Options(rules, inputs.clock_offset_s))
 
 
 def _no_progress(what: str, done: int, total: int) -> None:

@@ -26,6 +26,10 @@ WRITE = 1
 POSIX = "POSIX"
 MPIIO = "MPI-IO"
 STDIO = "STDIO"
+H5F = "H5F"
+H5D = "H5D"
+PNETCDF = "PNETCDF"
+PNETCDF_VAR = "PNETCDF_VAR"
 STORAGE_LAYERS = (POSIX, STDIO)
 """Disjoint layers whose bytes may be added. Every other layer lies above POSIX."""
 
@@ -233,6 +237,37 @@ class CounterTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Stripes:
+    """How Lustre spreads one file, or one component of its layout, over its targets."""
+
+    file: int  # index into Trace.files
+    stripe_nbytes: int
+    stripe_count: int
+    osts: tuple[int, ...]  # object storage targets in order of the stripes
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """Bytes that one process moved through one layer, in bins [start + i bin, ... + bin)."""
+
+    process: int  # index into Trace.processes, -1 for none
+    layer: str
+    start_ns: int
+    bin_ns: int
+    bytes_read: Int64Array
+    bytes_written: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class MpiTime:
+    """How long one process was inside MPI calls, by Darshan's AutoPerf module."""
+
+    process: int  # index into Trace.processes
+    total_s: float
+    sync_s: float | None  # waiting for others before collectives; None: not measured
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """How whole one log file is."""
 
@@ -266,6 +301,9 @@ class Trace:
     logs: tuple[LogState, ...] = ()
     warnings: tuple[Notice, ...] = ()
     layers_traced: tuple[str, ...] = ()  # layers with per-operation records
+    stripes: tuple[Stripes, ...] = ()  # sorted by file
+    heatmaps: tuple[Heatmap, ...] = ()
+    mpi: tuple[MpiTime, ...] = ()
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.sources import dxt
+from vanidl.sources import apmpi, dxt
 from vanidl.sources.darshan_header import JOB, NAMES, Header, layout_losses, read_header
 from vanidl.sources.darshan_job import JobRecord, read_job, read_names
 from vanidl.sources.inflate import joined, streams
-from vanidl.sources.pieces import TracerLog, OperationTable
+from vanidl.sources.pieces import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
@@ -38,8 +39,10 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     job = _job(data, header, name, losses)
     names = _names(data, header, losses)
     tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
+    mpi = _mpi(data, header, losses)
     losses += _damaged_modules(data, header)
-    return _log(name, header, job, names, [t for t in tables if t is not None], losses)
+    log = _log(name, header, job, names, [t for t in tables if t is not None], losses)
+    return replace(log, mpi=mpi)
 
 
 def _log(
@@ -117,6 +120,18 @@ def _names(data: memoryview, header: Header, losses: list[str]) -> dict[int, str
         reason = problem or f"{left} bytes are no whole name"
         losses.append(f"only {len(names):,} file names could be read: {reason}")
     return names
+
+
+def _mpi(data: memoryview, header: Header, losses: list[str]) -> tuple[MpiRecord, ...]:
+    region = header.regions.get(apmpi.MODULE)
+    if region is None:
+        return ()
+    cut = bool(region.missing(len(data)))
+    raw, _ = joined(region.cut_from(data), header.compression, cut=cut)
+    records, left = apmpi.decode(raw, header.byte_order)
+    if left:
+        losses.append(f"{apmpi.MODULE}: {left:,} bytes are no whole record")
+    return records
 
 
 def _damaged_modules(data: memoryview, header: Header) -> list[str]:

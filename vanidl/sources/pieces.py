@@ -42,7 +42,7 @@ class CounterRecords:
     `rank` is -1 for a record shared by all ranks. A negative counter: not monitored.
     """
 
-    layer: str  # "POSIX", "MPI-IO" or "STDIO"
+    layer: str  # "POSIX", "MPI-IO", "STDIO", "H5D", ...
     file: NDArray[np.uint64]
     rank: NDArray[np.int64]
     counters: Mapping[str, NDArray[np.int64]]
@@ -50,11 +50,53 @@ class CounterRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class StripeRecord:
+    """How Lustre spreads one file, or one component of its layout, over its targets."""
+
+    file: int  # a key of TracerLog.names
+    stripe_nbytes: int
+    stripe_count: int
+    osts: tuple[int, ...]  # object storage targets in order of the stripes
+
+
+@dataclass(frozen=True, slots=True)
+class HeatmapRecord:
+    """Bytes that one rank moved through one layer, in equal bins from the start of the log."""
+
+    layer: str
+    rank: int
+    bin_ns: int
+    bytes_read: NDArray[np.int64]
+    bytes_written: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRecord:
+    """How long one rank was inside MPI calls, by Darshan's AutoPerf module."""
+
+    rank: int
+    host: str
+    total_s: float
+    sync_s: float | None  # waiting for others before collectives; None: not measured
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFile:
+    """What Darshan summed up in one log: a table a layer, and a sentence for each loss."""
+
+    layers: tuple[CounterRecords, ...]
+    losses: tuple[str, ...] = ()
+    stripes: tuple[StripeRecord, ...] = ()
+    heatmaps: tuple[HeatmapRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    Darshan's counters are not in it: `sources.counters` reads them. `losses` holds one sentence for each thing that could not be read; `whole` is False
-    where there is one. `partial_layers` are those that the tracer itself flagged incomplete.
+    Darshan's counters are not in it: `sources.counters` reads them. `losses` holds one
+    sentence for each thing that could not be read; `whole` is False where there is one.
+    `partial_layers` are those that the tracer itself flagged incomplete.
     """
 
     path: str
@@ -78,6 +120,7 @@ class TracerLog:
     partial_layers: tuple[str, ...]
     whole: bool
     losses: tuple[str, ...]
+    mpi: tuple[MpiRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
