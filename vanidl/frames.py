@@ -56,12 +56,17 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
     line = results.timeline
     if line is None:
         return {}
-    rows, bins = line.reads.shape
+    rows, bins = line.bytes_read.shape
+    names = [
+        "bytes_read",
+        "bytes_written",
+        *(["reads", "writes"] if line.reads is not None else []),
+    ]
     return {
         "row": np.repeat(np.array(line.row_labels, object), bins),
         "start_s": np.tile(line.edges_s[:-1], rows),
         "end_s": np.tile(line.edges_s[1:], rows),
-        **{n: getattr(line, n).ravel() for n in ("bytes_read", "bytes_written", "reads", "writes")},
+        **{n: getattr(line, n).ravel() for n in names},
     }
 
 

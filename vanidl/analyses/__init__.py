@@ -8,14 +8,16 @@ order, here or elsewhere, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vanidl.analyses import (
     access,
     balance,
+    by_counters,
     coverage,
     files,
+    heatmaps,
     operations,
     overlap,
     sizes,
@@ -112,7 +114,7 @@ def finish(
     """Results from reduced values: the last, cheap part of `analyse`."""
     step_result = steps.finish(reduced["operations"], chosen)
     table = None if step_result is None else step_result.table
-    return Results(
+    results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
         sizes.finish(reduced["sizes"], chosen),
@@ -122,6 +124,18 @@ def finish(
         balance.finish(reduced["operations"], chosen),
         step_result,
         overlap.finish(reduced["operations"], chosen, table),
+    )
+    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+
+
+def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
+    """What counters and heat maps say where no operation was traced."""
+    return replace(
+        results,
+        sizes=by_counters.sizes(chosen, layer),
+        timeline=heatmaps.finish(chosen, layer),
+        access=by_counters.access(chosen, layer),
+        balance=by_counters.balance(chosen, layer),
     )
 
 

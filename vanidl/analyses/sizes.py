@@ -25,14 +25,17 @@ COMMON_SIZES = 10
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """Operations of low <= size < high bytes; high is None for the open last bin."""
+    """Operations of low <= size < high bytes; high is None for the open last bin.
+
+    Bytes are None where only counters tell how many operations there were.
+    """
 
     low: int
     high: int | None
     reads: int
     writes: int
-    bytes_read: int
-    bytes_written: int
+    bytes_read: int | None
+    bytes_written: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,11 @@ class CommonSize:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Exact transfer sizes. All numbers are None or empty where no operation was traced."""
+    """Exact transfer sizes.
+
+    Where no operation was traced all numbers are None or empty, except `darshan_histogram`,
+    which then comes from the counters.
+    """
 
     min: int | None
     max: int | None

@@ -54,6 +54,17 @@ def figure(trace: Trace, results: Results) -> Figure:
     return _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
 
 
+def heatmap_note(io: Timeline) -> str:
+    """Where the bins of an untraced run come from, "" for a traced one."""
+    if io.source != "heatmap":
+        return ""
+    width = seconds(float(io.edges_s[1] - io.edges_s[0]))
+    return (
+        f"From Darshan's heat map, bins of {width}: no single operation was traced, so nothing "
+        "shorter than a bin can be seen."
+    )
+
+
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
     return Figure("timeline", "Over time", "I/O and training steps", caption, spec, None, reason)
 
@@ -71,6 +82,8 @@ def _io_traces(io: Timeline) -> list[Spec]:
 
 def _resolution(io: Timeline) -> str:
     edges, _ = folded(io.edges_s, io.bytes_read[:1], BINS)
+    if io.source == "heatmap":
+        return heatmap_note(io)
     return f"Each level is the mean over {seconds(float(edges[1] - edges[0]))}."
 
 

@@ -43,7 +43,7 @@ def headline(trace: Trace, results: Results) -> Headline:
     """One title sentence and the supporting sentences that apply."""
     overlap = results.overlap
     if overlap is None:
-        title = _without_overlap(trace, results.summary)
+        title = _without_overlap(trace, results)
         return Headline(title, _present(_untraced(results), _stdio(results.summary)))
     title = _waited(trace, results, overlap)
     support = _present(
@@ -196,7 +196,8 @@ def _counted(overlap: Overlap, summary: Summary) -> str:
     return f"{_by_counters(summary)}."
 
 
-def _without_overlap(trace: Trace, summary: Summary) -> str:
+def _without_overlap(trace: Trace, results: Results) -> str:
+    summary = results.summary
     hidden = "whether it was hidden is not known"
     unknown = f"{hidden}: {_no_overlap(trace)}"
     if summary.time is not None and summary.ops:
@@ -208,7 +209,24 @@ def _without_overlap(trace: Trace, summary: Summary) -> str:
         return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
     if summary.ops == 0:
         return f"No {summary.layer} operation was recorded during the {_run(trace)}."
-    return f"No I/O was recorded during the {_run(trace)}; that is unknown, not zero."
+    return _nothing_on_layer(trace, results)
+
+
+def _nothing_on_layer(trace: Trace, results: Results) -> str:
+    summary, run = results.summary, _run(trace)
+    others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
+    if others:
+        moved = ", ".join(
+            f"{o.layer} read {nbytes(o.bytes_read)} and wrote {nbytes(o.bytes_written)}"
+            for o in others
+        )
+        return f"No {summary.layer} operation was recorded during the {run}; {moved}."
+    if trace.logs and not trace.counters and results.coverage.complete:
+        return (
+            f"Darshan recorded the job and no I/O at all during its {run}: nothing that it "
+            "watches was used, or its modules were switched off."
+        )
+    return f"No I/O was recorded during the {run}; that is unknown, not zero."
 
 
 def _run(trace: Trace) -> str:
@@ -230,12 +248,10 @@ def _stdio(summary: Summary) -> str:
     if stdio is None or not total or summary.layer == STDIO:
         return ""
     moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
-    if moved <= STDIO_SHARE * total:
+    if moved <= STDIO_SHARE * total or not summary.source:
         return ""
-    return (
-        f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}: times above are of "
-        f"{summary.layer} alone."
-    )
+    alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
+    return f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}{alone}."
 
 
 def _layer(summary: Summary, name: str) -> LayerTotals | None:
