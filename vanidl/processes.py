@@ -22,6 +22,8 @@ _LAUNCHER = re.compile(
     r"\btorchrun\b|torch[./]distributed[./](run|launch)|\bmpi(exec|run)\b|accelerate launch"
 )
 _TRACKER = re.compile(r"resource_tracker")
+_TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
+_MOST_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +178,9 @@ def _role(
         trainer = around[0] if len(around) == 1 else None
     if i in above_trainers or _LAUNCHER.search(entry.process.command):
         return "auxiliary", None
-    if trainer is None:
-        return "unassigned", None
-    is_tracker = _TRACKER.search(entry.process.command)
-    return ("auxiliary" if is_tracker else "worker"), trainer
+    if _TRACKER.search(entry.process.command):
+        return "auxiliary", trainer
+    return ("unassigned", None) if trainer is None else ("worker", trainer)
 
 
 def _can_train(process: Process) -> bool:
@@ -223,11 +224,32 @@ def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:
     roles = Counter(p.role for p in processes)
     if not roles["unassigned"]:
         return ()
-    names = ", ".join(p.label for p in processes if p.role == "unassigned")[:200]
+    lost = [p for p in processes if p.role == "unassigned"]
+    names = ", ".join(p.label for p in lost[:_MOST_NAMES])
+    more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
     return (
         Notice(
             "unassigned",
-            f"{roles['unassigned']} of {len(processes)} processes could not be tied to a training "
-            f"process ({names}): their I/O is in the totals, in no rank.",
+            f"{len(lost)} of {len(processes)} processes could not be tied to one of the "
+            f"{roles['trainer']} training processes ({names}{more}): their I/O is in the totals, "
+            f"in no rank.{_families(lost)}",
         ),
+    )
+
+
+def _families(processes: Sequence[Process]) -> str:
+    """What the commands of spawned children tell: siblings name the same tracker's pipe.
+
+    The number is that of a descriptor of the parent, so it tells families apart and does not
+    say whose they are.
+    """
+    pipes = [_TRACKER_PIPE.search(p.command) for p in processes]
+    sizes = Counter((p.host, pipe[1]) for p, pipe in zip(processes, pipes, strict=True) if pipe)
+    if sum(sizes.values()) < len(processes) or len(sizes) < 2:
+        return ""
+    each = sorted(set(sizes.values()))
+    many = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
+    return (
+        f" All were started by multiprocessing (spawn); by their common pipe they are "
+        f"{len(sizes)} families of {many}, and Darshan does not record whose."
     )

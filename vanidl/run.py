@@ -152,9 +152,10 @@ def read_trace(
     found = discover.find(Path(path))
     profiler = [*found.profiler, *_profiler_output(inputs.steps)]
     notices = list(_unread(found))
-    pending = counters.start_counters([str(p) for p in found.darshan])
+    every_log = [*found.darshan, *found.darshan_partial]
+    pending = counters.start_counters([str(p) for p in every_log])
     read = _Reader(progress or _no_progress, notices)
-    logs = read.all("Darshan logs", darshan.read_log, found.darshan)
+    logs = read.all("Darshan logs", darshan.read_log, every_log)
     profiles = read.all(
         "profiler traces", lambda p: kineto.read_trace(p, wait_names=inputs.wait_names), profiler
     )
@@ -201,9 +202,6 @@ def _profiler_output(paths: Iterable[str]) -> Iterator[Path]:
 
 
 def _unread(found: Found) -> Iterator[Notice]:
-    for path in found.darshan_partial:
-        message = f"{path}: a log that Darshan did not finish: its process is not in the report."
-        yield Notice("unreadable", message)
     for path in found.unreadable:
         yield Notice("unreadable", f"{path}: this folder cannot be listed (permissions).")
 

@@ -116,9 +116,11 @@ class Process:
 
     @property
     def label(self) -> str:
-        """`rank 3` where the rank is known, else host:pid."""
+        """`rank 3` where the rank is known, else host:pid, or what is known of them."""
         if self.rank is not None:
             return f"rank {self.rank}"
+        if not self.host and self.pid is not None:
+            return f"process {self.pid}"
         return f"{self.host or '?'}:{self.pid if self.pid is not None else '?'}"
 
 

@@ -30,8 +30,8 @@ class Balance:
     """Load over ranks. A spread is max / mean: 1.0 where all are equal, None where all are 0.
 
     `source` "counters": rows hold the records of single ranks, `counter_spread` is that of
-    `counter_s`, busy time is not known. Bytes of records that Darshan merged over all ranks
-    are in `shared_bytes` only.
+    `counter_s`, busy time is not known. Bytes of records that Darshan merged over all ranks,
+    and of processes of no rank, are in `shared_bytes` only.
     """
 
     rows: tuple[RankLoad, ...]

@@ -36,7 +36,7 @@ class CounterTime:
     write_s: float | None
     meta_s: float | None  # None too where it exceeds what the processes have
     per_rank_mean_s: float | None  # (reading + writing) / ranks
-    per_rank_max_s: float | None  # None where Darshan merged records over ranks
+    per_rank_max_s: float | None  # None where any of it is not recorded by rank
 
 
 def sizes(trace: Trace, layer: str) -> Sizes:
@@ -74,8 +74,8 @@ def access(trace: Trace, layer: str) -> Access | None:
 def balance(trace: Trace, layer: str) -> Balance | None:
     """What each rank's own records hold; None where no rank has records of its own.
 
-    Darshan merges the records of a file that all ranks opened: their bytes are in
-    `shared_bytes` and in no row.
+    Darshan merges the records of a file that all ranks opened: their bytes, and those of
+    processes of no rank, are in `shared_bytes` and in no row.
     """
     table = trace.counters.get(layer)
     if table is None or not trace.ranks:
@@ -83,7 +83,7 @@ def balance(trace: Trace, layer: str) -> Balance | None:
     position = _positions(table, trace)
     columns = np.stack([record_counts(table, what) for what in COUNTED])
     seconds = _record_seconds(table)
-    own, shared = position >= 0, table.process < 0
+    own = position >= 0
     if not own.any():
         return None
     ranks = len(trace.ranks)
@@ -98,7 +98,7 @@ def balance(trace: Trace, layer: str) -> Balance | None:
         spread([row.bytes_read + row.bytes_written for row in rows]),
         sum(row.ops == 0 for row in rows),
         "counters",
-        int(columns[2:, shared].sum()),
+        int(columns[2:, ~own].sum()),
         spread([row.counter_s or 0.0 for row in rows]),
     )
 
@@ -155,11 +155,11 @@ def _record_seconds(table: CounterTable) -> NDArray[np.float64]:
 
 
 def _longest(table: CounterTable, trace: Trace) -> float | None:
-    """The rank with most; None where any record with time in it is shared by all ranks."""
+    """The rank with most; None where any record with time in it is not of one rank."""
     position, seconds = _positions(table, trace), _record_seconds(table)
-    if not trace.ranks or seconds[table.process < 0].any():
-        return None
     own = position >= 0
+    if not trace.ranks or seconds[~own].any():
+        return None
     return float(np.bincount(position[own], seconds[own], len(trace.ranks)).max())
 
 

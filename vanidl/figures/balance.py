@@ -58,8 +58,8 @@ def _spread(balance: Balance) -> str:
     sentence = f"Largest over mean: {', '.join(words)}." if words else ""
     if balance.shared_bytes:
         sentence += (
-            f" {nbytes(balance.shared_bytes)} more lie in files that Darshan added up over all "
-            "ranks: in no bar."
+            f" {nbytes(balance.shared_bytes)} more are in no bar: Darshan adds up files that all "
+            "ranks opened, and some processes may belong to no known rank."
         )
     if balance.silent_ranks:
         sentence += f" {plural(balance.silent_ranks, 'rank')} did no I/O on this layer."

@@ -20,6 +20,10 @@ from vanidl.sources.pieces import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
+_HEADER_START = 16  # version and magic
+
+UNFINISHED = ".darshan_partial"
+"""Ending of a log while Darshan writes it; it stays where the process was stopped."""
 
 
 def read_log(path: str | os.PathLike[str]) -> TracerLog:
@@ -34,8 +38,8 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     """
     name = os.fspath(path)
     data = memoryview(_bytes(name))
-    header = read_header(data, name)
-    losses = layout_losses(header, len(data))
+    header = _header(data, name)
+    losses = _unfinished(name) + layout_losses(header, len(data))
     job = _job(data, header, name, losses)
     names = _names(data, header, losses)
     tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
@@ -80,6 +84,27 @@ def _log(
         whole=not losses,
         losses=tuple(losses),
     )
+
+
+def _header(data: memoryview, name: str) -> Header:
+    """The header; Darshan writes it last, so an unfinished log may have none."""
+    try:
+        return read_header(data, name)
+    except InputError as error:
+        if not name.endswith(UNFINISHED) or any(data[:_HEADER_START]):
+            raise
+        raise InputError(
+            f"{name}: expected a log that Darshan finished, found one whose table of contents "
+            "was never written (its process was stopped while it ended); nothing in it can be "
+            "found, so record that process again"
+        ) from error
+
+
+def _unfinished(name: str) -> list[str]:
+    """A name that Darshan changes once a log is whole."""
+    if not name.endswith(UNFINISHED):
+        return []
+    return ["Darshan did not finish this log: what was written until then is used"]
 
 
 def _bytes(name: str) -> bytes:

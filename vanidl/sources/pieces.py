@@ -148,3 +148,4 @@ class ProfileTrace:
     names: tuple[str, ...]
     losses: tuple[str, ...]
     written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
+    every: int = 1  # a span of kind STEP stands for that many training steps
