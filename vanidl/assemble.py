@@ -16,9 +16,9 @@ from vanidl import clocks, counter_tables
 from vanidl.analyses.counted import record_counts
 from vanidl.counter_tables import NO_COUNTERS, Counters, path_of
 from vanidl.filekinds import KindRule, kind_of, profiler_rules
-from vanidl.grouping import Group
+from vanidl.grouping import Group, same_host
 from vanidl.processes import Cast, cast
-from vanidl.sources.pieces import OperationTable, ProfileTrace, TracerLog
+from vanidl.sources.pieces import OperationTable, ProfileTrace, StepDurations, TracerLog
 from vanidl.trace import (
     MAX_PART_ROWS,
     STORAGE_LAYERS,
@@ -28,10 +28,12 @@ from vanidl.trace import (
     LogState,
     Notice,
     Part,
+    Process,
     Profile,
     SpanKind,
     Spans,
     Trace,
+    UndatedSteps,
     concatenate_spans,
 )
 
@@ -48,7 +50,11 @@ class Options:
 
 
 def assemble(
-    group: Group, counters: Counters, notices: Iterable[Notice] = (), options: Options | None = None
+    group: Group,
+    counters: Counters,
+    notices: Iterable[Notice] = (),
+    options: Options | None = None,
+    durations: Sequence[StepDurations] = (),
 ) -> Trace:
     """The trace of one run.
 
@@ -57,11 +63,13 @@ def assemble(
         counters: the counters of each log, keyed by its path.
         notices: warnings that reading already gave.
         options: file kinds, clock offset.
+        durations: step tables without times.
     """
     options = options or Options()
     logs = sorted(group.logs, key=lambda log: (log.start_ns, log.path))
-    profiles = sorted(group.profiles, key=lambda p: p.path)
+    profiles = sorted(group.profiles, key=_profile_order)
     people = cast(logs, profiles)
+    undated, lost_steps = _undated(durations, people.processes)
     paths = _paths(logs, counters)
     code = {path: i for i, path in enumerate(paths)}
     tables = counter_tables.tables(logs, counters, people, code)
@@ -82,13 +90,20 @@ def assemble(
             LogState(log.path, log.version, log.whole, log.partial_layers, log.losses)
             for log in logs
         ),
-        warnings=(*notices, *people.notices, *_damage(logs), *(c for c in checks if c)),
+        warnings=(
+            *notices,
+            *people.notices,
+            *lost_steps,
+            *_damage(logs),
+            *(c for c in checks if c),
+        ),
         layers_traced=tuple(
             sorted({t.layer for log in logs for t in log.operations}, reverse=True)
         ),
         stripes=counter_tables.stripes(logs, counters, code),
         heatmaps=counter_tables.heatmaps(logs, counters, people),
         mpi=counter_tables.mpi_times(logs, people),
+        step_durations=undated,
     )
 
 
@@ -268,6 +283,34 @@ def _profiles(
         )
         for k, p in enumerate(profiles)
     )
+
+
+def _profile_order(profile: ProfileTrace) -> tuple[str, int]:
+    return profile.path, int(profile.start_ns[0]) if len(profile.start_ns) else 0
+
+
+def _undated(
+    durations: Sequence[StepDurations], processes: Sequence[Process]
+) -> tuple[tuple[UndatedSteps, ...], tuple[Notice, ...]]:
+    """Step tables with their process, the only trainer of their host; and what has none."""
+    found, lost = [], []
+    for table in sorted(durations, key=lambda d: d.path):
+        fits = [
+            i
+            for i, p in enumerate(processes)
+            if p.role == "trainer" and same_host(p.host, table.host)
+        ]
+        if len(fits) == 1:
+            found.append(UndatedSteps(fits[0], table.source, table.step, table.duration_ns))
+        else:
+            lost.append(f"{table.path} ({len(fits)} training processes on its host)")
+    if not lost:
+        return tuple(found), ()
+    message = (
+        f"{len(lost)} step tables without times name a host and no process, and could not be "
+        f"given to one (first: {lost[0]}): they are not in the report."
+    )
+    return tuple(found), (Notice("steps_unmatched", message),)
 
 
 def _damage(logs: Sequence[TracerLog]) -> Iterator[Notice]:

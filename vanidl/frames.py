@@ -73,7 +73,9 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
 def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
     if results.steps is None:
         return {}
-    columns = asdict(results.steps.table)
+    table = results.steps.table
+    columns = asdict(table) | {"duration_s": table.duration_s}
+    del columns["undated_s"]
     labels = np.array([trace.processes[i].label for i in trace.ranks], object)
     return columns | {"rank": labels[columns["rank"]]}
 

@@ -44,6 +44,7 @@ class _Entry:
     log: int | None
     log_rank: int
     profiles: list[int]
+    stray: bool = False  # a profile of an unknown process beside a log that has all ranks
 
 
 def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
@@ -52,7 +53,8 @@ def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
     for k, profile in enumerate(profiles):
         entry = _match(profile, entries, profiles)
         if entry is None:
-            entry = _Entry(Process(profile.host, profile.pid), None, 0, [])
+            stray = any(log.nprocs > 1 for log in logs)
+            entry = _Entry(Process(profile.host, profile.pid), None, 0, [], stray)
             entries.append(entry)
         entry.profiles.append(k)
         _adopt_identity(entry, profile)
@@ -107,7 +109,7 @@ def _match(
             if e.process.pid is None and e.process.rank == profile.rank:
                 return e
     free = [e for e in near if e.process.pid is None and not e.profiles]
-    return free[0] if len(free) == 1 and len(profiles) == 1 else None
+    return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
 
 
 def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
@@ -143,12 +145,12 @@ def _contains(outer: _Entry, inner: _Entry, logs: Sequence[TracerLog]) -> bool:
 def _assign_roles(
     entries: list[_Entry], parents: list[int | None], logs: Sequence[TracerLog]
 ) -> None:
-    profiled = {i for i, e in enumerate(entries) if e.profiles}
+    profiled = {i for i, e in enumerate(entries) if e.profiles and not e.stray}
     above_trainers = {a for i in profiled for a in _ancestors(i, parents)} - profiled
     trainers = profiled | {
         i
         for i, e in enumerate(entries)
-        if i not in above_trainers and parents[i] is None and _can_train(e.process)
+        if i not in above_trainers and parents[i] is None and not e.stray and _can_train(e.process)
     }
     if not trainers:  # a launcher alone is the job
         trainers = {i for i, p in enumerate(parents) if p is None}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vanidl import frames
+from vanidl import frames, step_sources
 from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -25,7 +25,7 @@ from vanidl.filekinds import parse_rules
 from vanidl.grouping import Group, choose, group
 from vanidl.report.headline import headline
 from vanidl.selection import Selection
-from vanidl.sources import counters, darshan, discover, kineto
+from vanidl.sources import counters, darshan, discover
 from vanidl.sources.discover import Found
 from vanidl.sources.pieces import CounterFile
 from vanidl.trace import Notice, Trace
@@ -118,7 +118,7 @@ class Run:
 class Inputs:
     """What to read besides the run's path, and what the user knows about it."""
 
-    steps: tuple[str, ...] = ()  # further paths with profiler output
+    steps: tuple[str, ...] = ()  # further PATH[:TAG] of profiler output and event files
     job_ids: tuple[str, ...] = ()
     wait_names: tuple[str, ...] = ()  # regular expressions of spans that are input waits
     kind_rules: tuple[str, ...] = ()  # "GLOB=KIND"
@@ -150,21 +150,20 @@ def read_trace(
     """The trace of the run at a path, not yet analysed. Raises as `open_run`."""
     rules = parse_rules(inputs.kind_rules)
     found = discover.find(Path(path))
-    profiler = [*found.profiler, *_profiler_output(inputs.steps)]
     notices = list(_unread(found))
     every_log = [*found.darshan, *found.darshan_partial]
     pending = counters.start_counters([str(p) for p in every_log])
     read = _Reader(progress or _no_progress, notices)
     logs = read.all("Darshan logs", darshan.read_log, every_log)
-    profiles = read.all(
-        "profiler traces", lambda p: kineto.read_trace(p, wait_names=inputs.wait_names), profiler
-    )
-    if not logs and not profiles:
+    steps = step_sources.read(found, inputs.steps, inputs.wait_names, read)
+    notices += steps.notices
+    if not logs and not steps.profiles:
         raise InputError(_nothing_usable(found, notices))
-    chosen = choose(group(logs, profiles), inputs.job_ids)
+    chosen = choose(group(logs, steps.profiles), inputs.job_ids)
     counted = pending.result()
     notices += _losses(chosen, counted)
-    return assemble(chosen, counted, notices, Options(rules, inputs.clock_offset_s))
+    options = Options(rules, inputs.clock_offset_s)
+    return assemble(chosen, counted, notices, options, steps.durations)
 
 
 def _no_progress(what: str, done: int, total: int) -> None:
@@ -190,17 +189,6 @@ class _Reader:
         return pieces
 
 
-def _profiler_output(paths: Iterable[str]) -> Iterator[Path]:
-    for path in paths:
-        found = discover.find(Path(path))
-        if not found.profiler:
-            raise InputError(
-                f"--steps {path}: expected PyTorch profiler traces (.pt.trace.json, "
-                ".pt.trace.json.gz), found none."
-            )
-        yield from found.profiler
-
-
 def _unread(found: Found) -> Iterator[Notice]:
     for path in found.unreadable:
         yield Notice("unreadable", f"{path}: this folder cannot be listed (permissions).")
@@ -223,6 +211,7 @@ def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
     if reasons:
         return f"{found.root}: none of {len(reasons)} files could be read; the first: {reasons[0]}"
     return (
-        f"{found.root}: expected Darshan logs or PyTorch profiler traces, found other files of a "
-        "run only (event files, profiles of other tools). Add the folder with the Darshan logs."
+        f"{found.root}: expected Darshan logs or training steps with their times, found other "
+        "files of a run only (step tables without times, event files without steps, profiles of "
+        "other tools). Add the folder with the Darshan logs."
     )

@@ -270,6 +270,16 @@ class MpiTime:
 
 
 @dataclass(frozen=True, slots=True)
+class UndatedSteps:
+    """How long each step of one process took; when it was is not recorded."""
+
+    process: int  # index into Trace.processes
+    source: str
+    step: Int32Array
+    duration_ns: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """How whole one log file is."""
 
@@ -306,6 +316,7 @@ class Trace:
     stripes: tuple[Stripes, ...] = ()  # sorted by file
     heatmaps: tuple[Heatmap, ...] = ()
     mpi: tuple[MpiTime, ...] = ()
+    step_durations: tuple[UndatedSteps, ...] = ()
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

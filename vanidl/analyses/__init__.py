@@ -24,6 +24,7 @@ from vanidl.analyses import (
     steps,
     summary,
     timeline,
+    undated_steps,
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -112,7 +113,7 @@ def finish(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
-    step_result = steps.finish(reduced["operations"], chosen)
+    step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
     results = Results(
         coverage.finish(seen, whole),

@@ -15,7 +15,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "run", metavar="RUN", help="a Darshan log, or a folder of logs and profiler output"
     )
     add = parser.add_argument
-    add("--steps", action="append", default=[], metavar="PATH", help="more profiler output")
+    add(
+        "--steps",
+        action="append",
+        default=[],
+        metavar="PATH[:TAG]",
+        help="more profiler output, or event files (TAG: which scalar marks steps)",
+    )
     add("--layer", default="POSIX", help="layer of the I/O: POSIX (default) or MPI-IO")
     add("--only", metavar="KIND", help="only files of one kind, for example dataset")
     add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")

@@ -35,6 +35,8 @@ _ZOOM = (
 def figure(trace: Trace, results: Results) -> Figure:
     """Bandwidth over time, and steps with their input waits below it."""
     io, steps = results.timeline, results.steps
+    if steps is not None and steps.table.undated_s is not None:
+        steps = None
     if io is None and steps is None:
         return _record(
             "",
@@ -124,7 +126,7 @@ def _step_traces(
     """Filled boxes, as wide as they last and no wider, and what to say when hovering."""
     waits = shown_waits(trace, shown.ranks)
     rows = shown.rows
-    length = table.end_s[rows] - table.start_s[rows]
+    length = table.duration_s[rows]
     step_lanes = np.searchsorted(shown.ranks, table.rank[rows])
     wait_lanes = np.searchsorted(shown.ranks, waits.rank)
     names = [f"step {int(k)}: {seconds(s)}" for k, s in zip(table.step[rows], length, strict=True)]

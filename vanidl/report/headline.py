@@ -65,6 +65,8 @@ def _present(*sentences: str) -> tuple[str, ...]:
 def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     average = _average(trace, overlap)
+    if mean.input_wait_s is None and overlap.basis is None and mean.io_s is not None:
+        return _within_steps(mean, average)
     if mean.input_wait_s is None:
         return f"Input wait was not recorded; {_hidden(overlap)}."
     if mean.input_wait_s == 0:
@@ -74,6 +76,16 @@ def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
     waited = f"Training waited {times} for input{average}"
     return f"{waited}; {_io_of_wait(results, overlap)}."
+
+
+def _within_steps(mean: RankOverlap, average: str) -> str:
+    """What steps alone can tell: how much of the I/O fell into them."""
+    io_s = mean.io_s or 0.0
+    inside = seconds(io_s - (mean.unobserved_s or 0.0))
+    return (
+        f"{inside} of {seconds(io_s)} of I/O fell within the recorded steps{average}; neither "
+        "input wait nor compute was recorded, so whether it was hidden is not known."
+    )
 
 
 def _average(trace: Trace, overlap: Overlap) -> str:
@@ -116,6 +128,11 @@ def _hidden(overlap: Overlap) -> str:
 
 
 def _no_overlap(trace: Trace) -> str:
+    if trace.step_durations:
+        return (
+            "the step table holds durations without start times and cannot be laid over it, so no "
+            "overlap is claimed"
+        )
     return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
 
 

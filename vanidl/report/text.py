@@ -10,6 +10,7 @@ from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.sizes import Sizes
+from vanidl.analyses.steps import ClockEvidence
 from vanidl.analyses.summary import BusyTime, Summary
 from vanidl.figures.sizes import bin_label
 from vanidl.report.headline import headline
@@ -210,14 +211,18 @@ def _steps(results: Results) -> list[tuple[str, str]]:
         return []
     many = f"{steps.per_rank_min}" if steps.per_rank_min == steps.per_rank_max else (
         f"{steps.per_rank_min} to {steps.per_rank_max}")  # fmt: skip
-    clock = steps.clock
-    sure = f"offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
     return [
         ("profiled", f"{many} a rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
-        ("clock", f"{clock.method}, {sure}"),
+        ("clock", _clock(steps.clock)),
     ]  # fmt: skip
+
+
+def _clock(clock: ClockEvidence) -> str:
+    if clock.offset_s is None:
+        return "none: durations without start times, so no overlap is claimed"
+    return f"{clock.method}, offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
 
 
 _SPLIT = (

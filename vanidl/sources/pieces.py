@@ -149,3 +149,14 @@ class ProfileTrace:
     losses: tuple[str, ...]
     written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
     every: int = 1  # a span of kind STEP stands for that many training steps
+
+
+@dataclass(frozen=True, slots=True)
+class StepDurations:
+    """How long each step of one host's process took; when it was is not recorded."""
+
+    path: str
+    source: str
+    host: str
+    step: NDArray[np.int32]
+    duration_ns: NDArray[np.int64]

@@ -25,12 +25,12 @@ class Fields:
     def varint(self, number: int) -> int:
         """The last unsigned value of a varint field, 0 where it is absent."""
         values = self._found.get((number, _VARINT))
-        return int(values[-1]) if values else 0  # type: ignore[arg-type]
+        return int(values[-1]) if values else 0
 
     def fixed64(self, number: int) -> bytes:
         """The eight bytes of a double or fixed64 field, zeros where it is absent."""
         values = self._found.get((number, _FIXED64))
-        return bytes(values[-1]) if values else bytes(8)  # type: ignore[arg-type]
+        return bytes(values[-1]) if values else bytes(8)
 
     def messages(self, number: int) -> list[memoryview]:
         """The bytes of every message, string or packed value of a field, in order."""

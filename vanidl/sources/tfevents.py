@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.errors import InputError, UsageError
+from vanidl.errors import InputError
 from vanidl.sources.crc32c import masked_crcs
 from vanidl.sources.file_names import event_file_name
 from vanidl.sources.pieces import ProfileTrace
@@ -57,31 +57,29 @@ class EventFile:
 def read_steps(path: str | Path, tag: str | None = None) -> tuple[ProfileTrace, ...]:
     """One piece a segment of rising step numbers, which holds steps and nothing else.
 
+    Empty where the file has no such tag, or no tag that marks two steps.
+
     Args:
         path: The event file.
         tag: The tag whose events mark steps; by default the one with most of them.
 
     Raises:
-        InputError: The file cannot be read, is no event file, or marks no two steps.
-        UsageError: The file has no such tag.
+        InputError: The file cannot be read or is no event file.
     """
     content = read_events(path)
-    chosen = _tag(path, content, tag)
-    marks = content.tags[chosen]
-    pieces = [
-        _piece(Path(path), segment, chosen, content.losses if first else ())
-        for first, segment in _numbered(_segments(marks))
-    ]
-    if not pieces:
-        raise InputError(
-            f"{path}: expected at least two steps of tag {chosen!r}, found "
-            f"{len(marks.step)}; log a scalar every step, or give another tag"
-        )
-    return tuple(pieces)
+    chosen = _tag(content) if tag is None else tag
+    if chosen not in content.tags:
+        return ()
+    return tuple(
+        _piece(Path(path), segment, chosen, () if i else content.losses)
+        for i, segment in enumerate(_segments(content.tags[chosen]))
+    )
 
 
 def read_events(path: str | Path) -> EventFile:
     """What every tag of the file marks. A cut or damaged file gives what comes before.
+
+    A file without a byte is one that its writer never got to fill: it marks nothing.
 
     Raises:
         InputError: The file cannot be read or is no event file.
@@ -91,9 +89,8 @@ def read_events(path: str | Path) -> EventFile:
     except OSError as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error.strerror}; check the path") from error
     records, loss = _records(data)
-    if not records:
-        found = loss or "an empty file"
-        raise InputError(f"{path}: {_EXPECTED}, found {found}; give events.out.tfevents.* files")
+    if data and not records:
+        raise InputError(f"{path}: {_EXPECTED}, found {loss}; give events.out.tfevents.* files")
     found_tags: dict[str, list[tuple[float, int]]] = {}
     for low, high in records:
         try:
@@ -128,7 +125,7 @@ def _records(data: bytes) -> tuple[list[tuple[int, int]], str]:
         length, crc = _HEAD.unpack_from(data, at)
         low = at + _HEAD.size
         if length > len(data) - low - _FOOT_BYTES:
-            loss = "its end is missing, or it is no event file"
+            loss = "a record that is longer than the file"
             break
         heads.append((at, at + 8, crc))
         bounds.append((low, low + length))
@@ -182,17 +179,10 @@ def _marks(rows: list[tuple[float, int]]) -> Marks:
     return Marks(wall_ns[usable], step[usable])
 
 
-def _tag(path: str | Path, content: EventFile, wanted: str | None) -> str:
-    if wanted is not None and wanted not in content.tags:
-        known = ", ".join(sorted(content.tags)) or "none"
-        raise UsageError(f"--steps {path}:{wanted}: no such tag. Tags here: {known}.")
-    if not content.tags:
-        raise InputError(
-            f"{path}: expected scalars that mark steps, found an event file without any; "
-            "log one every step, for example the loss"
-        )
+def _tag(content: EventFile) -> str:
+    """The tag with most different steps, of equals the first; "" where there is none."""
     counts = Counter({name: len(np.unique(m.step)) for name, m in content.tags.items()})
-    return wanted if wanted is not None else counts.most_common(1)[0][0]
+    return counts.most_common(1)[0][0] if counts else ""
 
 
 def _segments(marks: Marks) -> Iterator[Marks]:
@@ -206,10 +196,6 @@ def _segments(marks: Marks) -> Iterator[Marks]:
     for rows in np.split(np.arange(len(step)), falls):
         if len(rows) > 1:
             yield Marks(wall_ns[rows], step[rows])
-
-
-def _numbered(segments: Iterator[Marks]) -> Iterator[tuple[bool, Marks]]:
-    return ((i == 0, segment) for i, segment in enumerate(segments))
 
 
 def _piece(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> ProfileTrace:
