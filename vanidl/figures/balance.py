@@ -68,8 +68,14 @@ def _spread(balance: Balance) -> str:
 
 def _spec(rows: tuple[RankLoad, ...]) -> Spec:
     divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
+    counted = all(r.busy_s is None for r in rows)
     data = [
-        _bars(rows, "time in I/O", palette.BUSY, [_time_s(r) for r in rows]),
+        _bars(
+            rows,
+            "time by counters" if counted else "time in I/O",
+            palette.BUSY,
+            [_time_s(r) for r in rows],
+        ),
         _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
         _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
     ]

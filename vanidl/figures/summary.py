@@ -20,6 +20,7 @@ def figure(trace: Trace, results: Results) -> Figure:
         *_amounts(summary),
         *_times(summary),
         *_storage(summary),
+        *_mpi(trace),
     )
     sources = {"trace": "From single operations.", "counters": "From Darshan's totals."}
     caption = sources.get(summary.source, "No I/O was recorded; unknown is not zero.")
@@ -69,6 +70,17 @@ def _counter_times(time: CounterTime | None) -> tuple[tuple[str, str, str], ...]
         ("reading and writing, longest", seconds(time.per_rank_max_s), "not known where Darshan "
          "adds up files over all ranks"),
     )  # fmt: skip
+
+
+def _mpi(trace: Trace) -> tuple[tuple[str, str, str], ...]:
+    """Time inside MPI calls, where Darshan's AutoPerf module recorded it."""
+    total = [m.total_s for m in trace.mpi]
+    if not total:
+        return ()
+    return (
+        ("time in MPI, mean", seconds(sum(total) / len(total)), "inside MPI calls, over ranks"),
+        ("time in MPI, longest", seconds(max(total)), "the rank with most of it"),
+    )
 
 
 def _storage(summary: Summary) -> tuple[tuple[str, str, str], ...]:

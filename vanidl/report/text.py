@@ -104,7 +104,16 @@ def _job(trace: Trace) -> list[tuple[str, str]]:
         ("command", text(job.command or None)),
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
         ("ranks", f"{people} on {shown or 'unknown hosts'}"),
+        *_mpi(trace),
     ]
+
+
+def _mpi(trace: Trace) -> list[tuple[str, str]]:
+    total = [m.total_s for m in trace.mpi]
+    if not total:
+        return []
+    mean = seconds(sum(total) / len(total))
+    return [("MPI calls", f"{mean} a rank on average, {seconds(max(total))} at most")]
 
 
 def _io(results: Results) -> list[tuple[str, str]]:

@@ -79,8 +79,13 @@ def _amounts(summary: Summary) -> tuple[Tile, ...]:
     return (
         Tile("Read", nbytes(summary.bytes_read), f"through {summary.layer}"),
         Tile("Written", nbytes(summary.bytes_written), f"through {summary.layer}"),
-        Tile("Operations", count(summary.ops), f"{count(summary.reads)} of them reads"),
+        Tile("Operations", count(summary.ops), _reads(summary)),
     )
+
+
+def _reads(summary: Summary) -> str:
+    known = summary.reads is not None
+    return f"{count(summary.reads)} of them reads" if known else f"through {summary.layer}"
 
 
 def _rate(summary: Summary) -> Tile:
