@@ -15,7 +15,7 @@ from itertools import combinations
 
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.programs import HELPER, arguments, runs_another
-from vanidl.sources.pieces import TracerLog, ProfileTrace
+from vanidl.sources.pieces import ProfileTrace, TracerLog
 
 
 @dataclass(frozen=True, slots=True)

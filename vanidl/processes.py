@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from vanidl.clocks import uncertainty_ns
 from vanidl.grouping import contains, launches, same_host
 from vanidl.programs import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
-from vanidl.sources.pieces import TracerLog, ProfileTrace
+from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice, Process
 
 
