@@ -78,6 +78,15 @@ def _profile(profile: ProfileTrace, pid: dict, start_ns: int) -> dict:
     }
 
 
+def _text(run: dict) -> str:
+    """JSON with one log or profile a line."""
+    lists = (
+        f' "{name}": [\n  ' + ",\n  ".join(json.dumps(item) for item in items) + "\n ]"
+        for name, items in run.items()
+    )
+    return "{\n" + ",\n".join(lists) + "\n}\n"
+
+
 if __name__ == "__main__":
     for argument in sys.argv[1:]:
-        sys.stdout.write(json.dumps(describe(argument), indent=1) + "\n")
+        sys.stdout.write(_text(describe(argument)))
