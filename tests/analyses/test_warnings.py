@@ -44,6 +44,8 @@ class File:
     last_open_s: float = 0.1
     first_close_s: float = 0.9
     read_s: float = 0.0
+    write_s: float = 0.0
+    fsyncs: int = 0
     meta_s: float = 0.0
 
 
@@ -70,13 +72,14 @@ def _posix(files: Sequence[File]) -> CounterRecords:
             "POSIX_WRITES": [0 for _ in files],
             "POSIX_SEEKS": [f.seeks for f in files],
             "POSIX_MMAPS": [f.mmaps for f in files],
+            "POSIX_FSYNCS": [f.fsyncs for f in files],
             "POSIX_BYTES_READ": size,
             "POSIX_BYTES_WRITTEN": [0 for _ in files],
             "POSIX_MAX_BYTE_READ": [max((a + n - 1 for a, n in f.reads), default=0) for f in files],
         },
         {
             "POSIX_F_READ_TIME": [f.read_s for f in files],
-            "POSIX_F_WRITE_TIME": [0.0 for _ in files],
+            "POSIX_F_WRITE_TIME": [f.write_s for f in files],
             "POSIX_F_META_TIME": [f.meta_s for f in files],
             "POSIX_F_OPEN_END_TIMESTAMP": [f.last_open_s for f in files],
             "POSIX_F_CLOSE_START_TIMESTAMP": [f.first_close_s for f in files],
@@ -230,7 +233,17 @@ TABLE: dict[str, Cases] = {
     ),
     "time_mismatch": Cases(
         {"the counters hold more time": use(File(read_s=1.0))},
-        {"threads: the trace holds more time": use(File(reads=forwards(50), read_s=1e-5))},
+        {
+            "threads: the trace holds more time": use(File(reads=forwards(50), read_s=1e-5)),
+            "fsync is write time": use(File(), File("/data/w.bin", fsyncs=50, write_s=0.383)),
+        },
+    ),
+    "sync_untraced": Cases(
+        {"fifty fsyncs": use(File(), File("/data/w.bin", fsyncs=50, write_s=0.383))},
+        {
+            "no sync": use(File(read_s=1e-5)),
+            "a sync that took no time": use(File(fsyncs=1, write_s=1e-5)),
+        },
     ),
     "meta_time_not_credible": Cases(
         {"concurrent opens": use(File(meta_s=11_218.0))},

@@ -50,14 +50,23 @@ def _partial(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  
 
 def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     for layer, seconds in traced_s.items():
-        counted = _counted_seconds(trace.counters.get(layer))
-        if counted and seconds < counted * (1 - _TIME_TOLERANCE):
+        counted, with_syncs = _counted_seconds(trace.counters.get(layer))
+        if seconds < counted * (1 - _TIME_TOLERANCE):
             yield Notice(
                 "time_mismatch",
                 f"{layer}: traced operations add up to {seconds:.3f} s, the counters to "
                 f"{counted:.3f} s, which should not be more. The trace misses operations or its "
                 "clock is wrong: times and overlap here are lower bounds. Check the log with "
                 "darshan-parser, or record again.",
+            )
+        elif seconds < with_syncs * (1 - _TIME_TOLERANCE):
+            yield Notice(
+                "sync_untraced",
+                f"{layer}: at least {with_syncs - seconds:.3f} s were spent in fsync and its like. "
+                "Darshan counts that as write time and traces no single call: it is not in busy "
+                "time, the timeline or the overlap. It is what a checkpoint that is made safe "
+                "costs beyond its writes; sync less often if it is long.",
+                "info",
             )
 
 
@@ -182,12 +191,21 @@ def _files_with_bytes(table: CounterTable | None) -> NDArray[np.int32]:
     return table.file[moved > 0]
 
 
-def _counted_seconds(table: CounterTable | None) -> float | None:
+def _counted_seconds(table: CounterTable | None) -> tuple[float, float]:
+    """Read and write time by the counters: without files that were synced, and of all.
+
+    Darshan adds the time of fsync, fdatasync and MPI_File_sync to the write time of a file.
+    """
     if table is None:
-        return None
+        return 0.0, 0.0
     prefix = prefix_of(table.layer)
-    values = [table.total_s(f"{prefix}_F_{what}_TIME") for what in ("READ", "WRITE")]
-    return sum(v for v in values if v is not None)
+    synced = np.zeros(len(table.file), bool)
+    for name in ("FSYNCS", "FDSYNCS", "SYNCS"):
+        if f"{prefix}_{name}" in table.counters:
+            synced |= table.counters[f"{prefix}_{name}"] > 0
+    found = (table.seconds.get(f"{prefix}_F_{what}_TIME") for what in ("READ", "WRITE"))
+    seconds = sum((np.maximum(s, 0) for s in found if s is not None), np.zeros(len(table.file)))
+    return float(seconds[~synced].sum()), float(seconds.sum())
 
 
 def _bytes(table: CounterTable) -> int:
