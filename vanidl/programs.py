@@ -1,7 +1,8 @@
 """What a recorded command says of a process: who started it, and what for.
 
-Recorded with Python 3.10 to 3.13 and PyTorch 2.13: children of `spawn`, the fork server and
-the resource tracker carry no word of the process that started them, only these commands.
+Recorded with Python 3.10 to 3.13 and PyTorch 2.13: children of `spawn`, the fork server,
+the resource tracker and the worker of torch.compile carry no word of the process that
+started them, only these commands.
 """
 
 from __future__ import annotations
