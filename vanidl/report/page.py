@@ -24,7 +24,7 @@ from vanidl.figures.palette import DARK
 from vanidl.report.headline import Headline
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
-from vanidl.report.units import shown
+from vanidl.report.units import Amount, Cell, shown
 
 _SCRIPTS = ("plotly-cartesian-4.1.1.min.js", "tables.js", "plots.js", "page.js")
 _STYLES = ("page.css", "parts.css")
@@ -152,14 +152,16 @@ def _cells(table: Table) -> Spec:
     return {
         "columns": [[column.title, column.unit == "text"] for column in table.columns],
         "rows": [
-            [
-                value if isinstance(value, str) or value is None else [value, shown(value, unit)]
-                for value, unit in zip(row, units, strict=True)
-            ]
+            [_cell(value, unit) for value, unit in zip(row, units, strict=True)]
             for row in table.rows
         ],
         "cut": table.cut,
     }
+
+
+def _cell(value: Cell, unit: str) -> str | list[float | str] | None:
+    number = value.value if isinstance(value, Amount) else value
+    return number if number is None or isinstance(number, str) else [number, shown(value, unit)]
 
 
 def _version() -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 UNKNOWN = "not recorded"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -88,6 +89,13 @@ def factor(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
+def per_second(value: float | None) -> str:
+    """A rate: `2.40 a second`."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f} a second" if value >= 999.5 else f"{value:#.3g} a second"
+
+
 def plural(number: int, noun: str, nouns: str = "") -> str:
     """A number with its noun: `1 rank`, `8 ranks`."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
@@ -98,7 +106,15 @@ def text(value: str | float | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-Cell = str | int | float | None
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number with a unit of its own, for a column whose rows are different quantities."""
+
+    value: float | None
+    unit: str
+
+
+Cell = str | int | float | Amount | None
 
 _FORMATS: dict[str, Callable[[float | None], str]] = {
     "s": seconds,
@@ -107,11 +123,14 @@ _FORMATS: dict[str, Callable[[float | None], str]] = {
     "share": percent,
     "count": count,
     "factor": factor,
+    "per_s": per_second,
 }
 
 
 def shown(value: Cell, unit: str) -> str:
-    """A cell as text. `unit` is s, bytes, bytes/s, share, count, factor or text."""
+    """A cell as text. `unit` is s, bytes, bytes/s, share, count, factor, per_s or text."""
+    if isinstance(value, Amount):
+        return shown(value.value, value.unit)
     if unit == "text" or isinstance(value, str):
         return text(value)
     return _FORMATS[unit](value)
