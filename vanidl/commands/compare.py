@@ -57,9 +57,10 @@ def compared(options: argparse.Namespace) -> Comparison:
     if len(paths) > len(LETTERS):
         raise UsageError(f"expected at most {len(LETTERS)} runs, found {len(paths)}.")
     names = [*options.label, *[""] * len(paths)]
-    sides: list[Side] = []
-    for path, letter, name in zip(paths, LETTERS, names, strict=False):
-        sides.append(side_of(path, letter, opener, name))
+    sides = [
+        _side(path, letter, opener, name)
+        for path, letter, name in zip(paths, LETTERS, names, strict=False)
+    ]
     return compare(distinct_names(sides, paths))
 
 
@@ -73,6 +74,14 @@ def show(comparison: Comparison, output: str | None, *, as_json: bool) -> None:
         sys.stdout.write(f"{headline(comparison).title}\n{output}\n")
     else:
         sys.stdout.write(comparison_text(comparison))
+
+
+def _side(path: Path, letter: str, opener: Callable[[Path], Run], name: str) -> Side:
+    if (path / AB_FILE).is_file():
+        raise UsageError(
+            f"{path}: holds both sides of an A/B, so expected it alone; or name its runs one by one."
+        )
+    return side_of(path, letter, opener, name)
 
 
 def _opener(options: argparse.Namespace) -> Callable[[Path], Run]:
