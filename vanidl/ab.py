@@ -67,9 +67,7 @@ def order(pairs: int) -> tuple[tuple[str, int], ...]:
     return tuple((side, pair) for pair in range(pairs + 1) for side in turns[pair % 2])
 
 
-def run_pairs(
-    plan: Plan, recorder: Recorder, progress: Progress = lambda what, done, total: None
-) -> Experiment:
+def run_pairs(plan: Plan, recorder: Recorder, progress: Progress | None = None) -> Experiment:
     """Runs every command of the plan; the folder then holds ab.json and one folder a run.
 
     ab.json is written after each run, so what was recorded survives a stop.
@@ -83,7 +81,8 @@ def run_pairs(
     runs: list[RecordedRun] = []
     turns = order(plan.pairs)
     for done, (side, pair) in enumerate(turns):
-        progress(f"{side.upper()}, {f'pair {pair}' if pair else 'warm-up'}", done, len(turns))
+        if progress is not None:
+            progress(f"{side.upper()}, {_named(pair)}", done, len(turns))
         if plan.drop_caches:
             _drop_caches()
         runs.append(_run(words[side], side, pair, plan, recorder))
@@ -165,11 +164,14 @@ def _experiment(plan: Plan, runs: Sequence[RecordedRun]) -> Experiment:
     return Experiment(plan.a, plan.b, DROPPED if plan.drop_caches else WARM, tuple(runs))
 
 
+def _named(pair: int) -> str:
+    return f"pair {pair}" if pair else "the warm-up pair"
+
+
 def _failed(runs: Sequence[RecordedRun], plan: Plan) -> str:
     last = runs[-1]
-    which = f"pair {last.pair}" if last.pair else "the warm-up pair"
     return (
-        f"command {last.side.upper()} failed in {which} with exit status {last.exit_status}: "
-        f"stopped. {len(runs)} of {2 * plan.pairs + 2} runs are kept in {plan.folder} "
+        f"command {last.side.upper()} failed in {_named(last.pair)} with exit status "
+        f"{last.exit_status}: stopped. {len(runs)} of {2 * plan.pairs + 2} runs are kept in {plan.folder} "
         f"({AB_FILE} lists them)."
     )

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs the pairs, then prints or writes their comparison; exit status 0."""
     folder = Path(options.runs or f"vanidl-ab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}")
     plan = Plan(options.a, options.b, folder, options.repeat, options.drop_caches, options.tracer)
-    run_pairs(plan, _recorded, _show if sys.stderr.isatty() else _quiet)
+    run_pairs(plan, _recorded, _show if sys.stderr.isatty() else None)
     sides, conditions = open_recorded(folder, partial(open_path, options=options), options.label)
     show(compare(sides, conditions), options.output, as_json=False)
     sys.stdout.write(f"runs: {folder}\n")
@@ -54,7 +54,3 @@ def _show(what: str, done: int, total: int) -> None:
     """A line before each run: the commands may print between them."""
     sys.stderr.write(f"vanidl ab: run {done + 1} of {total} ({what})\n")
     sys.stderr.flush()
-
-
-def _quiet(what: str, done: int, total: int) -> None:
-    """Nothing in a pipe."""

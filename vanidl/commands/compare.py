@@ -78,9 +78,7 @@ def show(comparison: Comparison, output: str | None, *, as_json: bool) -> None:
 
 def _side(path: Path, letter: str, opener: Callable[[Path], Run], name: str) -> Side:
     if (path / AB_FILE).is_file():
-        raise UsageError(
-            f"{path}: holds both sides of an A/B, so expected it alone; or name its runs one by one."
-        )
+        raise UsageError(f"{path}: holds both sides of an A/B, so expected it alone, or its runs.")
     return side_of(path, letter, opener, name)
 
 
