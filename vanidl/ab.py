@@ -172,6 +172,6 @@ def _failed(runs: Sequence[RecordedRun], plan: Plan) -> str:
     last = runs[-1]
     return (
         f"command {last.side.upper()} failed in {_named(last.pair)} with exit status "
-        f"{last.exit_status}: stopped. {len(runs)} of {2 * plan.pairs + 2} runs are kept in {plan.folder} "
-        f"({AB_FILE} lists them)."
+        f"{last.exit_status}: stopped. {len(runs)} of {2 * plan.pairs + 2} runs are kept in "
+        f"{plan.folder} ({AB_FILE} lists them)."
     )

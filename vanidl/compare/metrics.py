@@ -81,7 +81,7 @@ def _run_time_s(sample: Sample) -> float | None:
 METRICS: tuple[Metric, ...] = (
     Metric("step_time_s", "step time, mean", "s", LOWER, "steps", _of(_step_s)),
     Metric("step_time_median_s", "step time, median", "s", LOWER, "steps", _of(_median_step_s)),
-    Metric("throughput", "throughput, steps", "per_s", HIGHER, "steps", _of(_steps_per_s)),
+    Metric("throughput", "throughput", "steps/s", HIGHER, "steps", _of(_steps_per_s)),
     Metric("wall_time_s", "wall time of the command", "s", LOWER, "clock",
            lambda sample: sample.wall_time_s),
     Metric("run_time_s", "run time of the job", "s", LOWER, "clock", _run_time_s),

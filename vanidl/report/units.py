@@ -89,11 +89,20 @@ def factor(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
-def per_second(value: float | None) -> str:
-    """A rate: `2.40 a second`."""
+def ratio(value: float | None) -> str:
+    """Of what it was: `0.46`, `1.004`, `0.0492`; without a sign of multiplication."""
     if value is None:
         return UNKNOWN
-    return f"{value:,.0f} a second" if value >= 999.5 else f"{value:#.3g} a second"
+    if 0.995 <= value < 1.005 and value != 1:
+        return f"{value:.3f}"
+    return f"{value:.2f}" if 0.095 <= value < 99.5 else f"{value:.3g}"
+
+
+def steps_per_second(value: float | None) -> str:
+    """A throughput: `2.40 steps/s`."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f} steps/s" if value >= 999.5 else f"{value:#.3g} steps/s"
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:
@@ -123,12 +132,16 @@ _FORMATS: dict[str, Callable[[float | None], str]] = {
     "share": percent,
     "count": count,
     "factor": factor,
-    "per_s": per_second,
+    "ratio": ratio,
+    "steps/s": steps_per_second,
 }
 
 
 def shown(value: Cell, unit: str) -> str:
-    """A cell as text. `unit` is s, bytes, bytes/s, share, count, factor, per_s or text."""
+    """A cell as text. `unit` is s, bytes, bytes/s, steps/s, share, count, factor, ratio or text.
+
+    An `Amount` brings its own unit.
+    """
     if isinstance(value, Amount):
         return shown(value.value, value.unit)
     if unit == "text" or isinstance(value, str):

@@ -8,16 +8,19 @@ from vanidl.compare import Change, Comparison, Pairing
 from vanidl.compare.comparison import BETTER, NO_INTERVAL, WORSE
 from vanidl.figures import palette
 from vanidl.figures.figure import Figure, Spec
-from vanidl.report.compare.wording import CONFIDENCE, interval, ratio, values
+from vanidl.report.compare.wording import CONFIDENCE, interval, values
+from vanidl.report.units import ratio
 
 _COLOURS = {BETTER: palette.BETTER, WORSE: palette.WORSE}
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross")
 _CAPTION = (
     "Each point is a metric of the other side over that of A, on a scale of factors: left of the "
-    "line it fell, right of it it rose. Green is better, red is worse; grey has no good direction, "
+    "line at 1 it fell, right of it it rose."
+)
+_BARS = (
+    f"Bars are {CONFIDENCE} intervals. Green is better, red is worse; grey has no good direction, "
     "or no difference was shown."
 )
-_BARS = f"Lines are {CONFIDENCE} intervals."
 _SINGLE = "One run each gives no interval, so nobody knows how far the next run would be off."
 _TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
 
@@ -104,7 +107,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
     margin = 0.04 * (high - low)
     ticks = [t for t in _TICKS if low - margin <= math.log10(t) <= high + margin]
     line = {"type": "line", "x0": 1, "x1": 1, "y0": -0.6, "y1": len(names) - 0.4,
-            "line": {"color": palette.INK, "width": 1}, "layer": "below"}  # fmt: skip
+            "line": {"color": palette.INK, "width": 1.5}, "layer": "below"}  # fmt: skip
     return palette.layout(
         100 + 26 * len(names),
         showlegend=len(drawn) > 1,

@@ -73,7 +73,7 @@ def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> S
         bars["yaxis"] = _axis(row)
         tallest = max(tallest, *bars["y"])
         data.append(bars)
-        layout["shapes"].append(_mean_line(comparison, side, float(values.mean()), row))
+        layout["shapes"].append(_mean_line(float(values.mean()), row))
     for row in range(rows):
         layout[_axis(row).replace("y", "yaxis")] = palette.axis(
             domain=[1 - (row + 0.88) / rows, 1 - row / rows],
@@ -113,7 +113,7 @@ def _bars(
     }
 
 
-def _mean_line(comparison: Comparison, side: Side, mean: float, row: int) -> Spec:
+def _mean_line(mean: float, row: int) -> Spec:
     return {
         "type": "line",
         "x0": mean,
@@ -121,7 +121,7 @@ def _mean_line(comparison: Comparison, side: Side, mean: float, row: int) -> Spe
         "y0": 0,
         "y1": 1,
         "yref": f"{_axis(row)} domain",
-        "line": {"color": colour(comparison, side), "width": 1.5, "dash": "dash"},
+        "line": {"color": palette.INK, "width": 1.5, "dash": "dash"},
     }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vanidl.compare import Change, Comparison, Pairing, Side
-from vanidl.report.compare.wording import CONFIDENCE, headline, interval, ratio, runs
+from vanidl.report.compare.wording import CONFIDENCE, headline, interval, runs
 from vanidl.report.text import aligned_table, paragraph, printable
-from vanidl.report.units import shown
+from vanidl.report.units import ratio, shown
 
 
 def comparison_text(comparison: Comparison) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from vanidl.compare import Change, Comparison
 from vanidl.compare.comparison import NO_INTERVAL, NOT_RECORDED
-from vanidl.report.compare.wording import interval, ratio, values
+from vanidl.report.compare.wording import interval, values
 from vanidl.report.tiles import Tile
-from vanidl.report.units import UNKNOWN, shown
+from vanidl.report.units import UNKNOWN, ratio, shown
 
 _NAMES = ("step_time_s", "throughput", "input_wait_s", "exposed_io_s", "bytes_read")
 _ALONE = ("wall_time_s", "run_time_s", "io_time_s", "requests")

@@ -16,7 +16,7 @@ from vanidl.compare.comparison import (
 )
 from vanidl.compare.statistics import ALPHA
 from vanidl.report.headline import Headline
-from vanidl.report.units import count, percent, plural, shown
+from vanidl.report.units import count, percent, plural, ratio, shown
 
 CONFIDENCE = percent(1 - ALPHA)
 _NOUN = {
@@ -24,22 +24,13 @@ _NOUN = {
     "wall_time_s": ("command takes", "time", "wall time"),
     "run_time_s": ("job takes", "time", "run time"),
 }
-_SUPPORT = ("input_wait_s", "exposed_io_s", "hidden_io_s", "lost_to_input_s")
+_SUPPORT = ("input_wait_s", "lost_to_input_s", "exposed_io_s", "hidden_io_s")
 
 
 def headline(comparison: Comparison) -> Headline:
     """What changed, by how much and how sure, and what a reader must know beside it."""
     first, *rest = (_answer(p, comparison.primary) for p in comparison.pairings)
     return Headline(first, (*rest, *_support(comparison)))
-
-
-def ratio(value: float | None) -> str:
-    """`0.46`, `1.10`, `12.3`; three digits where the change is small."""
-    if value is None:
-        return "not recorded"
-    if 0.995 <= value < 1.005 and value != 1:
-        return f"{value:.3f}"
-    return f"{value:.2f}" if 0.095 <= value < 99.5 else f"{value:.3g}"
 
 
 def interval(change: Change) -> str:
@@ -97,7 +88,7 @@ def _answer(pairing: Pairing, primary: str) -> str:
 def _support(comparison: Comparison) -> tuple[str, ...]:
     sentences = []
     for pairing in comparison.pairings:
-        found = [_told(pairing.change(name)) for name in _SUPPORT]
+        found = [_told(pairing, name) for name in _SUPPORT]
         told = [words for words in found if words]
         lead = f"{pairing.b.letter}: " if len(comparison.pairings) > 1 else ""
         if told:
@@ -106,14 +97,25 @@ def _support(comparison: Comparison) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def _told(change: Change | None) -> str:
-    if change is None:
+def _told(pairing: Pairing, name: str) -> str:
+    """`input wait fell from 15.86 s to 781 ms`; "" where it says nothing new."""
+    change = pairing.change(name)
+    if change is None or (name == "lost_to_input_s" and _one_rank(pairing)):
         return ""
     title = change.metric.title
-    if change.verdict == NOT_RECORDED:
-        return f"{title} {change.note}" if change.note else f"{title} not recorded"
-    judged = "" if change.verdict == NO_INTERVAL else f" ({change.verdict})"
-    return f"{title} {values(change)}{judged}"
+    if change.a is None or change.b is None:
+        return f"{title} was {change.note}"
+    a, b = (shown(value, change.metric.unit) for value in (change.a, change.b))
+    if change.verdict == NO_DIFFERENCE:
+        return f"{title}: no difference shown ({a} and {b})"
+    if change.a == change.b:
+        return f"{title} stayed at {a}"
+    return f"{title} {'rose' if change.b > change.a else 'fell'} from {a} to {b}"
+
+
+def _one_rank(pairing: Pairing) -> bool:
+    """With one rank, lost to input and input wait are the same."""
+    return all(len(sample.ranks) <= 1 for side in (pairing.a, pairing.b) for sample in side.samples)
 
 
 def _capital(text: str) -> str:
@@ -132,8 +134,3 @@ def _resolution(pairing: Pairing, primary: str) -> str:
         f"That is not proof of none: runs as noisy as these show a change from about "
         f"{percent(reach)} on."
     )
-
-
-def times(comparison: Comparison) -> str:
-    """The name of the primary metric in plain words."""
-    return _NOUN[comparison.primary][2]
