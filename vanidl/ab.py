@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +25,8 @@ from vanidl.compare.recorded import (
 from vanidl.errors import UsageError, VanidlError
 
 PLACEHOLDER = "{run}"
-VARIABLE = "VANIDL_RUN"
+"""In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""
+
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
@@ -127,24 +127,10 @@ def _run(words: Sequence[str], side: str, pair: int, plan: Plan, recorder: Recor
     folder = (plan.folder / name).resolve()
     folder.mkdir()
     command = [word.replace(PLACEHOLDER, str(folder)) for word in words]
-    with _environment(VARIABLE, str(folder)):
-        start = time.perf_counter()
-        recorded = recorder(command, folder, plan.tracer)
-        wall_time_s = time.perf_counter() - start
+    start = time.perf_counter()
+    recorded = recorder(command, folder, plan.tracer)
+    wall_time_s = time.perf_counter() - start
     return RecordedRun(side, pair, name, wall_time_s, recorded.exit_status, recorded.tracer)
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _drop_caches() -> None:
