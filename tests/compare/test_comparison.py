@@ -165,7 +165,9 @@ def test_primary_metric_is_what_all_recorded(name, primary):
 
 
 def test_runs_without_pair_numbers_are_not_paired():
-    unpaired = compare([timed("A", [1, 1.1], paired=False), timed("B", [1, 1.2, 1.3], paired=False)])
+    unpaired = compare(
+        [timed("A", [1, 1.1], paired=False), timed("B", [1, 1.2, 1.3], paired=False)]
+    )
     assert not unpaired.pairings[0].paired
     assert unpaired.pairings[0].change("wall_time_s").low is not None
 

@@ -58,7 +58,10 @@ def sample_of(steps: np.ndarray, pair: int) -> Sample:
         end_s=end, input_wait_s=np.full(n, np.nan), busy_s=np.full(n, np.nan),
     )  # fmt: skip
     found = replace(
-        base.results.steps, table=table, mean_s=float(steps.mean()), median_s=float(np.median(steps))
+        base.results.steps,
+        table=table,
+        mean_s=float(steps.mean()),
+        median_s=float(np.median(steps)),
     )
     return replace(base, results=replace(base.results, steps=found), pair=pair)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from vanidl.compare.sides import Opener, Sample, Side, sample_of
 from vanidl.errors import InputError
+from vanidl.writing import write_whole
 
 AB_FILE = "ab.json"
 SCHEMA = "vanidl-ab/1"
@@ -42,7 +43,8 @@ class Experiment:
 def save(experiment: Experiment, folder: Path) -> None:
     """Writes ab.json into the folder."""
     content = {"schema": SCHEMA, **asdict(experiment)}
-    (folder / AB_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=2) + "\n"
+    write_whole(folder / AB_FILE, text.encode(), "the record of the runs")
 
 
 def load(folder: Path) -> Experiment:

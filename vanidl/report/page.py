@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,14 +16,13 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vanidl.errors import VanidlError
 from vanidl.figures.figure import Figure, Spec, Table
-from vanidl.figures.labels import printable
 from vanidl.figures.palette import DARK
 from vanidl.report.headline import Headline
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
 from vanidl.report.units import Amount, Cell, shown
+from vanidl.writing import write_whole
 
 _SCRIPTS = ("plotly-cartesian-4.1.1.min.js", "tables.js", "plots.js", "page.js")
 _STYLES = ("page.css", "parts.css")
@@ -73,31 +71,7 @@ def write_page(text: str, path: str | Path) -> None:
     Raises:
         VanidlError: the file cannot be written there.
     """
-    target = Path(path)
-    try:
-        _replace(target, text.encode("utf-8", errors="backslashreplace"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise VanidlError(
-            f"cannot write the report to {printable(str(target))}: {reason}; "
-            "choose another place with -o"
-        ) from error
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target and rename, leaving nothing behind on failure."""
-    with tempfile.NamedTemporaryFile(
-        dir=target.parent, prefix=f".{target.name[:60]}.", suffix=".part", delete=False
-    ) as file:
-        part = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            part.chmod(0o644)
-            part.replace(target)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+    write_whole(Path(path), text.encode("utf-8", errors="backslashreplace"))
 
 
 def embedded(value: object) -> str:
