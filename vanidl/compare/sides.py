@@ -90,6 +90,6 @@ def distinct_names(sides: Sequence[Side], paths: Sequence[Path]) -> tuple[Side, 
     )
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _natural(name: str) -> list[tuple[bool, int, str]]:
     parts = re.findall(r"\d+|\D+", name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    return [(False, int(p), "") if p.isdecimal() else (True, 0, p) for p in parts]

@@ -75,7 +75,8 @@ def _answer(pairing: Pairing, primary: str) -> str:
     if change is None or change.verdict == NOT_RECORDED or change.ratio is None:
         where = change.note if change is not None and change.note else "not recorded"
         return f"Neither better nor worse can be said of {b}: {noun} was {where}."
-    taken = f"{b}'s {verb} {ratio(change.ratio)} of {a}'s time"
+    of = "of" if change.ratio < 1 else "times"
+    taken = f"{b}'s {verb} {ratio(change.ratio)} {of} {a}'s time"
     if change.verdict == NO_INTERVAL:
         sure = runs(pairing) if len(pairing.b.samples) == 1 == len(pairing.a.samples) else ""
         return f"{taken} ({sure or change.note.split(':')[0]}: no interval)."
