@@ -23,6 +23,7 @@ _BARS = (
 )
 _SINGLE = "One run each gives no interval, so nobody knows how far the next run would be off."
 _TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
+_NARROW = 2.5  # from the lowest to the highest factor, below which ticks are evenly apart
 
 
 def figure(comparison: Comparison) -> Figure:
@@ -35,7 +36,7 @@ def figure(comparison: Comparison) -> Figure:
     bars = any(change.low is not None for rows in drawn for change in rows)
     words = [_CAPTION, _BARS if bars else _SINGLE, *_left_out(comparison, names)]
     data = [
-        _points(pairing, rows, names, i)
+        _points(pairing, rows, names, (i, len(drawn)))
         for i, (pairing, rows) in enumerate(zip(comparison.pairings, drawn, strict=True))
     ]
     return _record(" ".join(words), spec={"data": data, "layout": _layout(drawn, names)})
@@ -60,8 +61,10 @@ def _left_out(comparison: Comparison, names: list[str]) -> list[str]:
     return [f"Not drawn, for want of a ratio: {'; '.join(rest)}."] if rest else []
 
 
-def _points(pairing: Pairing, rows: list[Change], names: list[str], index: int) -> Spec:
-    step = 0.22 * (index - (index > 0) / 2)
+def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple[int, int]) -> Spec:
+    """The points of one pairing, the place[0]-th of place[1] drawn side by side."""
+    index, pairings = place
+    step = 0.5 * ((index + 0.5) / pairings - 0.5)
     return {
         "type": "scatter",
         "mode": "markers",
@@ -101,11 +104,20 @@ def _hover(change: Change) -> str:
     return f"{change.metric.title}: {values(change)}, factor {ratio(change.ratio)}{sure}{judged}"
 
 
+def _ticks(low: float, high: float) -> list[float]:
+    """Factors to mark: 1, 2, 5, 10 ... over a wide range, even steps around 1 in a narrow one."""
+    if high > _NARROW * low:
+        return [tick for tick in _TICKS if low <= tick <= high]
+    step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 8)
+    below, above = math.floor((1 - low) / step), math.floor((high - 1) / step)
+    return [1 + k * step for k in range(-below, above + 1)]
+
+
 def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
     reach = [v for rows in drawn for c in rows for v in (c.ratio, c.low, c.high) if v]
     low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
     margin = 0.04 * (high - low)
-    ticks = [t for t in _TICKS if low - margin <= math.log10(t) <= high + margin]
+    ticks = _ticks(10 ** (low - margin), 10 ** (high + margin))
     line = {"type": "line", "x0": 1, "x1": 1, "y0": -0.6, "y1": len(names) - 0.4,
             "line": {"color": palette.INK, "width": 1.5}, "layer": "below"}  # fmt: skip
     return palette.layout(
@@ -117,7 +129,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
             type="log",
             range=[low - margin, high + margin],
             tickvals=ticks,
-            ticktext=[f"{t:g}" for t in ticks],
+            ticktext=[f"{t:.4g}" for t in ticks],
             fixedrange=True,
         ),
         yaxis=palette.axis(

@@ -61,7 +61,9 @@ def _edges(known: Known) -> tuple[NDArray[np.float64], int]:
     reach = REACH * max(float(np.median(values)) for _, values in known)
     top = min(longest, reach) if reach > 0 else longest
     beyond = sum(int((values > top).sum()) for _, values in known)
-    return np.linspace(0, top or 1.0, BINS + 1), beyond
+    shortest = min(float(values.min()) for _, values in known)
+    low = 0.95 * shortest if shortest > top / 2 else 0.0
+    return np.linspace(low, top or 1.0, BINS + 1), beyond
 
 
 def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> Spec:
@@ -83,7 +85,10 @@ def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> S
             fixedrange=True,
         )
     layout["xaxis"] = palette.axis(
-        ticksuffix=" s", anchor=_axis(rows - 1), range=[0, float(edges[-1])], fixedrange=True
+        ticksuffix=" s",
+        anchor=_axis(rows - 1),
+        range=[float(edges[0]), float(edges[-1])],
+        fixedrange=True,
     )
     return {"data": data, "layout": layout}
 

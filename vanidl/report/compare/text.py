@@ -30,7 +30,7 @@ def _named(side: Side) -> str:
 
 def _table(pairing: Pairing) -> str:
     a, b = pairing.a.letter, pairing.b.letter
-    header = (f"{runs(pairing)}", a, b, f"{b} / {a}", f"{CONFIDENCE} interval", "verdict")
+    header = (f"{runs(pairing)}", a, b, f"{b}/{a}", f"{CONFIDENCE} interval", "verdict")
     rows = [header, *(_row(change) for change in pairing.changes)]
     return aligned_table(f"{b} compared with {a}", rows) or ""
 

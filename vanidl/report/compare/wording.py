@@ -35,6 +35,8 @@ def headline(comparison: Comparison) -> Headline:
 
 def interval(change: Change) -> str:
     """`0.44 to 0.48`, of a difference `+1.2 s to +1.4 s`; "" where there is none."""
+    if change.p is not None and len({*change.values_a, *change.values_b}) == 1:
+        return "equal in all runs"
     if change.low is not None and change.high is not None:
         return f"{ratio(change.low)} to {ratio(change.high)}"
     if change.difference is not None:
@@ -93,7 +95,8 @@ def _support(comparison: Comparison) -> tuple[str, ...]:
         told = [words for words in found if words]
         lead = f"{pairing.b.letter}: " if len(comparison.pairings) > 1 else ""
         if told:
-            sentences.append(f"{lead}{_capital('; '.join(told))}.")
+            words = "; ".join(told)
+            sentences.append(f"{lead}{words}." if lead else f"{_capital(words)}.")
         sentences += [_resolution(pairing, comparison.primary), *pairing.notices]
     return tuple(sentence for sentence in sentences if sentence)
 
