@@ -12,7 +12,7 @@ def colour(comparison: Comparison, side: Side) -> str:
     return palette.SIDES[comparison.sides.index(side) % len(palette.SIDES)]
 
 
-def named(side: Side, *, limit: int = 40) -> str:
+def named(side: Side, *, limit: int = 28) -> str:
     """`A: torch_workers0`, safe as plotly text."""
     return f"{side.letter}: {plotted(side.name, limit=limit)}"
 

@@ -9,6 +9,7 @@ from vanidl.compare.comparison import (
     MIN_CHANGE,
     NO_DIFFERENCE,
     NO_INTERVAL,
+    NOT_COMPARABLE,
     NOT_RECORDED,
     Change,
     Comparison,
@@ -110,8 +111,8 @@ def _told(pairing: Pairing, name: str) -> str:
     if change.a is None or change.b is None:
         return f"{title} was {change.note}"
     a, b = (shown(value, change.metric.unit) for value in (change.a, change.b))
-    if change.verdict == NO_DIFFERENCE:
-        return f"{title}: no difference shown ({a} and {b})"
+    if change.verdict in (NO_DIFFERENCE, NOT_COMPARABLE):
+        return f"{title}: {change.verdict} ({a} and {b})"
     if change.a == change.b:
         return f"{title} stayed at {a}"
     return f"{title} {'rose' if change.b > change.a else 'fell'} from {a} to {b}"
