@@ -19,13 +19,13 @@ _MB = 1e6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to mount where, the costs, and a command to run on it."""
+    """What to mount where, and the costs."""
+    parser.epilog = "What follows -- is a command: it runs on the mount, which ends with it."
     parser.add_argument("source", help="folder that holds the files")
     parser.add_argument("target", help="empty folder where they appear")
     add_cost_arguments(parser)
     add = parser.add_argument
     add("--log", metavar="FILE", help="append each request to this file as a JSON line")
-    add("line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run it, then unmount")
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,6 @@ def cost_from(options: argparse.Namespace) -> Cost:
 def run(options: argparse.Namespace) -> int:
     """Mounts, runs the command or waits to be stopped, unmounts; the command's exit status."""
     signal.signal(signal.SIGTERM, _stop)
-    command = options.line[1:] if options.line[:1] == ["--"] else options.line
     storage = EmulatedStorage(
         options.source,
         options.target,
@@ -57,8 +56,8 @@ def run(options: argparse.Namespace) -> int:
         request_bytes=int(options.request_kb * 1024),
     )
     with storage:
-        if command:
-            return _run(command)
+        if options.line:
+            return _run(options.line)
         sys.stderr.write(f"mounted on {storage.target}; Ctrl-C unmounts\n")
         storage.wait()
     return 0

@@ -106,7 +106,9 @@ class EmulatedStorage:
             InputError: It is not mounted.
         """
         if self._server is None:
-            raise InputError("expected a mount, found none: use EmulatedStorage in a with statement")
+            raise InputError(
+                "expected a mount, found none: use EmulatedStorage in a with statement"
+            )
         return self._server.pid
 
     def requests(self) -> list[Request]:

@@ -32,10 +32,23 @@ _PR_SET_TIMERSLACK = 29
 class SlowReads(PassThrough):
     """A folder passed through, whose reads take the time of the model and are logged."""
 
-    def __init__(self, source: Path, cost: Cost, clients: Clients, log: RequestLog | None) -> None:
+    def __init__(
+        self,
+        source: Path,
+        *,
+        cost: Cost,
+        clients: Clients,
+        log: RequestLog | None,
+        request_bytes: int,
+    ) -> None:
         super().__init__(source)
+        self._request_bytes = request_bytes
         self._links, self._lock = Links(cost), threading.Lock()
         self._clients, self._log = clients, log
+
+    def init_with_config(self, conn_info: Any, config_3: Any) -> None:
+        """Tells libfuse the longest read; the mount option of the same name says it to the kernel."""
+        conn_info.max_read = self._request_bytes
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """The bytes, once the links have carried them."""
@@ -47,9 +60,7 @@ class SlowReads(PassThrough):
         time.sleep(max(0.0, done - time.monotonic()))
         if self._log:
             name = path.lstrip("/")
-            self._log.add(
-                Request(process, name, offset, len(content), start_ns, time.time_ns())
-            )
+            self._log.add(Request(process, name, offset, len(content), start_ns, time.time_ns()))
         return content
 
 
@@ -63,7 +74,13 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     log = RequestLog(Path(options.log)) if options.log else None
     cost = Cost(options.latency_s, options.client_bytes_per_s, options.total_bytes_per_s)
-    operations = SlowReads(Path(options.source), cost, Clients(options.client_env), log)
+    operations = SlowReads(
+        Path(options.source),
+        cost=cost,
+        clients=Clients(options.client_env),
+        log=log,
+        request_bytes=options.request_bytes,
+    )
     mfusepy.FUSE(operations, str(target), **_mount_options(options.request_bytes))
 
 
