@@ -7,30 +7,35 @@ import sys
 from collections.abc import Callable
 
 from loaders.errors import MissingError
-from loaders.loading import LOADERS, find_loader
+from loaders.loading import LOADERS, LoaderModule, find_loader
 from loaders.workloads import WORKLOADS, find_workload
+from loaders.workloads.workload import Workload
+
+_Find = Callable[[str], Workload] | Callable[[str], LoaderModule]
 
 NAME = "list"
 HELP = "list workloads and loaders"
+_SECTIONS: tuple[tuple[str, dict[str, str], _Find], ...] = (
+    ("workloads", WORKLOADS, find_workload),
+    ("loaders", LOADERS, find_loader),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """No options."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(_options: argparse.Namespace) -> int:
     """Prints two lists; exit status 0."""
-    sys.stdout.write("workloads\n")
-    for name in WORKLOADS:
-        sys.stdout.write(f"  {name:<12}{_help(lambda name=name: find_workload(name).HELP)}\n")
-    sys.stdout.write("loaders\n")
-    for name in LOADERS:
-        sys.stdout.write(f"  {name:<12}{_help(lambda name=name: find_loader(name).HELP)}\n")
+    for title, names, find in _SECTIONS:
+        sys.stdout.write(f"{title}\n")
+        for name in names:
+            sys.stdout.write(f"  {name:<12}{_help(find, name)}\n")
     return 0
 
 
-def _help(find: Callable[[], str]) -> str:
+def _help(find: _Find, name: str) -> str:
     try:
-        return find()
+        return find(name).HELP
     except (ModuleNotFoundError, MissingError) as error:
         return f"not available: {error}"

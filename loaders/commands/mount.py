@@ -70,5 +70,5 @@ def _run(command: list[str]) -> int:
         raise UsageError(f"expected a command to run, found: {error}; check its name") from error
 
 
-def _stop(signal_number: int, frame: FrameType | None) -> None:
+def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt

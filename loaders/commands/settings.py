@@ -12,7 +12,7 @@ from loaders.world import World
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Data, batches and ranks, and a group of options for each loader that is installed."""
+    """Data, batches and ranks, and the options of each loader that is installed."""
     add = parser.add_argument
     add("--workload", help="what the data are (read from the data when left out)")
     add("--data", required=True, metavar="DIR", help="folder written by make")
@@ -27,7 +27,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--ranks", type=int)
     for name in LOADERS:
         with suppress(ModuleNotFoundError):  # choosing it says which package is missing
-            find_loader(name).add_arguments(parser.add_argument_group(f"loader {name}"))
+            find_loader(name).add_arguments(parser)
 
 
 def settings_from(options: argparse.Namespace) -> Settings:

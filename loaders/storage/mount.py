@@ -186,7 +186,7 @@ def check_available() -> None:
 def is_stale(target: Path) -> bool:
     """True for a mount whose server is gone."""
     try:
-        os.stat(target)
+        target.stat()
     except FileNotFoundError:
         return False
     except OSError:  # ENOTCONN: transport endpoint is not connected

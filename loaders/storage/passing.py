@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import mfusepy
 
-_STAT = ("st_atime_ns", "st_ctime_ns", "st_gid", "st_ino", "st_mode", "st_mtime_ns", "st_nlink")
-_STAT += ("st_size", "st_uid", "st_blocks")
+_ATTRIBUTES = {  # libfuse's name -> os.stat_result's
+    "st_atime": "st_atime_ns",
+    "st_ctime": "st_ctime_ns",
+    "st_mtime": "st_mtime_ns",
+} | {
+    name: name
+    for name in ("st_gid", "st_ino", "st_mode", "st_nlink", "st_size", "st_uid", "st_blocks")
+}
+_SPACE = (
+    "f_bavail",
+    "f_bfree",
+    "f_blocks",
+    "f_bsize",
+    "f_favail",
+    "f_ffree",
+    "f_files",
+    "f_frsize",
+)
 
 
 class PassThrough(mfusepy.Operations):
@@ -19,87 +34,86 @@ class PassThrough(mfusepy.Operations):
     use_ns = True
 
     def __init__(self, source: Path) -> None:
-        self._source = os.fspath(source.resolve())
+        self._source = source.resolve()
 
-    def _at(self, path: str) -> str:
-        return self._source + path
+    def _at(self, path: str) -> Path:
+        return self._source / path.lstrip("/")
 
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+    def getattr(self, path: str, _fh: int | None = None) -> dict[str, int]:
         """Attributes of a file."""
-        found = os.lstat(self._at(path))
-        return {name.removesuffix("_ns"): getattr(found, name) for name in _STAT}
+        found = self._at(path).lstat()
+        return {name: getattr(found, source) for name, source in _ATTRIBUTES.items()}
 
-    def readdir(self, path: str, fh: int) -> Iterable[str]:
+    def readdir(self, path: str, _fh: int) -> Iterable[str]:
         """Names in a folder."""
-        return [".", "..", *os.listdir(self._at(path))]
-
-    def access(self, path: str, amode: int) -> int:
-        """0 where the access is allowed."""
-        if not os.access(self._at(path), amode):
-            raise mfusepy.FuseOSError(13)
-        return 0
+        return [".", "..", *(entry.name for entry in self._at(path).iterdir())]
 
     def readlink(self, path: str) -> str:
         """Where a link points."""
-        return os.readlink(self._at(path))
+        return os.fspath(self._at(path).readlink())
 
     def open(self, path: str, flags: int) -> int:
         """A descriptor of the file below."""
         return os.open(self._at(path), flags)
 
-    def create(self, path: str, mode: int, fi: Any = None) -> int:
+    def create(self, path: str, mode: int, _fi: object = None) -> int:
         """A descriptor of a new file."""
         return os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
 
-    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+    def write(self, _path: str, data: bytes, offset: int, fh: int) -> int:
         """Bytes written, at full speed."""
         return os.pwrite(fh, data, offset)
 
-    def truncate(self, path: str, length: int, fh: int | None = None) -> int:
+    def truncate(self, path: str, length: int, _fh: int | None = None) -> int:
         """Cuts or extends a file."""
         os.truncate(self._at(path), length)
         return 0
 
-    def flush(self, path: str, fh: int) -> int:
+    def flush(self, _path: str, _fh: int) -> int:
         """Nothing is held back."""
         return 0
 
-    def fsync(self, path: str, datasync: int, fh: int) -> int:
+    def fsync(self, _path: str, _datasync: int, fh: int) -> int:
         """Brings a file to the disk below."""
         os.fsync(fh)
         return 0
 
-    def release(self, path: str, fh: int) -> int:
+    def release(self, _path: str, fh: int) -> int:
         """Closes the descriptor."""
         os.close(fh)
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
         """Makes a folder."""
-        os.mkdir(self._at(path), mode)
+        self._at(path).mkdir(mode)
         return 0
 
     def rmdir(self, path: str) -> int:
         """Removes a folder."""
-        os.rmdir(self._at(path))
+        self._at(path).rmdir()
         return 0
 
     def unlink(self, path: str) -> int:
         """Removes a file."""
-        os.unlink(self._at(path))
+        self._at(path).unlink()
         return 0
 
     def rename(self, old: str, new: str) -> int:
         """Moves a file, over another if there is one."""
-        os.replace(self._at(old), self._at(new))
+        self._at(old).replace(self._at(new))
         return 0
 
-    def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-        """Sets the times of a file."""
+    def chmod(self, path: str, mode: int) -> int:
+        """Sets the permissions of a file."""
+        self._at(path).chmod(mode)
+        return 0
+
+    def utimens(self, path: str, times: tuple[int, int]) -> int:
+        """Sets the times of a file, nanoseconds."""
         os.utime(self._at(path), ns=times)
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
         """Space on the file system below."""
         found = os.statvfs(self._at(path))
-        return {name: getattr(found, name) for name in dir(found) if name.startswith("f_")}
+        return {name: getattr(found, name) for name in _SPACE}

@@ -46,8 +46,8 @@ class SlowReads(PassThrough):
         self._links, self._lock = Links(cost), threading.Lock()
         self._clients, self._log = clients, log
 
-    def init_with_config(self, conn_info: Any, config_3: Any) -> None:
-        """Tells libfuse the longest read; the mount option of the same name says it to the kernel."""
+    def init_with_config(self, conn_info: mfusepy.fuse_conn_info, _config: object) -> None:
+        """Tells libfuse the longest read; the mount option max_read tells the kernel."""
         conn_info.max_read = self._request_bytes
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:

@@ -58,8 +58,8 @@ def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:
     """
     if size > BLOCK and size % BLOCK:
         raise UsageError(f"expected a size up to {BLOCK} or a multiple of it, found {size}")
-    fields = (Field("counts", (len(GROWTH), size, size, size), "<i2"),)
-    fields += (Field("parameters", (PARAMETERS,), "<f4"),)
+    counts = Field("counts", (len(GROWTH), size, size, size), "<i2")
+    fields = (counts, Field("parameters", (PARAMETERS,), "<f4"))
     return SampleSet(folder, NAME, samples, fields, "files", seed, size)
 
 
@@ -91,7 +91,7 @@ def _block(random: np.random.Generator, side: int, sigma: float) -> NDArray[np.i
     return counts
 
 
-def model(samples: SampleSet) -> nn.Module:
+def model(_samples: SampleSet) -> nn.Module:
     """Two 3-D convolutions and a linear layer: (n, 4, s, s, s) -> (n, 4)."""
     from torch import nn
 

@@ -57,8 +57,8 @@ def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:
     if size < 16 or size % 2:
         raise UsageError(f"expected an even size of at least 16, found {size}: choose another")
     shape = (size, size * 3 // 2)
-    fields = (Field("climate/data", (CHANNELS, *shape), "<f4"),)
-    fields += (Field("climate/labels_0", shape, "|i1"),)
+    data = Field("climate/data", (CHANNELS, *shape), "<f4")
+    fields = (data, Field("climate/labels_0", shape, "|i1"))
     return SampleSet(folder, NAME, samples, fields, "files", seed, size)
 
 

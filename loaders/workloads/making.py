@@ -1,4 +1,4 @@
-"""Writing samples to disk: deterministic, in any size, and to be gone on with after an interruption.
+"""Writing samples to disk: deterministic, in any size, and resumed after an interruption.
 
 Rows: the HDF5 file is laid out first, contiguous and whole; then rows are written in place at
 their byte offsets. So the file is the same whether it was written in one go or in ten, and a
