@@ -23,9 +23,12 @@ from loaders.loading import (
     open_loader,
     span_name,
 )
+from loaders.peers.shards import convert
 
 WORKLOAD = {}
 """Loader -> the workload that it can read, where that is not ptycho."""
+FORMAT = {"streaming": "mds", "webdataset": "tar"}
+"""Loader -> the format of its own that the samples are converted to."""
 NAMES = sorted(LOADERS)
 
 
@@ -37,6 +40,8 @@ def loader(request, ptycho, small):
         pytest.skip(f"{request.param}: {error}")
     workload = WORKLOAD.get(request.param)
     samples = small(workload) if workload else ptycho
+    if request.param in FORMAT:
+        convert(samples, FORMAT[request.param])
     opened = open_loader(request.param, samples, Settings(batch=4, epochs=2))
     yield opened
     opened.close()
