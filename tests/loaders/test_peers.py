@@ -15,6 +15,10 @@ from loaders.loading import Settings, open_loader
 from loaders.peers.shards import convert
 from loaders.reading import reader
 
+pytestmark = [  # WebDataset leaves a shard open when its stream is left early
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 PEERS = {"streaming": "mds", "webdataset": "tar"}
 
 
