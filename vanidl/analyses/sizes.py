@@ -37,6 +37,11 @@ class SizeBin:
     bytes_read: int | None
     bytes_written: int | None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes read and written, 0 where only counters tell of the bin."""
+        return (self.bytes_read or 0) + (self.bytes_written or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class CommonSize:

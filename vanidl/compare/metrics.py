@@ -78,9 +78,10 @@ def _io_s(results: Results) -> float | None:
 
 
 def _consecutive(results: Results) -> float | None:
-    access = results.access
-    return None if access is None or not access.read.ops else (
-        access.read.consecutive / access.read.ops)  # fmt: skip
+    read = None if results.access is None else results.access.read
+    if read is None or not read.ops or read.consecutive is None:
+        return None
+    return read.consecutive / read.ops
 
 
 def _run_time_s(sample: Sample) -> float | None:
