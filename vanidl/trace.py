@@ -16,6 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.told import Told
+
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 UInt8Array = NDArray[np.uint8]
@@ -42,6 +44,7 @@ class SpanKind(IntEnum):
     COMMUNICATION = 4
     CHECKPOINT = 5
     PREPROCESS = 6
+    EPOCH = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,7 @@ class Trace:
     logs: tuple[LogState, ...] = ()
     warnings: tuple[Notice, ...] = ()
     layers_traced: tuple[str, ...] = ()  # layers with per-operation records
+    told: Told = field(default_factory=Told)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

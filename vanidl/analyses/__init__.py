@@ -15,9 +15,11 @@ from vanidl.analyses import (
     access,
     balance,
     coverage,
+    dataset,
     files,
     operations,
     overlap,
+    phases,
     sizes,
     steps,
     summary,
@@ -26,8 +28,10 @@ from vanidl.analyses import (
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
@@ -56,6 +60,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "timeline": timeline,
     "access": access,
     "files": files,
+    "dataset": dataset,
 }
 
 
@@ -72,6 +77,8 @@ class Results:
     balance: Balance | None
     steps: Steps | None
     overlap: Overlap | None
+    dataset: Dataset | None = None
+    phases: Phases | None = None
 
 
 def analyse(trace: Trace, selection: Selection | None = None) -> Results:
@@ -112,6 +119,7 @@ def finish(
     """Results from reduced values: the last, cheap part of `analyse`."""
     step_result = steps.finish(reduced["operations"], chosen)
     table = None if step_result is None else step_result.table
+    data = dataset.finish(reduced["dataset"], chosen, layer)
     return Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
@@ -122,6 +130,8 @@ def finish(
         balance.finish(reduced["operations"], chosen),
         step_result,
         overlap.finish(reduced["operations"], chosen, table),
+        data,
+        phases.finish(reduced["operations"], chosen, data),
     )
 
 

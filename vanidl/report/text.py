@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.summary import BusyTime
+from vanidl.report.dataset_text import dataset_pairs, phase_table
 from vanidl.report.headline import headline
 from vanidl.report.json import iso_time
 from vanidl.report.units import bandwidth, count, nbytes, percent, plural, seconds, text
@@ -31,6 +32,8 @@ def summary_text(trace: Trace, results: Results) -> str:
         _section("Job", _job(trace)),
         _section(f"I/O through {results.summary.layer}", _io(results)),
         _section("Transfer sizes", _sizes(results)),
+        _section("Dataset", dataset_pairs(trace, results)),
+        _table("Phases", phase_table(results)),
         _section("Steps", _steps(results)),
         _overlap(results.overlap),
         _table("By kind of file", _kinds(results)),
