@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -39,10 +40,7 @@ def covered(key: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
     if float(room.astype(float).sum()) < _SAFE:
         return _side_by_side(key, (start, end), first, room)
     bounds = [*first.tolist(), len(key)]
-    pieces = [
-        _one_key(int(key[i]), start[i:j], end[i:j])
-        for i, j in zip(bounds, bounds[1:], strict=False)
-    ]
+    pieces = [_one_key(int(key[i]), start[i:j], end[i:j]) for i, j in pairwise(bounds)]
     return Cover(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 

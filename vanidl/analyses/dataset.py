@@ -226,10 +226,7 @@ def _table(uses: Uses, trace: Trace, counted: datafiles.Counted) -> list[_Row]:
     """Every dataset file that was read, by traffic; from counters where nothing was traced."""
     by_file = cover.covered(uses.cover.key // _POSITIONS, uses.cover.start, uses.cover.end)
     unique = dict(zip(*(a.tolist() for a in cover.lengths(by_file)), strict=True))
-    last = np.flatnonzero(
-        np.append(by_file.key[1:] != by_file.key[:-1], [True][: len(by_file.key)])
-    )
-    extent = dict(zip(by_file.key[last].tolist(), by_file.end[last].tolist(), strict=True))
+    extent = dict(zip(by_file.key.tolist(), by_file.end.tolist(), strict=True))  # the last one wins
     file, sums, first, final = grouped(uses.key // _POSITIONS, uses.sums, uses.first, uses.last)
     ranked = uses.key[uses.key % _POSITIONS > 0] // _POSITIONS
     ranks = dict(zip(*(a.tolist() for a in np.unique(ranked, return_counts=True)), strict=True))

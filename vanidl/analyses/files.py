@@ -134,7 +134,7 @@ def grouped(
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Rows of equal file (sorted) reduced to one."""
     if len(file) == 0:
-        return NOTHING.file, NOTHING.sums, NOTHING.first, NOTHING.last
+        return file, sums, first, last
     at = np.flatnonzero(np.concatenate([[True], file[1:] != file[:-1]]))
     return (
         file[at],

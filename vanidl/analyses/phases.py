@@ -36,7 +36,7 @@ class Phase:
     Bytes count in the phase in which their operation starts; `bytes_read` are those of
     dataset files. `busy_s` and `input_wait_s` are means over the ranks (observed ranks for
     the wait), `steps` the profiled steps that start in the phase, median over observed ranks;
-    both are of the profiled part of the phase, None where none of it was profiled. None: not recorded.
+    both are of the profiled part of the phase. None: not recorded.
     """
 
     name: str

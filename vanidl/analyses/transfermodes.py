@@ -84,8 +84,8 @@ def modes(
             found.append(_mode(mine, what, True, _evidence(mine, known)))
     rest = total.pick(cause == "")
     single = rest.large_alone
-    for size in rest.nbytes[single].tolist():
-        found.append(_hinted(rest.pick(rest.nbytes == size), paths))
+    alone = rest.nbytes[single].tolist()
+    found += [_hinted(rest.pick(rest.nbytes == size), paths) for size in alone]
     rest = rest.pick(~single)
     octave = np.frexp(rest.nbytes.astype(float))[1]
     groups = [rest.pick(octave == k) for k in np.unique(octave).tolist()]

@@ -172,7 +172,10 @@ def _concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None,
 
 
 def inversions(values: Int64Array) -> int:
-    """How many pairs i < j have values[i] > values[j]: merge sort, all blocks of a level at once."""
+    """How many pairs i < j have values[i] > values[j].
+
+    Merge sort, all blocks of a level at once.
+    """
     total, width, n = 0, 1, len(values)
     position = np.arange(n)
     while width < n:
