@@ -17,6 +17,9 @@ demo: $(VENV)/installed  ## a report of a recorded training run, and its headlin
 test: $(VENV)/installed-test browser  ## all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
+reports: $(VENV)/installed-test browser  ## the sample pages in reports/
+	$(BIN)/python reports/make.py
+
 lint: $(VENV)/installed-test  ## style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,11 +42,11 @@ $(VENV)/made:
 	@touch $@
 
 $(VENV)/installed: $(VENV)/made pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install -qq --editable .
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	$(BIN)/python -m pip install -qq --editable ".[test,lint]"
 	@touch $@
 
 clean:  ## remove what the targets made

@@ -172,8 +172,8 @@ def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Ar
     """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
     order = np.argsort(start, kind="stable")
     equal = start[order][1:] == start[order][:-1]
-    tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False)) if len(equal) else []
-    if len(tied):
+    if equal.any():
+        tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
         rows = order[tied]
         order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(place)), start[rows]))]
     return order

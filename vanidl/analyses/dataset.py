@@ -170,7 +170,7 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     if not table:
         return None
     traced = len(uses.key) > 0
-    found = visits.visits(uses.borders) if traced else None
+    found = visits.visits(uses.borders, trace.job.start_ns) if traced else None
     files = tuple(_file(row, found, trace, counted) for row in table)
     within = access.finish(uses.runs, trace, layer)
     unique = _sum(f.unique_bytes for f in files)

@@ -177,7 +177,10 @@ def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     if reread < 1 + 0.5 * (times - 1):
         return ()
     usual = np.isin(key, key[at][counts == times])
-    return tuple(int(found.start[usual & (found.ordinal == k)].min()) for k in range(times))
+    since = trace.job.start_ns
+    return tuple(
+        since + int(found.start[usual & (found.ordinal == k)].min()) for k in range(times)
+    )
 
 
 EVIDENCE: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (

@@ -47,7 +47,7 @@ class Visits:
 
     process: Int64Array
     file: Int64Array
-    start: Int64Array  # ns
+    start: Int64Array  # ns since the start of the job
     ordinal: Int64Array
 
     def __len__(self) -> int:
@@ -97,8 +97,8 @@ def combine(a: Borders, b: Borders) -> Borders:
     return Borders(np.concatenate([a.border, b.border]), np.concatenate([a.again, b.again]))
 
 
-def visits(borders: Borders) -> Visits:
-    """Every visit of every file by every process."""
+def visits(borders: Borders, since_ns: int) -> Visits:
+    """Every visit of every file by every process; starts counted from `since_ns`."""
     border = borders.border[_stitch_order(borders.border)]
     if len(border) == 0:
         none = np.empty(0, np.int64)
@@ -122,7 +122,10 @@ def visits(borders: Borders) -> Visits:
     keep = arrives[begins][all_group] | (ordinal != 1)
     all_group, all_start = all_group[keep], all_start[keep]
     return Visits(
-        process[begins][all_group], file[begins][all_group], all_start, _ordinal(all_group)
+        process[begins][all_group],
+        file[begins][all_group],
+        all_start - since_ns,
+        _ordinal(all_group),
     )
 
 
