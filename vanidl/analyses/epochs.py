@@ -178,9 +178,7 @@ def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
         return ()
     usual = np.isin(key, key[at][counts == times])
     since = trace.job.start_ns
-    return tuple(
-        since + int(found.start[usual & (found.ordinal == k)].min()) for k in range(times)
-    )
+    return tuple(since + int(found.start[usual & (found.ordinal == k)].min()) for k in range(times))
 
 
 EVIDENCE: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (
