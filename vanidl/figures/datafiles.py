@@ -10,7 +10,7 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
-from vanidl.report.datawords import order_words
+from vanidl.report.datawords import order_words, within_words
 from vanidl.report.units import byte_scale, factor, nbytes, percent, plural
 from vanidl.trace import Trace
 
@@ -62,9 +62,8 @@ def _summary(data: Dataset) -> list[str]:
         f"In all {plural(len(data.files), 'file')}: {nbytes(data.bytes_read)} read, "
         f"{nbytes(data.unique_bytes)} different, re-read factor {factor(data.reread_factor)}."
     ]
-    order = order_words(data.order)
-    if order:
-        words.append(f"{order[0].upper()}{order[1:]}.")
+    orders = [o for o in (order_words(data.order), within_words(data.within)) if o]
+    words += [f"{order[0].upper()}{order[1:]}." for order in orders]
     if data.size is None:
         words.append(
             "Logs hold no file sizes: the highest byte read stands in for them (--data PATH)."
@@ -81,7 +80,7 @@ def _spec(files: Sequence[DataFile]) -> Spec:
     divisor, unit = byte_scale(max(f.bytes_read for f in files))
     sides = (
         ("different bytes", palette.READ, "", unique),
-        ("read again", palette.IN_WAIT, "/", again),
+        ("read again", palette.RAMP[1], "/", again),
     )
     data = [
         {

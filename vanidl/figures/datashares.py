@@ -42,7 +42,7 @@ def figure(trace: Trace, results: Results) -> Figure:
     )
     if len(data.ranks) == 1:
         reason = f"One rank read {percent(data.ranks[0].share)} of the {data.share_of}."
-        return Figure("data-shares", "Dataset", _TITLE, caption, None, table, reason)
+        return Figure("data-shares", "Dataset", _TITLE, "", None, table, reason)
     picked = [data.ranks[i] for i in spread_out(len(data.ranks), BARS).tolist()]
     cut = n_of_m(len(picked), len(data.ranks), "ranks")
     caption += f" Shown: {cut}." if cut else ""

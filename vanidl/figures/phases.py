@@ -32,10 +32,10 @@ _COLUMNS = (
     Column("evidence"),
 )
 _COLOURS = {
-    "start-up": palette.UNOBSERVED,
-    "warm-up": palette.COMMUNICATION,
-    "training": palette.HIDDEN,
-    "tail": palette.OTHER,
+    "start-up": palette.FAINT,
+    "warm-up": palette.STEP,
+    "training": palette.STEP,
+    "tail": palette.FAINT,
 }
 _SHAPES = {"start-up": "", "warm-up": "/", "training": "", "tail": "\\"}
 
@@ -66,7 +66,7 @@ def epoch_lines(phases: Phases | None) -> list[Spec]:
             "y0": 0,
             "y1": 1,
             "yref": "paper",
-            "line": {"width": 1, "dash": "dash", "color": palette.SOFT},
+            "line": {"width": 1, "dash": "dash", "color": palette.INK},
         }
         for phase in phases.epochs[:BANDS]
     ]
@@ -111,7 +111,7 @@ def _band(phase: Phase, lane: int, colour: str, shape: str) -> Spec:
 def _lane(name: str, rows: Sequence[Phase], lane: int) -> Spec:
     """Epochs alternate in lightness, so that neighbours are told apart without a line."""
     if name == "epochs":
-        colours = [(palette.READ, palette.RAMP[1])[i % 2] for i in range(len(rows))]
+        colours = [(palette.BUSY, palette.UNOBSERVED)[i % 2] for i in range(len(rows))]
         marker: Spec = {"color": colours, "line": {"width": 0}}
     else:
         marker = {"color": palette.WRITE, "line": {"width": 1.5, "color": palette.WRITE}}

@@ -20,7 +20,7 @@ CELLS = 120_000
 MOST_BINS = 512
 _CAPTION = (
     "One row a file, by first visit from top to bottom, over seconds since the start of the job; "
-    "darker is more bytes asked for. A staircase is a dataset read in order, a cloud one read "
+    "darker is more bytes. A staircase is a dataset read in order, a cloud one read "
     "shuffled; the pattern repeats with each epoch (dashed lines, where their borders are known)."
 )
 
@@ -54,15 +54,15 @@ def _spec(data: Dataset, grid: ReadGrid) -> Spec:
         "y": list(range(len(grid.file))),
         "z": [[v if v else None for v in rounded(row / divisor)] for row in sums],
         "zmin": 0,
-        "colorscale": palette.scale(palette.RAMP),
+        "colorscale": palette.scale(palette.RAMP, power=2),
         "colorbar": palette.colorbar(f" {unit}"),
         "hoverongaps": False,
         "hovertemplate": "%{y}, at %{x:.2f} s: %{z:.3g} " + unit + "<extra></extra>",
     }
-    layout = palette.time_layout(110 + min(max(22 * len(grid.file), 40), 620))
+    layout = palette.time_layout(110 + min(max(22 * len(grid.file), 90), 620))
     layout["margin"] = {**layout["margin"], "l": 72}
     layout["xaxis"] = palette.time_axis(range=[float(edges[0]), float(edges[-1])])
-    names = [plotted(data.files[i].path.rsplit("/", 1)[-1], limit=16) for i in grid.file.tolist()]
+    names = [plotted(data.files[i].path.rsplit("/", 1)[-1], limit=20) for i in grid.file.tolist()]
     layout["yaxis"] = palette.rank_axis(names)
     return {"data": [heat], "layout": layout}
 

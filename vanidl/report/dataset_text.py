@@ -6,7 +6,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.phases import Phase
 from vanidl.report.dataset_json import throughput_object
-from vanidl.report.datawords import mode_words, order_words, size_range
+from vanidl.report.datawords import mode_words, order_words, size_range, within_words
 from vanidl.report.units import count, factor, nbytes, percent, plural, seconds
 from vanidl.trace import Trace
 
@@ -26,6 +26,7 @@ def dataset_pairs(trace: Trace, results: Results) -> Pairs:
         ("files read", plural(len(data.files), "file") + _visits(data)),
         ("bytes", f"{nbytes(data.bytes_read)} read, {nbytes(data.unique_bytes)} different "
                   f"(re-read factor {factor(data.reread_factor)})"),
+        *_within(data),
         *_sharing(data),
         *_samples(data),
         *((f"size {size_range(m)}", mode_words(m)) for m in data.modes[:_MOST_MODES]),
@@ -63,6 +64,11 @@ def _visits(data: Dataset) -> str:
     each = f"{min(visits)}" if min(visits) == max(visits) else f"{min(visits)} to {max(visits)}"
     words = order_words(data.order)
     return f", {each} visits a file" + (f", {words}" if words else "")
+
+
+def _within(data: Dataset) -> Pairs:
+    words = within_words(data.within)
+    return [("reads", words)] if words else []
 
 
 def _sharing(data: Dataset) -> Pairs:

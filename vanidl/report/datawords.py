@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import VisitOrder
 from vanidl.report.units import count, nbytes, percent
@@ -20,6 +21,19 @@ def mode_words(mode: TransferMode) -> str:
         f"{count(mode.reads)} reads ({percent(mode.share_of_reads)}), "
         f"{percent(mode.share_of_bytes)} of the bytes; {cause}"
     )
+
+
+def within_words(within: AccessCounts | None) -> str:
+    """Where reads begin after the one before in the same file; "" where not recorded."""
+    if within is None or within.ops == within.first:
+        return ""
+    parts = (
+        (within.consecutive, "follow on"),
+        (within.forward, "skip ahead"),
+        (within.backward, "go back"),
+    )
+    shares = [f"{percent(n / within.ops)} {words}" for n, words in parts if n]
+    return f"within files {', '.join(shares)}"
 
 
 def order_words(order: VisitOrder | None) -> str:
