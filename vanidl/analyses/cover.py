@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,20 +27,28 @@ NOTHING = Cover(_NONE, _NONE, _NONE)
 
 
 def covered(key: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
-    """The union of byte ranges for each key, given in any order; empty ranges cover nothing."""
+    """The union of byte ranges for each key, given in any order; empty ranges cover nothing.
+
+    All keys are laid out behind one another, a byte apart, so that one union does for all.
+    """
     keep = end > start
-    key, start, end = key[keep], start[keep], end[keep]
+    if not keep.all():
+        key, start, end = key[keep], start[keep], end[keep]
     if len(key) == 0:
         return NOTHING
-    order = np.lexsort((start, key))
-    key, start, end = key[order], start[order], end[order]
-    first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    room = np.maximum.reduceat(end, first) + 1
-    if float(room.astype(float).sum()) < _SAFE:
-        return _side_by_side(key, (start, end), first, room)
-    bounds = [*first.tolist(), len(key)]
-    pieces = [_one_key(int(key[i]), start[i:j], end[i:j]) for i, j in pairwise(bounds)]
-    return Cover(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+    distinct = np.unique(key)
+    code = np.searchsorted(distinct, key)
+    room = np.zeros(len(distinct), np.int64)
+    np.maximum.at(room, code, end)
+    room += 1
+    if float(room.astype(float).sum()) > _SAFE:
+        pieces = [_one_key(k, start[key == k], end[key == k]) for k in distinct.tolist()]
+        return Cover(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+    base = np.cumsum(room) - room
+    shift = base[code]
+    union = intervals.union(start + shift, end + shift)
+    which = np.searchsorted(base, union.start, side="right") - 1
+    return Cover(distinct[which], union.start - base[which], union.end - base[which])
 
 
 def merge(a: Cover, b: Cover) -> Cover:
@@ -57,17 +64,6 @@ def lengths(cover: Cover) -> tuple[Int64Array, Int64Array]:
         return _NONE, _NONE
     first = np.flatnonzero(np.concatenate([[True], cover.key[1:] != cover.key[:-1]]))
     return cover.key[first], np.add.reduceat(cover.end - cover.start, first)
-
-
-def _side_by_side(
-    key: Int64Array, ranges: tuple[Int64Array, Int64Array], first: Int64Array, room: Int64Array
-) -> Cover:
-    """All keys laid out behind one another, a byte apart, so that one union does for all."""
-    base = np.cumsum(room) - room
-    shift = np.repeat(base, np.diff(np.append(first, len(key))))
-    union = intervals.union(ranges[0] + shift, ranges[1] + shift)
-    which = np.searchsorted(base, union.start, side="right") - 1
-    return Cover(key[first][which], union.start - base[which], union.end - base[which])
 
 
 def _one_key(key: int, start: Int64Array, end: Int64Array) -> Cover:

@@ -28,6 +28,7 @@ Int64Array = NDArray[np.int64]
 KIND = "dataset"
 TIME_BINS = 1024
 _POSITIONS = 1 << 20
+_DENSE = 1 << 22  # cells of a grid that is added up in full
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +130,13 @@ def partial(part: Part, trace: Trace) -> Uses:
     reads = part.rows(rows)
     placed = reads if (reads.offset >= 0).all() else reads.rows(reads.offset >= 0)
     position = int(trace.family[part.process]) + 1
-    key = reads.file.astype(np.int64) * _POSITIONS + position
-    sums = np.stack([np.ones(len(key), np.int64), reads.nbytes, reads.offset < 0], axis=1)
-    order = np.argsort(key, kind="stable")
-    columns = (key[order], sums[order].astype(np.int64), reads.start[order], reads.end[order])
+    within = cover.covered(
+        placed.file.astype(np.int64), placed.offset, placed.offset + placed.nbytes
+    )
     sizes, counts = np.unique(reads.nbytes, return_counts=True)
     return Uses(
-        *grouped(*columns),
-        cover.covered(
-            placed.file.astype(np.int64) * _POSITIONS + position,
-            placed.offset,
-            placed.offset + placed.nbytes,
-        ),
+        *_sums(reads, position),
+        within._replace(key=within.key * _POSITIONS + position),
         _grid(reads, trace),
         (sizes, counts.astype(np.int64)),
         access.partial(placed, trace),
@@ -166,7 +162,8 @@ def combine(a: Uses, b: Uses) -> Uses:
 def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     """The dataset view; None where no dataset file was read through the layer."""
     counted = datafiles.counted(trace, layer)
-    table = _table(uses, trace, counted)
+    by_file = cover.covered(uses.cover.key // _POSITIONS, uses.cover.start, uses.cover.end)
+    table = _table(uses, by_file, trace, counted)
     if not table:
         return None
     traced = len(uses.key) > 0
@@ -185,7 +182,7 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
         read / unique if unique else None,
         size,
         datafiles.traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
-        tuple(_shares(uses, trace, size)),
+        tuple(_shares(uses, trace, size or int((by_file.end - by_file.start).sum()))),
         "size on disk" if size else "bytes that any rank read",
         visits.visit_order(found, trace.files.path) if found is not None else None,
         within.read if within else None,
@@ -197,16 +194,39 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     )
 
 
+def _sums(reads: Part, position: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """(key, sums, first, last) of one part, by file."""
+    files = int(reads.file.max()) + 1
+    sums = np.zeros((files, 3), np.int64)
+    sums[:, 0] = np.bincount(reads.file, minlength=files)
+    np.add.at(sums[:, 1], reads.file, reads.nbytes)
+    sums[:, 2] = np.bincount(reads.file[reads.offset < 0], minlength=files)
+    first = np.full(files, np.iinfo(np.int64).max)
+    last = np.full(files, np.iinfo(np.int64).min)
+    np.minimum.at(first, reads.file, reads.start)
+    np.maximum.at(last, reads.file, reads.end)
+    code = np.flatnonzero(sums[:, 0])
+    return code * _POSITIONS + position, sums[code], first[code], last[code]
+
+
 def _grid(reads: Part, trace: Trace) -> tuple[Int64Array, Int64Array]:
+    """Sparse bytes by file * TIME_BINS + bin."""
     length = max(trace.job.end_ns - trace.job.start_ns, 1)
     since = np.clip(reads.start - trace.job.start_ns, 0, length - 1)
     # Divided before it is multiplied where a run is so long that the product overflows.
     wide = length > 2**62 // TIME_BINS
     bins = since // (-(-length // TIME_BINS)) if wide else since * TIME_BINS // length
-    keys, inverse = np.unique(reads.file * np.int64(TIME_BINS) + bins, return_inverse=True)
-    nbytes = np.zeros(len(keys), np.int64)
-    np.add.at(nbytes, inverse, reads.nbytes)
-    return keys, nbytes
+    key = reads.file * np.int64(TIME_BINS) + bins
+    cells = (int(reads.file.max()) + 1) * TIME_BINS
+    if cells > max(_DENSE, len(key)):
+        keys, code = np.unique(key, return_inverse=True)
+        nbytes = np.zeros(len(keys), np.int64)
+        np.add.at(nbytes, code, reads.nbytes)
+        return keys, nbytes
+    dense = np.zeros(cells, np.int64)
+    np.add.at(dense, key, reads.nbytes)
+    keys = np.flatnonzero(dense)
+    return keys, dense[keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +242,11 @@ class _Row:
     extent: int | None
 
 
-def _table(uses: Uses, trace: Trace, counted: datafiles.Counted) -> list[_Row]:
+def _table(uses: Uses, by_file: Cover, trace: Trace, counted: datafiles.Counted) -> list[_Row]:
     """Every dataset file that was read, by traffic; from counters where nothing was traced."""
-    by_file = cover.covered(uses.cover.key // _POSITIONS, uses.cover.start, uses.cover.end)
     unique = dict(zip(*(a.tolist() for a in cover.lengths(by_file)), strict=True))
-    extent = dict(zip(by_file.key.tolist(), by_file.end.tolist(), strict=True))  # the last one wins
+    ends = np.flatnonzero(np.append(by_file.key[1:] != by_file.key[:-1], len(by_file.key) > 0))
+    extent = dict(zip(by_file.key[ends].tolist(), by_file.end[ends].tolist(), strict=True))
     file, sums, first, final = grouped(uses.key // _POSITIONS, uses.sums, uses.first, uses.last)
     ranked = uses.key[uses.key % _POSITIONS > 0] // _POSITIONS
     ranks = dict(zip(*(a.tolist() for a in np.unique(ranked, return_counts=True)), strict=True))
@@ -266,14 +286,12 @@ def _file(row: _Row, found: Visits | None, trace: Trace, counted: datafiles.Coun
     )
 
 
-def _shares(uses: Uses, trace: Trace, size: int | None) -> Iterator[RankShare]:
+def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
     """One row a rank, silent ones too; one more for processes in no rank."""
     if len(uses.key) == 0:
         return
     position = uses.key % _POSITIONS - 1
     by_key = dict(zip(*(a.tolist() for a in cover.lengths(uses.cover)), strict=True))
-    of_any = cover.covered(uses.cover.key // _POSITIONS, uses.cover.start, uses.cover.end)
-    whole = size or int((of_any.end - of_any.start).sum())
     for rank in [*range(len(trace.ranks)), *([-1] if (position < 0).any() else [])]:
         mine = position == rank
         unique = sum(by_key.get(key, 0) for key in uses.key[mine].tolist())

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
+from vanidl.analyses.sorting import stable_order
 from vanidl.intervals import Intervals
 from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Trace
 
@@ -84,7 +85,7 @@ _POSITIONS = 1 << 20
 def partial(part: Part, trace: Trace) -> FileSums:
     """The files of one part."""
     position = int(trace.family[part.process])
-    order = np.argsort(part.file, kind="stable")
+    order = stable_order(part.file)
     file = part.file[order].astype(np.int64)
     is_write = part.op[order] == WRITE
     nbytes = part.nbytes[order]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.sorting import stable_order
 from vanidl.trace import Part
 
 Int64Array = NDArray[np.int64]
@@ -74,7 +75,7 @@ def partial(reads: Part) -> Borders:
     """The visits inside one part, which holds only reads with offset and bytes."""
     if len(reads) == 0:
         return NOTHING
-    order = np.argsort(reads.file, kind="stable")
+    order = stable_order(reads.file)
     file, offset = reads.file[order].astype(np.int64), reads.offset[order]
     start, nbytes = reads.start[order], reads.nbytes[order]
     first = np.flatnonzero(np.concatenate([[True], file[1:] != file[:-1]]))
