@@ -14,7 +14,7 @@ from vanidl.report.datawords import order_words, within_words
 from vanidl.report.units import byte_scale, factor, nbytes, percent, plural
 from vanidl.trace import Trace
 
-LIMIT = 1000
+LIMIT = 150
 BARS = 24
 NO_DATASET = (
     "No file of kind dataset was read through this layer. If the log is whole, name your data with "
@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 def figure(trace: Trace, results: Results) -> Figure:
-    """Different and repeated bytes of the largest files, and a table of up to 1,000."""
+    """Different and repeated bytes of the largest files, and a table of up to 150 files."""
     del trace
     data = results.dataset
     if data is None:
@@ -114,7 +114,7 @@ def _spec(files: Sequence[DataFile]) -> Spec:
 
 def _row(file: DataFile) -> tuple[str | int | float | None, ...]:
     return (
-        elided(file.path),
+        elided(file.path, limit=100),
         file.bytes_read,
         file.unique_bytes,
         file.reread_factor,

@@ -13,7 +13,7 @@ from vanidl.report.units import percent
 from vanidl.trace import Trace
 
 BARS = 64
-LIMIT = 1024
+LIMIT = 256
 _TITLE = "Share of the data that each rank read"
 _COLUMNS = (
     Column("rank"),

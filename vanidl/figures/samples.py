@@ -13,7 +13,7 @@ from vanidl.figures.labels import elided
 from vanidl.report.units import count, nbytes
 from vanidl.trace import Trace
 
-LIMIT = 1000
+LIMIT = 400
 _SAMPLES = "Samples per file"
 _NEVER = "Data that was never read"
 

@@ -16,7 +16,7 @@ from vanidl.figures.phases import epoch_lines
 from vanidl.report.units import byte_scale
 from vanidl.trace import Trace
 
-CELLS = 120_000
+CELLS = 64_000
 MOST_BINS = 512
 _CAPTION = (
     "One row a file, by first visit from top to bottom, over seconds since the start of the job; "
@@ -52,11 +52,10 @@ def _spec(data: Dataset, grid: ReadGrid) -> Spec:
         "type": "heatmap",
         "x": rounded_edges(edges),
         "y": list(range(len(grid.file))),
-        "z": [[v if v else None for v in rounded(row / divisor)] for row in sums],
+        "z": [rounded(row / divisor) for row in sums],
         "zmin": 0,
-        "colorscale": palette.scale(palette.RAMP, power=2),
+        "colorscale": _scale(),
         "colorbar": palette.colorbar(f" {unit}"),
-        "hoverongaps": False,
         "hovertemplate": "%{y}, at %{x:.2f} s: %{z:.3g} " + unit + "<extra></extra>",
     }
     layout = palette.time_layout(110 + min(max(22 * len(grid.file), 90), 620))
@@ -65,6 +64,12 @@ def _spec(data: Dataset, grid: ReadGrid) -> Spec:
     names = [plotted(data.files[i].path.rsplit("/", 1)[-1], limit=20) for i in grid.file.tolist()]
     layout["yaxis"] = palette.rank_axis(names)
     return {"data": [heat], "layout": layout}
+
+
+def _scale() -> list[list[float | str]]:
+    """Nothing is transparent, little beside much is seen."""
+    first, *rest = palette.scale(palette.RAMP, power=2)
+    return [[0.0, "rgba(0,0,0,0)"], [1e-9, "rgba(0,0,0,0)"], [1e-9, first[1]], *rest]
 
 
 def _bins(files: int) -> int:
