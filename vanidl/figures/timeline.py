@@ -62,8 +62,8 @@ def _io_traces(io: Timeline) -> list[Spec]:
     """Two filled step lines; each point holds until the next."""
     divisor, _ = _scale(io)
     areas = [
-        _area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
-        _area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
+        area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
+        area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
     ]
     areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
     return areas
@@ -91,7 +91,8 @@ def _scale(io: Timeline) -> tuple[int, str]:
     return byte_scale(float(rates(edges, np.maximum(read, written)).max(initial=0.0)))
 
 
-def _area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+def area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+    """A filled step line; each of the points, `dx` apart from `x0` on, holds until the next."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -117,12 +118,12 @@ def _step_traces(
     names = [f"step {int(k)}: {seconds(s)}" for k, s in zip(table.step[rows], length, strict=True)]
     waited = [f"waited {seconds(float(s))}" for s in waits.length_s]
     data = [
-        _boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
+        boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
         _spots(names, (step_lanes, table.start_s[rows], 1.5 * length)),
     ]
     if len(waits.rank):
         spans = (wait_lanes, waits.start_s, waits.length_s)
-        data[1:1] = [_boxes("input waits", palette.IN_WAIT, spans)]
+        data[1:1] = [boxes("input waits", palette.IN_WAIT, spans)]
         data.append(_spots(waited, spans))
     return data, (shown.cut, waits.cut)
 
@@ -131,7 +132,7 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lane, start in seconds and length in seconds."""
 
 
-def _boxes(name: str, colour: str, spans: Spans) -> Spec:
+def boxes(name: str, colour: str, spans: Spans) -> Spec:
     """One outline around all boxes: thin ones blend instead of growing to a whole pixel."""
     lane, start, length = spans
     gap = np.full(len(lane), np.nan)

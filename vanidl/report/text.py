@@ -25,8 +25,8 @@ def summary_text(trace: Trace, results: Results) -> str:
     """The headline, warnings and tables of one run, at most WIDTH columns wide."""
     answer = headline(trace, results)
     blocks = [
-        _paragraph(answer.title),
-        *(_paragraph(sentence) for sentence in answer.support),
+        paragraph(answer.title),
+        *(paragraph(sentence) for sentence in answer.support),
         "",
         *_warnings(results),
         _section("Job", _job(trace)),
@@ -36,13 +36,13 @@ def summary_text(trace: Trace, results: Results) -> str:
         _table("Phases", phase_table(results)),
         _section("Steps", _steps(results)),
         _overlap(results.overlap),
-        _table("By kind of file", _kinds(results)),
-        _table("Busiest files", _files(results)),
+        aligned_table("By kind of file", _kinds(results)),
+        aligned_table("Busiest files", _files(results)),
     ]
-    return _printable("\n".join(block for block in blocks if block is not None)) + "\n"
+    return printable("\n".join(block for block in blocks if block is not None)) + "\n"
 
 
-def _printable(document: str) -> str:
+def printable(document: str) -> str:
     """Control characters of names shown as escapes: a log cannot drive the terminal."""
     return "".join(
         c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode("ascii")
@@ -50,7 +50,8 @@ def _printable(document: str) -> str:
     )
 
 
-def _paragraph(sentence: str) -> str:
+def paragraph(sentence: str) -> str:
+    """The sentence in lines of at most WIDTH columns."""
     return textwrap.fill(sentence, WIDTH)
 
 
@@ -77,7 +78,8 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> str | None:
     return "\n".join([title, *lines, ""])
 
 
-def _table(title: str, rows: Sequence[Row]) -> str | None:
+def aligned_table(title: str, rows: Sequence[Row]) -> str | None:
+    """Header and rows in aligned columns under a title; None where there is only a header."""
     if len(rows) < 2:  # a header and nothing under it
         return None
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -208,7 +210,7 @@ def _overlap(overlap: Overlap | None) -> str | None:
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = _BASIS.get(overlap.basis or "", "not recorded")
-    return _table(f"Where the I/O falls; compute: {basis}{more}", rows)
+    return aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
 
 
 def _split(row: RankOverlap) -> Row:
