@@ -33,7 +33,7 @@ def summary_text(trace: Trace, results: Results) -> str:
         _section(f"I/O through {results.summary.layer}", _io(results)),
         _section("Transfer sizes", _sizes(results)),
         _section("Dataset", dataset_pairs(trace, results)),
-        _table("Phases", phase_table(results)),
+        aligned_table("Phases", phase_table(results)),
         _section("Steps", _steps(results)),
         _overlap(results.overlap),
         aligned_table("By kind of file", _kinds(results)),
