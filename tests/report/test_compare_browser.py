@@ -45,7 +45,7 @@ def test_numbers_are_a_table_of_sorted_numbers(driver, pages):
         ".map((tr) => [...tr.cells].map((td) => td.textContent))"
     )
     first = driver.execute_script(cells)[0]
-    assert first[0] == "step time, mean"
+    assert first[0] == "step time, median"
     assert first[-1] == "worse"
     assert first[1].endswith(" ms")
 

@@ -8,15 +8,17 @@ order, here or elsewhere, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vanidl.analyses import (
     access,
     balance,
+    by_counters,
     coverage,
     dataset,
     files,
+    heatmaps,
     operations,
     overlap,
     phases,
@@ -24,6 +26,7 @@ from vanidl.analyses import (
     steps,
     summary,
     timeline,
+    undated_steps,
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -117,10 +120,10 @@ def finish(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
-    step_result = steps.finish(reduced["operations"], chosen)
+    step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
     data = dataset.finish(reduced["dataset"], chosen, layer)
-    return Results(
+    results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
         sizes.finish(reduced["sizes"], chosen),
@@ -132,6 +135,18 @@ def finish(
         overlap.finish(reduced["operations"], chosen, table),
         data,
         phases.finish(reduced["operations"], chosen, data),
+    )
+    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+
+
+def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
+    """What counters and heat maps say where no operation was traced."""
+    return replace(
+        results,
+        sizes=by_counters.sizes(chosen, layer),
+        timeline=heatmaps.finish(chosen, layer),
+        access=by_counters.access(chosen, layer),
+        balance=by_counters.balance(chosen, layer),
     )
 
 

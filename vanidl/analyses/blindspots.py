@@ -156,6 +156,16 @@ def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
         )
 
 
+def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+    if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
+        yield Notice(
+            "anonymised",
+            "The log is anonymised: its command and file names are hashes. Kinds of files are told "
+            "by how they were used alone, not by their names.",
+            "info",
+        )
+
+
 _DATA_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".tfrecord", ".tfrecords", ".parquet", ".arrow",
                   ".tar", ".bin", ".dat", ".mds", ".lmdb", ".zarr", ".safetensors")  # fmt: skip
 _SMALLEST_BUFFER = 512
@@ -226,4 +236,5 @@ RULES: tuple[Rule, ...] = (
     _offsets_ambiguous,
     _mmap,
     _reads_not_seen,
+    _anonymised,
 )

@@ -11,7 +11,7 @@ from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
 from vanidl.analyses.sorting import stable_order
 from vanidl.intervals import Intervals
-from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Trace
+from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -33,6 +33,7 @@ class FileRow:
     first_s: float | None
     last_s: float | None
     layers: tuple[str, ...]  # layers that recorded it
+    stripes: tuple[Stripes, ...] = ()  # on Lustre: one entry a component of its layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
     if len(sums.file):  # the trace speaks for its layer, counters for the files it lacks
         values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
         counted[layer] = (np.where(seen[:, None], traced, values), seen | present)
-    rows = _rows(counted, sums, trace)
+    rows = _striped(_rows(counted, sums, trace), trace)
     on_layer = counted.get(layer, (traced, seen))
     return FileTotals(
         tuple(rows),
@@ -128,6 +129,16 @@ def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
         tuple(_with_type(row, trace) for row in _groups(on_layer, sums, trace, "mount")),
         _groups(on_layer, sums, trace, "file_system"),
     )
+
+
+def _striped(rows: list[FileRow], trace: Trace) -> list[FileRow]:
+    layouts: dict[str, tuple[Stripes, ...]] = {}
+    for part in trace.stripes:
+        path = trace.files.path[part.file]
+        layouts[path] = (*layouts.get(path, ()), part)
+    if not layouts:
+        return rows
+    return [replace(row, stripes=layouts.get(row.path, ())) for row in rows]
 
 
 def grouped(

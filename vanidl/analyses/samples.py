@@ -73,7 +73,7 @@ def record_size(
         return Record(None, "", "no reads with sizes and offsets were traced")
     top = int(np.argmax(volume))
     share = float(volume[top] / volume.sum())
-    jumps = (within.forward + within.backward) / within.ops
+    jumps = ((within.forward or 0) + (within.backward or 0)) / within.ops
     if share >= _STRONG and jumps >= _STRONG and nbytes[top] >= _SMALLEST:
         evidence = f"{share:.0%} of the bytes came in reads of this size, {jumps:.0%} of them apart"
         return Record(int(nbytes[top]), "inferred", evidence)

@@ -22,7 +22,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_read_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options that choose what to read of a run and what to look at."""
     add = parser.add_argument
-    add("--steps", action="append", default=[], metavar="PATH", help="more profiler output")
+    add(
+        "--steps",
+        action="append",
+        default=[],
+        metavar="PATH[:TAG]",
+        help="more profiler output, or event files (TAG: which scalar marks steps)",
+    )
     add("--layer", default="POSIX", help="layer of the I/O: POSIX (default) or MPI-IO")
     add("--only", metavar="KIND", help="only files of one kind, for example dataset")
     add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")

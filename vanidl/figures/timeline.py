@@ -35,6 +35,8 @@ _ZOOM = (
 def figure(trace: Trace, results: Results) -> Figure:
     """Bandwidth over time, and steps with their input waits below it."""
     io, steps = results.timeline, results.steps
+    if steps is not None and steps.table.undated_s is not None:
+        steps = None
     if io is None and steps is None:
         return _record(
             "",
@@ -54,6 +56,17 @@ def figure(trace: Trace, results: Results) -> Figure:
     return _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
 
 
+def heatmap_note(io: Timeline) -> str:
+    """Where the bins of an untraced run come from, "" for a traced one."""
+    if io.source != "heatmap":
+        return ""
+    width = seconds(float(io.edges_s[1] - io.edges_s[0]))
+    return (
+        f"From Darshan's heat map, bins of {width}: no single operation was traced, so nothing "
+        "shorter than a bin can be seen."
+    )
+
+
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
     return Figure("timeline", "Over time", "I/O and training steps", caption, spec, None, reason)
 
@@ -71,6 +84,8 @@ def _io_traces(io: Timeline) -> list[Spec]:
 
 def _resolution(io: Timeline) -> str:
     edges, _ = folded(io.edges_s, io.bytes_read[:1], BINS)
+    if io.source == "heatmap":
+        return heatmap_note(io)
     return f"Each level is the mean over {seconds(float(edges[1] - edges[0]))}."
 
 
@@ -112,7 +127,7 @@ def _step_traces(
     """Filled boxes, as wide as they last and no wider, and what to say when hovering."""
     waits = shown_waits(trace, shown.ranks)
     rows = shown.rows
-    length = table.end_s[rows] - table.start_s[rows]
+    length = table.duration_s[rows]
     step_lanes = np.searchsorted(shown.ranks, table.rank[rows])
     wait_lanes = np.searchsorted(shown.ranks, waits.rank)
     names = [f"step {int(k)}: {seconds(s)}" for k, s in zip(table.step[rows], length, strict=True)]

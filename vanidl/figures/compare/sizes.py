@@ -54,7 +54,7 @@ def _powers(largest: int) -> list[int]:
 
 
 def _spec(comparison: Comparison, known: list[tuple[Side, Bins]], axis: list[int]) -> Spec:
-    top = max(b.bytes_read + b.bytes_written for _, bins in known for b in bins.values())
+    top = max(b.nbytes for _, bins in known for b in bins.values())
     divisor, unit = byte_scale(top)
     every = max(1, -(-len(axis) // 14))
     data = [
@@ -85,7 +85,7 @@ def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int]
     axis, divisor = drawn
     rows = [bins.get(low) for low in axis]
     ops = [0 if b is None else b.reads + b.writes for b in rows]
-    moved = [0 if b is None else b.bytes_read + b.bytes_written for b in rows]
+    moved = [0 if b is None else b.nbytes for b in rows]
     labels = [
         "" if b is None else f"{bin_label(b)}: {count(n)} operations, {nbytes(m)}"
         for b, n, m in zip(rows, ops, moved, strict=True)
@@ -117,7 +117,7 @@ def _table(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
         cells: list[str | int] = []
         for _, bins in known:
             b = bins.get(low)
-            moved = (b.reads, b.writes, b.bytes_read + b.bytes_written) if b else (0, 0, 0)
+            moved = (b.reads, b.writes, b.nbytes) if b else (0, 0, 0)
             cells += moved
         rows.append((_label(low), *cells))
     return Table(tuple(columns), tuple(rows))

@@ -35,6 +35,11 @@ TERMS: tuple[tuple[str, str], ...] = (
         "do not count as repeats.",
     ),
     (
+        "Step time",
+        "Median of the profiled steps of a run: a machine that stops for a moment does not move "
+        "it. Few steps that wait long, in every run, show in the throughput and the input wait.",
+    ),
+    (
         "Corrected",
         "Step time is the question that was asked. All other verdicts are corrected for their "
         f"number (Holm): together they call a difference that is not there in {percent(ALPHA)} of "
