@@ -56,19 +56,26 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
     line = results.timeline
     if line is None:
         return {}
-    rows, bins = line.reads.shape
+    rows, bins = line.bytes_read.shape
+    names = [
+        "bytes_read",
+        "bytes_written",
+        *(["reads", "writes"] if line.reads is not None else []),
+    ]
     return {
         "row": np.repeat(np.array(line.row_labels, object), bins),
         "start_s": np.tile(line.edges_s[:-1], rows),
         "end_s": np.tile(line.edges_s[1:], rows),
-        **{n: getattr(line, n).ravel() for n in ("bytes_read", "bytes_written", "reads", "writes")},
+        **{n: getattr(line, n).ravel() for n in names},
     }
 
 
 def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
     if results.steps is None:
         return {}
-    columns = asdict(results.steps.table)
+    table = results.steps.table
+    columns = asdict(table) | {"duration_s": table.duration_s}
+    del columns["undated_s"]
     labels = np.array([trace.processes[i].label for i in trace.ranks], object)
     return columns | {"rank": labels[columns["rank"]]}
 

@@ -8,20 +8,23 @@ order, here or elsewhere, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vanidl.analyses import (
     access,
     balance,
+    by_counters,
     coverage,
     files,
+    heatmaps,
     operations,
     overlap,
     sizes,
     steps,
     summary,
     timeline,
+    undated_steps,
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -110,9 +113,9 @@ def finish(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
-    step_result = steps.finish(reduced["operations"], chosen)
+    step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
-    return Results(
+    results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
         sizes.finish(reduced["sizes"], chosen),
@@ -122,6 +125,18 @@ def finish(
         balance.finish(reduced["operations"], chosen),
         step_result,
         overlap.finish(reduced["operations"], chosen, table),
+    )
+    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+
+
+def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
+    """What counters and heat maps say where no operation was traced."""
+    return replace(
+        results,
+        sizes=by_counters.sizes(chosen, layer),
+        timeline=heatmaps.finish(chosen, layer),
+        access=by_counters.access(chosen, layer),
+        balance=by_counters.balance(chosen, layer),
     )
 
 

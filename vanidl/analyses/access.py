@@ -24,16 +24,17 @@ class AccessCounts:
     """Operations by where they start, per process and file, in order of their start.
 
     first + consecutive + forward + backward == ops. The two Darshan figures follow
-    Darshan's own rule, in which consecutive is a part of sequential.
+    Darshan's own rule, in which consecutive is a part of sequential. From counters alone
+    only `ops` and these two are known, the rest is None.
     """
 
     ops: int
-    first: int
-    consecutive: int
-    forward: int
-    backward: int
-    sequential_darshan: int
-    consecutive_darshan: int
+    first: int | None
+    consecutive: int | None
+    forward: int | None
+    backward: int | None
+    sequential_darshan: int | None
+    consecutive_darshan: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Access:
     write: AccessCounts
     counted_sequential: tuple[int | None, int | None]  # (reads, writes) by Darshan's counters
     counted_consecutive: tuple[int | None, int | None]
+    source: str = "trace"  # or "counters"
 
 
 RUN_COLUMNS = ("process", "file", "op", "start", "offset", "end_offset")

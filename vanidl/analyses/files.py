@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
 from vanidl.intervals import Intervals
-from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Trace
+from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -32,6 +32,7 @@ class FileRow:
     first_s: float | None
     last_s: float | None
     layers: tuple[str, ...]  # layers that recorded it
+    stripes: tuple[Stripes, ...] = ()  # on Lustre: one entry a component of its layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +117,23 @@ def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
     if len(sums.file):  # the trace speaks for its layer, counters for the files it lacks
         values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
         counted[layer] = (np.where(seen[:, None], traced, values), seen | present)
-    rows = _rows(counted, sums, trace)
+    rows = _striped(_rows(counted, sums, trace), trace)
     on_layer = counted.get(layer, (traced, seen))
     return FileTotals(
         tuple(rows),
         _groups(on_layer, sums, trace, "kind"),
         _groups(on_layer, sums, trace, "mount"),
     )
+
+
+def _striped(rows: list[FileRow], trace: Trace) -> list[FileRow]:
+    layouts: dict[str, tuple[Stripes, ...]] = {}
+    for part in trace.stripes:
+        path = trace.files.path[part.file]
+        layouts[path] = (*layouts.get(path, ()), part)
+    if not layouts:
+        return rows
+    return [replace(row, stripes=layouts.get(row.path, ())) for row in rows]
 
 
 def _group(

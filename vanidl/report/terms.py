@@ -9,6 +9,11 @@ TERMS: tuple[tuple[str, str], ...] = (
         "processes was under way. Operations side by side count once.",
     ),
     (
+        "Time by counters",
+        "Seconds of reading and writing that Darshan added up over files and processes. Files "
+        "read at the same time count twice, so it is not busy time.",
+    ),
+    (
         "Observed window",
         "From the start of the first to the end of the last profiled step of a rank. I/O outside "
         "it is unobserved: neither hidden nor exposed.",
