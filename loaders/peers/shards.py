@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from loaders.errors import InputError, UsageError
 from loaders.reading import Arrays, reader
-from loaders.samples import SampleSet
+from loaders.samples import Field, SampleSet
 
 FORMATS = ("mds", "tar")
 SHARD_BYTES = 1 << 26
@@ -66,10 +68,15 @@ def _all(samples: SampleSet, progress: Progress | None) -> Iterator[tuple[int, A
 def _write_mds(samples: SampleSet, part: Path, content: Iterator[tuple[int, Arrays]]) -> None:
     from streaming import MDSWriter
 
-    columns = {field.name: "ndarray" for field in samples.fields} | {"sample": "int"}
+    columns = {field.name: _mds_column(field) for field in samples.fields} | {"sample": "int"}
     with MDSWriter(out=str(part), columns=columns, size_limit=SHARD_BYTES, exist_ok=True) as writer:
         for i, arrays in content:
             writer.write({**arrays, "sample": i})
+
+
+def _mds_column(field: Field) -> str:
+    """MDS has no arrays without an axis: those are scalars."""
+    return "ndarray" if field.shape else np.dtype(field.dtype).name
 
 
 def _write_tar(samples: SampleSet, part: Path, content: Iterator[tuple[int, Arrays]]) -> None:

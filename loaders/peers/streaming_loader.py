@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from streaming import StreamingDataLoader, StreamingDataset
@@ -26,10 +26,10 @@ class CountedStream(StreamingDataset):
 
     def __getitem__(self, at: int) -> Arrays:
         """One sample, its id as an array."""
-        arrays = cast(Arrays, super().__getitem__(at))
+        arrays = {name: np.asarray(value) for name, value in super().__getitem__(at).items()}
         nbytes = sum(array.nbytes for name, array in arrays.items() if name != "sample")
         self.counts.add(loads=1, nbytes=nbytes, requests=READS)
-        return arrays | {"sample": np.asarray(arrays["sample"], dtype=np.int64)}
+        return arrays
 
 
 class StreamingLoader:
