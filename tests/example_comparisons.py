@@ -68,6 +68,8 @@ EXAMPLE_COMPARISONS: dict[str, Callable[[], Comparison]] = {
     "nothing": lambda: compare([one("nothing", "A"), one("nothing", "B")]),
     "wall_time_only": lambda: compare([timed("A", [1.0, 1.01, 0.99]), timed("B", [2, 2.01, 1.99])]),
     "unlike": unlike,
+    "untraced": lambda: compare([one("full", "A"), one("untraced", "B")]),
+    "undated_steps": lambda: compare([one("undated_steps", "A"), one("full", "B")]),
     "many_ranks": lambda: compare([one("many_ranks", "A"), one("many_ranks", "B")]),
     "hostile": lambda: compare(
         [

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tests import example_datasets
 from tests.pieces import Io, darshan_log
 from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access, AccessCounts
@@ -343,6 +344,8 @@ def everything(shape: Shape, *notices: Notice, waits: bool = True) -> Example:
         balance_of(shape, busy, read),
         steps_of(shape, waits=waits),
         overlap,
+        example_datasets.dataset_of(file_paths(shape), shape.ranks, shape.run_s),
+        example_datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s),
     )
     return trace_of(shape, waits=waits), results
 

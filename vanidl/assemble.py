@@ -168,7 +168,8 @@ def _table_parts(
             slice(None) if rank_of_row is None else rank_of_row == rank
         )
         start = table.start_ns[rows] + log.start_ns
-        order = np.argsort(start, kind="stable")
+        place = (file_code[table.record[rows]], table.offset[rows], table.nbytes[rows])
+        order = _in_time(start, place)
         columns = (
             start[order],
             table.end_ns[rows][order] + log.start_ns,
@@ -181,6 +182,17 @@ def _table_parts(
         for column in columns:
             column.flags.writeable = False
         yield Part(process, table.layer, *columns)
+
+
+def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
+    """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
+    order = np.argsort(start, kind="stable")
+    equal = start[order][1:] == start[order][:-1]
+    if equal.any():
+        tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(place)), start[rows]))]
+    return order
 
 
 def _threads(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vanidl.analyses import Results
+from vanidl.analyses.phases import Phase
 from vanidl.errors import UsageError
 from vanidl.selection import Selection, select
 from vanidl.trace import COLUMNS, Trace
@@ -84,6 +85,11 @@ def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
     return lambda trace, results, selection: [asdict(row) for row in pick(results)]  # noqa: ARG005
 
 
+def _phases(results: Results) -> tuple[Phase, ...]:
+    found = results.phases
+    return (*found.stages, *found.epochs, *found.checkpoints) if found else ()
+
+
 FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "operations": _operations,
     "timeline": _timeline,
@@ -91,6 +97,8 @@ FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "files": _rows(lambda r: r.files.rows),
     "kinds": _rows(lambda r: r.files.by_kind),
     "mounts": _rows(lambda r: r.files.by_mount),
+    "dataset": _rows(lambda r: r.dataset.files if r.dataset else ()),
+    "phases": _rows(_phases),
     "sizes": _rows(lambda r: r.sizes.histogram),
     "ranks": _rows(lambda r: r.balance.rows if r.balance else ()),
     "overlap": _rows(lambda r: r.overlap.per_rank if r.overlap else ()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,13 +13,16 @@ from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.datafolder import DataOptions, told
 from vanidl.errors import InputError
 from vanidl.filekinds import parse_rules
 from vanidl.grouping import Group, choose, group
@@ -99,6 +102,16 @@ class Run:
         return self.results.overlap
 
     @property
+    def dataset(self) -> Dataset | None:
+        """How the job used its dataset."""
+        return self.results.dataset
+
+    @property
+    def phases(self) -> Phases | None:
+        """Start-up, training, epochs, checkpoints, tail."""
+        return self.results.phases
+
+    @property
     def headline(self) -> str:
         """The answer in words, the same as in the report."""
         return str(headline(self.trace, self.results))
@@ -125,6 +138,7 @@ class Inputs:
     wait_names: tuple[str, ...] = ()  # regular expressions of spans that are input waits
     kind_rules: tuple[str, ...] = ()  # "GLOB=KIND"
     clock_offset_s: float | None = None
+    data: DataOptions = field(default_factory=DataOptions)
 
 
 def open_run(
@@ -165,7 +179,9 @@ def read_trace(
     counted = pending.result()
     notices += _losses(chosen, counted)
     options = Options(rules, inputs.clock_offset_s)
-    return assemble(chosen, counted, notices, options, steps.durations)
+    trace = assemble(chosen, counted, notices, options, steps.durations)
+    known, more = told(trace, inputs.data)
+    return replace(trace, told=known, warnings=(*trace.warnings, *more))
 
 
 def _no_progress(what: str, done: int, total: int) -> None:

@@ -16,6 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.told import Told
+
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 UInt8Array = NDArray[np.uint8]
@@ -46,6 +48,7 @@ class SpanKind(IntEnum):
     COMMUNICATION = 4
     CHECKPOINT = 5
     PREPROCESS = 6
+    EPOCH = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +320,7 @@ class Trace:
     heatmaps: tuple[Heatmap, ...] = ()
     mpi: tuple[MpiTime, ...] = ()
     step_durations: tuple[UndatedSteps, ...] = ()
+    told: Told = field(default_factory=Told)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from tests.event_files import Event, event_file
 from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.assemble import assemble
+from vanidl.datafolder import DataOptions, told
 from vanidl.grouping import Group
 from vanidl.sources.pieces import CounterFile, CounterRecords, StepDurations
 from vanidl.trace import Notice, SpanKind
@@ -29,6 +30,15 @@ KIB = 1024
 SECOND = 1_000_000_000
 EACH_NS = 10_000
 SPAWN = "python -c from multiprocessing.spawn import spawn_main; --multiprocessing-fork"
+
+
+def inspected(folder: Path, content: bytes | None) -> tuple[Notice, ...]:
+    """The notices of opening the one dataset file of a run, which holds `content` here."""
+    if content is not None:
+        (folder / "part.tfrecord").write_bytes(content)
+    log = darshan_log([Io(0, EACH_NS, 0, 9)], names={1: "/data/part.tfrecord"})
+    trace = assemble(Group((log,), ()), {})
+    return told(trace, DataOptions((str(folder),), inspect=True))[1]
 
 
 @dataclass(frozen=True)
@@ -303,6 +313,13 @@ TABLE: dict[str, Cases] = {
     "damaged": Cases(
         {"a cut log": lambda folder: folder_of(0.9, folder)},
         {"a whole log": lambda folder: folder_of(1, folder)},
+    ),
+    "not_inspected": Cases(
+        {
+            "a record file cut": lambda folder: inspected(folder, b"cut" * 20),
+            "no such file here": lambda folder: inspected(folder, None),
+        },
+        {"an empty record file": lambda folder: inspected(folder, b"")},
     ),
     "unreadable": Cases(
         {

@@ -144,7 +144,7 @@ def test_unlike_evidence_is_not_compared():
     assert len(pairing.notices) == 3
 
 
-@pytest.mark.parametrize("code", ["truncated", "partial", "records_exhausted", "reads_not_seen"])
+@pytest.mark.parametrize("code", ["truncated", "partial", "unassigned", "reads_not_seen"])
 def test_io_recorded_in_part_is_no_improvement(code):
     trace, results = EXAMPLES["full"]()
     notice = Notice(code, "something is missing")
@@ -154,6 +154,21 @@ def test_io_recorded_in_part_is_no_improvement(code):
         assert found[name].verdict == NOT_COMPARABLE
         assert code in found[name].note
     assert found["step_time_s"].verdict == NO_INTERVAL
+
+
+def test_io_that_moved_to_an_untraced_layer_is_no_improvement():
+    trace, results = EXAMPLES["full"]()
+    layers = tuple(
+        replace(layer, bytes_read=10**9) if layer.layer == "STDIO" else layer
+        for layer in results.summary.layers
+    )
+    moved = replace(results, summary=replace(results.summary, layers=layers))
+    other = Side("B", "stdio", (sample((trace, moved)),))
+    pairing = compare([one("full", "A"), other]).pairings[0]
+    assert pairing.change("exposed_io_s").verdict == NOT_COMPARABLE
+    assert "STDIO" in pairing.notices[0]
+    both = compare([replace(other, letter="A"), other]).pairings[0]
+    assert both.change("exposed_io_s").verdict == NO_INTERVAL
 
 
 @pytest.mark.parametrize(

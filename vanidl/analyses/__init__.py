@@ -16,10 +16,12 @@ from vanidl.analyses import (
     balance,
     by_counters,
     coverage,
+    dataset,
     files,
     heatmaps,
     operations,
     overlap,
+    phases,
     sizes,
     steps,
     summary,
@@ -29,8 +31,10 @@ from vanidl.analyses import (
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
@@ -59,6 +63,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "timeline": timeline,
     "access": access,
     "files": files,
+    "dataset": dataset,
 }
 
 
@@ -75,6 +80,8 @@ class Results:
     balance: Balance | None
     steps: Steps | None
     overlap: Overlap | None
+    dataset: Dataset | None = None
+    phases: Phases | None = None
 
 
 def analyse(trace: Trace, selection: Selection | None = None) -> Results:
@@ -115,6 +122,7 @@ def finish(
     """Results from reduced values: the last, cheap part of `analyse`."""
     step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
+    data = dataset.finish(reduced["dataset"], chosen, layer)
     results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
@@ -125,6 +133,8 @@ def finish(
         balance.finish(reduced["operations"], chosen),
         step_result,
         overlap.finish(reduced["operations"], chosen, table),
+        data,
+        phases.finish(reduced["operations"], chosen, data),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.counted import prefix_of
+from vanidl.analyses.sorting import stable_order
 from vanidl.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -77,7 +78,7 @@ def partial(part: Part, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses sh
     if len(part) == 0:
         return NOTHING
     key = part.file.astype(np.int64) * 2 + part.op
-    order = np.argsort(key, kind="stable")
+    order = stable_order(key)
     key, offset = key[order], part.offset[order]
     end_offset = offset + part.nbytes[order]
     same = np.concatenate([[False], key[1:] == key[:-1]])[: len(key)]

@@ -6,6 +6,7 @@ import argparse
 import sys
 from os import PathLike
 
+from vanidl.datafolder import DataOptions
 from vanidl.run import Inputs, Run, open_run
 from vanidl.selection import Selection
 
@@ -37,6 +38,10 @@ def add_read_arguments(parser: argparse.ArgumentParser) -> None:
     add("--job", action="append", default=[], metavar="ID", help="this job of several")
     add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
     add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
+    add("--data", action="append", default=[], metavar="PATH", help="the dataset as it lies here")
+    add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
+    add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
+    add("--samples-per-step", type=int, metavar="N", help="samples of one rank in one step")
     add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
 
 
@@ -61,6 +66,9 @@ def open_path(path: str | PathLike[str], options: argparse.Namespace) -> Run:
         tuple(options.wait_name),
         tuple(options.kind),
         options.clock_offset,
+        DataOptions(
+            tuple(options.data), options.inspect, options.record_size, options.samples_per_step
+        ),
     )
     progress = _show if sys.stderr.isatty() else None
     try:

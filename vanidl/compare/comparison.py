@@ -15,6 +15,7 @@ from vanidl.compare.metrics import (
     basis,
     losses,
     per_step,
+    stdio_share,
     steps_a_rank,
 )
 from vanidl.compare.sides import Sample, Side
@@ -23,6 +24,9 @@ from vanidl.compare.statistics import ALPHA, Estimate
 MIN_CHANGE = 0.01
 """Smaller changes are not called: where code lies in memory moves times by as much
 (Mytkowicz et al., ASPLOS 2009)."""
+
+STDIO_MARGIN = 0.01
+"""Difference in the share of bytes that went through STDIO up to which I/O is compared."""
 
 BETTER, WORSE = "better", "worse"
 MORE, LESS = "more", "less"  # of a metric that has no good direction
@@ -135,13 +139,27 @@ def _doubts(a: Side, b: Side) -> dict[str, str]:
             "Compute is known from device kernels in some runs and from CPU operators in others, "
             "so hidden and exposed mean different things."
         )
+    if unseen := _unseen(samples):
+        found["io"] = unseen
+    return found
+
+
+def _unseen(samples: Sequence[Sample]) -> str:
+    """Why the I/O of some runs may look smaller than it was, "" where nothing says so."""
     lost = frozenset[str]().union(*map(losses, samples))
     if lost:
-        found["io"] = (
+        return (
             f"The I/O of some runs was recorded in part ({', '.join(sorted(lost))}): what is "
             "missing must not look like an improvement."
         )
-    return found
+    shares = [share for share in map(stdio_share, samples) if share is not None]
+    if shares and max(shares) - min(shares) > STDIO_MARGIN:
+        return (
+            f"STDIO, whose operations are not traced, moved {min(shares):.0%} of the bytes in "
+            f"some runs and {max(shares):.0%} in others: I/O that moves there must not look "
+            "like an improvement."
+        )
+    return ""
 
 
 def _doubt(metric: Metric, doubts: dict[str, str]) -> str:

@@ -12,14 +12,23 @@ from dataclasses import dataclass
 from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.compare.sides import Sample
+from vanidl.trace import STDIO, STORAGE_LAYERS
 
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """Which direction is an improvement."""
 
 LOSSES = frozenset(
-    {"truncated", "partial", "records_exhausted", "reads_not_seen", "damaged", "unreadable"}
+    {
+        "truncated",
+        "partial",
+        "records_exhausted",
+        "reads_not_seen",
+        "damaged",
+        "unreadable",
+        "unassigned",
+    }
 )
-"""Warnings of a run whose I/O was recorded in part: its I/O is a lower bound."""
+"""Warnings of a run whose I/O was recorded, or given to ranks, in part: a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,19 @@ def losses(sample: Sample) -> frozenset[str]:
     if sample.results is None:
         return frozenset()
     return LOSSES & {warning.code for warning in sample.results.coverage.warnings}
+
+
+def stdio_share(sample: Sample) -> float | None:
+    """Share of the bytes that went through STDIO, whose operations are not traced."""
+    if sample.results is None:
+        return None
+    moved = {
+        layer.layer: (layer.bytes_read or 0) + (layer.bytes_written or 0)
+        for layer in sample.results.summary.layers
+        if layer.layer in STORAGE_LAYERS
+    }
+    total = sum(moved.values())
+    return moved.get(STDIO, 0) / total if total else None
 
 
 def basis(sample: Sample) -> str | None:

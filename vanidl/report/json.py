@@ -17,6 +17,12 @@ from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.analyses.timeline import Timeline
+from vanidl.report.dataset_json import (
+    dataset_object,
+    epoch_rows,
+    phase_rows,
+    throughput_object,
+)
 from vanidl.report.headline import headline
 from vanidl.trace import STORAGE_LAYERS, Trace
 
@@ -42,9 +48,9 @@ def summary_object(trace: Trace, results: Results) -> Object:
         "layers": {t.layer: _layer(t) for t in results.summary.layers},
         "steps": _steps(results.steps),
         "overlap": _overlap(results.overlap),
-        "epochs": [],
-        "phases": [],
-        "throughput": _throughput(results),
+        "epochs": epoch_rows(results.phases),
+        "phases": phase_rows(results.phases),
+        "throughput": throughput_object(trace, results),
         "findings": [],
     }
 
@@ -115,9 +121,10 @@ def _io(results: Results) -> Object:
             "count": sum(g.files for g in results.files.by_kind),
             "by_kind": {g.name: _group(g) for g in results.files.by_kind},
             "by_mount": {g.name: _group(g) for g in results.files.by_mount},
+            "by_file_system": {g.name: _group(g) for g in results.files.by_file_system},
             "stripes": _stripes(results),
         },
-        "dataset": {"unique_bytes": None, "reread_factor": None, "samples_per_file": {}},
+        "dataset": dataset_object(results.dataset),
         "balance": None if results.balance is None else asdict(results.balance),
         "timeline": _timeline(results.timeline),
     }
@@ -216,14 +223,6 @@ def _overlap(overlap: Overlap | None) -> Object | None:
 
 def _rank(row: RankOverlap) -> Object:
     return asdict(row)
-
-
-def _throughput(results: Results) -> Object:
-    """Steps a second of one rank: profiled steps over the time of the windows they lie in."""
-    steps, overlap = results.steps, results.overlap
-    window_s = sum(row.window_s for row in overlap.per_rank) if overlap is not None else 0
-    per_s = len(steps.table.step) / window_s if steps is not None and window_s > 0 else None
-    return {"steps_per_s": per_s, "samples_per_s": None}
 
 
 def _without(values: Mapping[str, Any], *names: str) -> Object:

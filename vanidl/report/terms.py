@@ -43,6 +43,20 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Sum over steps of the longest input wait over ranks: what synchronous training loses.",
     ),
     (
+        "Different bytes, re-read factor",
+        "Length of the union of all byte ranges read from a file; bytes read / different bytes.",
+    ),
+    (
+        "Visit",
+        "A process's first read of a file, and each return to the lowest byte that it reads there "
+        "after having read elsewhere. The order of visits compares all pairs of files of one pass.",
+    ),
+    (
+        "Epoch",
+        "Shown only where something marks its border: spans that name it, one more wait as the "
+        "loader ends, workers started anew, or the dataset read again.",
+    ),
+    (
         "Share",
         "Mean time in I/O over ranks / run time. Ranks without I/O count as 0.",
     ),

@@ -13,6 +13,7 @@ from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import ClockEvidence
 from vanidl.analyses.summary import BusyTime, Summary
 from vanidl.figures.sizes import bin_label
+from vanidl.report.dataset_text import dataset_pairs, phase_table
 from vanidl.report.headline import headline
 from vanidl.report.json import iso_time
 from vanidl.report.units import bandwidth, count, nbytes, percent, plural, seconds, text
@@ -36,6 +37,8 @@ def summary_text(trace: Trace, results: Results) -> str:
         _section("Job", _job(trace)),
         _section(f"I/O through {results.summary.layer}", _io(results)),
         _section("Transfer sizes", _sizes(results)),
+        _section("Dataset", dataset_pairs(trace, results)),
+        aligned_table("Phases", phase_table(results)),
         _section("Steps", _steps(results)),
         _overlap(results.overlap),
         aligned_table("By kind of file", _kinds(results)),

@@ -25,7 +25,7 @@ def figure(comparison: Comparison) -> Figure:
         reason = "No side recorded operations one by one, so their order is not known."
         return _record("", reason=reason)
     words = [_CAPTION, shown_runs(comparison)]
-    words.append(f"Not recorded: {', '.join(missing)}." if missing else "")
+    words.append(f"Not recorded one by one: {', '.join(missing)}." if missing else "")
     table = Table(
         (Column("operations"), Column("all", "count"),
          *(Column(attribute, "count") for attribute, _, _, _ in PARTS)),
@@ -47,7 +47,7 @@ def _rows(comparison: Comparison) -> tuple[list[Row], list[str]]:
     for side in comparison.sides:
         sample = first_read(side)
         access = None if sample is None or sample.results is None else sample.results.access
-        if access is None:
+        if access is None or access.source == "counters":  # another rule: not side by side
             missing.append(side.letter)
         else:
             found.append((side.letter, access))

@@ -45,7 +45,7 @@ def _record(
 def step_times(side: Side) -> NDArray[np.float64]:
     """Durations in seconds of the steps of all runs and ranks of a side."""
     found = [
-        sample.results.steps.table.end_s - sample.results.steps.table.start_s
+        sample.results.steps.table.duration_s
         for sample in side.samples
         if sample.results is not None and sample.results.steps is not None
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses import Results
 from vanidl.analyses.steps import StepTable
 from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
@@ -50,7 +51,13 @@ def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figu
 
 def _has_time(sample: Sample) -> bool:
     results = sample.results
-    return results is not None and (results.timeline is not None or results.steps is not None)
+    return results is not None and (results.timeline is not None or _dated(results) is not None)
+
+
+def _dated(results: Results) -> StepTable | None:
+    """The steps of a run where their times are known, not only how long they took."""
+    table = None if results.steps is None else results.steps.table
+    return None if table is None or table.undated_s is not None or not len(table.step) else table
 
 
 def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
@@ -107,8 +114,9 @@ def _end_s(sample: Sample) -> float:
     ends = [sample.job.run_time_s if sample.job else 0.0]
     if results is not None and results.timeline is not None:
         ends.append(float(results.timeline.edges_s[-1]))
-    if results is not None and results.steps is not None:
-        ends.append(float(results.steps.table.end_s.max(initial=0.0)))
+    table = None if results is None else _dated(results)
+    if table is not None:
+        ends.append(float(table.end_s.max()))
     return max(ends)
 
 
@@ -143,9 +151,10 @@ def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
     traces = [] if results.timeline is None else _io(results.timeline, divisor)
     for trace in traces:
         trace["yaxis"] = _name(2 * row).replace("axis", "")
-    if results.steps is None or not len(results.steps.table.step):
+    table = _dated(results)
+    if table is None:
         return _once(traces, row), ""
-    steps, cut = _steps(results.steps.table)
+    steps, cut = _steps(table)
     for trace in steps:
         trace["yaxis"] = _name(2 * row + 1).replace("axis", "")
     return _once([*traces, *steps], row), cut
