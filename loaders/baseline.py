@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
@@ -63,7 +61,7 @@ class SampleDataset(Dataset[Arrays]):
         self._reader.close()
 
 
-class StartingSampler(DistributedSampler[Arrays]):
+class StartingSampler(DistributedSampler[int]):
     """A DistributedSampler that can skip the first `start` ids of its next iteration."""
 
     start = 0

@@ -17,9 +17,9 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    own, line = _split(list(sys.argv[1:] if arguments is None else arguments))
     try:
-        options = _parser(arguments).parse_args(arguments)
+        options = _parser(own).parse_args(own, argparse.Namespace(line=line))
         status: int = options.command.run(options)
     except LoadersError as error:
         return _fail(error)
@@ -46,6 +46,14 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             command.add_arguments(sub)
         sub.set_defaults(command=command)
     return parser
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before and after the first `--`: own options, and a command to run."""
+    if "--" not in arguments:
+        return arguments, []
+    border = arguments.index("--")
+    return arguments[:border], arguments[border + 1 :]
 
 
 def _missing(error: ModuleNotFoundError) -> LoadersError:

@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from loaders.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _MPI_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _MPI_LOCAL = (
@@ -67,7 +70,7 @@ class World:
         return _torch_world(os.environ) or _mpi_world(os.environ) or cls()
 
 
-def communicator() -> Any:
+def communicator() -> MPI.Intracomm:
     """MPI's COMM_WORLD, imported on first use.
 
     Raises:

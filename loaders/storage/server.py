@@ -1,0 +1,134 @@
+"""The file system itself: `python -m loaders.storage.server`, a process of its own.
+
+A process of its own, so that the reading program's interpreter lock is not shared with it. It
+unmounts and ends on SIGTERM, SIGINT, SIGHUP, and when its standard input closes: that is when
+the program that started it is gone, however it went. A watcher, forked before the mount, unmounts
+when the server itself is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import mfusepy
+
+from loaders.storage.clients import Clients
+from loaders.storage.model import Cost, Links
+from loaders.storage.mount import unmount
+from loaders.storage.passing import PassThrough
+from loaders.storage.requests import Request, RequestLog
+
+_PR_SET_TIMERSLACK = 29
+
+
+class SlowReads(PassThrough):
+    """A folder passed through, whose reads take the time of the model and are logged."""
+
+    def __init__(
+        self,
+        source: Path,
+        *,
+        cost: Cost,
+        clients: Clients,
+        log: RequestLog | None,
+        request_bytes: int,
+    ) -> None:
+        super().__init__(source)
+        self._request_bytes = request_bytes
+        self._links, self._lock = Links(cost), threading.Lock()
+        self._clients, self._log = clients, log
+
+    def init_with_config(self, conn_info: mfusepy.fuse_conn_info, _config: object) -> None:
+        """Tells libfuse the longest read; the mount option max_read tells the kernel."""
+        conn_info.max_read = self._request_bytes
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        """The bytes, once the links have carried them."""
+        arrival, start_ns = time.monotonic(), time.time_ns()
+        process, client = self._clients.find(mfusepy.fuse_get_context()[2])
+        content = os.pread(fh, size, offset)
+        with self._lock:
+            done = self._links.finish(client, len(content), arrival)
+        time.sleep(max(0.0, done - time.monotonic()))
+        if self._log:
+            name = path.lstrip("/")
+            self._log.add(Request(process, name, offset, len(content), start_ns, time.time_ns()))
+        return content
+
+
+def main() -> None:
+    """Serves until it is told to end; the mount is gone afterwards."""
+    options = _options()
+    target = Path(options.target)
+    _watch(target)
+    threading.Thread(target=_end_with_starter, args=(target,), daemon=True).start()
+    # Sleeps end within microseconds, not within the default 50: threads inherit this.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    log = RequestLog(Path(options.log)) if options.log else None
+    cost = Cost(options.latency_s, options.client_bytes_per_s, options.total_bytes_per_s)
+    operations = SlowReads(
+        Path(options.source),
+        cost=cost,
+        clients=Clients(options.client_env),
+        log=log,
+        request_bytes=options.request_bytes,
+    )
+    mfusepy.FUSE(operations, str(target), **_mount_options(options.request_bytes))
+
+
+def _mount_options(request_bytes: int) -> dict[str, Any]:
+    """Foreground, many threads, no page cache, the kernel's read requests at most that long."""
+    return {
+        "foreground": True,
+        "fsname": "loaders",
+        "direct_io": True,
+        "max_read": request_bytes,
+        "max_threads": 64,
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("--latency-s", type=float, required=True)
+    parser.add_argument("--client-bytes-per-s", type=float, required=True)
+    parser.add_argument("--total-bytes-per-s", type=float, required=True)
+    parser.add_argument("--request-bytes", type=int, required=True)
+    parser.add_argument("--client-env")
+    parser.add_argument("--log")
+    return parser.parse_args()
+
+
+def _end_with_starter(target: Path) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    unmount(target)
+
+
+def _watch(target: Path) -> None:
+    """Forks a process that unmounts when this one has ended, in whatever way."""
+    kept_open, ours = os.pipe()
+    if os.fork():
+        os.close(kept_open)
+        return  # `ours` stays open as long as this process lives
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.close(ours)
+    os.dup2(os.open(os.devnull, os.O_RDWR), sys.stdin.fileno())
+    os.read(kept_open, 1)
+    unmount(target)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
