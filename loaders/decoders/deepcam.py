@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.decoders.container import Encoded, Spec
-from loaders.decoders.lines import HEAD, LineSections, Sections, decode_delta, encode_lines
+from loaders.decoders.lines import LineSections, decode_delta, encode_lines
 from loaders.decoders.threads import spread
 from loaders.errors import UsageError
 
@@ -185,6 +185,3 @@ def decode_lines(encoded: Encoded, lines: NDArray[np.intp] | list[int]) -> NDArr
     bits[held.raw_lines] = held.raw
     decode_delta(held, bits, None)
     return bits.view(np.float16)
-
-
-__all__ = ["HEAD", "MODES", "DeepCam", "Sections", "decode_lines"]

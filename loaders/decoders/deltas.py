@@ -1,12 +1,12 @@
-"""One line as byte differences: the arithmetic of the DeepCAM codec, compiled.
+"""Lines as byte differences: the arithmetic of the DeepCAM codec, compiled.
 
-See `loaders.decoders.deepcam` for the format.
+See `loaders.decoders.deepcam` for the format. All of it is in one module, because the compiler's
+cache notices a change of the caller's file only.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ CONST, DELTA, RAW = 0, 1, 2
 HEAD = 0x80
 LARGEST = 31 << 7
 """Largest difference, in units."""
+SEGMENT_NBYTES = 8
 RUN = 8
 """Equal values in a row that begin a segment of their own: exact, whatever came before."""
 EXPONENT_LEAST = -26
@@ -56,7 +57,58 @@ NEAREST = _nearest()
 
 
 @compiled
-def encode_line(  # noqa: PLR0913 - compiled functions take arrays, not records
+def encode(  # noqa: PLR0913 - compiled functions take arrays, not records
+    lines: Floats,
+    bits: Bits,
+    rounded: Floats,
+    floors: Floats,
+    codes: NDArray[np.uint8],
+    modes: NDArray[np.uint8],
+    numbers: NDArray[np.int64],
+    closed: bool,
+    tolerance: np.float32,
+) -> NDArray[np.int64]:
+    """Encodes all lines; the segments of the DELTA lines one after another."""
+    count, width = lines.shape
+    most = width // SEGMENT_NBYTES + 1
+    segments, held = np.empty(max(64, 4 * count), np.int64), 0
+    own = np.empty(most, np.int64)
+    for line in range(count):
+        mode, number = _encode_line(
+            lines[line], bits[line], rounded[line], floors[line], codes[line], own, closed,
+            tolerance,
+        )  # fmt: skip
+        modes[line] = mode
+        if mode == DELTA:
+            numbers[line] = number
+            if held + number > len(segments):
+                larger = np.empty(2 * (held + number), np.int64)
+                larger[:held] = segments[:held]
+                segments = larger
+            segments[held : held + number] = own[:number]
+            held += number
+    return segments[:held]
+
+
+@compiled
+def decode(
+    codes: NDArray[np.uint8],
+    firsts: NDArray[np.uint32],
+    segments: NDArray[np.int64],
+    lines: NDArray[np.uint32],
+    out: Bits,
+) -> bool:
+    """Decodes lines; False where one contradicts its segments."""
+    values = np.empty(codes.shape[1], np.float32)
+    good = True
+    for row in range(len(codes)):
+        own = segments[firsts[row] : firsts[row + 1]]
+        good &= _decode_line(codes[row], own, values, out[lines[row]])
+    return good
+
+
+@compiled
+def _encode_line(  # noqa: PLR0913 - compiled functions take arrays, not records
     line: Floats,
     bits: Bits,
     rounded: Floats,
@@ -87,13 +139,14 @@ def encode_line(  # noqa: PLR0913 - compiled functions take arrays, not records
     while at < width:
         if number == len(segments):
             return RAW, 0
-        end, largest = _segment_end(line, at, floor, tolerance)
+        if closed:
+            end, largest = _closed_end(line, at, floor, tolerance)
+        else:
+            end, largest = _open_end(line, at)
         exponent = _exponent(largest)
         segments[number] = np.int64(bits[at]) | (exponent + 127) << 16 | total << 32
         codes[at] = HEAD
-        at, total, missed = _differences(
-            line, codes, at, end, rounded[at], exponent, total, closed
-        )
+        at, total, missed = _differences(line, codes, at, end, rounded[at], exponent, total, closed)
         number, over = number + 1, over + missed
     if width + 8 * number >= 2 * width or (closed and over > OVER_MOST * width):
         return RAW, 0
@@ -119,7 +172,7 @@ def _constant(bits: Bits) -> bool:
 
 
 @compiled
-def _segment_end(
+def _closed_end(
     line: Floats, begin: int, floor: np.float32, tolerance: np.float32
 ) -> tuple[int, np.float64]:
     """Where the segment from `begin` ends (exclusive), and its largest difference.
@@ -137,6 +190,29 @@ def _segment_end(
         larger = max(largest, difference)
         smaller = min(least, max(floor, tolerance * abs(line[at])))
         if larger * needed > smaller and larger > largest:
+            return at, largest
+        largest, least = larger, smaller
+    return len(line), largest
+
+
+@compiled
+def _open_end(line: Floats, begin: int) -> tuple[int, np.float64]:
+    """Where the segment from `begin` ends (exclusive), and its largest difference.
+
+    It ends before a difference that leaves the eight exponents of the segment's group (what is
+    below the group would be dropped, and here dropped differences add up), and before a run of
+    equal values.
+    """
+    needed = 2 * (2 * NEAR_ZERO) * ROOM
+    largest, least, run = 0.0, np.inf, 1
+    for at in range(begin + 1, len(line)):
+        difference = abs(np.float64(line[at]) - np.float64(line[at - 1]))
+        run = run + 1 if difference == 0 else 1
+        if run == RUN and at - RUN + 1 > begin:
+            return at - RUN + 1, largest
+        larger = max(largest, difference)
+        smaller = min(least, difference) if difference > 0 else least
+        if larger * needed > smaller:
             return at, largest
         largest, least = larger, smaller
     return len(line), largest
@@ -184,7 +260,7 @@ def _differences(  # noqa: PLR0913 - compiled functions take arrays, not records
 
 
 @compiled
-def decode_line(codes: Bytes, segments: NDArray[np.int64], values: Floats, out: Bits) -> bool:
+def _decode_line(codes: Bytes, segments: NDArray[np.int64], values: Floats, out: Bits) -> bool:
     """Writes the float16 bits of a line; `values` is scratch. False where heads do not match."""
     total, number = np.int32(0), 0
     head, unit, base = np.float32(0), np.float32(0), np.int32(0)
@@ -244,5 +320,3 @@ def to_half(values: Floats, out: Bits) -> None:
         half = np.uint32(0x7C00) if size >= np.uint32(0x477FF000) else half
         half = np.uint32(0x7E00) if size > np.uint32(0x7F800000) else half
         out[at] = np.uint16(half | ((word >> np.uint32(16)) & np.uint32(0x8000)))
-
-

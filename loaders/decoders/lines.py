@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loaders.decoders import deltas
 from loaders.decoders.container import Encoded, Sections, damaged
-from loaders.decoders.deltas import CONST, DELTA, HEAD, RAW, decode_line, encode_line
-from loaders.decoders.threads import compiled, spread
+from loaders.decoders.deltas import CONST, DELTA, RAW
+from loaders.decoders.threads import spread
 
 if TYPE_CHECKING:
     from loaders.decoders.deepcam import DeepCam
-
-SEGMENT_NBYTES = 8
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint16]
@@ -82,7 +81,7 @@ class LineSections:
         Raises:
             IndexError: No such line.
         """
-        if len(wanted) and not (0 <= wanted.min() and wanted.max() < self.lines):
+        if len(wanted) and (wanted.min() < 0 or wanted.max() >= self.lines):
             raise IndexError(f"expected lines in 0..{self.lines - 1}, found {wanted.tolist()}")
         const, raw, delta = (
             self._places(lines, wanted)
@@ -103,9 +102,7 @@ class LineSections:
             segments=self.segments[np.concatenate([np.empty(0, np.intp), *chosen]).astype(np.intp)],
         )
 
-    def _places(
-        self, lines: Numbers, wanted: NDArray[np.intp]
-    ) -> tuple[Numbers, NDArray[np.intp]]:
+    def _places(self, lines: Numbers, wanted: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.intp]]:
         """Of the wanted lines in a list: their numbers among the wanted, their places in it."""
         place = np.full(self.lines, -1, np.intp)
         place[lines] = np.arange(len(lines))
@@ -143,7 +140,7 @@ def encode_lines(lines: Floats, floors: Floats, codec: DeepCam, threads: int | N
 
     def work(begin: int, end: int) -> NDArray[np.int64]:
         part = slice(begin, end)
-        return _encode(
+        return deltas.encode(
             lines[part], halves[part].view(np.uint16), halves[part].astype(np.float32),
             floors[part], codes[part], modes[part], numbers[part], closed, tolerance,
         )  # fmt: skip
@@ -172,64 +169,10 @@ def decode_delta(held: LineSections, out: Bits, threads: int | None) -> None:
 
     def work(begin: int, end: int) -> bool:
         part = slice(begin, end)
-        return _decode(
+        return deltas.decode(
             held.codes[part], held.firsts[begin : end + 1], held.segments,
             held.delta_lines[part], out,
         )  # fmt: skip
 
     if not all(spread(work, len(held.delta_lines), threads)):
         raise damaged("a segment for every head in the codes", "more or fewer")
-
-
-@compiled
-def _encode(  # noqa: PLR0913 - compiled functions take arrays, not records
-    lines: Floats,
-    bits: Bits,
-    rounded: Floats,
-    floors: Floats,
-    codes: NDArray[np.uint8],
-    modes: NDArray[np.uint8],
-    numbers: NDArray[np.int64],
-    closed: bool,
-    tolerance: np.float32,
-) -> NDArray[np.int64]:
-    """Encodes all lines; the segments of the DELTA lines one after another."""
-    count, width = lines.shape
-    most = width // SEGMENT_NBYTES + 1
-    segments, held = np.empty(max(64, 4 * count), np.int64), 0
-    own = np.empty(most, np.int64)
-    for line in range(count):
-        mode, number = encode_line(
-            lines[line], bits[line], rounded[line], floors[line], codes[line], own, closed,
-            tolerance,
-        )  # fmt: skip
-        modes[line] = mode
-        if mode == DELTA:
-            numbers[line] = number
-            if held + number > len(segments):
-                larger = np.empty(2 * (held + number), np.int64)
-                larger[:held] = segments[:held]
-                segments = larger
-            segments[held : held + number] = own[:number]
-            held += number
-    return segments[:held]
-
-
-@compiled
-def _decode(
-    codes: NDArray[np.uint8],
-    firsts: Numbers,
-    segments: NDArray[np.int64],
-    lines: Numbers,
-    out: Bits,
-) -> bool:
-    """Decodes lines; False where one contradicts its segments."""
-    values = np.empty(codes.shape[1], np.float32)
-    good = True
-    for row in range(len(codes)):
-        own = segments[firsts[row] : firsts[row + 1]]
-        good &= decode_line(codes[row], own, values, out[lines[row]])
-    return good
-
-
-__all__ = ["HEAD", "LineSections", "Sections", "decode_delta", "encode_lines"]
