@@ -15,12 +15,12 @@ import triton.language as tl
 from loaders.decoders.container import Encoded
 from loaders.decoders.deltas import HEAD, UNITS
 from loaders.decoders.lines import LineSections
-from loaders.decoders.staging import Staged, require_good
+from loaders.decoders.staging import Column, Staged, require_good
 from loaders.decoders.staging import stage as stage_columns
 
 LINES = 16
 SPAN = 128
-WARPS = 4
+OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 (DELTA_LINES, FIRSTS, CODES, SEGMENTS, RAW_LINES, RAW, CONST_LINES, CONST_VALUES) = range(8)
 (DELTAS, SEGMENT_COUNT, RAWS, CONSTS) = range(8, 12)
 COLUMNS = 12
@@ -60,18 +60,18 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
 
 
 @triton.jit
-def _delta_kernel(
-    bytes_ptr,  # staged buffer as uint8
-    numbers_ptr,  # the same as int32
-    words_ptr,  # the same as int64
-    out_ptr,  # (samples, lines, width) int16
-    status_ptr,  # (samples,) int32
-    lines,
-    width,
+def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+    bytes_ptr: tl.tensor,  # staged buffer as uint8
+    numbers_ptr: tl.tensor,  # the same as int32
+    words_ptr: tl.tensor,  # the same as int64
+    out_ptr: tl.tensor,  # (samples, lines, width) int16
+    status_ptr: tl.tensor,  # (samples,) int32
+    lines: int,
+    width: int,
     COLUMNS: tl.constexpr,
     LINES: tl.constexpr,
     SPAN: tl.constexpr,
-):  # a program decodes LINES lines of one sample, SPAN values at a time
+) -> None:  # a program decodes LINES lines of one sample, SPAN values at a time
     sample = tl.program_id(1).to(tl.int64)
     index = words_ptr + sample * COLUMNS
     row = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
@@ -114,20 +114,20 @@ def _delta_kernel(
 
 
 @triton.jit
-def _copy_kernel(
-    halves_ptr,  # staged buffer as int16
-    numbers_ptr,  # the same as int32
-    words_ptr,  # the same as int64
-    out_ptr,  # (samples, lines, width) int16
-    lines,
-    width,
+def _copy_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+    halves_ptr: tl.tensor,  # staged buffer as int16
+    numbers_ptr: tl.tensor,  # the same as int32
+    words_ptr: tl.tensor,  # the same as int64
+    out_ptr: tl.tensor,  # (samples, lines, width) int16
+    lines: int,
+    width: int,
     COLUMNS: tl.constexpr,
     FIRST: tl.constexpr,  # columns of the line numbers and, after it, of the values
     COUNT: tl.constexpr,  # column of how many
     STEP: tl.constexpr,  # 1: a value a point, 0: a value a line
     LINES: tl.constexpr,
     SPAN: tl.constexpr,
-):  # a program copies SPAN values of LINES lines of one sample
+) -> None:  # a program copies SPAN values of LINES lines of one sample
     sample = tl.program_id(2).to(tl.int64)
     index = words_ptr + sample * COLUMNS
     row = tl.program_id(1).to(tl.int64) * LINES + tl.arange(0, LINES)
@@ -159,7 +159,7 @@ def launch(staged: Staged, out: torch.Tensor) -> torch.Tensor:
     views = {n: staged.buffer.view(t) for n, t in _VIEWS.items()}
     bits = out.view(torch.int16)
     status = torch.zeros(staged.samples, dtype=torch.int32, device=out.device)
-    shape = {"COLUMNS": COLUMNS, "LINES": LINES, "SPAN": SPAN, "num_warps": WARPS}
+    shape = {"COLUMNS": COLUMNS, "LINES": LINES, "SPAN": SPAN} | OPTIONS
     if width and staged.most[DELTAS]:
         _delta_kernel[(triton.cdiv(staged.most[DELTAS], LINES), staged.samples)](
             staged.buffer, views[4], views[8], bits, status, lines, width, **shape
@@ -187,7 +187,7 @@ def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
 _VIEWS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def _columns(held: LineSections) -> tuple[object, ...]:
+def _columns(held: LineSections) -> tuple[Column, ...]:
     return (
         held.delta_lines, held.firsts, held.codes, held.segments,
         held.raw_lines, held.raw, held.const_lines, held.const_values,

@@ -9,7 +9,7 @@ import torch
 
 from loaders.decoders.container import Encoded
 from loaders.decoders.lossless import Lossless
-from loaders.decoders.staging import Staged, require_good
+from loaders.decoders.staging import Column, Staged, require_good
 from loaders.decoders.staging import stage as stage_columns
 
 COLUMNS = 4
@@ -59,7 +59,7 @@ def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
     require_good(launch(staged.to(out.device), out))
 
 
-def _columns(encoded: Encoded) -> tuple[np.ndarray | int, ...]:
+def _columns(encoded: Encoded) -> tuple[Column, ...]:
     Lossless.check(encoded)
     width = encoded.parameters["key_bits"]
     empty = np.empty(0, np.uint8)
