@@ -119,7 +119,7 @@ class ImageReader:
         path = self._samples.path(sample)
         try:
             with Image.open(path) as file:
-                image = np.asarray(file.convert("RGB"))
+                image = np.array(file.convert("RGB"))  # a copy: writable
         except OSError as error:
             raise InputError(f"expected an image in {path}, found: {error}; make anew") from error
         label = np.int64(sample % int(self._samples.details["classes"]))

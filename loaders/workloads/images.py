@@ -29,9 +29,9 @@ NAME = "images"
 HELP = "JPEG images in class folders"
 SIZE = 384
 CLASSES = 10
-QUALITY = 90
+QUALITY = 95
 NOISE = 24.0
-"""Standard deviation of the noise, grey levels: sets the size of the files."""
+"""Standard deviation of the noise, grey levels: with `QUALITY` it sets the size of the files."""
 
 
 def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:
