@@ -80,8 +80,11 @@ def write_sample(path: str | Path, arrays: Arrays) -> None:
     """
     path = Path(path)
     part = path.with_name(f".part-{path.name}")
-    find_format(path).write(part, arrays)
-    part.replace(path)
+    try:
+        find_format(path).write(part, arrays)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def find_format(path: Path) -> Format:

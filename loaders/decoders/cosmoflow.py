@@ -295,7 +295,7 @@ def _look_up(keys: NDArray[Any], table: NDArray[np.uint64], planes: Bits, begin:
     """Writes one tile unless a key is too large. Keys are unsigned: no test for negative ones."""
     largest = 0
     for at in range(len(keys)):
-        largest = max(largest, np.int64(keys[at]))
+        largest = max(largest, int(keys[at]))
     if largest >= len(table):
         return False
     if len(planes) == REDSHIFTS_MOST:  # written out: half the time of the loop below

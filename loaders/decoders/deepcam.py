@@ -92,6 +92,7 @@ class DeepCam:
             decoded=Spec(planes.shape, "<f2"),
             parameters={
                 "mode": self.mode,
+                "channels": self.channels,
                 "shift": list(self.shift),
                 "scale": list(self.scale),
                 "tolerance": self.tolerance,

@@ -174,21 +174,21 @@ def _constant(bits: Bits) -> bool:
 @compiled
 def _closed_end(
     line: Floats, begin: int, floor: np.float32, tolerance: np.float32
-) -> tuple[int, np.float64]:
+) -> tuple[int, float]:
     """Where the segment from `begin` ends (exclusive), and its largest difference.
 
     It ends before a value whose difference needs a unit so large that some value of the segment
     would be missed by more than the tolerance, and before a run of equal values.
     """
     needed = 2 * NEAR_ZERO * ROOM  # a unit is up to twice what the largest difference needs
-    largest, least, run = 0.0, max(floor, tolerance * abs(line[begin])), 1
+    largest, least, run = 0.0, max(float(floor), float(tolerance * abs(line[begin]))), 1
     for at in range(begin + 1, len(line)):
-        difference = abs(np.float64(line[at]) - np.float64(line[at - 1]))
+        difference = abs(float(line[at]) - float(line[at - 1]))
         run = run + 1 if difference == 0 else 1
         if run == RUN and at - RUN + 1 > begin:
             return at - RUN + 1, largest
         larger = max(largest, difference)
-        smaller = min(least, max(floor, tolerance * abs(line[at])))
+        smaller = min(least, max(float(floor), float(tolerance * abs(line[at]))))
         if larger * needed > smaller and larger > largest:
             return at, largest
         largest, least = larger, smaller
@@ -196,7 +196,7 @@ def _closed_end(
 
 
 @compiled
-def _open_end(line: Floats, begin: int) -> tuple[int, np.float64]:
+def _open_end(line: Floats, begin: int) -> tuple[int, float]:
     """Where the segment from `begin` ends (exclusive), and its largest difference.
 
     It ends before a difference that leaves the eight exponents of the segment's group (what is
@@ -206,7 +206,7 @@ def _open_end(line: Floats, begin: int) -> tuple[int, np.float64]:
     needed = 2 * (2 * NEAR_ZERO) * ROOM
     largest, least, run = 0.0, np.inf, 1
     for at in range(begin + 1, len(line)):
-        difference = abs(np.float64(line[at]) - np.float64(line[at - 1]))
+        difference = abs(float(line[at]) - float(line[at - 1]))
         run = run + 1 if difference == 0 else 1
         if run == RUN and at - RUN + 1 > begin:
             return at - RUN + 1, largest
@@ -219,7 +219,7 @@ def _open_end(line: Floats, begin: int) -> tuple[int, np.float64]:
 
 
 @compiled
-def _exponent(largest: np.float64) -> int:
+def _exponent(largest: float) -> int:
     """Of the smallest power of two that is a large enough unit."""
     if largest == 0:
         return EXPONENT_LEAST
@@ -245,9 +245,9 @@ def _differences(  # noqa: PLR0913 - compiled functions take arrays, not records
     for at in range(begin + 1, end):
         start = value if closed else np.float64(line[at - 1])
         wanted = (np.float64(line[at]) - start) * inverse
-        size = min(np.int64(abs(wanted) + 0.5), LARGEST)
-        code = np.int64(NEAREST[size])
-        step = np.int64(UNITS[code])
+        size = min(int(abs(wanted) + 0.5), LARGEST)
+        code = int(NEAREST[size])
+        step = int(UNITS[code])
         negative = wanted < 0 and code != 0
         step = -step if negative else step
         if abs(total + step - before) > SUM_MOST:

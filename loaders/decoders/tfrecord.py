@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,5 +108,6 @@ def _read(path: Path, file: IO[bytes], nbytes: int, *, may_end: bool = False) ->
 
 
 def _open(path: Path, mode: str) -> IO[bytes]:
-    opened: IO[bytes] = gzip.open(path, mode) if path.suffix == ".gz" else path.open(mode)  # type: ignore[assignment]
-    return opened
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, mode))
+    return cast(IO[bytes], path.open(mode))
