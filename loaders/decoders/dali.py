@@ -14,7 +14,7 @@ from loaders.decoders.coding import decode_batch, open_sample
 from loaders.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from nvidia.dali import Pipeline
+    from nvidia.dali.pipeline import Pipeline
 
 
 def pipeline(

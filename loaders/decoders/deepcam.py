@@ -102,23 +102,27 @@ class DeepCam:
 
     def normalise(self, planes: NDArray[Any], *, threads: int | None = None) -> Floats:
         """What is encoded: channels first and flattened to (lines, width), float32."""
-        channels, width = len(planes), planes.shape[-1]
-        wide = np.empty(planes.shape, np.float32)
-        flat = np.moveaxis(planes, 0, -2).reshape(-1, channels, width)
-        target = np.moveaxis(wide.reshape(channels, -1, width), 0, 1)
+        channels, rows, width = len(planes), math.prod(planes.shape[1:-1]), planes.shape[-1]
+        wide = np.empty((channels, rows, width), np.float32)
+        flat = np.moveaxis(planes, 0, -2).reshape(rows, channels, width)
+        target = np.moveaxis(wide, 0, 1)
+
+        shift, scale = (
+            np.array(values, np.float32)[:, None] for values in (self.shift, self.scale)
+        )
 
         def copy(begin: int, end: int) -> None:
-            for first in range(begin, end, SPACING):
-                part = slice(first, min(first + SPACING, end))
-                target[part] = flat[part]
-                if self.shift:
-                    target[part] -= np.array(self.shift, np.float32)[:, None]
-                if self.scale:
-                    target[part] *= np.array(self.scale, np.float32)[:, None]
+            with np.errstate(over="ignore", invalid="ignore"):  # in each thread: it is its own
+                for first in range(begin, end, SPACING):
+                    part = target[first : min(first + SPACING, end)]
+                    part[...] = flat[first : first + len(part)]
+                    if len(shift):
+                        part -= shift
+                    if len(scale):
+                        part *= scale
 
-        with np.errstate(over="ignore", invalid="ignore"):
-            spread(copy, len(flat), threads)
-        return wide.reshape(-1, width)
+        spread(copy, len(flat), threads)
+        return wide.reshape(channels * rows, width)
 
     @staticmethod
     def check(encoded: Encoded) -> None:
