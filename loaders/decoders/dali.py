@@ -70,9 +70,11 @@ def source(
         if len(chosen) < batch:
             raise StopIteration
         samples = [open_sample(Path(path).read_bytes()) for path in chosen]
-        place = "cuda" if device == "gpu" else "cpu"
-        decoded = decode_batch(samples, device=place, threads=threads)
-        return [decoded[name] for name in names]
+        if device == "gpu":
+            decoded = decode_batch(samples, device="cuda", threads=threads)
+            return [decoded[name] for name in names]
+        decoded = decode_batch(samples, device="cpu", threads=threads)
+        return [decoded[name].numpy() for name in names]  # of a tensor DALI asks for its stream
 
     return read
 

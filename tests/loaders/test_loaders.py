@@ -24,8 +24,10 @@ from loaders.loading import (
     span_name,
 )
 
-WORKLOAD = {}
+WORKLOAD = {"decoded": "cosmoflow"}
 """Loader -> the workload that it can read, where that is not ptycho."""
+PREPARED = {"decoded": "encode"}
+"""Loader -> the command that makes its input from the samples, beside them."""
 NAMES = sorted(LOADERS)
 
 
@@ -37,6 +39,11 @@ def loader(request, ptycho, small):
         pytest.skip(f"{request.param}: {error}")
     workload = WORKLOAD.get(request.param)
     samples = small(workload) if workload else ptycho
+    if request.param in PREPARED:
+        from loaders.cli import main
+
+        folder = samples.folder
+        assert main([PREPARED[request.param], str(folder), str(folder / "encoded")]) == 0
     opened = open_loader(request.param, samples, Settings(batch=4, epochs=2))
     yield opened
     opened.close()

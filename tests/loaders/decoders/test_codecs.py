@@ -36,7 +36,7 @@ def test_each_codec_has_a_kernel_and_examples(examples):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_codec_is_a_frozen_record_of_its_settings(name):
     codec = CODECS[name]()
-    assert codec.NAME == name
+    assert name == codec.NAME
     assert codec == CODECS[name]()
     for each in fields(codec):
         with pytest.raises(FrozenInstanceError):

@@ -103,7 +103,7 @@ def test_the_decoder_is_the_format_written_down(mode):
 def test_heads_are_exact_and_differences_are_held_to_half_a_step():
     """Closed loop: every value is within half of the code's own step, or 8.5 units near zero."""
     array = smooth()
-    encoded, sections = held(array)
+    _, sections = held(array)
     decoded = decode(encode(array, FIRST), device="cpu").numpy().reshape(-1, array.shape[-1])
     lines = array.reshape(-1, array.shape[-1])
     for row, line in enumerate(sections.delta_lines):
