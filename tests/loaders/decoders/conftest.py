@@ -4,7 +4,6 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("numba", reason="numba is not installed")
@@ -12,10 +11,6 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 if not torch.cuda.is_available():  # read when a kernel's module is imported, so: before that
     os.environ["TRITON_INTERPRET"] = "1"
-
-
-settings.register_profile("decoders", deadline=None)  # the first call of a codec compiles it
-settings.load_profile("decoders")
 
 
 @pytest.fixture(scope="session")
