@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOADERS: dict[str, str] = {
     "baseline": "loaders.baseline",
+    "decoded": "loaders.decoders.dataset",
     "streaming": "loaders.peers.streaming",
     "webdataset": "loaders.peers.webdataset",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from loaders.commands import bench, convert, listing, make, mount, train
+from loaders.commands import bench, convert, decode, encode, inspect, listing, make, mount, train
 
 
 class Command(Protocol):
@@ -25,4 +25,14 @@ class Command(Protocol):
         """Does the work; the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (make, train, bench, listing, mount, convert)
+COMMANDS: tuple[Command, ...] = (
+    make,
+    train,
+    bench,
+    listing,
+    mount,
+    convert,
+    encode,
+    decode,
+    inspect,
+)
