@@ -308,7 +308,8 @@ def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:
             f"{len(lost)} of {len(processes)} processes could not be tied to one of the "
             f"{roles['trainer']} training processes ({names}{more}): the tracer does not "
             "record who started them, and several training processes ran around them. Their I/O "
-            "is in the totals, in no rank, so busy time and overlap of the ranks lack it. DataLoader workers that are forked "
+            "is in the totals, in no rank, so busy time and overlap of the ranks lack it. "
+            "DataLoader workers that are forked "
             f'(multiprocessing_context="fork") can be tied.{_families(lost)}',
         ),
     )
