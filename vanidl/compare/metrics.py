@@ -69,9 +69,11 @@ def _io_s(results: Results) -> float | None:
 
 
 def _consecutive(results: Results) -> float | None:
+    """Of traced reads alone: Darshan's counters follow another rule."""
     access = results.access
-    return None if access is None or not access.read.ops else (
-        access.read.consecutive / access.read.ops)  # fmt: skip
+    if access is None or not access.read.ops or access.read.consecutive is None:
+        return None
+    return access.read.consecutive / access.read.ops
 
 
 def _run_time_s(sample: Sample) -> float | None:

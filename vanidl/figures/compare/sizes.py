@@ -48,13 +48,18 @@ def _bins(side: Side) -> Bins:
     return {b.low: b for b in sample.results.sizes.histogram}
 
 
+def _moved(size: SizeBin) -> int:
+    """Bytes of a class of traced operations, for which both are always known."""
+    return (size.bytes_read or 0) + (size.bytes_written or 0)
+
+
 def _powers(largest: int) -> list[int]:
     """The lowest sizes of the classes of `Sizes.histogram`: 0, 1, 2, 4, ..."""
     return [0, *(1 << i for i in range(largest.bit_length()))]
 
 
 def _spec(comparison: Comparison, known: list[tuple[Side, Bins]], axis: list[int]) -> Spec:
-    top = max(b.bytes_read + b.bytes_written for _, bins in known for b in bins.values())
+    top = max(_moved(b) for _, bins in known for b in bins.values())
     divisor, unit = byte_scale(top)
     every = max(1, -(-len(axis) // 14))
     data = [
@@ -85,7 +90,7 @@ def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int]
     axis, divisor = drawn
     rows = [bins.get(low) for low in axis]
     ops = [0 if b is None else b.reads + b.writes for b in rows]
-    moved = [0 if b is None else b.bytes_read + b.bytes_written for b in rows]
+    moved = [0 if b is None else _moved(b) for b in rows]
     labels = [
         "" if b is None else f"{bin_label(b)}: {count(n)} operations, {nbytes(m)}"
         for b, n, m in zip(rows, ops, moved, strict=True)
@@ -117,7 +122,7 @@ def _table(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
         cells: list[str | int] = []
         for _, bins in known:
             b = bins.get(low)
-            moved = (b.reads, b.writes, b.bytes_read + b.bytes_written) if b else (0, 0, 0)
+            moved = (b.reads, b.writes, _moved(b)) if b else (0, 0, 0)
             cells += moved
         rows.append((_label(low), *cells))
     return Table(tuple(columns), tuple(rows))
