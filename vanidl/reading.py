@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from vanidl.assemble import Options, assemble
+from vanidl import step_sources
+from vanidl.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.datafolder import DataOptions, told
 from vanidl.errors import InputError
 from vanidl.filekinds import parse_rules
 from vanidl.grouping import Group, choose, group
-from vanidl.sources import counters, darshan, dftracer, discover, kineto, pfw, run_record
-from vanidl.sources.counters import CounterFile
+from vanidl.sources import counters, darshan, dftracer, discover, pfw, run_record
 from vanidl.sources.discover import Found
-from vanidl.sources.pieces import ProfileTrace, TracerLog
+from vanidl.sources.pieces import CounterFile, ProfileTrace, TracerLog
 from vanidl.trace import Notice, Trace
 
 Piece = TypeVar("Piece")
+
+_LEFT_OUT = ". Nothing of it is in this report."
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, how many done, how many in all)."""
@@ -28,11 +31,12 @@ Progress = Callable[[str, int, int], None]
 class Inputs:
     """What to read besides the run's path, and what the user knows about it."""
 
-    steps: tuple[str, ...] = ()  # further paths with profiler output
+    steps: tuple[str, ...] = ()  # further PATH[:TAG] of profiler output and event files
     job_ids: tuple[str, ...] = ()
     wait_names: tuple[str, ...] = ()  # regular expressions of spans that are input waits
     kind_rules: tuple[str, ...] = ()  # "GLOB=KIND"
     clock_offset_s: float | None = None
+    data: DataOptions = field(default_factory=DataOptions)
 
 
 def read_trace(
@@ -47,27 +51,26 @@ def read_trace(
     """
     rules = parse_rules(inputs.kind_rules)
     found = discover.find(Path(path))
-    pending = counters.start_counters([str(p) for p in found.darshan])
     notices = list(_unread(found))
+    every_log = [*found.darshan, *found.darshan_partial]
+    pending = counters.start_counters([str(p) for p in every_log])
     read = _Reader(progress or _no_progress, notices)
-    logs = read.all("Darshan logs", darshan.read_log, found.darshan)
+    logs = read.all("Darshan logs", darshan.read_log, every_log)
     traced = dftracer.combine(read.all("DFTracer traces", pfw.read_file, found.dftracer))
-    profiles = read.all(
-        "profiler traces",
-        lambda p: kineto.read_trace(p, wait_names=inputs.wait_names),
-        [*found.profiler, *_profiler_output(inputs.steps)],
-    )
     records, unusable = run_record.gather(found.run_records)
-    notices += (*unusable, *run_record.losses(records), *traced.notices)
     logs = [run_record.complete(log, records) for log in (*logs, *traced.logs)]
-    profiles += _own_profiles(traced.profiles, logs, profiles)
+    steps = step_sources.read(found, inputs.steps, inputs.wait_names, read)
+    profiles = [*steps.profiles, *_own_profiles(traced.profiles, logs, steps.profiles)]
+    notices += (*unusable, *run_record.losses(records), *traced.notices, *steps.notices)
     if not logs and not profiles:
         raise InputError(_nothing_usable(found, notices))
     chosen = choose(group(logs, profiles), inputs.job_ids)
-    counted = pending.result()
+    counted = pending.result() | {p: CounterFile(c) for p, c in traced.counters.items()}
     notices += _losses(chosen, counted)
-    sums = {path: file.layers for path, file in counted.items()} | dict(traced.counters)
-    return assemble(chosen, sums, notices, Options(rules, inputs.clock_offset_s))
+    options = Options(rules, inputs.clock_offset_s)
+    trace = assemble(chosen, counted, notices, options, steps.durations)
+    known, more = told(trace, inputs.data)
+    return replace(trace, told=known, warnings=(*trace.warnings, *more))
 
 
 def _own_profiles(
@@ -97,47 +100,35 @@ class _Reader:
             try:
                 pieces.append(read(path))
             except InputError as error:
-                self.notices.append(Notice("unreadable", str(error)))
+                self.notices.append(Notice("unreadable", f"{error}{_LEFT_OUT}"))
         return pieces
 
 
-def _profiler_output(paths: Iterable[str]) -> Iterator[Path]:
-    for path in paths:
-        found = discover.find(Path(path))
-        if not found.profiler:
-            raise InputError(
-                f"--steps {path}: expected PyTorch profiler traces (.pt.trace.json, "
-                ".pt.trace.json.gz), found none."
-            )
-        yield from found.profiler
-
-
 def _unread(found: Found) -> Iterator[Notice]:
-    for path in found.darshan_partial:
-        message = f"{path}: a log that Darshan did not finish: its process is not in the report."
-        yield Notice("unreadable", message)
     for path in found.unreadable:
-        yield Notice("unreadable", f"{path}: this folder cannot be listed (permissions).")
+        message = f"{path}: this folder cannot be listed; check its permissions{_LEFT_OUT}"
+        yield Notice("unreadable", message)
 
 
 def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
     for log in chosen.logs:
         losses = counted[log.path].losses if log.path in counted else ()
         for loss in losses:
-            yield Notice("damaged", f"{log.path}: {loss}")
+            yield Notice("damaged", f"{log.path}: {loss}. {LOWER_BOUNDS}")
     for profile in chosen.profiles:
         for loss in profile.losses:
-            yield Notice("damaged", f"{profile.path}: {loss}")
+            yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
 
 
 def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
-    reasons = [n.message for n in notices if n.code in ("unreadable", "processes_missing")]
+    unusable = ("unreadable", "processes_missing")
+    reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code in unusable]
     if len(reasons) == 1:
         return reasons[0]
     if reasons:
         return f"{found.root}: none of {len(reasons)} files could be read; the first: {reasons[0]}"
     return (
-        f"{found.root}: expected Darshan logs, DFTracer traces or PyTorch profiler traces, found "
-        "other files of a run only (event files, profiles of other tools). Add the folder with "
-        "the logs."
+        f"{found.root}: expected Darshan logs, DFTracer traces or training steps with their "
+        "times, found other files of a run only (step tables without times, event files without "
+        "steps, profiles of other tools). Add the folder with the logs."
     )

@@ -11,8 +11,10 @@ from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
@@ -82,6 +84,16 @@ class Run:
     def overlap(self) -> Overlap | None:
         """Whether I/O is hidden behind compute or exposed."""
         return self.results.overlap
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """How the job used its dataset."""
+        return self.results.dataset
+
+    @property
+    def phases(self) -> Phases | None:
+        """Start-up, training, epochs, checkpoints, tail."""
+        return self.results.phases
 
     @property
     def headline(self) -> str:
