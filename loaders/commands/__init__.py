@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from loaders.commands import bench, listing, make, mount, train
+from loaders.commands import bench, listing, make, mount, plan, train
 
 
 class Command(Protocol):
@@ -25,4 +25,4 @@ class Command(Protocol):
         """Does the work; the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (make, train, bench, listing, mount)
+COMMANDS: tuple[Command, ...] = (make, train, bench, listing, mount, plan)

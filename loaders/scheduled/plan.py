@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,9 +90,7 @@ class PlanSettings:
     def shuffle(self, number: int) -> Int64Array:
         """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
         order = epoch_order(self.samples, seed=self.seed, epoch=number)
-        return padded_order(
-            order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last
-        )
+        return padded_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Plan:
     def kept(self, epoch: int) -> Int64Array:
         """Ids that padding uses again at the end of the epoch: kept beside the buffer till then.
 
-        Fewer than one a rank.
+        Fewer than there are ranks, over all ranks together.
         """
         sequence = self.settings.shuffle(int(self.order[epoch]))
         return np.unique(sequence[self.settings.samples :])
@@ -236,7 +235,7 @@ def load_plan(path: Path) -> Plan:
         InputError: The file is not there or is no plan of this format.
     """
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             if int(data["format"]) != _FORMAT:
                 raise InputError(
                     f"{path}: expected a plan of format {_FORMAT}, found {int(data['format'])}"
@@ -244,7 +243,7 @@ def load_plan(path: Path) -> Plan:
             names = [n for n in data.files if n.startswith("settings_")]
             settings = {n.removeprefix("settings_"): data[n].item() for n in names}
             return Plan(PlanSettings(**settings), data["order"], data["owner"])
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, BadZipFile) as error:
         raise InputError(f"{path}: expected a saved plan, found: {error}; plan anew") from error
 
 

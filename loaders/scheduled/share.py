@@ -35,7 +35,7 @@ def shares(held: Int64Array, misses: int, load_s: float, compute_s: float) -> In
     lowest rank where that is equal as well. Done level by level, not miss by miss.
     """
     slope = load_s + compute_s
-    base = compute_s * held
+    base = compute_s * held.astype(np.float64)
     count = np.zeros(len(held), np.int64)
     if misses == 0:
         return count
