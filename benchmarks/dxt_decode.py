@@ -132,23 +132,15 @@ def peer(path: Path) -> Run:
             warnings.simplefilter("ignore")
             from darshan import DarshanReport
 
-            report = DarshanReport(str(path), read_all=False)
-            return sum(
-                len(frame[kind])
-                for module in ("DXT_POSIX", "DXT_MPIIO")
-                if module in report.modules
-                for frame in pydarshan_frames(report, module)
-                for kind in ("read_segments", "write_segments")
-            )
+            log = DarshanReport(str(path), read_all=False)
+            rows = 0
+            for module in {"DXT_POSIX", "DXT_MPIIO"} & set(log.modules):
+                log.mod_read_all_dxt_records(module)
+                for frame in log.records[module].to_df():
+                    rows += len(frame["read_segments"]) + len(frame["write_segments"])
+            return rows
 
     return run
-
-
-def pydarshan_frames(report: Any, module: str) -> list[Any]:
-    """One entry a record, its segments as pandas frames."""
-    report.mod_read_all_dxt_records(module)
-    frames: list[Any] = report.records[module].to_df()
-    return frames
 
 
 def report(path: Path, runs: dict[str, Run], medians: dict[str, float]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vanidl.sources.pieces import TracerLog, OperationTable, ProfileTrace
+from vanidl.sources.pieces import OperationTable, ProfileTrace, TracerLog
 from vanidl.trace import POSIX, SpanKind
 
 JOB_START_NS = 1_700_000_000_000_000_000

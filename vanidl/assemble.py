@@ -17,7 +17,7 @@ from vanidl.analyses.counted import record_counts
 from vanidl.filekinds import KindRule, kind_of, profiler_rules
 from vanidl.grouping import Group
 from vanidl.processes import Cast, cast
-from vanidl.sources.pieces import CounterRecords, TracerLog, OperationTable, ProfileTrace
+from vanidl.sources.pieces import CounterRecords, OperationTable, ProfileTrace, TracerLog
 from vanidl.trace import (
     MAX_PART_ROWS,
     STORAGE_LAYERS,

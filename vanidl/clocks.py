@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vanidl.sources.pieces import TracerLog, ProfileTrace
+from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice
 
 _WITHOUT_MPI_NS = 1_000_000

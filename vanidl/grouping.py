@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from itertools import combinations
 
 from vanidl.errors import InputError, SeveralJobsError
-from vanidl.sources.pieces import TracerLog, ProfileTrace
+from vanidl.sources.pieces import ProfileTrace, TracerLog
 
 HELPER = re.compile(
     r"multiprocessing[.\-/](spawn|forkserver|resource_tracker)|multiprocessing-fork"

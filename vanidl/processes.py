@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from vanidl.clocks import uncertainty_ns
 from vanidl.grouping import HELPER, contains, same_host
-from vanidl.sources.pieces import TracerLog, ProfileTrace
+from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice, Process
 
 _LAUNCHER = re.compile(

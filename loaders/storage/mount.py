@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -11,13 +12,18 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from loaders.errors import InputError, MissingError
+from loaders.errors import InputError, MissingError, UsageError
 from loaders.storage.model import Cost
 from loaders.storage.requests import Request, read_requests
 
 DEVICE = Path("/dev/fuse")
-REQUEST_BYTES = 1 << 20
-"""Longest read request unless told otherwise: a parallel file system's usual stripe."""
+REQUEST_BYTES = 1 << 19
+"""Longest read request unless told otherwise."""
+MOST_REQUEST_BYTES = (1 << 20) - 4096
+"""The kernel sends up to 256 pages, and a buffer that is not aligned touches one page more."""
+PROBE, PROBE_S = ".loaders-probe", 0.002
+"""A file that is there while the mount is being set up; a read of it takes `PROBE_S`."""
+_PROBES = 25
 _STARTED_WITHIN_S = 20.0
 _ENDED_WITHIN_S = 10.0
 
@@ -54,20 +60,24 @@ class EmulatedStorage:
         self.log = None if log is None else Path(log)
         self._client_env, self._request_bytes = client_env, request_bytes
         self._server: subprocess.Popen[bytes] | None = None
+        self.overhead_s = 0.0
+        """Seconds that FUSE itself adds to a request; requests are answered earlier by it."""
 
     def __enter__(self) -> EmulatedStorage:
         """Mounts.
 
         Raises:
             MissingError: No /dev/fuse, no libfuse, or no mfusepy here.
+            UsageError: Requests longer than the kernel sends.
             InputError: No such source, the target is not an empty folder, or the mount failed.
         """
         check_available()
-        self._check_folders()
+        self._check()
         self._server = subprocess.Popen(
             self._command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         self._wait_until_mounted(self._server)
+        self._calibrate(self._server)
         return self
 
     def __exit__(
@@ -134,7 +144,12 @@ class EmulatedStorage:
             line += ["--log", str(self.log.resolve())]
         return line
 
-    def _check_folders(self) -> None:
+    def _check(self) -> None:
+        if not 4096 <= self._request_bytes <= MOST_REQUEST_BYTES:
+            raise UsageError(
+                f"expected requests of 4096 to {MOST_REQUEST_BYTES} bytes, found "
+                f"{self._request_bytes}: choose a size between"
+            )
         if not self._source.is_dir():
             raise InputError(f"expected a folder to mount, found none at {self._source}: name one")
         if is_stale(self.target):  # left by a server and watcher that were killed together
@@ -145,6 +160,15 @@ class EmulatedStorage:
                 f"expected an empty folder to mount on, found a mount or files in {self.target}: "
                 "name another"
             )
+
+    def _calibrate(self, server: subprocess.Popen[bytes]) -> None:
+        """Measures what a request costs beside the model, and has the server allow for it."""
+        self.overhead_s = statistics.median(_probe(self.target / PROBE) for _ in range(_PROBES))
+        assert server.stdin is not None
+        server.stdin.write(f"{self.overhead_s!r}\n".encode())
+        server.stdin.flush()
+        while (self.target / PROBE).exists():
+            time.sleep(0.001)
 
     def _wait_until_mounted(self, server: subprocess.Popen[bytes]) -> None:
         give_up = time.monotonic() + _STARTED_WITHIN_S
@@ -158,6 +182,17 @@ class EmulatedStorage:
                     "mounting needs /dev/fuse and the right to mount (root, or fusermount3)"
                 )
             time.sleep(0.01)
+
+
+def _probe(path: Path) -> float:
+    """Seconds that a read takes beyond what the server sleeps in it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        begin = time.monotonic()
+        os.pread(descriptor, 4096, 0)
+        return max(0.0, time.monotonic() - begin - PROBE_S)
+    finally:
+        os.close(descriptor)
 
 
 def check_available() -> None:

@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ import mfusepy
 
 from loaders.storage.clients import Clients
 from loaders.storage.model import Cost, Links
-from loaders.storage.mount import unmount
+from loaders.storage.mount import PROBE, PROBE_S, unmount
 from loaders.storage.passing import PassThrough
 from loaders.storage.requests import Request, RequestLog
 
@@ -43,6 +44,8 @@ class SlowReads(PassThrough):
     ) -> None:
         super().__init__(source)
         self._request_bytes = request_bytes
+        self.overhead_s: float | None = None
+        """Time of a request outside this method, as the starter measured it; None: not yet."""
         self._links, self._lock = Links(cost), threading.Lock()
         self._clients, self._log = clients, log
 
@@ -50,9 +53,25 @@ class SlowReads(PassThrough):
         """Tells libfuse the longest read; the mount option max_read tells the kernel."""
         conn_info.max_read = self._request_bytes
 
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        """Attributes of a file; the probe exists until the overhead is known."""
+        if path == f"/{PROBE}" and self.overhead_s is None:
+            return {"st_mode": stat.S_IFREG | 0o444, "st_nlink": 1, "st_size": 1 << 30}
+        return super().getattr(path, fh)
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor of the file below."""
+        return (
+            os.open(os.devnull, os.O_RDONLY) if path == f"/{PROBE}" else super().open(path, flags)
+        )
+
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """The bytes, once the links have carried them."""
-        arrival, start_ns = time.monotonic(), time.time_ns()
+        start_ns = time.time_ns()
+        if self.overhead_s is None:
+            time.sleep(PROBE_S)
+            return bytes(size)
+        arrival = time.monotonic() - self.overhead_s
         process, client = self._clients.find(mfusepy.fuse_get_context()[2])
         content = os.pread(fh, size, offset)
         with self._lock:
@@ -69,7 +88,6 @@ def main() -> None:
     options = _options()
     target = Path(options.target)
     _watch(target)
-    threading.Thread(target=_end_with_starter, args=(target,), daemon=True).start()
     # Sleeps end within microseconds, not within the default 50: threads inherit this.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     log = RequestLog(Path(options.log)) if options.log else None
@@ -81,6 +99,7 @@ def main() -> None:
         log=log,
         request_bytes=options.request_bytes,
     )
+    threading.Thread(target=_listen, args=(operations, target), daemon=True).start()
     mfusepy.FUSE(operations, str(target), **_mount_options(options.request_bytes))
 
 
@@ -108,9 +127,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _end_with_starter(target: Path) -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
+def _listen(operations: SlowReads, target: Path) -> None:
+    """The starter's one line says the overhead; the end of its pipe says that it is gone."""
+    line = sys.stdin.readline()
+    if line:
+        operations.overhead_s = float(line)
+        sys.stdin.read()
     unmount(target)
 
 

@@ -8,15 +8,15 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from torch.utils.data.distributed import DistributedSampler  # noqa: E402
+from torch.utils.data.distributed import DistributedSampler
 
-from loaders.baseline import BaselineLoader, SampleDataset  # noqa: E402
-from loaders.counts import Counts  # noqa: E402
-from loaders.errors import InputError, UsageError  # noqa: E402
-from loaders.loading import Settings  # noqa: E402
-from loaders.reading import MOST_OPEN_FILES, HDF5Reader, reader  # noqa: E402
-from loaders.workloads.making import make  # noqa: E402
-from loaders.world import World  # noqa: E402
+from loaders.baseline import BaselineLoader, SampleDataset
+from loaders.counts import Counts
+from loaders.errors import InputError, UsageError
+from loaders.loading import Settings
+from loaders.reading import MOST_OPEN_FILES, HDF5Reader, reader
+from loaders.workloads.making import make
+from loaders.world import World
 
 
 def ids(loader):

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from torch.profiler import ProfilerActivity, profile  # noqa: E402
+from torch.profiler import ProfilerActivity, profile
 
-from loaders.errors import UsageError  # noqa: E402
-from loaders.loading import (  # noqa: E402
+from loaders.errors import UsageError
+from loaders.loading import (
     LOADERS,
     Settings,
     Spanned,

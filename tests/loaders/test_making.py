@@ -8,11 +8,11 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("PIL", reason="pillow is not installed")
 
-from loaders.errors import InputError, UsageError  # noqa: E402
-from loaders.reading import reader  # noqa: E402
-from loaders.samples import open_samples  # noqa: E402
-from loaders.workloads import WORKLOADS, find_workload, making  # noqa: E402
-from loaders.workloads.making import make  # noqa: E402
+from loaders.errors import InputError, UsageError
+from loaders.reading import reader
+from loaders.samples import open_samples
+from loaders.workloads import WORKLOADS, find_workload, making
+from loaders.workloads.making import make
 
 NAMES = sorted(WORKLOADS)
 

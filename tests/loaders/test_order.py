@@ -5,12 +5,12 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from torch.utils.data import BatchSampler  # noqa: E402
-from torch.utils.data.distributed import DistributedSampler  # noqa: E402
+from torch.utils.data import BatchSampler
+from torch.utils.data.distributed import DistributedSampler
 
-from loaders.loading import Settings  # noqa: E402
-from loaders.order import epoch_order, padded_order, rank_order  # noqa: E402
-from loaders.world import World  # noqa: E402
+from loaders.loading import Settings
+from loaders.order import epoch_order, padded_order, rank_order
+from loaders.world import World
 
 CASES = [
     (samples, ranks, drop_last)

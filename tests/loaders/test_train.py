@@ -12,13 +12,13 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
-from loaders import train as training  # noqa: E402
-from loaders.baseline import BaselineLoader  # noqa: E402
-from loaders.cli import main  # noqa: E402
-from loaders.errors import LoadersError  # noqa: E402
-from loaders.loading import WEIGHT, Settings  # noqa: E402
-from loaders.recording import Places  # noqa: E402
-from loaders.train import Plan, train  # noqa: E402
+from loaders import train as training
+from loaders.baseline import BaselineLoader
+from loaders.cli import main
+from loaders.errors import LoadersError
+from loaders.loading import WEIGHT, Settings
+from loaders.recording import Places
+from loaders.train import Plan, train
 
 BIN = str(Path(sys.executable).parent)
 LAUNCHERS = {

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
-from loaders.workloads import cosmoflow, deepcam, find_workload, images, ptycho  # noqa: E402
+from loaders.workloads import cosmoflow, deepcam, find_workload, images, ptycho
 
 
 def full(module, seed=0, samples=10, size=None):

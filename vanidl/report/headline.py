@@ -28,6 +28,13 @@ _LOSING_RECORDS = {
 }
 
 
+_MISSING = {
+    "records_exhausted": "Darshan ran out of records, so whole files may be missing",
+    "damaged": "a file is damaged",
+    "unreadable": "a file could not be read",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Headline:
     """The answer in one sentence, and what a reader must know beside it."""
@@ -44,9 +51,11 @@ def headline(trace: Trace, results: Results) -> Headline:
     overlap = results.overlap
     if overlap is None:
         title = _without_overlap(trace, results.summary)
-        return Headline(title, _present(_untraced(results), _stdio(results.summary)))
+        support = _present(_missing(results), _untraced(results), _stdio(results.summary))
+        return Headline(title, support)
     title = _waited(trace, results, overlap)
     support = _present(
+        _missing(results),
         _starving(overlap),
         _ranks(overlap),
         _through_communication(overlap),
@@ -56,6 +65,17 @@ def headline(trace: Trace, results: Results) -> Headline:
         _stdio(results.summary),
     )
     return Headline(title, support)
+
+
+def _serious(results: Results) -> set[str]:
+    """Codes of the warnings that are more than worth knowing."""
+    return {w.code for w in results.coverage.warnings if w.severity == "warning"}
+
+
+def _missing(results: Results) -> str:
+    """Said first where files or logs are missing altogether: the numbers cannot show it."""
+    reasons = [text for code, text in _MISSING.items() if code in _serious(results)]
+    return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
 
 
 def _present(*sentences: str) -> tuple[str, ...]:
@@ -91,7 +111,7 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
     if part >= MOSTLY * wait:
         return f"{seconds(part)} of that was I/O and {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
-    if _LOSING_RECORDS & {warning.code for warning in results.coverage.warnings}:
+    if _LOSING_RECORDS & _serious(results):
         rest += ", or I/O that was not recorded"
     amount = f"only {seconds(part)}" if part > 0 else "none"
     verb = "of that is I/O: the rest is"

@@ -15,7 +15,7 @@ from vanidl.sources import dxt
 from vanidl.sources.darshan_header import JOB, NAMES, Header, layout_losses, read_header
 from vanidl.sources.darshan_job import JobRecord, read_job, read_names
 from vanidl.sources.inflate import joined, streams
-from vanidl.sources.pieces import TracerLog, OperationTable
+from vanidl.sources.pieces import OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62

@@ -53,8 +53,9 @@ class CounterRecords:
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    Darshan's counters are not in it: `sources.counters` reads them. `losses` holds one sentence for each thing that could not be read; `whole` is False
-    where there is one. `partial_layers` are those that the tracer itself flagged incomplete.
+    Darshan's counters are not in it: `sources.counters` reads them. `losses` holds one
+    sentence for each thing that could not be read; `whole` is False where there is one.
+    `partial_layers` are those that the tracer itself flagged incomplete.
     """
 
     path: str

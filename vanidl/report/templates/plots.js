@@ -23,9 +23,20 @@ const Plots = (() => {
     return JSON.parse(JSON.stringify(value));
   }
 
-  function fitted(layout, width) {
+  /* Height in pixels that a legend above a narrow picture takes beyond its first row. */
+  function legendRoom(data, width) {
+    const names = [...new Set(data.filter((t) => t.showlegend !== false && t.name)
+      .map((t) => t.legendgroup || t.name))];
+    const entry = 44 + 6.5 * Math.max(0, ...names.map((name) => name.length));
+    const columns = Math.max(1, Math.floor((width - 60) / entry));
+    return 19 * Math.max(0, Math.ceil(names.length / columns) - 1);
+  }
+
+  function fitted(layout, data, width) {
     if (width >= NARROW) return layout;
-    const room = layout.meta ? 24 : 0;
+    const extra = legendRoom(data, width);
+    const room = (layout.meta ? 24 : 0) + extra;
+    layout.legend = {...layout.legend, maxheight: extra + 40};
     layout.dragmode = false;
     layout.height += room;
     layout.margin = {...layout.margin, l: 44, r: 8, t: layout.margin.t + room};
@@ -49,7 +60,7 @@ const Plots = (() => {
     const width = options.width || host.clientWidth;
     const source = specs.get(host.dataset.figure);
     const spec = dark.matches && !options.light ? recoloured(source) : copied(source);
-    const layout = fitted(spec.layout, width);
+    const layout = fitted(spec.layout, spec.data, width);
     layout.width = width;
     drawn.add(host);
     return Plotly.react(host, spec.data, layout, config(width, layout)).then(() => {
