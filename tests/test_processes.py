@@ -80,6 +80,43 @@ def test_the_resource_tracker_is_auxiliary():
     assert roles(logs)[8] == ("auxiliary", 1)
 
 
+def test_the_worker_of_torch_compile_is_auxiliary_and_of_the_run():
+    command = "python /env/torch/_inductor/compile_worker/__main__.py --kind=fork --workers=2"
+    logs = [
+        darshan_log([Io(0, 10)], pid=1, job_id="1"),
+        darshan_log([], pid=8, job_id="8", command=command, start_ns=JOB_START_NS + 5, length_ns=9),
+    ]
+    assert roles(logs)[8] == ("auxiliary", 1)
+    assert len(group(logs, [])) == 1
+
+
+@pytest.mark.parametrize(
+    ("launcher", "launched"),
+    [
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "python -u train.py --lr 1"),
+        ("python -m torch.distributed.run -m pkg.train 3", "python -u -m pkg.train 3"),
+        ("python /env/bin/deepspeed train.py -x", "python -u train.py --local_rank=1 -x"),
+        ("timeout 60 python train.py", "python train.py"),
+    ],
+)
+def test_a_launcher_is_known_by_the_end_of_its_command(launcher, launched):
+    outer = darshan_log([Io(0, 10)], pid=1, job_id="1", command=launcher)
+    inner = darshan_log(
+        [Io(0, 10)], pid=2, job_id="2", command=launched, start_ns=JOB_START_NS + 5, length_ns=99
+    )
+    assert len(group([inner, outer], [])) == 1
+    assert roles([inner, outer]) == {1: ("auxiliary", None), 2: ("trainer", 2)}
+
+
+def test_other_scripts_and_programs_not_wholly_inside_stay_apart():
+    main = darshan_log([Io(0, 10)], pid=1, job_id="1", command="python train.py a")
+    start = {"start_ns": JOB_START_NS + 5}
+    other = darshan_log([Io(0, 10)], pid=2, job_id="2", command="python a.py", length_ns=9, **start)
+    outlives = darshan_log([Io(0, 10)], pid=3, job_id="3", command="./server", **start)
+    assert len(group([main, other], [])) == 2
+    assert len(group([main, outlives], [])) == 2
+
+
 def test_torchrun_is_no_rank():
     agent = darshan_log([Io(0, 10)], pid=1, command="python -m torch.distributed.run train.py")
     ranks = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (2, 3)]

@@ -36,6 +36,11 @@ from vanidl.trace import (
 
 Int64Array = NDArray[np.int64]
 
+LOWER_BOUNDS = (
+    "What was whole is used, so its numbers are lower bounds: copy the file again, or record again."
+)
+"""What damage means and what to do about it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -319,4 +324,4 @@ def _profiles(
 def _damage(logs: Sequence[TracerLog]) -> Iterator[Notice]:
     for log in logs:
         if not log.whole:
-            yield Notice("damaged", f"{log.path}: {' '.join(log.losses)}")
+            yield Notice("damaged", f"{log.path}: {'; '.join(log.losses)}. {LOWER_BOUNDS}")

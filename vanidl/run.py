@@ -19,7 +19,7 @@ from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
-from vanidl.assemble import Options, assemble
+from vanidl.assemble import LOWER_BOUNDS, Options, assemble
 from vanidl.errors import InputError
 from vanidl.filekinds import parse_rules
 from vanidl.grouping import Group, choose, group
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pandas
 
 Piece = TypeVar("Piece")
+
+_LEFT_OUT = ". Nothing of it is in this report."
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, how many done, how many in all)."""
@@ -186,7 +188,7 @@ class _Reader:
             try:
                 pieces.append(read(path))
             except InputError as error:
-                self.notices.append(Notice("unreadable", str(error)))
+                self.notices.append(Notice("unreadable", f"{error}{_LEFT_OUT}"))
         return pieces
 
 
@@ -203,24 +205,28 @@ def _profiler_output(paths: Iterable[str]) -> Iterator[Path]:
 
 def _unread(found: Found) -> Iterator[Notice]:
     for path in found.darshan_partial:
-        message = f"{path}: a log that Darshan did not finish: its process is not in the report."
+        message = (
+            f"{path}: a log that Darshan did not finish, because its process was killed or still "
+            f"runs{_LEFT_OUT}"
+        )
         yield Notice("unreadable", message)
     for path in found.unreadable:
-        yield Notice("unreadable", f"{path}: this folder cannot be listed (permissions).")
+        message = f"{path}: this folder cannot be listed; check its permissions{_LEFT_OUT}"
+        yield Notice("unreadable", message)
 
 
 def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
     for log in chosen.logs:
         losses = counted[log.path].losses if log.path in counted else ()
         for loss in losses:
-            yield Notice("damaged", f"{log.path}: {loss}")
+            yield Notice("damaged", f"{log.path}: {loss}. {LOWER_BOUNDS}")
     for profile in chosen.profiles:
         for loss in profile.losses:
-            yield Notice("damaged", f"{profile.path}: {loss}")
+            yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
 
 
 def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
-    reasons = [n.message for n in notices if n.code == "unreadable"]
+    reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code == "unreadable"]
     if len(reasons) == 1:
         return reasons[0]
     if reasons:
