@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOADERS: dict[str, str] = {
     "baseline": "loaders.baseline",
+    "scheduled": "loaders.scheduled.loader",
 }
 """Name of each loader -> the module that makes it."""
 

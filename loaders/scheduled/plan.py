@@ -41,6 +41,7 @@ class PlanSettings:
         buffer: C, samples that all ranks hold together; rank r holds C // R or one more.
         seed: Of the shuffles, as in the baseline.
         drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
+        shuffled: False: ids in order, every epoch.
         balance: "load", "batch" or "time".
         epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `loaders.scheduled.epochs`.
         load_s: Seconds of reading a sample, for balance "time".
@@ -54,6 +55,7 @@ class PlanSettings:
     buffer: int = 0
     seed: int = 0
     drop_last: bool = False
+    shuffled: bool = True
     balance: str = "load"
     epoch_order: str = "shuffle"
     load_s: float = 1.0
@@ -89,7 +91,7 @@ class PlanSettings:
 
     def shuffle(self, number: int) -> Int64Array:
         """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
-        order = epoch_order(self.samples, seed=self.seed, epoch=number)
+        order = epoch_order(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
         return padded_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)
 
 
