@@ -213,7 +213,9 @@ class Stage:
 
     def _extra(self, ids: Int64Array, walk: Walk) -> Int64Array:
         """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
-        room, chosen = self._extras - sum(i in self.staging for i in self._early), list[int]()
+        left = self.staging.room - sum(self._is_to_stage(i) for i in ids.tolist())
+        room = min(self._extras - sum(i in self.staging for i in self._early), left)
+        chosen: list[int] = []
         for sample in np.setdiff1d(self._reads.covered(ids), ids, True).tolist():
             if self._is_here(sample) or not walk.is_to_come(sample):
                 continue
