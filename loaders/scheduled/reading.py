@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -130,7 +131,7 @@ class RowReads:
         for source in self._open().values():
             for start, stop in zip(*(each.tolist() for each in source.runs(ids)), strict=True):
                 mine = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, stop)]
-                tasks.append(_bound(source, start, stop, mine, target))
+                tasks.append(partial(source.read, start, stop, mine, target))
         return tasks
 
     def close(self) -> None:
@@ -203,7 +204,7 @@ class SampleReads:
     def tasks(self, ids: Int64Array, extra: Int64Array, target: Target) -> list[Task]:
         """A read for each of `ids`; `extra` is empty, as nothing passes by."""
         assert len(extra) == 0
-        return [lambda sample=sample: self._read(sample, target) for sample in ids.tolist()]
+        return [partial(self._read, sample, target) for sample in ids.tolist()]
 
     def close(self) -> None:
         """Closes all files; reading opens them again."""
@@ -225,10 +226,6 @@ def open_reads(samples: SampleSet, *, gap: int | None, threads: int) -> RowReads
     """The reads for a layout of samples."""
     rows = samples.layout == "rows"
     return RowReads(samples, gap, threads) if rows else SampleReads(samples, threads)
-
-
-def _bound(source: RowSource, start: int, stop: int, wanted: Int64Array, target: Target) -> Task:
-    return lambda: source.read(start, stop, wanted, target)
 
 
 def _expanded(start: Int64Array, stop: Int64Array) -> Int64Array:

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the baseline's order needs PyTorch")
 
-from torch.utils.data import DistributedSampler  # noqa: E402
+from torch.utils.data import DistributedSampler
 
-from loaders.cli import main  # noqa: E402
-from loaders.errors import InputError, UsageError  # noqa: E402
-from loaders.scheduled.coalesce import StorageSpeed, runs  # noqa: E402
-from loaders.scheduled.epochs import ORDERS, path_cost, transition_costs  # noqa: E402
-from loaders.scheduled.plan import FREE, PlanSettings, load_plan, make_plan  # noqa: E402
-from loaders.scheduled.policies import POLICIES  # noqa: E402
-from loaders.scheduled.report import report  # noqa: E402
-from loaders.scheduled.share import BALANCES, shares  # noqa: E402
+from loaders.cli import main
+from loaders.errors import InputError, UsageError
+from loaders.scheduled.coalesce import StorageSpeed, runs
+from loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
+from loaders.scheduled.plan import FREE, PlanSettings, load_plan, make_plan
+from loaders.scheduled.policies import POLICIES
+from loaders.scheduled.report import report
+from loaders.scheduled.share import BALANCES, shares
 
 
 @st.composite

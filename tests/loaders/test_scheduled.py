@@ -336,7 +336,8 @@ def test_a_state_goes_on_with_the_same_stream(flat, rank, stop):
     rest = [(e, b["sample"].tolist(), float(b[WEIGHT])) for e, b in stream(second, [1, 2])]
     assert rest == wanted[steps + stop :]
     stats = second.stats()
-    assert 0 < stats.reloads <= 30  # lazily, each of the buffer's at most once
+    # Lazily: each of the buffer's at most once, and what padding uses again.
+    assert 0 < stats.reloads <= 30 + 1
     plan = second.plan
     planned = sum(
         int(s.of_rank(rank)[1].sum())
@@ -384,18 +385,18 @@ def test_the_default_buffer_holds_all_of_a_small_set(flat):
 
 
 def readers():
-    return [t for t in threading.enumerate() if t.name.startswith("read")]
+    return {t for t in threading.enumerate() if t.name.startswith("read")}
 
 
 def test_threads_end_on_close(flat):
     gc.collect()
-    before = len(readers())
+    before = readers()
     loader = scheduled(flat, look_ahead=2)
     iteration = iter(loader)
     next(iteration)
-    assert len(readers()) > before
+    assert readers() - before
     loader.close()
-    assert len(readers()) == before
+    assert readers() <= before
 
 
 def test_leaving_an_iteration_ends_its_thread_and_the_next_one_begins_anew(flat):
@@ -413,12 +414,12 @@ def test_an_error_while_reading_ahead_is_raised_in_next_and_ends_the_threads(tmp
     with made.path(0).open("r+b") as file:
         file.truncate(made.path(0).stat().st_size - 200)
     gc.collect()
-    before = len(readers())
+    before = readers()
     loader = scheduled(made)
     with pytest.raises(InputError, match="end"):
         list(loader)
     loader.close()
-    assert len(readers()) == before
+    assert readers() <= before
 
 
 def test_what_was_not_read_whole_is_not_held(tmp_path):
@@ -529,6 +530,7 @@ def test_a_dataloader_hands_out_the_same_batches(flat, workers, ranks):
     assert total == N + 2 * (N - 60)
 
 
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata's call
 @pytest.mark.parametrize("workers", [0, 1])
 def test_torchdata_goes_on_in_mid_epoch(flat, workers):
     stateful = pytest.importorskip(
