@@ -91,8 +91,18 @@ class ChunkedRows:
         return start * self._rows, np.minimum(stop * self._rows, len(self._dataset))
 
     def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
-        """One slice of the dataset, then a copy of each wanted row."""
-        block = self._dataset[start:stop]
+        """One slice of the dataset, then a copy of each wanted row.
+
+        Raises:
+            InputError: HDF5 cannot read or decode them.
+        """
+        try:
+            block = self._dataset[start:stop]
+        except OSError as error:
+            raise InputError(
+                f"expected rows {start} to {stop} of {self._field.name} in "
+                f"{self._dataset.file.filename}, found: {error}; make the data anew"
+            ) from error
         for row in wanted.tolist():
             target(self._field.name, row)[...] = block[row - start]
         return Done(block.nbytes, self._pieces * -(-(stop - start) // self._rows))
