@@ -1,12 +1,12 @@
 """What scheduled buffering gains, step by step, on a slow storage and on the plain disk.
 
-    python benchmarks/scheduled.py [--where emulated disk] [--samples 768] [--repeats 1]
+    python benchmarks/scheduled.py [--where emulated disk] [--samples 512] [--repeats 1]
 
 Two ranks, started here, in step after every batch as in synchronous training, without a model.
   V0    PyTorch's DataLoader, workers kept over epochs; its best number of workers is 1.0
   V1    planned and pinned buffer, batches of equal size (no balancing of loads)
   V2    + loads level over ranks
-  V3    + look-ahead, merged reads, four reads at once
+  V3    + look-ahead, merged reads, eight reads at once
   LRU, FIFO   DataLoader with a buffer of the same size in one kept worker
   MosaicML Streaming   the same samples as MDS shards, cache_limit of the same size; its order of
         samples is another one
@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
@@ -44,8 +44,13 @@ from loaders.samples import Field, SampleSet, open_samples  # noqa: E402
 from loaders.storage.model import Cost  # noqa: E402
 from loaders.storage.mount import EmulatedStorage  # noqa: E402
 
+if TYPE_CHECKING:
+    from loaders.baseline import SampleDataset
+    from loaders.loading import Settings
+    from loaders.reading import Arrays
+
 RANKS, BATCH, EPOCHS, FRACTION = 2, 16, 4, 0.85
-COST = Cost(latency_s=0.002, total_bytes_per_s=40e6)
+COST = Cost(latency_s=0.002, total_bytes_per_s=20e6)
 FASTER, NEAR = 4.7, 0.15
 PLAIN = {"look_ahead": 1, "gap": 0, "read_threads": 1}
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -57,7 +62,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "MosaicML Streaming": ("streaming", {"workers": 2}),
     "V1 pinned buffer": ("scheduled", PLAIN | {"balance": "batch"}),
     "V2 + level loads": ("scheduled", PLAIN | {"balance": "load"}),
-    "V3 + look-ahead, merging": ("scheduled", {"look_ahead": 8, "gap": None}),
+    "V3 + look-ahead, merging": ("scheduled", {"look_ahead": 8, "gap": None, "read_threads": 8}),
 }
 """Row -> (kind, options)."""
 
@@ -92,7 +97,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--where", nargs="+", default=["emulated", "disk"])
-    parser.add_argument("--samples", type=int, default=768, help="of 196,608 bytes")
+    parser.add_argument("--samples", type=int, default=512, help="of 196,608 bytes")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--streaming-python", default=sys.executable, help="has `streaming`")
@@ -194,27 +199,34 @@ def run_rank(kind: str, options: dict[str, Any], data: str, cache: str) -> None:
 class Scheduled:
     """This package's loader."""
 
-    def __init__(self, samples: SampleSet, settings: Any, options: dict[str, Any], _: Path) -> None:
+    def __init__(
+        self, samples: SampleSet, settings: Settings, options: dict[str, Any], _: Path
+    ) -> None:
         from loaders.loading import open_loader
 
         chosen = options | {"buffer": held(len(samples))}
         self._loader = open_loader("scheduled", samples, settings, chosen)
 
     def epoch(self, epoch: int) -> Iterator[Any]:
+        """Batches."""
         self._loader.set_epoch(epoch)
         return iter(self._loader)
 
     def loads(self) -> int | None:
+        """Samples that this rank read so far."""
         return self._loader.stats().loads
 
     def close(self) -> None:
+        """Ends threads or workers."""
         self._loader.close()
 
 
 class Torch:
     """DataLoader and DistributedSampler; workers live on from epoch to epoch."""
 
-    def __init__(self, samples: SampleSet, settings: Any, options: dict[str, Any], _: Path) -> None:
+    def __init__(
+        self, samples: SampleSet, settings: Settings, options: dict[str, Any], _: Path
+    ) -> None:
         from torch.utils.data import DataLoader
 
         from loaders.baseline import StartingSampler, collate
@@ -234,19 +246,23 @@ class Torch:
             collate_fn=collate,
         )
 
-    def dataset(self, samples: SampleSet, _: dict[str, Any]) -> Any:
+    def dataset(self, samples: SampleSet, _: dict[str, Any]) -> SampleDataset | Buffered:
+        """What the DataLoader reads."""
         from loaders.baseline import SampleDataset
 
         return SampleDataset(samples, self._counts)
 
     def epoch(self, epoch: int) -> Iterator[Any]:
+        """Batches."""
         self._sampler.set_epoch(epoch)
         return iter(self._loader)
 
     def loads(self) -> int | None:
+        """Samples that this rank read so far."""
         return self._counts.stats([]).loads
 
     def close(self) -> None:
+        """Ends threads or workers."""
         del self._loader
 
 
@@ -254,11 +270,12 @@ class Recency(Torch):
     """The same with a buffer in one worker, from which the oldest or least recent leaves."""
 
     def __init__(
-        self, samples: SampleSet, settings: Any, options: dict[str, Any], at: Path
+        self, samples: SampleSet, settings: Settings, options: dict[str, Any], at: Path
     ) -> None:
         super().__init__(samples, settings, options | {"workers": 1}, at)
 
-    def dataset(self, samples: SampleSet, options: dict[str, Any]) -> Any:
+    def dataset(self, samples: SampleSet, options: dict[str, Any]) -> SampleDataset | Buffered:
+        """The same behind a buffer."""
         inner = super().dataset(samples, options)
         return Buffered(inner, held(len(samples)) // RANKS, renew=options["renew"])
 
@@ -266,33 +283,29 @@ class Recency(Torch):
 class Buffered:
     """A data set behind a buffer."""
 
-    def __init__(self, inner: Any, capacity: int, *, renew: bool) -> None:
+    def __init__(self, inner: SampleDataset | Buffered, capacity: int, *, renew: bool) -> None:
         self._inner, self._capacity, self._renew = inner, capacity, renew
-        self._held: OrderedDict[int, Any] = OrderedDict()
+        self._held: OrderedDict[int, Arrays] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._inner)
 
-    def __getitem__(self, sample: int) -> Any:
-        if sample not in self._held:
-            self._held[sample] = self._inner[sample]
-            if len(self._held) > self._capacity:
-                return self._held.popitem(last=False)[1] if not self._capacity else self._evicted()
-        elif self._renew:
+    def __getitem__(self, sample: int) -> Arrays:
+        """From the buffer, or read and kept."""
+        arrays = self._held[sample] if sample in self._held else self._inner[sample]
+        if sample not in self._held or self._renew:
+            self._held[sample] = arrays
             self._held.move_to_end(sample)
-        return self._held[sample]
-
-    def _evicted(self) -> Any:
-        newest = next(reversed(self._held))
-        self._held.popitem(last=False)
-        return self._held[newest]
+        if len(self._held) > self._capacity:
+            self._held.popitem(last=False)
+        return arrays
 
 
 class Streaming:
     """MosaicML Streaming: shards copied from the slow folder into a cache of the buffer's size."""
 
     def __init__(
-        self, samples: SampleSet, settings: Any, options: dict[str, Any], cache: Path
+        self, samples: SampleSet, settings: Settings, options: dict[str, Any], cache: Path
     ) -> None:
         from streaming import StreamingDataset
         from torch.utils.data import DataLoader
@@ -313,12 +326,15 @@ class Streaming:
         )
 
     def epoch(self, _: int) -> Iterator[Any]:
+        """Batches."""
         return iter(self._loader)
 
     def loads(self) -> int | None:
+        """Samples that this rank read so far."""
         return None  # it does not tell
 
     def close(self) -> None:
+        """Ends threads or workers."""
         del self._loader
 
 
@@ -431,10 +447,10 @@ def counted(samples: int) -> None:
 
     def settings(order: str = "shuffle") -> PlanSettings:
         return PlanSettings(
-            samples, RANKS, BATCH, 10, held(samples), epoch_order=order, balance="load"
+            samples, RANKS, BATCH, 5, held(samples), epoch_order=order, balance="load"
         )
 
-    print("\nloads of an epoch after the first, counted over 10 epochs (bound: N - C)")
+    print("\nloads of an epoch after the first, counted over 5 epochs (bound: N - C)")
     for name, policy in POLICIES.items():
         print(f"  {name:<16}{float(np.mean(policy(settings())[1:])):9.1f}")
     for order in ORDERS:

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--look-ahead", type=int, default=8, metavar="STEPS", help="read together (0: none ahead)")
     add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
     add("--staging-bytes", type=int, help="of samples read ahead (default: two look-aheads)")
-    add("--read-threads", type=int, default=4, help="reads under way at once")
+    add("--read-threads", type=int, default=8, help="reads under way at once")
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:

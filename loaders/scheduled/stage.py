@@ -46,7 +46,7 @@ class StageSettings:
 
     look_ahead: int = 8
     gap: int | None = None
-    threads: int = 4
+    threads: int = 8
     staging_nbytes: int | None = None
     pin_memory: bool = False
 
