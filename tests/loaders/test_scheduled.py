@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
+import shutil
+import sys
 import threading
 import time
 from collections import Counter
@@ -29,6 +32,11 @@ from loaders.storage.model import Cost
 from loaders.storage.mount import EmulatedStorage, check_available
 from loaders.world import World
 
+BIN = str(Path(sys.executable).parent)
+LAUNCHERS = {
+    "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "2"],
+    "mpiexec": ["-n", "2"],
+}
 N, SIDE = 101, 6
 LAYOUTS = ("contiguous", "chunked", "gzip", "big-endian", "compact")
 
@@ -610,3 +618,23 @@ def test_gradients_are_the_baselines(ptycho, tmp_path, run_python, python):
 
 def test_the_loader_is_in_the_registry():
     assert find_loader("scheduled").NAME == "scheduled"
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)])
+def test_two_ranks_train(launcher, ptycho, run_python, python):
+    program = [python, *LAUNCHERS["torchrun"]]
+    if launcher == "mpiexec":
+        pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+        found = shutil.which("mpiexec", path=BIN) or shutil.which("mpiexec")
+        if found is None:
+            pytest.skip("mpiexec is not installed")
+        program = [found, *LAUNCHERS["mpiexec"], python]
+    line = ["train", "--data", ptycho.folder, "--batch", 4, "--epochs", 3, "--json"]
+    line += ["--loader", "scheduled", "--buffer", 14]
+    done = run_python([*program, "-m", "loaders", *line])
+    assert done.returncode == 0, done.stderr
+    each = [json.loads(t) for t in done.stdout.replace("}{", "}\n{").splitlines()]
+    assert sorted(rank["rank"] for rank in each) == [0, 1]
+    assert [len(rank["losses"]) for rank in each] == [9, 9]
+    assert sum(rank["stats"]["loads"] for rank in each) == 21 + 2 * (21 - 14)
+    assert sum(rank["samples"] for rank in each) == 3 * 22  # 21, one of them twice
