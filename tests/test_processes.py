@@ -72,6 +72,35 @@ def test_a_spawned_child_of_two_possible_trainers_is_unassigned_but_counted():
     assert results.timeline.bytes_read.sum() == 15
 
 
+def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
+    spawn = "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd={}, x)"
+    mains = [darshan_log([Io(0, 10)], pid=pid, job_id="1") for pid in (1, 2)]
+    children = [
+        darshan_log([Io(0, 10)], pid=10 + i, job_id="1", command=spawn.format(30 + i % 2),
+                    start_ns=JOB_START_NS + SECOND, length_ns=SECOND)
+        for i in range(6)
+    ]  # fmt: skip
+    tracker = darshan_log([Io(0, 1)], pid=9, job_id="1", command=TRACKER, length_ns=SECOND,
+                          start_ns=JOB_START_NS + SECOND)  # fmt: skip
+    people = cast([*mains, *children, tracker], [])
+    (notice,) = people.notices
+    assert "6 of 9 processes" in notice.message
+    assert "2 families of 3" in notice.message
+    assert roles([*mains, *children, tracker])[9] == ("auxiliary", None)
+
+
+def test_a_profile_that_no_rank_of_a_shared_log_claims_is_no_rank():
+    log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
+    people = cast([log], [profile(STEP, pid=7, host="node09")]).processes
+    assert sorted(p.role for p in people) == ["trainer"] * 4 + ["unassigned"]
+
+
+def test_a_profile_belongs_to_the_only_rank_of_its_host():
+    log = darshan_log([Io(0, 10, rank=0)], nprocs=1, pid=None)
+    others = [profile(STEP, pid=None, host="node01"), profile(STEP, pid=None, host="node02")]
+    assert len(cast([log], others).processes) == 2
+
+
 def test_the_resource_tracker_is_auxiliary():
     logs = [
         darshan_log([Io(0, 10)], pid=1),

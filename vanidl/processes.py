@@ -10,6 +10,7 @@ process is a trainer. What fits nothing is `unassigned`: in the totals, in no ra
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ from vanidl.grouping import contains, launches, same_host
 from vanidl.programs import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice, Process
+
+_TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
+_MOST_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class _Entry:
     log_rank: int
     profiles: list[int]
     world_size: int | None = None
+    stray: bool = False  # a profile of an unknown process beside a log that has all ranks
 
 
 def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
@@ -48,7 +53,8 @@ def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
     for k, profile in enumerate(profiles):
         entry = _match(profile, entries, profiles)
         if entry is None:
-            entry = _Entry(Process(profile.host, profile.pid), None, 0, [])
+            stray = any(log.nprocs > 1 for log in logs)
+            entry = _Entry(Process(profile.host, profile.pid), None, 0, [], stray=stray)
             entries.append(entry)
         entry.profiles.append(k)
         _adopt_identity(entry, profile)
@@ -71,7 +77,7 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
         command=log.command,
     )
     if log.nprocs <= 1:
-        return [_Entry(process, i, 0, [])]
+        return [_Entry(replace(process, rank=log.rank), i, 0, [])]
     hosts = _rank_hosts(log)
     return [
         _Entry(replace(process, host=hosts.get(r, ""), pid=None, rank=r), i, r, [])
@@ -80,7 +86,8 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
 
 
 def _rank_hosts(log: TracerLog) -> dict[int, str]:
-    return {
+    hosts = {record.rank: record.host for record in log.mpi}
+    return hosts | {
         int(rank): host
         for table in log.operations
         for rank, host in zip(table.record_rank, table.record_host, strict=True)
@@ -102,7 +109,7 @@ def _match(
             if e.process.pid is None and e.process.rank == profile.rank:
                 return e
     free = [e for e in near if e.process.pid is None and not e.profiles]
-    return free[0] if len(free) == 1 and len(profiles) == 1 else None
+    return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
 
 
 def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
@@ -145,7 +152,9 @@ def _assign_roles(
         host = entry.process.host
         if trainer is not None:
             host = host or entries[trainer].process.host
-        entry.process = replace(entry.process, role=role, trainer=trainer, host=host)
+        # A worker has its trainer's rank in its environment; it stands for none.
+        rank = entry.process.rank if role == "trainer" else None
+        entry.process = replace(entry.process, role=role, trainer=trainer, host=host, rank=rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +178,8 @@ class _Scene:
 def _scene(
     entries: Sequence[_Entry], parents: Sequence[int | None], logs: Sequence[TracerLog]
 ) -> _Scene:
-    profiled = {i for i, e in enumerate(entries) if e.profiles}
+    profiled = {i for i, e in enumerate(entries) if e.profiles and not e.stray}
+    strays = {i for i, e in enumerate(entries) if e.stray}
     above = _above(profiled, entries, parents, logs) - profiled
     programs = {i for i in range(len(entries)) if _is_program(i, entries, logs)} - profiled
     trainers = set(profiled)
@@ -177,8 +187,10 @@ def _scene(
         trainers |= {
             i
             for i, e in enumerate(entries)
-            if i not in above | programs and parents[i] is None and _can_train(e.process)
+            if i not in above | programs | strays and parents[i] is None and _can_train(e.process)
         }
+    ranked = {i for i in trainers if entries[i].process.rank is not None}
+    trainers = (ranked | profiled) or trainers  # what has no rank only started those that have
     if not trainers:  # a launcher alone is the job
         trainers = {i for i, p in enumerate(parents) if p is None}
     return _Scene(entries, parents, logs, *map(frozenset, (trainers, above, programs)))
@@ -188,6 +200,8 @@ def _role(i: int, scene: _Scene) -> tuple[str, int | None]:
     """(role, index of its trainer)."""
     if i in scene.trainers:
         return "trainer", i
+    if scene.entries[i].stray:
+        return "unassigned", None
     command, forked = scene.entries[i].process.command, scene.parents[i] is not None
     ancestors = _ancestors(i, scene.parents)
     trainer = next((a for a in ancestors if a in scene.trainers), None)
@@ -289,14 +303,35 @@ def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:
     roles = Counter(p.role for p in processes)
     if not roles["unassigned"]:
         return ()
-    names = ", ".join(p.label for p in processes if p.role == "unassigned")[:200]
+    lost = [p for p in processes if p.role == "unassigned"]
+    names = ", ".join(p.label for p in lost[:_MOST_NAMES])
+    more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
     return (
         Notice(
             "unassigned",
-            f"{roles['unassigned']} of {len(processes)} processes could not be tied to a training "
-            f"process ({names}): the tracer does not record who started them, and several training "
-            "processes ran around them. Their I/O is in the totals, in no rank, so busy time and "
-            "overlap of the ranks lack it. DataLoader workers that are forked "
-            '(multiprocessing_context="fork") can be tied.',
+            f"{len(lost)} of {len(processes)} processes could not be tied to one of the "
+            f"{roles['trainer']} training processes ({names}{more}): the tracer does not "
+            "record who started them, and several training processes ran around them. Their I/O "
+            "is in the totals, in no rank, so busy time and overlap of the ranks lack it. "
+            "DataLoader workers that are forked "
+            f'(multiprocessing_context="fork") can be tied.{_families(lost)}',
         ),
+    )
+
+
+def _families(processes: Sequence[Process]) -> str:
+    """What the commands of spawned children tell: siblings name the same tracker's pipe.
+
+    The number is that of a descriptor of the parent, so it tells families apart and does not
+    say whose they are.
+    """
+    pipes = [_TRACKER_PIPE.search(p.command) for p in processes]
+    sizes = Counter((p.host, pipe[1]) for p, pipe in zip(processes, pipes, strict=True) if pipe)
+    if sum(sizes.values()) < len(processes) or len(sizes) < 2:
+        return ""
+    each = sorted(set(sizes.values()))
+    many = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
+    return (
+        f" All were started by multiprocessing (spawn); by their common pipe they are "
+        f"{len(sizes)} families of {many}, and Darshan does not record whose."
     )

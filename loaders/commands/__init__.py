@@ -9,7 +9,18 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from loaders.commands import bench, listing, make, mount, plan, train
+from loaders.commands import (
+    bench,
+    convert,
+    decode,
+    encode,
+    inspect,
+    listing,
+    make,
+    mount,
+    plan,
+    train,
+)
 
 
 class Command(Protocol):
@@ -25,4 +36,15 @@ class Command(Protocol):
         """Does the work; the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (make, train, bench, listing, mount, plan)
+COMMANDS: tuple[Command, ...] = (
+    make,
+    train,
+    bench,
+    listing,
+    mount,
+    plan,
+    convert,
+    encode,
+    decode,
+    inspect,
+)

@@ -28,6 +28,8 @@ from loaders.storage.passing import PassThrough
 from loaders.storage.requests import Request, RequestLog
 
 _PR_SET_TIMERSLACK = 29
+MOST_LATE_S = 0.02
+"""Longest delay that is made up for: after a longer stall the model is simply late."""
 
 
 class SlowReads(PassThrough):
@@ -48,6 +50,7 @@ class SlowReads(PassThrough):
         """Time of a request outside this method, as the starter measured it; None: not yet."""
         self._links, self._lock = Links(cost), threading.Lock()
         self._clients, self._log = clients, log
+        self._late: dict[str, float] = {}
 
     def init_with_config(self, conn_info: mfusepy.fuse_conn_info, _config: object) -> None:
         """Tells libfuse the longest read; the mount option max_read tells the kernel."""
@@ -67,20 +70,28 @@ class SlowReads(PassThrough):
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """The bytes, once the links have carried them."""
-        start_ns = time.time_ns()
+        start_ns, arrival = time.time_ns(), time.monotonic()
         if self.overhead_s is None:
             time.sleep(PROBE_S)
-            return bytes(size)
-        arrival = time.monotonic() - self.overhead_s
+            return repr(time.monotonic() - arrival).encode().ljust(size)
         process, client = self._clients.find(mfusepy.fuse_get_context()[2])
         content = os.pread(fh, size, offset)
-        with self._lock:
-            done = self._links.finish(client, len(content), arrival)
-        time.sleep(max(0.0, done - time.monotonic()))
+        self._wait(client, len(content), arrival - self.overhead_s)
         if self._log:
             name = path.lstrip("/")
             self._log.add(Request(process, name, offset, len(content), start_ns, time.time_ns()))
         return content
+
+    def _wait(self, client: str, nbytes: int, arrival: float) -> None:
+        """Sleeps until the links have carried the bytes.
+
+        A sleep that ends late (the machine is busy) lets the client's next request count as
+        arrived earlier by as much, so that the delays of a busy machine do not add up.
+        """
+        with self._lock:
+            done = self._links.finish(client, nbytes, arrival - self._late.get(client, 0.0))
+        time.sleep(max(0.0, done - time.monotonic()))
+        self._late[client] = min(time.monotonic() - done, MOST_LATE_S)
 
 
 def main() -> None:

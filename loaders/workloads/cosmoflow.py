@@ -108,8 +108,10 @@ def model(_samples: SampleSet) -> nn.Module:
 
 
 def loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean square error of the parameters; the counts enter as log(1 + x)."""
+    """Mean square error of the parameters; the counts enter as log(1 + x), as decoders give it."""
     import torch
 
-    found = model(torch.log1p(batch["counts"].float()))
+    counts = batch["counts"]
+    decoded = counts.is_floating_point()
+    found = model(counts.float() if decoded else torch.log1p(counts.float()))
     return torch.nn.functional.mse_loss(found, batch["parameters"])

@@ -17,17 +17,28 @@ import pytest
 
 import vanidl
 from tests.darshan_logs import Log, log_bytes, random_records
+from tests.event_files import Event, event_file
 from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.assemble import assemble
+from vanidl.datafolder import DataOptions, told
 from vanidl.grouping import Group
-from vanidl.sources.pieces import CounterRecords
+from vanidl.sources.pieces import CounterFile, CounterRecords, StepDurations
 from vanidl.trace import Notice, SpanKind
 
 KIB = 1024
 SECOND = 1_000_000_000
 EACH_NS = 10_000
 SPAWN = "python -c from multiprocessing.spawn import spawn_main; --multiprocessing-fork"
+
+
+def inspected(folder: Path, content: bytes | None) -> tuple[Notice, ...]:
+    """The notices of opening the one dataset file of a run, which holds `content` here."""
+    if content is not None:
+        (folder / "part.tfrecord").write_bytes(content)
+    log = darshan_log([Io(0, EACH_NS, 0, 9)], names={1: "/data/part.tfrecord"})
+    trace = assemble(Group((log,), ()), {})
+    return told(trace, DataOptions((str(folder),), inspect=True))[1]
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ def warnings_of(*files: File, partial: tuple[str, ...] = ()) -> tuple[Notice, ..
     ]
     names = {i: file.path for i, file in enumerate(files, 1)}
     log = replace(darshan_log(operations, names=names), partial_layers=partial)
-    counted = {log.path: (_posix(files), _stdio(files))}
+    counted = {log.path: CounterFile((_posix(files), _stdio(files)))}
     return analyse(assemble(Group((log,), ()), counted)).coverage.warnings
 
 
@@ -124,6 +135,32 @@ def folder_of(kept: float, folder: Path, beside: str = "") -> tuple[Notice, ...]
     if beside:
         (folder / beside).write_text("not a log")
     return vanidl.open_run(folder).coverage.warnings
+
+
+def commanded(command: str) -> tuple[Notice, ...]:
+    log = darshan_log([Io(0, SECOND, 0, 10)], command=command)
+    return analyse(assemble(Group((log,), ()), {})).coverage.warnings
+
+
+def timed(host: str) -> tuple[Notice, ...]:
+    """A run on node01 beside a step table of a host."""
+    log = darshan_log([Io(0, SECOND, 0, 10)])
+    table = StepDurations("t.pb", "x", host, np.zeros(1, np.int32), np.ones(1, np.int64))
+    return analyse(assemble(Group((log,), ()), {}, durations=[table])).coverage.warnings
+
+
+def logged(folder: Path, *, stride: int = 1, beside: str = "") -> tuple[Notice, ...]:
+    """A log and one event file of its process, or two at the same time."""
+    name = "u_python_id7-42_1-1-1-1_1.darshan"
+    (folder / name).write_bytes(log_bytes(Log(job=(1000, 7, 1), dxt={"DXT_POSIX": ONE_RANK})))
+    content = event_file([Event(1_700_000_010 + i, i * stride) for i in range(5)])
+    for part in filter(None, ("train", beside)):
+        (folder / part).mkdir()
+        (folder / part / "events.out.tfevents.1700000001.node00.42.0").write_bytes(content)
+    return vanidl.open_run(folder).coverage.warnings
+
+
+ONE_RANK = random_records(2, ranks=1)
 
 
 def forwards(n: int, nbytes: int = 1000) -> list[tuple[int, int]]:
@@ -257,9 +294,32 @@ TABLE: dict[str, Cases] = {
         {"a spawned worker, two trainers": lambda _: spawned(2)},
         {"a spawned worker, one trainer": lambda _: spawned(1)},
     ),
+    "anonymised": Cases(
+        {"a hash for a command": lambda _: commanded("2032579916")},
+        {"a command": lambda _: commanded("python 42.py")},
+    ),
+    "steps_unmatched": Cases(
+        {"a step table of another host": lambda _: timed("node02")},
+        {"a step table of this host": lambda _: timed("node01")},
+    ),
+    "steps_not_used": Cases(
+        {"a validation run": lambda folder: logged(folder, beside="validation")},
+        {"training alone": lambda folder: logged(folder)},
+    ),
+    "steps_sampled": Cases(
+        {"every fifty steps": lambda folder: logged(folder, stride=50)},
+        {"every step": lambda folder: logged(folder)},
+    ),
     "damaged": Cases(
         {"a cut log": lambda folder: folder_of(0.9, folder)},
         {"a whole log": lambda folder: folder_of(1, folder)},
+    ),
+    "not_inspected": Cases(
+        {
+            "a record file cut": lambda folder: inspected(folder, b"cut" * 20),
+            "no such file here": lambda folder: inspected(folder, None),
+        },
+        {"an empty record file": lambda folder: inspected(folder, b"")},
     ),
     "unreadable": Cases(
         {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -35,6 +36,17 @@ def small(tmp_path_factory):
         return made[workload]
 
     return find
+
+
+def json_objects(text):
+    """Every JSON object in the output of ranks that write when they like."""
+    found, decoder = [], json.JSONDecoder()
+    text = text.strip()
+    while text:
+        value, end = decoder.raw_decode(text)
+        found.append(value)
+        text = text[end:].strip()
+    return found
 
 
 @pytest.fixture

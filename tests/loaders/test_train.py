@@ -19,6 +19,7 @@ from loaders.errors import LoadersError
 from loaders.loading import WEIGHT, Settings
 from loaders.recording import Places
 from loaders.train import Plan, train
+from tests.loaders.conftest import json_objects
 
 BIN = str(Path(sys.executable).parent)
 LAUNCHERS = {
@@ -123,8 +124,7 @@ def test_two_ranks_train_in_step(launcher, ptycho, tmp_path, run_python, python)
     line = train_line(ptycho, "--json", "--profile", tmp_path / "tb")
     done = run_python([*program, "-m", "loaders", *line])
     assert done.returncode == 0, done.stderr
-    text = done.stdout.replace("}{", "}\n{")
-    ranks = {each["rank"]: each for each in map(json.loads, text.splitlines())}
+    ranks = {each["rank"]: each for each in json_objects(done.stdout)}
     assert sorted(ranks) == [0, 1]
     assert [len(each["losses"]) for each in ranks.values()] == [3, 3]
     assert [each["samples"] for each in ranks.values()] == [11, 11]  # 21, one of them twice

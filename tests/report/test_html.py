@@ -10,8 +10,8 @@ import pytest
 from tests.example_results import EXAMPLES, NASTY
 from vanidl.errors import VanidlError
 from vanidl.figures import FIGURES
-from vanidl.report import html
-from vanidl.report.html import embedded, render_html, write_html
+from vanidl.report.html import render_html, write_html
+from vanidl.report.page import embedded, tight
 
 LIMIT = 4_000_000
 VOID = {"meta", "input", "br", "wbr", "img"}
@@ -142,5 +142,5 @@ def test_failing_disk_leaves_the_old_report(tmp_path, monkeypatch):
 
 
 def test_numbers_keep_their_units_on_one_line():
-    assert html._tight("16.2 s of 3 GiB (63 %)") == "16.2\u00a0s of 3\u00a0GiB (63\u00a0%)"
-    assert html._tight("4 ranks") == "4 ranks"
+    assert tight("16.2 s of 3 GiB (63 %)") == "16.2\u00a0s of 3\u00a0GiB (63\u00a0%)"
+    assert tight("4 ranks") == "4 ranks"

@@ -86,7 +86,7 @@ def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
 
 def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     table, posix = trace.counters.get(STDIO), trace.counters.get(POSIX)
-    if table is None or not traced_s:
+    if table is None or not traced_s or STDIO in trace.layers_traced:
         return
     moved = _bytes(table)
     total = moved + (_bytes(posix) if posix else 0)
@@ -153,6 +153,16 @@ def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
             "wraps, and so do np.load and np.fromfile before Darshan 3.5: unless these files were "
             "only opened, bytes are missing here and I/O time is too short. Record with Darshan "
             "3.5, or read with read or pread.",
+        )
+
+
+def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+    if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
+        yield Notice(
+            "anonymised",
+            "The log is anonymised: its command and file names are hashes. Kinds of files are told "
+            "by how they were used alone, not by their names.",
+            "info",
         )
 
 
@@ -226,4 +236,5 @@ RULES: tuple[Rule, ...] = (
     _offsets_ambiguous,
     _mmap,
     _reads_not_seen,
+    _anonymised,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ class Timeline:
     that belong to none. Bytes of an operation are spread over its bins in proportion to
     time, in integers, so bins sum exactly to the totals. Operations outside the job's time
     count in the first or last bin.
+
+    `source` is "trace", or "heatmap" where no operation was traced and the bins are those of
+    Darshan's heat maps (`analyses.heatmaps`): then `reads` and `writes` are None.
     """
 
     edges_s: NDArray[np.float64]
@@ -34,8 +38,9 @@ class Timeline:
     ranks: int  # how many ranks the rows stand for
     bytes_read: Int64Array
     bytes_written: Int64Array
-    reads: Int64Array  # counted in the bin in which they start
-    writes: Int64Array
+    reads: Int64Array | None  # counted in the bin in which they start
+    writes: Int64Array | None
+    source: str = "trace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ NOTHING = Bins({})
 
 def partial(part: Part, trace: Trace) -> Bins:
     """The bins of one part."""
-    row = _row_of(int(trace.family[part.process]), len(trace.ranks))
+    row = row_of(int(trace.family[part.process]), len(trace.ranks))
     edges = bin_edges(trace.job.start_ns, trace.job.end_ns)
     sums = np.zeros((4, BINS), np.int64)
     for op in (0, WRITE):
@@ -74,14 +79,17 @@ def finish(bins: Bins, trace: Trace) -> Timeline | None:
     """One row a rank or group of ranks; None where no operation was traced."""
     if not bins.rows:
         return None
-    ranks = len(trace.ranks)
-    groups = min(ranks, MAX_ROWS)
-    keys = [*range(groups), *([-1] if -1 in bins.rows else [])]
-    empty = np.zeros((4, BINS), np.int64)
-    sums = np.stack([bins.rows.get(key, empty) for key in keys], axis=1)
     edges = bin_edges(trace.job.start_ns, trace.job.end_ns)
-    labels = tuple(_label(key, groups, trace) for key in keys)
-    return Timeline((edges - trace.job.start_ns) / 1e9, labels, ranks, *sums)
+    labels, sums = stacked(bins.rows, trace)
+    return Timeline((edges - trace.job.start_ns) / 1e9, labels, len(trace.ranks), *sums)
+
+
+def stacked(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...], Int64Array]:
+    """Labels of all rows, and their sums, shape (sums a row, rows, bins); silent ones are 0."""
+    groups = min(len(trace.ranks), MAX_ROWS)
+    keys = [*range(groups), *([-1] if -1 in rows else [])]
+    empty = np.zeros_like(next(iter(rows.values())))
+    return _labels(keys, trace), np.stack([rows.get(key, empty) for key in keys], axis=1)
 
 
 def bin_edges(start_ns: int, end_ns: int) -> Int64Array:
@@ -98,7 +106,7 @@ def spread(start: Int64Array, end: Int64Array, nbytes: Int64Array, edges: Int64A
     first = _bin_of(start, edges)
     last = np.maximum(_bin_of(end - 1, edges), first)
     single = first == last
-    sums = _count(first[single], nbytes[single])
+    sums = _count(first[single], nbytes[single], len(edges) - 1)
     many = np.flatnonzero(~single)
     for block in _blocks(many, (last - first)[many] + 1):
         sums += _spread_block(
@@ -107,29 +115,33 @@ def spread(start: Int64Array, end: Int64Array, nbytes: Int64Array, edges: Int64A
     return sums
 
 
-def _row_of(position: int, ranks: int) -> int:
+def row_of(position: int, ranks: int) -> int:
+    """The row of a rank (position in Trace.ranks, -1 for none) among at most MAX_ROWS."""
     if position < 0 or ranks <= MAX_ROWS:
         return position
     return position * MAX_ROWS // ranks
 
 
-def _label(key: int, groups: int, trace: Trace) -> str:
-    if key < 0:
-        return "no rank"
-    members = [i for i in range(len(trace.ranks)) if _row_of(i, len(trace.ranks)) == key]
-    first, last = (trace.processes[trace.ranks[i]].label for i in (members[0], members[-1]))
-    return first if groups == len(trace.ranks) else f"{first} to {last}"
+def _labels(keys: Sequence[int], trace: Trace) -> tuple[str, ...]:
+    names = [trace.processes[process].label for process in trace.ranks]
+    rows = np.array([row_of(i, len(names)) for i in range(len(names))], np.int64)
+    bounds = [np.searchsorted(rows, [key, key + 1]).tolist() for key in keys if key >= 0]
+    labels = [
+        names[low] if high - low == 1 else f"{names[low]} to {names[high - 1]}"
+        for low, high in bounds
+    ]
+    return (*labels, *(["no rank"] if -1 in keys else []))
 
 
 def _bin_of(at: Int64Array, edges: Int64Array) -> Int64Array:
-    length = int(edges[-1] - edges[0])
-    index: Int64Array = np.clip((at - edges[0]) * BINS // length, 0, BINS - 1)
+    length, bins = int(edges[-1] - edges[0]), len(edges) - 1
+    index: Int64Array = np.clip((at - edges[0]) * bins // length, 0, bins - 1)
     return index
 
 
-def _count(index: Int64Array, weight: Int64Array) -> Int64Array:
+def _count(index: Int64Array, weight: Int64Array, bins: int) -> Int64Array:
     # bincount adds in float64, which is exact below 2**53 bytes in a bin
-    return np.bincount(index, weight, minlength=BINS).astype(np.int64)
+    return np.bincount(index, weight, minlength=bins).astype(np.int64)
 
 
 def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
@@ -154,7 +166,7 @@ def _spread_block(
     share = np.diff(done, prepend=0)
     is_first = at == first[owner]
     share[is_first] = done[is_first]
-    return _count(at, share)
+    return _count(at, share, len(edges) - 1)
 
 
 def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:

@@ -10,6 +10,7 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import folded, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.figures.labels import plotted
+from vanidl.figures.timeline import heatmap_note
 from vanidl.report.units import byte_scale
 from vanidl.trace import Trace
 
@@ -35,7 +36,8 @@ def figure(trace: Trace, results: Results) -> Figure:
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     grouped = len(timeline.row_labels) < timeline.ranks
     note = f" Each line is a group of neighbouring ranks ({timeline.ranks:,} in all)."
-    return _record(_CAPTION + (note if grouped else ""), spec=_spec(timeline))
+    words = [_CAPTION + (note if grouped else ""), heatmap_note(timeline)]
+    return _record(" ".join(word for word in words if word), spec=_spec(timeline))
 
 
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:

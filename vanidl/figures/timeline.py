@@ -35,6 +35,8 @@ _ZOOM = (
 def figure(trace: Trace, results: Results) -> Figure:
     """Bandwidth over time, and steps with their input waits below it."""
     io, steps = results.timeline, results.steps
+    if steps is not None and steps.table.undated_s is not None:
+        steps = None
     if io is None and steps is None:
         return _record(
             "",
@@ -54,6 +56,17 @@ def figure(trace: Trace, results: Results) -> Figure:
     return _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
 
 
+def heatmap_note(io: Timeline) -> str:
+    """Where the bins of an untraced run come from, "" for a traced one."""
+    if io.source != "heatmap":
+        return ""
+    width = seconds(float(io.edges_s[1] - io.edges_s[0]))
+    return (
+        f"From Darshan's heat map, bins of {width}: no single operation was traced, so nothing "
+        "shorter than a bin can be seen."
+    )
+
+
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
     return Figure("timeline", "Over time", "I/O and training steps", caption, spec, None, reason)
 
@@ -62,8 +75,8 @@ def _io_traces(io: Timeline) -> list[Spec]:
     """Two filled step lines; each point holds until the next."""
     divisor, _ = _scale(io)
     areas = [
-        _area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
-        _area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
+        area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
+        area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
     ]
     areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
     return areas
@@ -71,6 +84,8 @@ def _io_traces(io: Timeline) -> list[Spec]:
 
 def _resolution(io: Timeline) -> str:
     edges, _ = folded(io.edges_s, io.bytes_read[:1], BINS)
+    if io.source == "heatmap":
+        return heatmap_note(io)
     return f"Each level is the mean over {seconds(float(edges[1] - edges[0]))}."
 
 
@@ -91,7 +106,8 @@ def _scale(io: Timeline) -> tuple[int, str]:
     return byte_scale(float(rates(edges, np.maximum(read, written)).max(initial=0.0)))
 
 
-def _area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+def area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+    """A filled step line; each of the points, `dx` apart from `x0` on, holds until the next."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -111,18 +127,18 @@ def _step_traces(
     """Filled boxes, as wide as they last and no wider, and what to say when hovering."""
     waits = shown_waits(trace, shown.ranks)
     rows = shown.rows
-    length = table.end_s[rows] - table.start_s[rows]
+    length = table.duration_s[rows]
     step_lanes = np.searchsorted(shown.ranks, table.rank[rows])
     wait_lanes = np.searchsorted(shown.ranks, waits.rank)
     names = [f"step {int(k)}: {seconds(s)}" for k, s in zip(table.step[rows], length, strict=True)]
     waited = [f"waited {seconds(float(s))}" for s in waits.length_s]
     data = [
-        _boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
+        boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
         _spots(names, (step_lanes, table.start_s[rows], 1.5 * length)),
     ]
     if len(waits.rank):
         spans = (wait_lanes, waits.start_s, waits.length_s)
-        data[1:1] = [_boxes("input waits", palette.IN_WAIT, spans)]
+        data[1:1] = [boxes("input waits", palette.IN_WAIT, spans)]
         data.append(_spots(waited, spans))
     return data, (shown.cut, waits.cut)
 
@@ -131,7 +147,7 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lane, start in seconds and length in seconds."""
 
 
-def _boxes(name: str, colour: str, spans: Spans) -> Spec:
+def boxes(name: str, colour: str, spans: Spans) -> Spec:
     """One outline around all boxes: thin ones blend instead of growing to a whole pixel."""
     lane, start, length = spans
     gap = np.full(len(lane), np.nan)
