@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample  # noqa: E402
-from loaders.decoders.coding import ARRAY  # noqa: E402
-from loaders.decoders.report import sample_errors  # noqa: E402
-from loaders.decoders.threads import cores  # noqa: E402
-from loaders.workloads import find_workload  # noqa: E402
+from loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
+from loaders.decoders.coding import ARRAY
+from loaders.decoders.report import sample_errors
+from loaders.decoders.threads import cores
+from loaders.workloads import find_workload
 
 Array = NDArray[Any]
 Run = Callable[[], Any]
