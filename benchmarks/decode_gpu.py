@@ -1,7 +1,6 @@
 """How fast batches are decoded on a GPU, against its own limits and other ways to the same data.
 
-    python benchmarks/decode_gpu.py [--minutes 9] [--output benchmarks/results]
-    python benchmarks/decode_gpu.py --rehearse     no GPU: small, in Triton's interpreter
+    python benchmarks/decode_gpu.py [--rehearse]   (rehearsal: no GPU, in Triton's interpreter)
 
 Runs unattended. Correctness comes first: fresh random samples, outputs poisoned before, compared
 bit for bit with the CPU; nothing is timed if that fails. Then, by CUDA events, medians, batches
@@ -360,12 +359,12 @@ def judge(steps: dict[str, Any]) -> dict[str, bool]:
     return verdicts
 
 
-def environment(scale: Scale) -> dict[str, Any]:
+def environment(scale: Scale) -> dict[str, str]:
     """Hardware, driver, versions and date."""
     found = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "torch": torch.__version__,
-        "cuda": torch.version.cuda,
+        "cuda": str(torch.version.cuda),
         "triton": importlib.import_module("triton").__version__,
     }
     if scale.device.type != "cuda":
@@ -378,21 +377,20 @@ def environment(scale: Scale) -> dict[str, Any]:
     return found | {
         "hardware": properties.name,
         "driver": smi.stdout.strip() or "not recorded",
-        "l2_nbytes": properties.L2_cache_size,
+        "l2_nbytes": str(properties.L2_cache_size),
     }
 
 
 def write(
-    folder: Path, where: dict[str, Any], steps: dict[str, Any], verdicts: dict[str, bool]
+    folder: Path, where: dict[str, str], steps: dict[str, Any], verdicts: dict[str, bool]
 ) -> None:
     """JSON and text, named by hardware and date."""
     folder.mkdir(parents=True, exist_ok=True)
-    label = "-".join(str(where["hardware"]).split(":")[0].split()[:3]).lower()
+    label = "-".join(where["hardware"].split()[:2]).lower()
     stem = folder / f"decode_gpu-{label}-{where['date'][:10]}"
     content = {"environment": where, "steps": steps, "required": verdicts}
     Path(f"{stem}.json").write_text(json.dumps(content, indent=1) + "\n")
-    lines = [f"{key}: {value}" for key, value in where.items()]
-    lines += [f"{name}: {value}" for name, value in steps.items()]
+    lines = [f"{name}: {value}" for name, value in (where | steps).items()]
     lines += [f"{'met' if met else 'NOT MET'}  {name}" for name, met in verdicts.items()]
     text = "made by benchmarks/decode_gpu.py\n" + "\n".join(lines) + "\n"
     Path(f"{stem}.txt").write_text(text)
