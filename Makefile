@@ -20,8 +20,9 @@ demo: $(VENV)/installed  ## a report of a recorded training run, and its headlin
 test: $(VENV)/installed-loaders browser fuse  ## all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
-reports: $(VENV)/installed-test browser  ## the sample pages in reports/
+reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
+	$(BIN)/python reports/baseline_workers.py
 
 lint: $(VENV)/installed-test  ## style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .

@@ -7,7 +7,8 @@ import sys
 from os import PathLike
 
 from vanidl.datafolder import DataOptions
-from vanidl.run import Inputs, Run, open_run
+from vanidl.reading import Inputs
+from vanidl.run import Run, open_run
 from vanidl.selection import Selection
 
 

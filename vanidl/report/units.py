@@ -102,7 +102,7 @@ def steps_per_second(value: float | None) -> str:
     """A throughput: `2.40 steps/s`."""
     if value is None:
         return UNKNOWN
-    return f"{value:,.0f} steps/s" if value >= 999.5 else f"{value:#.3g} steps/s"
+    return f"{value:,.0f} steps/s" if value >= 99.95 else f"{value:#.3g} steps/s"
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:
