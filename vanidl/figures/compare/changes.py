@@ -23,7 +23,7 @@ _BARS = (
 )
 _SINGLE = "One run each gives no interval, so nobody knows how far the next run would be off."
 _TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
-_NARROW = 2.5  # from the lowest to the highest factor, below which ticks are evenly apart
+_NARROW = 5.0  # from the lowest to the highest factor, below which ticks are evenly apart
 
 
 def figure(comparison: Comparison) -> Figure:
