@@ -10,6 +10,8 @@ from vanidl.record import Recorded, darshan, dftracer, record
 
 Recorder = Callable[..., Recorded]
 
+ATTEMPTS = 5
+
 
 def _available(tracer: str) -> str | None:
     """The library to preload; skips where there is none."""
@@ -33,6 +35,20 @@ def recorder(tracer: str, folder: Path) -> Recorder:
         return record(words, target, tracer=tracer, darshan_lib=library)
 
     return run
+
+
+def whole(run: Recorder, *command: str | Path) -> Recorded:
+    """A recording in which no process was left unfinished.
+
+    DFTracer 2.2 at times garbles the trace of a process that spawns others ("unable to write
+    log file", seen on a busy machine). The RUN then says so; tests of anything else record
+    again.
+    """
+    for _ in range(ATTEMPTS):
+        done = run(*command)
+        if "unfinished" not in {p.state for p in done.run.processes}:
+            break
+    return done
 
 
 @pytest.fixture(params=["darshan", "dftracer"])
