@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import vanidl
 from vanidl.record import Recorded, darshan, dftracer, record
 
 Recorder = Callable[..., Recorded]
@@ -47,8 +48,10 @@ def whole(run: Recorder, *command: str | Path) -> Recorded:
     for _ in range(ATTEMPTS):
         done = run(*command)
         if "unfinished" not in {p.state for p in done.run.processes}:
-            break
-    return done
+            return done
+    codes = {w.code for w in vanidl.open_run(done.folder).coverage.warnings}
+    assert codes & {"processes_unfinished", "damaged"}
+    pytest.skip(f"DFTracer garbled a trace {ATTEMPTS} times in a row; the RUN says so")
 
 
 @pytest.fixture(params=["darshan", "dftracer"])
