@@ -3,7 +3,8 @@
     python reports/scheduled.py [--samples 512] [--repeat 3]
 
 The samples are synthetic (`loaders make`), the storage is the emulated parallel file system: 2 ms
-a request, 40 MB/s in all. The DataLoader has 4 workers, the buffers hold 85 % of the samples. Everything but the page goes into a temporary folder.
+a request, 40 MB/s in all. The DataLoader has 4 workers, the buffers hold 85 % of the samples.
+Everything but the page goes into a temporary folder.
 """
 
 from __future__ import annotations
