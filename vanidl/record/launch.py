@@ -13,6 +13,7 @@ from vanidl.errors import CommandError
 from vanidl.record.watch import Watch
 
 LOOK_SECONDS = 0.02
+MOST_SECONDS = 0.5
 GRACE_SECONDS = 2.0
 _FORWARDED = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
@@ -72,14 +73,20 @@ def run(command: Sequence[str], environment: Mapping[str, str], mask: set[signal
 def _wait(pid: int, watch: Watch) -> tuple[int, float]:
     """Wait status and CPU seconds of a child; passes signals on and looks around meanwhile."""
     while True:
-        watch.look()
-        received = signal.sigtimedwait(_HELD, LOOK_SECONDS)
+        received = signal.sigtimedwait(_HELD, _look(watch))
         if received is not None and _is_for_us_alone(received):
             os.kill(pid, received.si_signo)
         ended, status, usage = os.wait4(pid, os.WNOHANG)
         if ended:
             _let_go(watch)
             return status, usage.ru_utime + usage.ru_stime
+
+
+def _look(watch: Watch) -> float:
+    """Looks around; seconds until the next time, so that looking takes 1 % of a core at most."""
+    before = time.thread_time()
+    watch.look()
+    return min(max(LOOK_SECONDS, 100 * (time.thread_time() - before)), MOST_SECONDS)
 
 
 def _let_go(watch: Watch) -> None:
