@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.record.conftest import Recorder
+from tests.record.conftest import Recorder, whole
 from vanidl.errors import CommandError, UsageError
 from vanidl.record import Recorded, record
 from vanidl.sources.run_record import read_record
@@ -67,7 +67,7 @@ if __name__ == "__main__":
     [worker.start() for worker in workers]
     [worker.join() for worker in workers]
 """
-    done = recorded(sys.executable, script(tmp_path, data, text))
+    done = whole(recorded, sys.executable, script(tmp_path, data, text))
     run = run_of(done, data)
     expected = 30 + 2 * READS
     assert (run.summary.reads, run.summary.bytes_read) == (expected, expected * NBYTES)
@@ -97,7 +97,7 @@ if __name__ == "__main__":
     ):
         pass
 """
-    done = recorded(sys.executable, script(tmp_path, data, text))
+    done = whole(recorded, sys.executable, script(tmp_path, data, text))
     assert done.exit_status == 0
     assert reads_of(done, data) == (120, 120 * NBYTES)
 
@@ -110,7 +110,7 @@ def test_ranks_of_mpiexec(recorded: Recorder, tmp_path: Path, data: Path) -> Non
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     text = "from mpi4py import MPI\nread(10 + MPI.COMM_WORLD.rank)\nMPI.COMM_WORLD.Barrier()\n"
     job = script(tmp_path, data, text)
-    done = recorded(mpiexec, "-n", "2", sys.executable, job)
+    done = whole(recorded, mpiexec, "-n", "2", sys.executable, job)
     run = run_of(done, data)
     assert (run.summary.reads, run.summary.bytes_read) == (21, 21 * NBYTES)
     assert done.run.ranks == 2
@@ -128,8 +128,8 @@ dist.barrier()
 dist.destroy_process_group()
 """
     job = script(tmp_path, data, text)
-    done = recorded(
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+    done = whole(
+        recorded, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
         "--standalone", job,
     )  # fmt: skip
     run = run_of(done, data)
