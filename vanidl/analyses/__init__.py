@@ -16,6 +16,7 @@ from vanidl.analyses import (
     balance,
     coverage,
     files,
+    filetimeline,
     operations,
     overlap,
     sizes,
@@ -27,6 +28,7 @@ from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.files import FileTotals
+from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
@@ -72,6 +74,7 @@ class Results:
     balance: Balance | None
     steps: Steps | None
     overlap: Overlap | None
+    filetimeline: FileTimeline | None = None
 
 
 def analyse(trace: Trace, selection: Selection | None = None) -> Results:
@@ -82,7 +85,14 @@ def analyse(trace: Trace, selection: Selection | None = None) -> Results:
     selection = selection or Selection()
     seen = reduce_parts({"coverage": coverage}, trace.io, trace)["coverage"]
     chosen = select(trace, selection)
-    return finish(reduce_parts(REDUCTIONS, chosen.io, chosen), seen, trace, chosen, selection.layer)
+    reduced = reduce_parts(REDUCTIONS, chosen.io, chosen)
+    reduced |= reduce_parts(second_reductions(reduced), chosen.io, chosen)
+    return finish(reduced, seen, trace, chosen, selection.layer)
+
+
+def second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
+    """Reductions that build on the values of the first: they take another pass over the parts."""
+    return {"filetimeline": filetimeline.of_busiest(reduced["files"])}
 
 
 def reduce_parts(
@@ -122,6 +132,7 @@ def finish(
         balance.finish(reduced["operations"], chosen),
         step_result,
         overlap.finish(reduced["operations"], chosen, table),
+        filetimeline=filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
     )
 
 
@@ -131,4 +142,4 @@ def _combine(
     return {name: r.combine(a[name], b[name]) for name, r in reductions.items()}
 
 
-__all__ = ["REDUCTIONS", "Results", "analyse", "finish", "reduce_parts"]
+__all__ = ["REDUCTIONS", "Results", "analyse", "finish", "reduce_parts", "second_reductions"]

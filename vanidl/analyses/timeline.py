@@ -7,14 +7,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses import timebins
 from vanidl.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 
+JOB_BINS = timebins.FINEST
 BINS = 4096
 MAX_ROWS = 256
-_MAX_PAIRS = 4_000_000  # operations x bins expanded at a time
-_SAFE_PRODUCT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimeline:
+    """The whole job in the finest bins: `edges_s` of shape (n + 1,), amounts of shape (n,)."""
+
+    edges_s: NDArray[np.float64]
+    bytes_read: Int64Array
+    bytes_written: Int64Array
+    reads: Int64Array
+    writes: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +47,40 @@ class Timeline:
     bytes_written: Int64Array
     reads: Int64Array  # counted in the bin in which they start
     writes: Int64Array
+    finest: JobTimeline | None = None  # all rows together; None where the source has only `edges_s`
+
+    @property
+    def job(self) -> JobTimeline:
+        """All rows together, in the finest bins there are."""
+        if self.finest is not None:
+            return self.finest
+        amounts = (self.bytes_read, self.bytes_written, self.reads, self.writes)
+        return JobTimeline(self.edges_s, *(amount.sum(axis=0) for amount in amounts))
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Sums a row: row -> array of shape (4, BINS): bytes read, written, reads, writes."""
+    """Bytes read, bytes written, reads, writes: of the job (4, JOB_BINS), of a row (4, BINS)."""
 
+    job: Int64Array
     rows: dict[int, Int64Array]
 
 
-NOTHING = Bins({})
+NOTHING = Bins(np.zeros((4, JOB_BINS), np.int64), {})
 
 
 def partial(part: Part, trace: Trace) -> Bins:
     """The bins of one part."""
     row = _row_of(int(trace.family[part.process]), len(trace.ranks))
-    edges = bin_edges(trace.job.start_ns, trace.job.end_ns)
-    sums = np.zeros((4, BINS), np.int64)
+    bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
+    sums = np.zeros((4, JOB_BINS), np.int64)
     for op in (0, WRITE):
         mine = part.op == op
         if mine.any():
             start, end, nbytes = part.start[mine], part.end[mine], part.nbytes[mine]
-            sums[op] = spread(start, end, nbytes, edges)
-            sums[2 + op] = np.bincount(_bin_of(start, edges), minlength=BINS)
-    return Bins({row: sums})
+            sums[op] = spread(start, end, nbytes, bounds)
+            sums[2 + op] = np.bincount(timebins.bin_of(start, bounds), minlength=JOB_BINS)
+    return Bins(sums, {row: timebins.folded(sums, BINS)})
 
 
 def combine(a: Bins, b: Bins) -> Bins:
@@ -67,7 +88,7 @@ def combine(a: Bins, b: Bins) -> Bins:
     rows = dict(a.rows)
     for row, sums in b.rows.items():
         rows[row] = rows[row] + sums if row in rows else sums
-    return Bins(rows)
+    return Bins(a.job + b.job, rows)
 
 
 def finish(bins: Bins, trace: Trace) -> Timeline | None:
@@ -79,32 +100,26 @@ def finish(bins: Bins, trace: Trace) -> Timeline | None:
     keys = [*range(groups), *([-1] if -1 in bins.rows else [])]
     empty = np.zeros((4, BINS), np.int64)
     sums = np.stack([bins.rows.get(key, empty) for key in keys], axis=1)
-    edges = bin_edges(trace.job.start_ns, trace.job.end_ns)
     labels = tuple(_label(key, groups, trace) for key in keys)
-    return Timeline((edges - trace.job.start_ns) / 1e9, labels, ranks, *sums)
+    finest = JobTimeline(_edges_s(trace, JOB_BINS), *bins.job)
+    return Timeline(_edges_s(trace, BINS), labels, ranks, *sums, finest=finest)
 
 
-def bin_edges(start_ns: int, end_ns: int) -> Int64Array:
-    """The bounds of BINS equal bins: edge i is start + ceil(i * length / BINS)."""
-    length = max(end_ns - start_ns, BINS)
-    return start_ns - (-np.arange(BINS + 1, dtype=np.int64) * length) // BINS
-
-
-def spread(start: Int64Array, end: Int64Array, nbytes: Int64Array, edges: Int64Array) -> Int64Array:
-    """Bytes of each bin: bin i of an operation gets floor(n t_(i+1)/d) - floor(n t_i/d).
-
-    t_i is the time from the operation's start to edge i, d its duration.
-    """
-    first = _bin_of(start, edges)
-    last = np.maximum(_bin_of(end - 1, edges), first)
-    single = first == last
-    sums = _count(first[single], nbytes[single])
-    many = np.flatnonzero(~single)
-    for block in _blocks(many, (last - first)[many] + 1):
-        sums += _spread_block(
-            (start[block], end[block], nbytes[block]), first[block], last[block], edges
-        )
+def spread(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> Int64Array:
+    """Bytes of each bin, shape (bins,); see `timebins.shares` for the rule."""
+    sums = np.zeros(len(bounds) - 1, np.int64)
+    for _, at, share in timebins.shares(start, end, nbytes, bounds):
+        # bincount adds in float64, which is exact below 2**53 bytes in a bin
+        sums += np.bincount(at, share, minlength=len(sums)).astype(np.int64)
     return sums
+
+
+def _edges_s(trace: Trace, bins: int) -> NDArray[np.float64]:
+    start = trace.job.start_ns
+    seconds: NDArray[np.float64] = (timebins.edges(start, trace.job.end_ns, bins) - start) / 1e9
+    return seconds
 
 
 def _row_of(position: int, ranks: int) -> int:
@@ -119,48 +134,3 @@ def _label(key: int, groups: int, trace: Trace) -> str:
     members = [i for i in range(len(trace.ranks)) if _row_of(i, len(trace.ranks)) == key]
     first, last = (trace.processes[trace.ranks[i]].label for i in (members[0], members[-1]))
     return first if groups == len(trace.ranks) else f"{first} to {last}"
-
-
-def _bin_of(at: Int64Array, edges: Int64Array) -> Int64Array:
-    length = int(edges[-1] - edges[0])
-    index: Int64Array = np.clip((at - edges[0]) * BINS // length, 0, BINS - 1)
-    return index
-
-
-def _count(index: Int64Array, weight: Int64Array) -> Int64Array:
-    # bincount adds in float64, which is exact below 2**53 bytes in a bin
-    return np.bincount(index, weight, minlength=BINS).astype(np.int64)
-
-
-def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
-    if len(index) == 0:
-        return []
-    block = np.cumsum(bins) // _MAX_PAIRS
-    return np.split(index, np.flatnonzero(np.diff(block)) + 1)
-
-
-def _spread_block(
-    operations: tuple[Int64Array, Int64Array, Int64Array],
-    first: Int64Array, last: Int64Array, edges: Int64Array,
-) -> Int64Array:  # fmt: skip
-    start, end, nbytes = operations
-    bins = last - first + 1
-    owner = np.repeat(np.arange(len(start)), bins)
-    before = np.cumsum(bins) - bins
-    at = first[owner] + np.arange(len(owner)) - before[owner]
-    duration = (end - start)[owner]
-    reach = np.where(at == last[owner], duration, edges[at + 1] - start[owner])
-    done = _floor_share(nbytes[owner], np.minimum(reach, duration), duration)
-    share = np.diff(done, prepend=0)
-    is_first = at == first[owner]
-    share[is_first] = done[is_first]
-    return _count(at, share)
-
-
-def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
-    """floor(nbytes * reach / duration) without overflow."""
-    large = nbytes.astype(float) * reach.astype(float) > _SAFE_PRODUCT
-    safe = np.where(large, 0, nbytes) * np.where(large, 0, reach) // duration
-    for i in np.flatnonzero(large):  # a gigabyte read over four seconds: rare
-        safe[i] = int(nbytes[i]) * int(reach[i]) // int(duration[i])
-    return safe
