@@ -182,9 +182,7 @@ def _rows_of_files_are_those_of_the_table(results):
     table = {row.path: row for row in results.files.rows}
     files = results.filetimeline
     assert files.files == len(files.paths) == len(table)
-    for path, read, written in zip(
-        files.paths, files.bytes_read, files.bytes_written, strict=True
-    ):
+    for path, read, written in zip(files.paths, files.bytes_read, files.bytes_written, strict=True):
         assert (read.sum(), written.sum()) == (table[path].bytes_read, table[path].bytes_written)
     fine = timebins.folded(results.timeline.finest.bytes_read, 512)
     assert (files.bytes_read.sum(axis=0) - fine).sum() == 0

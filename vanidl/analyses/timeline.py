@@ -102,7 +102,9 @@ def finish(bins: Bins, trace: Trace) -> Timeline | None:
     sums = np.stack([bins.rows.get(key, empty) for key in keys], axis=1)
     labels = tuple(_label(key, groups, trace) for key in keys)
     finest = JobTimeline(_edges_s(trace, JOB_BINS), *bins.job)
-    return Timeline(_edges_s(trace, BINS), labels, ranks, *sums, finest=finest)
+    read, written, reads, writes = sums
+    edges_s = _edges_s(trace, BINS)
+    return Timeline(edges_s, labels, ranks, read, written, reads, writes, finest=finest)
 
 
 def spread(

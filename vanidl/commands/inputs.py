@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from vanidl.run import Inputs, Run, open_run
+from vanidl.run import Inputs, Progress, Run, open_run
 from vanidl.selection import Selection
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares RUN and the options that choose what to read and what to look at."""
+def add_run_arguments(
+    parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
+) -> None:
+    """Declares RUN and the options that choose what to read and what to look at.
+
+    `window_end` are the names of the option that ends the time window.
+    """
     parser.add_argument(
         "run", metavar="RUN", help="a Darshan log, or a folder of logs and profiler output"
     )
@@ -21,7 +28,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")
     add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")
     add("--from", dest="from_s", type=float, metavar="T", help="from T seconds into the job")
-    add("--to", dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
+    add(*window_end, dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
     add("--job", action="append", default=[], metavar="ID", help="this job of several")
     add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
     add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
@@ -45,12 +52,20 @@ def open_from(options: argparse.Namespace) -> Run:
         tuple(options.kind),
         options.clock_offset,
     )
-    progress = _show if sys.stderr.isatty() else None
-    try:
+    with progress_line() as progress:
         return open_run(options.run, selection=selection, inputs=inputs, progress=progress)
+
+
+@contextmanager
+def progress_line() -> Iterator[Progress | None]:
+    """What to tell of progress: a line on a terminal, gone at the end; None in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        yield _show
     finally:
-        if progress:
-            sys.stderr.write("\r\033[K")
+        sys.stderr.write("\r\033[K")
 
 
 def _show(what: str, done: int, total: int) -> None:
