@@ -24,9 +24,9 @@ class Format:
 
 
 def _figures(run: Run, folder: Path) -> Written:
-    from vanidl import publication  # matplotlib: only where it is asked for
+    from vanidl.publication import write  # matplotlib: only where it is asked for
 
-    return publication.write(run.trace, run.results, folder)
+    return write(run.trace, run.results, folder)
 
 
 FORMATS: dict[str, Format] = {
