@@ -190,6 +190,25 @@ def test_a_profile_without_steps_gives_no_overlap():
     assert results.summary.bytes_read == 5
 
 
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+def test_a_full_disk_is_one_line():
+    done = subprocess.run(
+        f"'{sys.executable}' -m vanidl summary '{RUN}' > /dev/full",
+        shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "vanidl: cannot write the output: No space left on device\n"
+
+
+def test_a_device_is_written_to_and_not_replaced(capsys):
+    assert main(["report", str(RUN), "-o", "/dev/null"]) == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_folder_as_output_is_one_line(capsys, folder):
+    assert "directory" in fails(capsys, "report", str(LOG), "-o", str(folder))
+
+
 def test_a_closed_pipe_is_no_error():
     done = subprocess.run(
         f"'{sys.executable}' -m vanidl summary '{RUN}' | head -1",

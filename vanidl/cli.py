@@ -27,10 +27,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe went away: no message, as other tools do
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except OSError as error:
+        return _unwritable(error)
     return status
+
+
+def _unwritable(error: OSError) -> int:
+    """What is left to go wrong once the input was read: standard output."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())  # nothing more is flushed into the closed end
+    if isinstance(error, BrokenPipeError):  # the reader went away: no message, as other tools do
+        return 1
+    return _fail(VanidlError(f"cannot write the output: {error.strerror or error}"))
 
 
 def entry() -> None:

@@ -30,6 +30,7 @@ FIGURES: tuple[Callable[[Trace, Results], Figure], ...] = (
     steps.figure,
     timeline.figure,
     heatmap.figure,
+    heatmap.by_file,
     sizes.figure,
     access.figure,
     kinds.figure,

@@ -51,7 +51,7 @@ def figure(trace: Trace, results: Results) -> Figure:
     if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
     words += [f"Shown: {cut}."] if cut else []
-    twin = _table(trace, table, shown) if len(table.step) <= TABLE_LIMIT else None
+    twin = _table(trace, table, shown)
     return Figure("steps", "Input and compute", "Training steps", " ".join(words), spec, twin)
 
 
@@ -183,6 +183,7 @@ def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
         Column("time in I/O", "s"),
     )
     labels = [trace.processes[process].label for process in trace.ranks]
+    picked = shown.rows[spread_out(len(shown.rows), TABLE_LIMIT)]
     rows = tuple(
         (
             labels[int(table.rank[i])],
@@ -192,9 +193,9 @@ def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
             _known(table.input_wait_s[i]),
             _known(table.busy_s[i]),
         )
-        for i in shown.rows
+        for i in picked
     )
-    return Table(columns, rows, shown.cut)
+    return Table(columns, rows, n_of_m(len(picked), len(table.step), "steps of all ranks"))
 
 
 def _known(value: float) -> float | None:

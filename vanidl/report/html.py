@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import tempfile
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -17,15 +16,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vanidl.analyses import Results
-from vanidl.errors import VanidlError
 from vanidl.figures import FIGURES, Figure, Spec, Table
-from vanidl.figures.labels import elided, printable
+from vanidl.figures.labels import elided
 from vanidl.figures.palette import DARK
 from vanidl.report.headline import headline
 from vanidl.report.terms import TERMS
 from vanidl.report.tiles import tiles
 from vanidl.report.units import count, seconds, shown
 from vanidl.trace import Trace
+from vanidl.writing import write_whole
 
 SCHEMA = "vanidl/1"
 _SCRIPTS = ("plotly-cartesian-4.1.1.min.js", "tables.js", "plots.js", "page.js")
@@ -65,32 +64,8 @@ def write_html(trace: Trace, results: Results, path: str | Path) -> None:
     Raises:
         VanidlError: the file cannot be written there.
     """
-    target = Path(path)
     page = render_html(trace, results).encode("utf-8", errors="backslashreplace")
-    try:
-        _replace(target, page)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise VanidlError(
-            f"cannot write the report to {printable(str(target))}: {reason}; "
-            "choose another place with -o"
-        ) from error
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target and rename, leaving nothing behind on failure."""
-    with tempfile.NamedTemporaryFile(
-        dir=target.parent, prefix=f".{target.name[:60]}.", suffix=".part", delete=False
-    ) as file:
-        part = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            part.chmod(0o644)
-            part.replace(target)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+    write_whole(Path(path), page)
 
 
 def embedded(value: object) -> str:

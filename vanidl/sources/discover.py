@@ -90,7 +90,7 @@ def find(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Found:
 
 def _unreachable(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return f"{path}: {_EXPECTED}; found nothing under this name; check the path"
+        return f"{path}: expected a log or a folder of a run, found nothing there; check the path"
     why = error.strerror or str(error)
     return f"{path}: {_EXPECTED}; it cannot be read ({why}); check its permissions"
 
