@@ -53,5 +53,7 @@ def export(run: Run, to: str, path: str | Path) -> Written:
         raise UsageError(f"no format {to!r}: expected one of {', '.join(FORMATS)}.")
     chosen = FORMATS[to]
     target = Path(path)
-    with place.folder(target) if chosen.is_folder else place.file(target) as part:
+    if not chosen.is_folder:
+        return chosen.write(run, target)
+    with place.folder(target) as part:
         return chosen.write(run, part)

@@ -11,6 +11,7 @@ from vanidl.frames import FRAMES
 from vanidl.report.json import summary_object
 from vanidl.report.units import plural
 from vanidl.run import Run
+from vanidl.writing import write_whole
 
 
 def write(run: Run, path: Path) -> list[tuple[str, str]]:
@@ -20,8 +21,8 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
     """
     tables = {name: _columns(run, name) for name in FRAMES if name != OPERATIONS}
     content = summary_object(run.trace, run.results) | {"tables": tables}
-    with path.open("w", encoding="utf-8") as file:
-        json.dump(content, file, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    write_whole(path, f"{text}\n".encode(), "the export")
     return [
         ("summary", "the contract of `summary --json`"),
         ("tables", plural(len(tables), "table")),

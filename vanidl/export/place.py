@@ -1,4 +1,4 @@
-"""Files and folders that appear under their name only when they are whole."""
+"""Folders that appear under their name only when they are whole."""
 
 from __future__ import annotations
 
@@ -10,22 +10,6 @@ from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
 from vanidl.figures.labels import printable
-
-
-@contextmanager
-def file(target: Path) -> Iterator[Path]:
-    """A path to write to, renamed to the target at the end; on failure nothing is left.
-
-    Raises:
-        UsageError: the target is a folder.
-        VanidlError: it cannot be written.
-    """
-    if target.is_dir():
-        raise UsageError(f"-o {printable(str(target))}: expected a file, found a folder.")
-    with _new(target) as made:
-        part = made / "file"
-        yield part
-        part.replace(target)
 
 
 @contextmanager

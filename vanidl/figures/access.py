@@ -6,6 +6,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import count
 from vanidl.trace import Trace
 
@@ -36,7 +37,15 @@ def figure(trace: Trace, results: Results) -> Figure:
         )
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     table = _table(access)
-    return Figure("access", "Operations", "Access pattern", _CAPTION, _spec(access), table)
+    return Figure(
+        "access",
+        "Operations",
+        "Access pattern",
+        _CAPTION,
+        _spec(access),
+        table,
+        says=sentence("access", results),
+    )
 
 
 def _spec(access: Access) -> Spec:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -124,10 +126,7 @@ def _table(
     spans = TABLE_SPANS if bins % TABLE_SPANS == 0 else 1
     sums = folded(moved, spans)
     bounds = edges_s[:: bins // spans]
-    titles = [
-        f"{seconds(float(a))} to {seconds(float(b))}"
-        for a, b in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    titles = [f"{seconds(float(a))} to {seconds(float(b))}" for a, b in pairwise(bounds)]
     columns = (Column(what), Column("all", "bytes"), *(Column(t, "bytes") for t in titles))
     rows = tuple(
         (elided(name, limit=80), int(row.sum()), *row.tolist())

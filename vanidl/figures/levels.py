@@ -19,7 +19,11 @@ CELLS = 1 << 16
 
 
 def levels(
-    edges_s: NDArray[np.float64], series: tuple[Int64Array, ...], divisor: int, *, cells: int = CELLS
+    edges_s: NDArray[np.float64],
+    series: tuple[Int64Array, ...],
+    divisor: int,
+    *,
+    cells: int = CELLS,
 ) -> Levels:
     """The levels of series of shape (rows, bins), the finest with at most `cells` cells a series.
 

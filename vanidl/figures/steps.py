@@ -10,6 +10,7 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import plotted
+from vanidl.figures.sentences import sentence
 from vanidl.figures.stepspans import ShownSteps, shown_steps
 from vanidl.report.units import seconds
 from vanidl.trace import Trace
@@ -51,8 +52,16 @@ def figure(trace: Trace, results: Results) -> Figure:
     if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
     words += [f"Shown: {cut}."] if cut else []
-    twin = _table(trace, table, shown)
-    return Figure("steps", "Input and compute", "Training steps", " ".join(words), spec, twin)
+    twin = step_table(trace, table, shown)
+    return Figure(
+        "steps",
+        "Input and compute",
+        "Training steps",
+        " ".join(words),
+        spec,
+        twin,
+        says=sentence("steps", results),
+    )
 
 
 def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
@@ -173,7 +182,8 @@ def _layout(height: int, **more: object) -> Spec:
     return palette.time_layout(height, xaxis=palette.time_axis(showgrid=False), **more)
 
 
-def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
+def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
+    """The shown steps in numbers, at most TABLE_LIMIT of them."""
     columns = (
         Column("rank"),
         Column("step", "count"),

@@ -15,6 +15,7 @@ from vanidl.figures.cutting import rounded
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.figures.labels import plotted
 from vanidl.figures.levels import levels
+from vanidl.figures.steps import step_table
 from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
 from vanidl.report.units import byte_scale, nbytes, plural, seconds
 from vanidl.trace import Trace
@@ -60,6 +61,8 @@ def figure(trace: Trace, results: Results) -> Figure:
     layout = _layout(trace, (job, unit), steps.table if steps else None, shown)
     figure = _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
     table = _table(job) if job else None
+    if table is None and steps and shown:
+        table = step_table(trace, steps.table, shown)
     return replace(figure, table=table, levels=found, says=_said(job, steps))
 
 

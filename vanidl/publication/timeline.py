@@ -62,7 +62,12 @@ def _steps(axes: Axes, trace: Trace, table: StepTable, shown: ShownSteps) -> Non
     step_lane = np.searchsorted(shown.ranks, table.rank[rows])
     wait_lane = np.searchsorted(shown.ranks, waits.rank)
     length = table.end_s[rows] - table.start_s[rows]
-    _boxes(axes, step_lane, (table.start_s[rows], length), {**STEPS.fill, "linewidth": 0.15 if len(rows) < 400 else 0})
+    _boxes(
+        axes,
+        step_lane,
+        (table.start_s[rows], length),
+        {**STEPS.fill, "linewidth": 0.15 if len(rows) < 400 else 0},
+    )
     if len(waits.rank):
         _boxes(axes, wait_lane, (waits.start_s, waits.length_s), {**WAITS.fill, "linewidth": 0})
     labels = [drawable(trace.processes[trace.ranks[r]].label, limit=14) for r in shown.ranks]

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from vanidl.analyses import Results
 from vanidl.figures import FIGURES, Figure, Spec, Table
 from vanidl.figures.labels import elided
+from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
 from vanidl.report.headline import headline
 from vanidl.report.terms import TERMS
@@ -27,7 +28,14 @@ from vanidl.trace import Trace
 from vanidl.writing import write_whole
 
 SCHEMA = "vanidl/1"
-_SCRIPTS = ("plotly-cartesian-4.1.1.min.js", "tables.js", "plots.js", "page.js")
+_SCRIPTS = (
+    "plotly-cartesian-4.1.1.min.js",
+    "tables.js",
+    "levels.js",
+    "plots.js",
+    "views.js",
+    "page.js",
+)
 _STYLES = ("page.css", "parts.css")
 _UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -108,7 +116,12 @@ def _data(figures: list[Figure]) -> Spec:
     return {
         "dark": DARK,
         "figures": [
-            {"id": f.id, "spec": f.spec, "table": _cells(f.table) if f.table else None}
+            {
+                "id": f.id,
+                "spec": f.spec,
+                "table": _cells(f.table) if f.table else None,
+                "levels": packed(f.levels) if f.levels else None,
+            }
             for f in figures
         ],
     }
