@@ -39,7 +39,7 @@ def test_page_draws_without_error_or_request(driver, pages, name, width):
     assert (
         driver.execute_script(
             "return [...document.querySelectorAll('.plot')]"
-            ".filter((p) => !p.querySelector('svg.main-svg')).length"
+            ".filter((p) => p.offsetParent && !p.querySelector('svg.main-svg')).length"
         )
         == 0
     )
@@ -111,7 +111,7 @@ def test_tables_open_under_their_pictures(driver, pages):
 def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):
     browser.opened(driver, pages / "full.html", width=1400)
     ranges = (
-        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout.meta)"
+        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.meta)"
         ".map((p) => p._fullLayout.xaxis.range.map((v) => Math.round(v * 1000) / 1000))"
     )
     whole = driver.execute_script(ranges)
@@ -120,7 +120,7 @@ def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):
         ".then(() => setTimeout(arguments[0], 300))"
     )
     driver.execute_async_script(zoom.replace("RANGE", "[10, 12]"))
-    assert driver.execute_script(ranges) == [[10, 12]] * 3
+    assert driver.execute_script(ranges) == [[10, 12]] * 2
     driver.execute_async_script(zoom.replace("RANGE", "[0, 31.4]"))
     assert driver.execute_script(ranges) == whole
 

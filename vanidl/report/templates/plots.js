@@ -81,24 +81,10 @@ const Plots = (() => {
     return Plotly.react(host, spec.data, spec.layout, config(spec.layout)).then(() => {
       host.dataset.drawn = "yes";
       host.dataset.width = String(width);
-      host.querySelectorAll(".modebar-btn").forEach(reachable);
       if (!spec.layout.meta) return;
       if (!range) wholes.set(host, host._fullLayout.xaxis.range.map(Number));
       if (!host.dataset.linked) link(host);
       for (const listener of listeners) listener(host, host._fullLayout.xaxis.range, bin);
-    });
-  }
-
-  /* Buttons beside a picture work from the keyboard and have a name. */
-  function reachable(button) {
-    if (button.tabIndex >= 0 && button.getAttribute("aria-label")) return;
-    button.tabIndex = 0;
-    button.setAttribute("role", "button");
-    button.setAttribute("aria-label", button.dataset.title || "");
-    button.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      button.click();
     });
   }
 

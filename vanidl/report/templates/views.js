@@ -4,6 +4,7 @@ const Views = (() => {
   const STEP = 0.5;
 
   function seconds(value) {
+    if (value === 0) return "0 s";
     if (value >= 100) return `${Math.round(value)} s`;
     if (value >= 1) return `${Number(value.toPrecision(3))} s`;
     if (value >= 1e-3) return `${Number((value * 1e3).toPrecision(3))} ms`;
