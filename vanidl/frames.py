@@ -61,8 +61,18 @@ def operation_columns(part: Part, trace: Trace) -> dict[str, np.ndarray[Any, Any
 
 def operation_words(trace: Trace) -> dict[str, list[str]]:
     """What the codes of `operation_columns` stand for."""
-    labels = [process.label for process in trace.processes]
-    return {"process": labels, "file": list(trace.files.path), "op": ["read", "write"]}
+    labels = [storable(process.label) for process in trace.processes]
+    paths = [storable(path) for path in trace.files.path]
+    return {"process": labels, "file": paths, "op": ["read", "write"]}
+
+
+def storable(text: str) -> str:
+    """Text as UTF-8 can hold it: bytes of a file name that are no text become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _row(record: Any) -> dict[str, Any]:  # noqa: ANN401  (any record of the results)
+    return {k: storable(v) if isinstance(v, str) else v for k, v in asdict(record).items()}
 
 
 def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
@@ -71,7 +81,7 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
         return {}
     rows, bins = line.reads.shape
     return {
-        "row": np.repeat(np.array(line.row_labels, object), bins),
+        "row": np.repeat(np.array([storable(n) for n in line.row_labels], object), bins),
         "start_s": np.tile(line.edges_s[:-1], rows),
         "end_s": np.tile(line.edges_s[1:], rows),
         **{name: getattr(line, name).ravel() for name in _AMOUNTS},
@@ -95,7 +105,7 @@ def _file_timeline(trace: Trace, results: Results, selection: Selection) -> dict
         return {}
     files, bins = line.bytes_read.shape
     return {
-        "path": np.repeat(np.array(line.paths, object), bins),
+        "path": np.repeat(np.array([storable(path) for path in line.paths], object), bins),
         "start_s": np.tile(line.edges_s[:-1], files),
         "end_s": np.tile(line.edges_s[1:], files),
         "bytes_read": line.bytes_read.ravel(),
@@ -107,12 +117,12 @@ def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, An
     if results.steps is None:
         return {}
     columns = asdict(results.steps.table)
-    labels = np.array([trace.processes[i].label for i in trace.ranks], object)
+    labels = np.array([storable(trace.processes[i].label) for i in trace.ranks], object)
     return columns | {"rank": labels[columns["rank"]]}
 
 
 def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
-    return lambda trace, results, selection: [asdict(row) for row in pick(results)]  # noqa: ARG005
+    return lambda trace, results, selection: [_row(row) for row in pick(results)]  # noqa: ARG005
 
 
 FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {

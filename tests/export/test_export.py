@@ -46,30 +46,35 @@ def read(folder: Path, name: str, form: str):
     return csv.read_csv(folder / f"{name}.csv")
 
 
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    for form in ("parquet", "csv"):
+        export(run, form, folder / form)
+    return folder
+
+
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_bytes_and_operations_add_up_to_the_summary(run, tmp_path, form):
-    export(run, form, tmp_path / "out")
-    rows = read(tmp_path / "out", "operations", form).to_pandas()
+def test_bytes_and_operations_add_up_to_the_summary(run, exported, form):
+    rows = read(exported / form, "operations", form).to_pandas()
     summary = run.summary
     assert len(rows) == summary.ops
     assert rows.nbytes[rows.op == "read"].sum() == summary.bytes_read
     assert rows.nbytes[rows.op == "write"].sum() == summary.bytes_written
     for name in ("timeline", "job_timeline", "file_timeline", "sizes"):
-        frame = read(tmp_path / "out", name, form).to_pandas()
+        frame = read(exported / form, name, form).to_pandas()
         assert frame.bytes_read.sum() == summary.bytes_read, name
         assert frame.bytes_written.sum() == summary.bytes_written, name
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_csv_and_parquet_hold_the_frame(run, tmp_path, name):
+def test_csv_and_parquet_hold_the_frame(run, exported, name):
     frame = run.frame(name)
-    export(run, "parquet", tmp_path / "p")
-    export(run, "csv", tmp_path / "c")
     if not len(frame.columns):
-        assert not (tmp_path / "p" / f"{name}.parquet").exists()
+        assert not (exported / "parquet" / f"{name}.parquet").exists()
         return
-    for folder, form in (("p", "parquet"), ("c", "csv")):
-        back = read(tmp_path / folder, name, form).to_pandas()
+    for form in ("parquet", "csv"):
+        back = read(exported / form, name, form).to_pandas()
         assert list(back.columns) == list(frame.columns)
         assert len(back) == len(frame)
         for column in frame.select_dtypes("number"):

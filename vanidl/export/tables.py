@@ -126,12 +126,7 @@ def _no_rows(layer: str) -> Part:
 def _array(values: list[str]) -> Any:  # noqa: ANN401  (pyarrow has no types)
     import pyarrow
 
-    return pyarrow.array([storable(value) for value in values], pyarrow.string())
-
-
-def storable(text: str) -> str:
-    """Text as UTF-8 can hold it: bytes of a file name that are no text become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return pyarrow.array(values, pyarrow.string())
 
 
 def _typed(frame: pandas.DataFrame) -> pyarrow.Table:
@@ -139,7 +134,7 @@ def _typed(frame: pandas.DataFrame) -> pyarrow.Table:
     import pyarrow
 
     columns = {
-        str(name): [storable(v) if isinstance(v, str) else v for v in frame[name]]
+        str(name): list(frame[name])
         if frame[name].dtype.kind not in "iufb"
         else frame[name].to_numpy()
         for name in frame.columns
