@@ -30,10 +30,9 @@ def example(name: str):
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("figure", DRAWINGS)
 def test_every_figure_of_every_run(name, figure):
-    for width_in in style.WIDTHS_IN.values():
-        drawn = publication.drawn(figure, *example(name), width_in)
-        assert drawn.get_figwidth() == width_in
-        _fits(drawn)
+    drawn = publication.drawn(figure, *example(name), style.WIDTHS_IN["1col"])
+    assert drawn.get_figwidth() == 3.5
+    _fits(drawn)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

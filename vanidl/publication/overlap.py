@@ -65,5 +65,5 @@ def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
 
 def _said(rows: int, overlap: Overlap) -> str:
     ranks = len(overlap.per_rank)
-    cut = f" ({LIMIT} of {ranks:,} ranks: the longest waits)" if rows - 1 < ranks > LIMIT else ""
+    cut = f"\n({LIMIT} of {ranks:,} ranks: the longest waits)" if rows - 1 < ranks > LIMIT else ""
     return f"seconds in I/O{cut}"
