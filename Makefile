@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := tests/data/torch_pfs_workers0
 JOBS ?= 2
+# PyTorch for the tests of loaders: the CPU build, and where the package index has none for this
+# Python, none. TORCH=torch takes the index's default build, which may bring gigabytes of CUDA.
+TORCH ?= torch==2.13.0+cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint reports browser clean
+.PHONY: help demo test lint reports browser fuse clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -14,11 +17,12 @@ help:  ## this list
 demo: $(VENV)/installed  ## a report of a recorded training run, and its headline
 	$(BIN)/vanidl report $(RUN) -o report.html
 
-test: $(VENV)/installed-test browser  ## all tests
+test: $(VENV)/installed-loaders browser fuse  ## all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
-reports: $(VENV)/installed-test browser  ## the sample pages in reports/
+reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
+	$(BIN)/python reports/baseline_workers.py
 
 lint: $(VENV)/installed-test  ## style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .
@@ -35,6 +39,18 @@ browser:  ## headless Chromium for the browser test, where it can be installed
 	  echo "no chromium and no right to install it: the browser test will be skipped"; \
 	fi
 
+fuse:  ## libfuse for the emulated file system, where it can be installed
+	@if [ ! -e /dev/fuse ]; then \
+	  echo "no /dev/fuse: tests of the emulated file system will be skipped"; \
+	elif command -v fusermount3 >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq fuse3; } \
+	    >/dev/null 2>&1 || \
+	  echo "fuse3 could not be installed: tests of the emulated file system will be skipped"; \
+	else \
+	  echo "no fuse3 and no right to install it: tests of the emulated file system will be skipped"; \
+	fi
+
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	{ echo "vanidl needs Python 3.10 or later, $(PYTHON) is older: make PYTHON=python3.11"; exit 1; }
@@ -47,6 +63,16 @@ $(VENV)/installed: $(VENV)/made pyproject.toml
 
 $(VENV)/installed-test: $(VENV)/installed
 	$(BIN)/python -m pip install -qq --editable ".[test,lint]"
+	@touch $@
+
+$(VENV)/installed-loaders: $(VENV)/installed-test
+	@if $(BIN)/python -m pip install -qq "$(TORCH)" 2>/dev/null; then \
+	  $(BIN)/python -m pip install -qq --editable ".[loaders,mpi,storage]"; \
+	else \
+	  echo "the package index has no $(TORCH) for this Python:" \
+	    "tests that need PyTorch will be skipped"; \
+	  $(BIN)/python -m pip install -qq h5py pillow --editable ".[mpi,storage]"; \
+	fi
 	@touch $@
 
 clean:  ## remove what the targets made

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.analyses import Results
+from tests import example_datasets
+from tests.pieces import Io, darshan_log
+from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.coverage import Coverage, LayerCoverage
@@ -21,6 +23,16 @@ from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import JobTimeline, Timeline
+from vanidl.assemble import assemble
+from vanidl.grouping import Group
+from vanidl.sources.pieces import (
+    CounterFile,
+    CounterRecords,
+    HeatmapRecord,
+    MpiRecord,
+    StepDurations,
+    StripeRecord,
+)
 from vanidl.trace import (
     Files,
     Job,
@@ -358,6 +370,8 @@ def everything(shape: Shape, *notices: Notice, waits: bool = True) -> Example:
         balance_of(shape, busy, read),
         steps_of(shape, waits=waits),
         overlap,
+        example_datasets.dataset_of(file_paths(shape), shape.ranks, shape.run_s),
+        example_datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s),
         filetimeline=filetimeline_of(shape, files_of(shape, read)),
     )
     return trace_of(shape, waits=waits), results
@@ -488,6 +502,39 @@ def hostile() -> Example:
     return replace(trace, job=job), replace(results, files=replace(results.files, by_kind=kinds))
 
 
+def untraced() -> Example:
+    """Counters, a heat map, Lustre stripes and MPI times, as a log without DXT gives them."""
+    bins = rng().integers(0, 2**30, (2, 2, 40))
+    heatmaps = tuple(HeatmapRecord("POSIX", r, 10**9, *bins[r]) for r in range(2))
+    names = {1: "/data/part-1.h5", 2: NASTY[0]}
+    log = darshan_log([], pid=None, nprocs=4, names=names, length_ns=40 * 10**9)
+    log = replace(log, mpi=tuple(MpiRecord(r, "node01", 2.0 + r, None) for r in range(4)))
+    read = np.array([8, 4, 2], np.int64)
+    counters = {f"POSIX_{w}": read for w in ("READS", "WRITES", "SEQ_READS", "SEQ_WRITES")}
+    counters |= {f"POSIX_BYTES_{w}": read << 20 for w in ("READ", "WRITTEN")}
+    counters |= {f"POSIX_CONSEC_{w}": read // 2 for w in ("READS", "WRITES")}
+    counters |= {f"POSIX_SIZE_{w}_100K_1M": read for w in ("READ", "WRITE")}
+    seconds = {f"POSIX_F_{w}_TIME": read / 10 for w in ("READ", "WRITE", "META")}
+    ids, ranks = np.array([1, 1, 2], np.uint64), np.array([0, 1, -1], np.int64)
+    table = CounterRecords("POSIX", ids, ranks, counters, seconds)
+    stripes = (StripeRecord(1, 1 << 20, 20, tuple(range(20))), StripeRecord(2, 1 << 16, 1, ()))
+    trace = assemble(Group((log,), ()), {log.path: CounterFile((table,), (), stripes, heatmaps)})
+    return trace, analyse(trace)
+
+
+def undated_steps() -> Example:
+    """Traced operations beside a step table without times."""
+    log = darshan_log([Io(i * 10**8, i * 10**8 + 10**7, 0, 4096) for i in range(9)])
+    table = StepDurations("t", "tensorboard-input-pipeline", "node01",
+                          np.arange(30, dtype=np.int32), np.arange(1, 31) * 10**7)  # fmt: skip
+    trace = assemble(Group((log,), ()), {}, durations=[table])
+    return trace, analyse(trace)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "full": full,
     "one_rank": one_rank,
@@ -500,4 +547,6 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "nothing": nothing,
     "many_ranks": many_ranks,
     "hostile": hostile,
+    "untraced": untraced,
+    "undated_steps": undated_steps,
 }

@@ -142,6 +142,32 @@ def test_a_bad_file_among_good_ones_is_named(capsys, folder):
     assert result["coverage"]["complete"] is False
 
 
+def test_a_log_that_darshan_did_not_finish_is_used_and_said(capsys, folder):
+    name = LOG.name + "_partial"
+    (folder / name).write_bytes(LOG.read_bytes())
+    assert main(["summary", str(folder), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["coverage"]["complete"] is False
+    assert any("did not finish" in w["message"] for w in result["coverage"]["warnings"])
+    assert main(["summary", str(LOG), "--json"]) == 0
+    assert result["io"]["ops"] == json.loads(capsys.readouterr().out)["io"]["ops"]
+
+
+def test_a_log_without_its_table_of_contents_is_one_clear_line(capsys, folder):
+    content = LOG.read_bytes()
+    path = folder / (LOG.name + "_partial")
+    path.write_bytes(bytes(1328) + content[1328:])
+    assert "never written" in fails(capsys, "summary", str(path))
+    assert "never written" in fails(capsys, "summary", str(folder))
+
+
+@pytest.mark.parametrize("kept", [1_350, 1_400, 1_500])
+def test_a_log_cut_in_its_job_record_is_one_clear_line(capsys, folder, kept):
+    path = folder / "cut.darshan"
+    path.write_bytes(LOG.read_bytes()[:kept])
+    assert "expected a job record" in fails(capsys, "summary", str(path))
+
+
 def test_two_unrelated_jobs_give_a_table(capsys, folder, shared):
     shutil.copy(LOG, folder)
     other = shared / "data/recorded/torch_hdf5_workers0/darshan"

@@ -72,12 +72,78 @@ def test_a_spawned_child_of_two_possible_trainers_is_unassigned_but_counted():
     assert results.timeline.bytes_read.sum() == 15
 
 
+def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
+    spawn = "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd={}, x)"
+    mains = [darshan_log([Io(0, 10)], pid=pid, job_id="1") for pid in (1, 2)]
+    children = [
+        darshan_log([Io(0, 10)], pid=10 + i, job_id="1", command=spawn.format(30 + i % 2),
+                    start_ns=JOB_START_NS + SECOND, length_ns=SECOND)
+        for i in range(6)
+    ]  # fmt: skip
+    tracker = darshan_log([Io(0, 1)], pid=9, job_id="1", command=TRACKER, length_ns=SECOND,
+                          start_ns=JOB_START_NS + SECOND)  # fmt: skip
+    people = cast([*mains, *children, tracker], [])
+    (notice,) = people.notices
+    assert "6 of 9 processes" in notice.message
+    assert "2 families of 3" in notice.message
+    assert roles([*mains, *children, tracker])[9] == ("auxiliary", None)
+
+
+def test_a_profile_that_no_rank_of_a_shared_log_claims_is_no_rank():
+    log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
+    people = cast([log], [profile(STEP, pid=7, host="node09")]).processes
+    assert sorted(p.role for p in people) == ["trainer"] * 4 + ["unassigned"]
+
+
+def test_a_profile_belongs_to_the_only_rank_of_its_host():
+    log = darshan_log([Io(0, 10, rank=0)], nprocs=1, pid=None)
+    others = [profile(STEP, pid=None, host="node01"), profile(STEP, pid=None, host="node02")]
+    assert len(cast([log], others).processes) == 2
+
+
 def test_the_resource_tracker_is_auxiliary():
     logs = [
         darshan_log([Io(0, 10)], pid=1),
         darshan_log([Io(0, 10)], pid=8, command=TRACKER, start_ns=JOB_START_NS + 5, length_ns=9),
     ]
     assert roles(logs)[8] == ("auxiliary", 1)
+
+
+def test_the_worker_of_torch_compile_is_auxiliary_and_of_the_run():
+    command = "python /env/torch/_inductor/compile_worker/__main__.py --kind=fork --workers=2"
+    logs = [
+        darshan_log([Io(0, 10)], pid=1, job_id="1"),
+        darshan_log([], pid=8, job_id="8", command=command, start_ns=JOB_START_NS + 5, length_ns=9),
+    ]
+    assert roles(logs)[8] == ("auxiliary", 1)
+    assert len(group(logs, [])) == 1
+
+
+@pytest.mark.parametrize(
+    ("launcher", "launched"),
+    [
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "python -u train.py --lr 1"),
+        ("python -m torch.distributed.run -m pkg.train 3", "python -u -m pkg.train 3"),
+        ("python /env/bin/deepspeed train.py -x", "python -u train.py --local_rank=1 -x"),
+        ("timeout 60 python train.py", "python train.py"),
+    ],
+)
+def test_a_launcher_is_known_by_the_end_of_its_command(launcher, launched):
+    outer = darshan_log([Io(0, 10)], pid=1, job_id="1", command=launcher)
+    inner = darshan_log(
+        [Io(0, 10)], pid=2, job_id="2", command=launched, start_ns=JOB_START_NS + 5, length_ns=99
+    )
+    assert len(group([inner, outer], [])) == 1
+    assert roles([inner, outer]) == {1: ("auxiliary", None), 2: ("trainer", 2)}
+
+
+def test_other_scripts_and_programs_not_wholly_inside_stay_apart():
+    main = darshan_log([Io(0, 10)], pid=1, job_id="1", command="python train.py a")
+    start = {"start_ns": JOB_START_NS + 5}
+    other = darshan_log([Io(0, 10)], pid=2, job_id="2", command="python a.py", length_ns=9, **start)
+    outlives = darshan_log([Io(0, 10)], pid=3, job_id="3", command="./server", **start)
+    assert len(group([main, other], [])) == 2
+    assert len(group([main, outlives], [])) == 2
 
 
 def test_torchrun_is_no_rank():

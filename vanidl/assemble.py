@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import clocks
+from vanidl import clocks, counter_tables
 from vanidl.analyses.counted import record_counts
+from vanidl.counter_tables import NO_COUNTERS, Counters, path_of
 from vanidl.filekinds import KindRule, kind_of, profiler_rules
-from vanidl.grouping import Group
+from vanidl.grouping import Group, same_host
 from vanidl.processes import Cast, cast
-from vanidl.sources.pieces import CounterRecords, OperationTable, ProfileTrace, TracerLog
+from vanidl.sources.pieces import OperationTable, ProfileTrace, StepDurations, TracerLog
 from vanidl.trace import (
     MAX_PART_ROWS,
     STORAGE_LAYERS,
@@ -27,14 +28,21 @@ from vanidl.trace import (
     LogState,
     Notice,
     Part,
+    Process,
     Profile,
     SpanKind,
     Spans,
     Trace,
+    UndatedSteps,
     concatenate_spans,
 )
 
 Int64Array = NDArray[np.int64]
+
+LOWER_BOUNDS = (
+    "What was whole is used, so its numbers are lower bounds: copy the file again, or record again."
+)
+"""What damage means and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +54,12 @@ class Options:
     max_part_rows: int = MAX_PART_ROWS
 
 
-Counters = Mapping[str, Sequence[CounterRecords]]
-"""Path of a log -> its counters."""
-
-
 def assemble(
-    group: Group, counters: Counters, notices: Iterable[Notice] = (), options: Options | None = None
+    group: Group,
+    counters: Counters,
+    notices: Iterable[Notice] = (),
+    options: Options | None = None,
+    durations: Sequence[StepDurations] = (),
 ) -> Trace:
     """The trace of one run.
 
@@ -60,14 +68,16 @@ def assemble(
         counters: the counters of each log, keyed by its path.
         notices: warnings that reading already gave.
         options: file kinds, clock offset.
+        durations: step tables without times.
     """
     options = options or Options()
     logs = sorted(group.logs, key=lambda log: (log.start_ns, log.path))
-    profiles = sorted(group.profiles, key=lambda p: p.path)
+    profiles = sorted(group.profiles, key=_profile_order)
     people = cast(logs, profiles)
+    undated, lost_steps = _undated(durations, people.processes)
     paths = _paths(logs, counters)
     code = {path: i for i, path in enumerate(paths)}
-    tables = _counter_tables(logs, counters, people, code)
+    tables = counter_tables.tables(logs, counters, people, code)
     parts = _parts(logs, people, code, options.max_part_rows)
     rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
     offset_ns = round((options.clock_offset_s or 0) * 1e9)
@@ -85,22 +95,28 @@ def assemble(
             LogState(log.path, log.version, log.whole, log.partial_layers, log.losses)
             for log in logs
         ),
-        warnings=(*notices, *people.notices, *_damage(logs), *(c for c in checks if c)),
+        warnings=(
+            *notices,
+            *people.notices,
+            *lost_steps,
+            *_damage(logs),
+            *(c for c in checks if c),
+        ),
         layers_traced=tuple(
             sorted({t.layer for log in logs for t in log.operations}, reverse=True)
         ),
+        stripes=counter_tables.stripes(logs, counters, code),
+        heatmaps=counter_tables.heatmaps(logs, counters, people),
+        mpi=counter_tables.mpi_times(logs, people),
+        step_durations=undated,
     )
-
-
-def path_of(log: TracerLog, file_id: int) -> str:
-    """The path that a log gives a file id, or a stand-in where it has no name for it."""
-    return log.names.get(file_id) or f"<unnamed {file_id:#018x}>"
 
 
 def _paths(logs: Sequence[TracerLog], counters: Counters) -> list[str]:
     found: set[str] = set()
     for log in logs:
-        ids = [t.record_file for t in log.operations] + [c.file for c in counters.get(log.path, ())]
+        ids = [t.record_file for t in log.operations]
+        ids += [c.file for c in counters.get(log.path, NO_COUNTERS).layers]
         if ids:
             found.update(path_of(log, i) for i in np.unique(np.concatenate(ids)).tolist())
     return sorted(found)
@@ -152,7 +168,8 @@ def _table_parts(
             slice(None) if rank_of_row is None else rank_of_row == rank
         )
         start = table.start_ns[rows] + log.start_ns
-        order = np.argsort(start, kind="stable")
+        place = (file_code[table.record[rows]], table.offset[rows], table.nbytes[rows])
+        order = _in_time(start, place)
         columns = (
             start[order],
             table.end_ns[rows][order] + log.start_ns,
@@ -167,6 +184,17 @@ def _table_parts(
         yield Part(process, table.layer, *columns)
 
 
+def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
+    """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
+    order = np.argsort(start, kind="stable")
+    equal = start[order][1:] == start[order][:-1]
+    if equal.any():
+        tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(place)), start[rows]))]
+    return order
+
+
 def _threads(
     table: OperationTable, rows: NDArray[np.bool_] | slice, order: Int64Array
 ) -> NDArray[np.int32]:
@@ -179,48 +207,6 @@ def _threads(
 def _sliced(part: Part, max_rows: int) -> Iterator[Part]:
     for low in range(0, len(part), max_rows):
         yield part if len(part) <= max_rows else part.rows(slice(low, low + max_rows))
-
-
-def _counter_tables(
-    logs: Sequence[TracerLog], counters: Counters, people: Cast, code: Mapping[str, int]
-) -> dict[str, CounterTable]:
-    by_layer: dict[str, list[CounterTable]] = {}
-    for i, log in enumerate(logs):
-        for records in counters.get(log.path, ()):
-            table = _counter_table(i, log, records, people, code)
-            by_layer.setdefault(table.layer, []).append(table)
-    return {layer: _stack(layer, by_layer[layer]) for layer in sorted(by_layer)}
-
-
-def _counter_table(
-    i: int, log: TracerLog, records: CounterRecords, people: Cast, code: Mapping[str, int]
-) -> CounterTable:
-    files = [code[path_of(log, f)] for f in records.file.tolist()]
-    shared = log.nprocs > 1
-    ranks = records.rank.tolist() if shared else [0] * len(files)
-    process = [people.of_log.get((i, r), -1) for r in ranks]
-    return CounterTable(
-        records.layer,
-        np.array(process, np.int32),
-        np.array(files, np.int32),
-        records.counters,
-        records.seconds,
-    )
-
-
-def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:
-    """One table; a counter that some logs lack is -1 there, as Darshan writes "not monitored"."""
-    names = list(dict.fromkeys(n for t in tables for n in t.counters))
-    times = list(dict.fromkeys(n for t in tables for n in t.seconds))
-    missing = [np.full(len(t.file), -1, np.int64) for t in tables]
-    pairs = list(zip(tables, missing, strict=True))
-    return CounterTable(
-        layer,
-        np.concatenate([t.process for t in tables]),
-        np.concatenate([t.file for t in tables]),
-        {n: np.concatenate([t.counters.get(n, m) for t, m in pairs]) for n in names},
-        {n: np.concatenate([t.seconds.get(n, m.astype(float)) for t, m in pairs]) for n in times},
-    )
 
 
 def _files(
@@ -316,7 +302,35 @@ def _profiles(
     )
 
 
+def _profile_order(profile: ProfileTrace) -> tuple[str, int]:
+    return profile.path, int(profile.start_ns[0]) if len(profile.start_ns) else 0
+
+
+def _undated(
+    durations: Sequence[StepDurations], processes: Sequence[Process]
+) -> tuple[tuple[UndatedSteps, ...], tuple[Notice, ...]]:
+    """Step tables with their process, the only trainer of their host; and what has none."""
+    found, lost = [], []
+    for table in sorted(durations, key=lambda d: d.path):
+        fits = [
+            i
+            for i, p in enumerate(processes)
+            if p.role == "trainer" and same_host(p.host, table.host)
+        ]
+        if len(fits) == 1:
+            found.append(UndatedSteps(fits[0], table.source, table.step, table.duration_ns))
+        else:
+            lost.append(f"{table.path} ({len(fits)} training processes on its host)")
+    if not lost:
+        return tuple(found), ()
+    message = (
+        f"{len(lost)} step tables without times name a host and no process, and could not be "
+        f"given to one (first: {lost[0]}): they are not in the report."
+    )
+    return tuple(found), (Notice("steps_unmatched", message),)
+
+
 def _damage(logs: Sequence[TracerLog]) -> Iterator[Notice]:
     for log in logs:
         if not log.whole:
-            yield Notice("damaged", f"{log.path}: {' '.join(log.losses)}")
+            yield Notice("damaged", f"{log.path}: {'; '.join(log.losses)}. {LOWER_BOUNDS}")

@@ -11,9 +11,8 @@ import numpy as np
 from vanidl.analyses.counted import counted
 from vanidl.errors import InputError
 from vanidl.sources import counters, darshan, discover, kineto
-from vanidl.sources.counters import CounterFile
 from vanidl.sources.darshan_header import LAYOUTS, is_cut, version_of
-from vanidl.sources.pieces import CounterRecords, TracerLog
+from vanidl.sources.pieces import CounterFile, CounterRecords, TracerLog
 from vanidl.trace import CounterTable
 
 WHOLE = "whole"

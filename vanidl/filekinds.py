@@ -15,7 +15,9 @@ from vanidl.errors import UsageError
 KINDS = ("dataset", "checkpoint", "code", "log", "system", "other")
 
 _SYSTEM = re.compile(r"^/(proc|sys|dev|etc)(/|$)")
-_CODE = re.compile(r"\.(py|pyc|pyo|so|pth\.py)$|\.so\.[\d.]+$|/site-packages/|/lib(64)?/python\d")
+_CODE = re.compile(
+    r"\.(py|pyc|pyo|so|pth\.py)$|\.so\.[\d.]+$|/site-packages/|/lib(64)?/python\d|/pyvenv\.cfg$"
+)
 _LOG = re.compile(r"tfevents|\.trace\.json|/plugins/profile/|\.xplane\.pb|\.log$|\.darshan")
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|keras)$|(^|/)model[^/]*$", re.I)
 _STREAMS = re.compile(r"^<STD(IN|OUT|ERR)>$")
@@ -58,3 +60,8 @@ def kind_of(path: str, bytes_read: int, bytes_written: int, rules: Sequence[Kind
     if bytes_read > 0 and bytes_written == 0:
         return "dataset"
     return "other"
+
+
+def is_named_checkpoint(path: str) -> bool:
+    """Whether the name alone says that a file is a checkpoint."""
+    return _CHECKPOINT.search(path) is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vanidl.analyses import Results
+from vanidl.analyses.phases import Phase
 from vanidl.errors import UsageError
 from vanidl.selection import Selection, select
 from vanidl.trace import Part, Trace
@@ -79,12 +80,13 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
     line = results.timeline
     if line is None:
         return {}
-    rows, bins = line.reads.shape
+    rows, bins = line.bytes_read.shape
+    names = [name for name in _AMOUNTS if getattr(line, name) is not None]
     return {
         "row": np.repeat(np.array([storable(n) for n in line.row_labels], object), bins),
         "start_s": np.tile(line.edges_s[:-1], rows),
         "end_s": np.tile(line.edges_s[1:], rows),
-        **{name: getattr(line, name).ravel() for name in _AMOUNTS},
+        **{name: getattr(line, name).ravel() for name in names},
     }
 
 
@@ -96,7 +98,8 @@ def _job_timeline(trace: Trace, results: Results, selection: Selection) -> dict[
         return {}
     job = results.timeline.job
     bounds = {"start_s": job.edges_s[:-1], "end_s": job.edges_s[1:]}
-    return bounds | {name: getattr(job, name) for name in _AMOUNTS}
+    known = [name for name in _AMOUNTS if getattr(job, name) is not None]
+    return bounds | {name: getattr(job, name) for name in known}
 
 
 def _file_timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
@@ -116,13 +119,20 @@ def _file_timeline(trace: Trace, results: Results, selection: Selection) -> dict
 def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
     if results.steps is None:
         return {}
-    columns = asdict(results.steps.table)
+    table = results.steps.table
+    columns = asdict(table) | {"duration_s": table.duration_s}
+    del columns["undated_s"]
     labels = np.array([storable(trace.processes[i].label) for i in trace.ranks], object)
     return columns | {"rank": labels[columns["rank"]]}
 
 
 def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
     return lambda trace, results, selection: [_row(row) for row in pick(results)]  # noqa: ARG005
+
+
+def _phases(results: Results) -> tuple[Phase, ...]:
+    found = results.phases
+    return (*found.stages, *found.epochs, *found.checkpoints) if found else ()
 
 
 FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
@@ -134,6 +144,8 @@ FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "files": _rows(lambda r: r.files.rows),
     "kinds": _rows(lambda r: r.files.by_kind),
     "mounts": _rows(lambda r: r.files.by_mount),
+    "dataset": _rows(lambda r: r.dataset.files if r.dataset else ()),
+    "phases": _rows(_phases),
     "sizes": _rows(lambda r: r.sizes.histogram),
     "ranks": _rows(lambda r: r.balance.rows if r.balance else ()),
     "overlap": _rows(lambda r: r.overlap.per_rank if r.overlap else ()),

@@ -1,25 +1,21 @@
 """Which logs and profiles are one run.
 
 Links: the same job id; a fork parent; a profile of a process that a log knows; profiles of
-one distributed job; the same user and command at the same time. What hangs together is a
-run.
+one distributed job; the same user and command at the same time; a launcher whose command
+ends with that of what it started. What hangs together is a run. Multiprocessing's own
+processes, and programs that a Python program ran, join the only run around them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import combinations
 
 from vanidl.errors import InputError, SeveralJobsError
+from vanidl.programs import HELPER, arguments, runs_another
 from vanidl.sources.pieces import ProfileTrace, TracerLog
-
-HELPER = re.compile(
-    r"multiprocessing[.\-/](spawn|forkserver|resource_tracker)|multiprocessing-fork"
-)
-"""Commands of processes that Python's multiprocessing starts afresh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +37,9 @@ def group(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[
     A profile that fits no log joins the run where there is only one.
     """
     links = _Links(len(logs) + len(profiles))
-    for i, j in (*_log_links(logs), *_profile_links(logs, profiles)):
+    for i, j in (*_log_links(logs), *launches(logs), *_profile_links(logs, profiles)):
         links.join(i, j)
-    _adopt_helpers(logs, links)
+    _adopt_started(logs, links)
     with_logs = {links.root(i) for i in range(len(logs))}
     if len(with_logs) == 1:
         for i in range(len(profiles)):
@@ -156,15 +152,49 @@ def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
     return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
 
 
-def _adopt_helpers(logs: Sequence[TracerLog], links: _Links) -> None:
-    """Joins multiprocessing's own processes to the only run around them."""
-    mains = [i for i, log in enumerate(logs) if not HELPER.search(log.command)]
+def launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
+    """(launcher, launched): logs where the first's command ends with the second's.
+
+    So does that of `torchrun --nproc-per-node 2 train.py` with that of `python -u train.py`.
+    The launched one began during the launcher's life, on its host and as its user.
+    """
+    words = [arguments(log.command) for log in logs]
+    by_words: dict[tuple[int, tuple[str, ...]], list[int]] = {}
     for i, log in enumerate(logs):
-        if not HELPER.search(log.command):
+        by_words.setdefault((log.user_id, words[i]), []).append(i)
+    for i, log in enumerate(logs):
+        for k in range(1, len(words[i])):
+            for j in by_words.get((log.user_id, words[i][k:]), ()):
+                if contains(log, logs[j]):
+                    yield i, j
+
+
+def _adopt_started(logs: Sequence[TracerLog], links: _Links) -> None:
+    """Joins processes that a Python program started to the only run around them."""
+    mains = [
+        i for i, log in enumerate(logs) if not (HELPER.search(log.command) or _is_program(log))
+    ]
+    for i, log in enumerate(logs):
+        if HELPER.search(log.command):
+            around = [j for j in mains if contains(logs[j], log)]
+        elif _is_program(log):
+            around = [j for j in mains if _inside(logs[j], log)]
+        else:
             continue
-        around = [j for j in mains if logs[j].user_id == log.user_id and contains(logs[j], log)]
-        if len({links.root(j) for j in around}) == 1:
-            links.join(around[0], i)
+        roots = {links.root(j) for j in around if logs[j].user_id == log.user_id}
+        if len(roots) == 1:
+            links.join(roots.pop(), i)
+
+
+def _inside(outer: TracerLog, inner: TracerLog) -> bool:
+    """Whether the inner process's whole life lies within the outer one's, on the same host."""
+    whole = outer.start_ns < inner.start_ns and inner.end_ns <= outer.end_ns
+    return whole and same_host(outer.host, inner.host)
+
+
+def _is_program(log: TracerLog) -> bool:
+    """Whether it is one process of its own that is no Python program."""
+    return log.nprocs <= 1 and log.parent_pid is None and runs_another(log.command)
 
 
 def contains(outer: TracerLog, inner: TracerLog) -> bool:

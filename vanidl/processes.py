@@ -1,9 +1,11 @@
 """Who is who: which process is a trainer, which works for it, and which rank it is.
 
-Rules (in order): a process with a profile is a trainer; a forked child works for the nearest
-trainer above it; children of multiprocessing's spawn and forkserver work for the only trainer
-on their host whose life contains them; launchers are auxiliary; every other process is a
-trainer. What fits nothing is `unassigned`: in the totals, in no rank.
+Rules (in order): a process with a profile is a trainer; what launched, forked or spawned a
+trainer is auxiliary, and so is every other Python program where the profiles name all ranks;
+a forked child works for the nearest trainer above it; children of multiprocessing's spawn
+and of its fork server work for the only trainer on their host whose life contains them; the
+fork server, the resource tracker and programs that are not Python are auxiliary; every other
+process is a trainer. What fits nothing is `unassigned`: in the totals, in no rank.
 """
 
 from __future__ import annotations
@@ -14,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vanidl.clocks import uncertainty_ns
-from vanidl.grouping import HELPER, contains, same_host
+from vanidl.grouping import contains, launches, same_host
+from vanidl.programs import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice, Process
 
-_LAUNCHER = re.compile(
-    r"\btorchrun\b|torch[./]distributed[./](run|launch)|\bmpi(exec|run)\b|accelerate launch"
-)
-_TRACKER = re.compile(r"resource_tracker")
+_TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
+_MOST_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class _Entry:
     log: int | None
     log_rank: int
     profiles: list[int]
+    world_size: int | None = None
+    stray: bool = False  # a profile of an unknown process beside a log that has all ranks
 
 
 def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
@@ -50,7 +53,8 @@ def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
     for k, profile in enumerate(profiles):
         entry = _match(profile, entries, profiles)
         if entry is None:
-            entry = _Entry(Process(profile.host, profile.pid), None, 0, [])
+            stray = any(log.nprocs > 1 for log in logs)
+            entry = _Entry(Process(profile.host, profile.pid), None, 0, [], stray=stray)
             entries.append(entry)
         entry.profiles.append(k)
         _adopt_identity(entry, profile)
@@ -82,7 +86,8 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
 
 
 def _rank_hosts(log: TracerLog) -> dict[int, str]:
-    return {
+    hosts = {record.rank: record.host for record in log.mpi}
+    return hosts | {
         int(rank): host
         for table in log.operations
         for rank, host in zip(table.record_rank, table.record_host, strict=True)
@@ -104,7 +109,7 @@ def _match(
             if e.process.pid is None and e.process.rank == profile.rank:
                 return e
     free = [e for e in near if e.process.pid is None and not e.profiles]
-    return free[0] if len(free) == 1 and len(profiles) == 1 else None
+    return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
 
 
 def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
@@ -115,6 +120,7 @@ def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
         pid=known.pid if known.pid is not None else profile.pid,
         rank=profile.rank if profile.rank is not None else known.rank,
     )
+    entry.world_size = profile.world_size or entry.world_size
 
 
 def _parent(entry: _Entry, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> int | None:
@@ -140,50 +146,121 @@ def _contains(outer: _Entry, inner: _Entry, logs: Sequence[TracerLog]) -> bool:
 def _assign_roles(
     entries: list[_Entry], parents: list[int | None], logs: Sequence[TracerLog]
 ) -> None:
-    profiled = {i for i, e in enumerate(entries) if e.profiles}
-    above_trainers = {a for i in profiled for a in _ancestors(i, parents)} - profiled
-    trainers = profiled | {
-        i
-        for i, e in enumerate(entries)
-        if i not in above_trainers and parents[i] is None and _can_train(e.process)
-    }
-    if not trainers:  # a launcher alone is the job
-        trainers = {i for i, p in enumerate(parents) if p is None}
+    scene = _scene(entries, parents, logs)
     for i, entry in enumerate(entries):
-        role, trainer = _role(i, entries, parents, (trainers, above_trainers), logs)
+        role, trainer = _role(i, scene)
         host = entry.process.host
         if trainer is not None:
             host = host or entries[trainer].process.host
         entry.process = replace(entry.process, role=role, trainer=trainer, host=host)
 
 
-def _role(
-    i: int,
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What the roles follow from. Sets and `parents` hold indices of entries."""
+
+    entries: Sequence[_Entry]
+    parents: Sequence[int | None]
+    logs: Sequence[TracerLog]
+    trainers: frozenset[int]
+    above: frozenset[int]  # launched, forked or spawned a trainer
+    programs: frozenset[int]  # no Python programs, run by one
+
+    def around(self, i: int) -> list[int]:
+        """Trainers whose life contains the beginning of an entry's."""
+        entry = self.entries[i]
+        found = [t for t in self.trainers if _contains(self.entries[t], entry, self.logs)]
+        return sorted(found)
+
+
+def _scene(
+    entries: Sequence[_Entry], parents: Sequence[int | None], logs: Sequence[TracerLog]
+) -> _Scene:
+    profiled = {i for i, e in enumerate(entries) if e.profiles and not e.stray}
+    strays = {i for i, e in enumerate(entries) if e.stray}
+    above = _above(profiled, entries, parents, logs) - profiled
+    programs = {i for i in range(len(entries)) if _is_program(i, entries, logs)} - profiled
+    trainers = set(profiled)
+    if not _all_ranks_known([entries[i] for i in profiled]):
+        trainers |= {
+            i
+            for i, e in enumerate(entries)
+            if i not in above | programs | strays and parents[i] is None and _can_train(e.process)
+        }
+    if not trainers:  # a launcher alone is the job
+        trainers = {i for i, p in enumerate(parents) if p is None}
+    return _Scene(entries, parents, logs, *map(frozenset, (trainers, above, programs)))
+
+
+def _role(i: int, scene: _Scene) -> tuple[str, int | None]:
+    """(role, index of its trainer)."""
+    if i in scene.trainers:
+        return "trainer", i
+    if scene.entries[i].stray:
+        return "unassigned", None
+    command, forked = scene.entries[i].process.command, scene.parents[i] is not None
+    ancestors = _ancestors(i, scene.parents)
+    trainer = next((a for a in ancestors if a in scene.trainers), None)
+    if trainer is None and (i in scene.programs or HELPER.search(command)):
+        around = scene.around(ancestors[-1] if ancestors else i)
+        trainer = around[0] if len(around) == 1 else None
+    if i in scene.above or LAUNCHER.search(command):
+        return "auxiliary", None
+    if i in scene.programs or (SERVANT.search(command) and not forked):
+        return "auxiliary", trainer
+    if trainer is None:
+        main = not forked and not HELPER.search(command)
+        return ("auxiliary" if main else "unassigned"), None
+    return "worker", trainer
+
+
+def _above(
+    profiled: set[int],
     entries: Sequence[_Entry],
     parents: Sequence[int | None],
-    known: tuple[set[int], set[int]],
     logs: Sequence[TracerLog],
-) -> tuple[str, int | None]:
-    """(role, index of its trainer)."""
-    trainers, above_trainers = known
+) -> set[int]:
+    """Entries that forked, launched or spawned others that are trainers."""
+    forked = {a for i in profiled for a in _ancestors(i, parents)}
+    launchers = {outer for outer, _ in launches(logs)}
+    launched = {i for i, e in enumerate(entries) if e.log in launchers}
+    return forked | launched | {m for i in profiled for m in _spawned_by(i, entries, logs)}
+
+
+def _spawned_by(i: int, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> list[int]:
+    """The only Python program around a spawned process that has a profile."""
+    if not HELPER.search(entries[i].process.command):
+        return []
+    mains = [
+        m
+        for m, e in enumerate(entries)
+        if not e.profiles and _can_train(e.process) and _contains(e, entries[i], logs)
+    ]
+    return mains if len(mains) == 1 else []
+
+
+def _is_program(i: int, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> bool:
+    """Whether it is no Python program, and ran during the life of one."""
     entry = entries[i]
-    if i in trainers:
-        return "trainer", i
-    trainer = next((a for a in _ancestors(i, parents) if a in trainers), None)
-    if trainer is None and HELPER.search(entry.process.command):
-        around = [t for t in sorted(trainers) if _contains(entries[t], entry, logs)]
-        trainer = around[0] if len(around) == 1 else None
-    if i in above_trainers or _LAUNCHER.search(entry.process.command):
-        return "auxiliary", None
-    if trainer is None:
-        return "unassigned", None
-    is_tracker = _TRACKER.search(entry.process.command)
-    return ("auxiliary" if is_tracker else "worker"), trainer
+    if entry.process.pid is None or not runs_another(entry.process.command):
+        return False
+    return any(
+        runs_python(e.process.command) and _contains(e, entry, logs)
+        for e in entries
+        if e.log is not None
+    )
+
+
+def _all_ranks_known(profiled: Sequence[_Entry]) -> bool:
+    """Whether the profiles name every rank of their world."""
+    sizes = {e.world_size for e in profiled}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size is not None and {e.process.rank for e in profiled} == set(range(size))
 
 
 def _can_train(process: Process) -> bool:
     """Whether a process without profile and without known parent stands for a rank."""
-    started_by_python = HELPER.search(process.command) or _LAUNCHER.search(process.command)
+    started_by_python = HELPER.search(process.command) or LAUNCHER.search(process.command)
     return process.parent_pid is None and not started_by_python
 
 
@@ -222,11 +299,35 @@ def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:
     roles = Counter(p.role for p in processes)
     if not roles["unassigned"]:
         return ()
-    names = ", ".join(p.label for p in processes if p.role == "unassigned")[:200]
+    lost = [p for p in processes if p.role == "unassigned"]
+    names = ", ".join(p.label for p in lost[:_MOST_NAMES])
+    more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
     return (
         Notice(
             "unassigned",
-            f"{roles['unassigned']} of {len(processes)} processes could not be tied to a training "
-            f"process ({names}): their I/O is in the totals, in no rank.",
+            f"{len(lost)} of {len(processes)} processes could not be tied to one of the "
+            f"{roles['trainer']} training processes ({names}{more}): the tracer does not "
+            "record who started them, and several training processes ran around them. Their I/O "
+            "is in the totals, in no rank, so busy time and overlap of the ranks lack it. "
+            "DataLoader workers that are forked "
+            f'(multiprocessing_context="fork") can be tied.{_families(lost)}',
         ),
+    )
+
+
+def _families(processes: Sequence[Process]) -> str:
+    """What the commands of spawned children tell: siblings name the same tracker's pipe.
+
+    The number is that of a descriptor of the parent, so it tells families apart and does not
+    say whose they are.
+    """
+    pipes = [_TRACKER_PIPE.search(p.command) for p in processes]
+    sizes = Counter((p.host, pipe[1]) for p, pipe in zip(processes, pipes, strict=True) if pipe)
+    if sum(sizes.values()) < len(processes) or len(sizes) < 2:
+        return ""
+    each = sorted(set(sizes.values()))
+    many = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
+    return (
+        f" All were started by multiprocessing (spawn); by their common pipe they are "
+        f"{len(sizes)} families of {many}, and Darshan does not record whose."
     )

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vanidl import frames
+from vanidl import frames, step_sources
 from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
-from vanidl.assemble import Options, assemble
+from vanidl.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.datafolder import DataOptions, told
 from vanidl.errors import InputError
 from vanidl.filekinds import parse_rules
 from vanidl.grouping import Group, choose, group
 from vanidl.report.headline import headline
 from vanidl.selection import Selection
-from vanidl.sources import counters, darshan, discover, kineto
-from vanidl.sources.counters import CounterFile
+from vanidl.sources import counters, darshan, discover
 from vanidl.sources.discover import Found
+from vanidl.sources.pieces import CounterFile
 from vanidl.trace import Notice, Trace
 
 if TYPE_CHECKING:
     import pandas
 
 Piece = TypeVar("Piece")
+
+_LEFT_OUT = ". Nothing of it is in this report."
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, how many done, how many in all)."""
@@ -97,6 +102,16 @@ class Run:
         return self.results.overlap
 
     @property
+    def dataset(self) -> Dataset | None:
+        """How the job used its dataset."""
+        return self.results.dataset
+
+    @property
+    def phases(self) -> Phases | None:
+        """Start-up, training, epochs, checkpoints, tail."""
+        return self.results.phases
+
+    @property
     def headline(self) -> str:
         """The answer in words, the same as in the report."""
         return str(headline(self.trace, self.results))
@@ -118,11 +133,12 @@ class Run:
 class Inputs:
     """What to read besides the run's path, and what the user knows about it."""
 
-    steps: tuple[str, ...] = ()  # further paths with profiler output
+    steps: tuple[str, ...] = ()  # further PATH[:TAG] of profiler output and event files
     job_ids: tuple[str, ...] = ()
     wait_names: tuple[str, ...] = ()  # regular expressions of spans that are input waits
     kind_rules: tuple[str, ...] = ()  # "GLOB=KIND"
     clock_offset_s: float | None = None
+    data: DataOptions = field(default_factory=DataOptions)
 
 
 def open_run(
@@ -150,21 +166,22 @@ def read_trace(
     """The trace of the run at a path, not yet analysed. Raises as `open_run`."""
     rules = parse_rules(inputs.kind_rules)
     found = discover.find(Path(path))
-    profiler = [*found.profiler, *_profiler_output(inputs.steps)]
     notices = list(_unread(found))
-    pending = counters.start_counters([str(p) for p in found.darshan])
+    every_log = [*found.darshan, *found.darshan_partial]
+    pending = counters.start_counters([str(p) for p in every_log])
     read = _Reader(progress or _no_progress, notices)
-    logs = read.all("Darshan logs", darshan.read_log, found.darshan)
-    profiles = read.all(
-        "profiler traces", lambda p: kineto.read_trace(p, wait_names=inputs.wait_names), profiler
-    )
-    if not logs and not profiles:
+    logs = read.all("Darshan logs", darshan.read_log, every_log)
+    steps = step_sources.read(found, inputs.steps, inputs.wait_names, read)
+    notices += steps.notices
+    if not logs and not steps.profiles:
         raise InputError(_nothing_usable(found, notices))
-    chosen = choose(group(logs, profiles), inputs.job_ids)
+    chosen = choose(group(logs, steps.profiles), inputs.job_ids)
     counted = pending.result()
     notices += _losses(chosen, counted)
-    records = {path: file.layers for path, file in counted.items()}
-    return assemble(chosen, records, notices, Options(rules, inputs.clock_offset_s))
+    options = Options(rules, inputs.clock_offset_s)
+    trace = assemble(chosen, counted, notices, options, steps.durations)
+    known, more = told(trace, inputs.data)
+    return replace(trace, told=known, warnings=(*trace.warnings, *more))
 
 
 def _no_progress(what: str, done: int, total: int) -> None:
@@ -186,46 +203,34 @@ class _Reader:
             try:
                 pieces.append(read(path))
             except InputError as error:
-                self.notices.append(Notice("unreadable", str(error)))
+                self.notices.append(Notice("unreadable", f"{error}{_LEFT_OUT}"))
         return pieces
 
 
-def _profiler_output(paths: Iterable[str]) -> Iterator[Path]:
-    for path in paths:
-        found = discover.find(Path(path))
-        if not found.profiler:
-            raise InputError(
-                f"--steps {path}: expected PyTorch profiler traces (.pt.trace.json, "
-                ".pt.trace.json.gz), found none."
-            )
-        yield from found.profiler
-
-
 def _unread(found: Found) -> Iterator[Notice]:
-    for path in found.darshan_partial:
-        message = f"{path}: a log that Darshan did not finish: its process is not in the report."
-        yield Notice("unreadable", message)
     for path in found.unreadable:
-        yield Notice("unreadable", f"{path}: this folder cannot be listed (permissions).")
+        message = f"{path}: this folder cannot be listed; check its permissions{_LEFT_OUT}"
+        yield Notice("unreadable", message)
 
 
 def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
     for log in chosen.logs:
         losses = counted[log.path].losses if log.path in counted else ()
         for loss in losses:
-            yield Notice("damaged", f"{log.path}: {loss}")
+            yield Notice("damaged", f"{log.path}: {loss}. {LOWER_BOUNDS}")
     for profile in chosen.profiles:
         for loss in profile.losses:
-            yield Notice("damaged", f"{profile.path}: {loss}")
+            yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
 
 
 def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
-    reasons = [n.message for n in notices if n.code == "unreadable"]
+    reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code == "unreadable"]
     if len(reasons) == 1:
         return reasons[0]
     if reasons:
         return f"{found.root}: none of {len(reasons)} files could be read; the first: {reasons[0]}"
     return (
-        f"{found.root}: expected Darshan logs or PyTorch profiler traces, found other files of a "
-        "run only (event files, profiles of other tools). Add the folder with the Darshan logs."
+        f"{found.root}: expected Darshan logs or training steps with their times, found other "
+        "files of a run only (step tables without times, event files without steps, profiles of "
+        "other tools). Add the folder with the Darshan logs."
     )

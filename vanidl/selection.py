@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import UsageError
-from vanidl.trace import POSIX, CounterTable, Part, SpanKind, Spans, Trace
+from vanidl.trace import POSIX, CounterTable, Heatmap, Part, SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,9 @@ class _Keep:
 def select(trace: Trace, selection: Selection) -> Trace:
     """The trace as the selection sees it: masked operations, counters, spans and run time.
 
-    Counters know no time: with a time window they are left out.
+    Counters know no time: with a time window they are left out. Heat maps know no files:
+    where files are chosen they are left out, and with a time window their bins that start in
+    it count.
 
     Raises:
         UsageError: the layer, kind or window is not in the trace.
@@ -87,7 +89,10 @@ def select(trace: Trace, selection: Selection) -> Trace:
     counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
     spans = _spans_within(trace.spans, start, end) if timed else trace.spans
     job = replace(trace.job, start_ns=start, end_ns=end) if timed else trace.job
-    return replace(trace, io=io, counters=counters, spans=spans, job=job)
+    heatmaps = trace.heatmaps if files is None else ()
+    if timed:
+        heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
+    return replace(trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps)
 
 
 def _check(trace: Trace, selection: Selection) -> None:
@@ -141,6 +146,18 @@ def _masked(table: CounterTable, files: NDArray[np.bool_] | None) -> CounterTabl
         table.file[mask],
         {name: values[mask] for name, values in table.counters.items()},
         {name: values[mask] for name, values in table.seconds.items()},
+    )
+
+
+def _bins_within(heatmap: Heatmap, start: int, end: int) -> Heatmap:
+    at = heatmap.start_ns + heatmap.bin_ns * np.arange(len(heatmap.bytes_read), dtype=np.int64)
+    inside = np.flatnonzero((at >= start) & (at < end))
+    low, high = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
+    return replace(
+        heatmap,
+        start_ns=heatmap.start_ns + low * heatmap.bin_ns,
+        bytes_read=heatmap.bytes_read[low:high],
+        bytes_written=heatmap.bytes_written[low:high],
     )
 
 

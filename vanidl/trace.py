@@ -16,6 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.told import Told
+
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 UInt8Array = NDArray[np.uint8]
@@ -26,6 +28,10 @@ WRITE = 1
 POSIX = "POSIX"
 MPIIO = "MPI-IO"
 STDIO = "STDIO"
+H5F = "H5F"
+H5D = "H5D"
+PNETCDF = "PNETCDF"
+PNETCDF_VAR = "PNETCDF_VAR"
 STORAGE_LAYERS = (POSIX, STDIO)
 """Disjoint layers whose bytes may be added. Every other layer lies above POSIX."""
 
@@ -42,6 +48,7 @@ class SpanKind(IntEnum):
     COMMUNICATION = 4
     CHECKPOINT = 5
     PREPROCESS = 6
+    EPOCH = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +119,11 @@ class Process:
 
     @property
     def label(self) -> str:
-        """`rank 3` where the rank is known, else host:pid."""
+        """`rank 3` where the rank is known, else host:pid, or what is known of them."""
         if self.rank is not None:
             return f"rank {self.rank}"
+        if not self.host and self.pid is not None:
+            return f"process {self.pid}"
         return f"{self.host or '?'}:{self.pid if self.pid is not None else '?'}"
 
 
@@ -233,6 +242,47 @@ class CounterTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Stripes:
+    """How Lustre spreads one file, or one component of its layout, over its targets."""
+
+    file: int  # index into Trace.files
+    stripe_nbytes: int
+    stripe_count: int
+    osts: tuple[int, ...]  # object storage targets in order of the stripes
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """Bytes that one process moved through one layer, in bins [start + i bin, ... + bin)."""
+
+    process: int  # index into Trace.processes, -1 for none
+    layer: str
+    start_ns: int
+    bin_ns: int
+    bytes_read: Int64Array
+    bytes_written: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class MpiTime:
+    """How long one process was inside MPI calls, by Darshan's AutoPerf module."""
+
+    process: int  # index into Trace.processes
+    total_s: float
+    sync_s: float | None  # waiting for others before collectives; None: not measured
+
+
+@dataclass(frozen=True, slots=True)
+class UndatedSteps:
+    """How long each step of one process took; when it was is not recorded."""
+
+    process: int  # index into Trace.processes
+    source: str
+    step: Int32Array
+    duration_ns: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """How whole one log file is."""
 
@@ -266,6 +316,11 @@ class Trace:
     logs: tuple[LogState, ...] = ()
     warnings: tuple[Notice, ...] = ()
     layers_traced: tuple[str, ...] = ()  # layers with per-operation records
+    stripes: tuple[Stripes, ...] = ()  # sorted by file
+    heatmaps: tuple[Heatmap, ...] = ()
+    mpi: tuple[MpiTime, ...] = ()
+    step_durations: tuple[UndatedSteps, ...] = ()
+    told: Told = field(default_factory=Told)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

@@ -66,3 +66,26 @@ def test_counts_and_cells():
     assert units.shown(2048, "bytes/s") == "2 KiB/s"
     assert units.shown("x", "count") == "x"
     assert units.shown(1.25, "factor") == "1.25x"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.46, "0.46"), (1, "1.00"), (1.004, "1.004"), (0.9951, "0.995"), (0.0492, "0.0492"),
+     (12.345, "12.35"), (123.4, "123"), (0, "0"), (None, "not recorded")],
+)  # fmt: skip
+def test_ratio(value, shown):
+    assert units.ratio(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2.4, "2.40 steps/s"), (143.7, "144 steps/s"), (12345.6, "12,346 steps/s"),
+     (0.0312, "0.0312 steps/s"), (None, "not recorded")],
+)  # fmt: skip
+def test_steps_per_second(value, shown):
+    assert units.steps_per_second(value) == shown
+
+
+def test_an_amount_brings_its_unit():
+    assert units.shown(units.Amount(2048, "bytes"), "ratio") == "2 KiB"
+    assert units.shown(units.Amount(None, "s"), "ratio") == "not recorded"

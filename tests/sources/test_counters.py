@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from tests.darshan_logs import (
     log_bytes,
 )
 from vanidl.sources import counters
-from vanidl.sources.counters import CounterFile, read_counters, start_counters
+from vanidl.sources.counters import read_counters, start_counters
+from vanidl.sources.pieces import CounterFile
 
 
 def log_with(value: int) -> bytes:
@@ -142,8 +144,8 @@ def assert_same(path: Path, file: CounterFile) -> None:
         warnings.simplefilter("ignore")
         from darshan.backend import cffi_backend as peer
     log = peer.log_open(str(path))
-    present = [m for m in ("POSIX", "MPI-IO", "STDIO") if m in peer.log_get_modules(log)]
-    assert [layer.layer for layer in file.layers] == present
+    present = [m for m in counters.LAYERS if m in peer.log_get_modules(log)]
+    assert [layer.layer for layer in file.layers] == [counters.LAYERS[m] for m in present]
     for module, layer in zip(present, file.layers, strict=True):
         records = []
         while (record := peer.log_get_record(log, module, dtype="numpy")) is not None:
@@ -155,7 +157,41 @@ def assert_same(path: Path, file: CounterFile) -> None:
         for mine, key in ((layer.counters, "counters"), (layer.seconds, "fcounters")):
             theirs = np.array([r[key] for r in records]).T
             np.testing.assert_array_equal(np.array(list(mine.values())), theirs)
+    assert_same_stripes(peer, log, file)
+    assert_same_heatmaps(peer, log, file)
     peer.log_close(log)
+
+
+def assert_same_stripes(peer: Any, log: Any, file: CounterFile) -> None:
+    layouts: dict[int, list[tuple[int, int, list[int]]]] = {}
+    if "LUSTRE" in peer.log_get_modules(log):
+        while (record := peer.log_get_record(log, "LUSTRE", dtype="dict")) is not None:
+            layouts[record["id"]] = [
+                (c["counters"]["LUSTRE_COMP_STRIPE_SIZE"],
+                 c["counters"]["LUSTRE_COMP_STRIPE_COUNT"], c["ost_ids"])
+                for c in record["components"]
+            ]  # fmt: skip
+    mine: dict[int, list[tuple[int, int, list[int]]]] = {}
+    for s in file.stripes:
+        mine.setdefault(s.file, []).append((s.stripe_nbytes, s.stripe_count, list(s.osts)))
+    assert mine == {key: parts for key, parts in layouts.items() if parts}
+
+
+def assert_same_heatmaps(peer: Any, log: Any, file: CounterFile) -> None:
+    names = peer.log_get_name_records(log)
+    layers = {"heatmap:POSIX": "POSIX", "heatmap:STDIO": "STDIO", "heatmap:MPIIO": "MPI-IO"}
+    theirs = []
+    if "HEATMAP" in peer.log_get_modules(log):
+        while (record := peer.log_get_record(log, "HEATMAP")) is not None:
+            if record["nbins"]:
+                bins = record["read_bins"].tolist(), record["write_bins"].tolist()
+                layer = layers[names[record["id"]]]
+                theirs.append((layer, record["rank"], record["bin_width_seconds"], *bins))
+    mine = [
+        (h.layer, h.rank, h.bin_ns / 1e9, h.bytes_read.tolist(), h.bytes_written.tolist())
+        for h in file.heatmaps
+    ]
+    assert mine == theirs
 
 
 def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:

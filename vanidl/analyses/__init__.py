@@ -8,28 +8,35 @@ order, here or elsewhere, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vanidl.analyses import (
     access,
     balance,
+    by_counters,
     coverage,
+    dataset,
     files,
     filetimeline,
+    heatmaps,
     operations,
     overlap,
+    phases,
     sizes,
     steps,
     summary,
     timeline,
+    undated_steps,
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
@@ -58,6 +65,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "timeline": timeline,
     "access": access,
     "files": files,
+    "dataset": dataset,
 }
 
 
@@ -74,6 +82,8 @@ class Results:
     balance: Balance | None
     steps: Steps | None
     overlap: Overlap | None
+    dataset: Dataset | None = None
+    phases: Phases | None = None
     filetimeline: FileTimeline | None = None
 
 
@@ -120,9 +130,10 @@ def finish(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
-    step_result = steps.finish(reduced["operations"], chosen)
+    step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
-    return Results(
+    data = dataset.finish(reduced["dataset"], chosen, layer)
+    results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
         sizes.finish(reduced["sizes"], chosen),
@@ -132,7 +143,21 @@ def finish(
         balance.finish(reduced["operations"], chosen),
         step_result,
         overlap.finish(reduced["operations"], chosen, table),
-        filetimeline=filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
+        data,
+        phases.finish(reduced["operations"], chosen, data),
+        filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
+    )
+    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+
+
+def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
+    """What counters and heat maps say where no operation was traced."""
+    return replace(
+        results,
+        sizes=by_counters.sizes(chosen, layer),
+        timeline=heatmaps.finish(chosen, layer),
+        access=by_counters.access(chosen, layer),
+        balance=by_counters.balance(chosen, layer),
     )
 
 

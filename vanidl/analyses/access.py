@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.counted import prefix_of
+from vanidl.analyses.sorting import stable_order
 from vanidl.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -24,16 +25,17 @@ class AccessCounts:
     """Operations by where they start, per process and file, in order of their start.
 
     first + consecutive + forward + backward == ops. The two Darshan figures follow
-    Darshan's own rule, in which consecutive is a part of sequential.
+    Darshan's own rule, in which consecutive is a part of sequential. From counters alone
+    only `ops` and these two are known, the rest is None.
     """
 
     ops: int
-    first: int
-    consecutive: int
-    forward: int
-    backward: int
-    sequential_darshan: int
-    consecutive_darshan: int
+    first: int | None
+    consecutive: int | None
+    forward: int | None
+    backward: int | None
+    sequential_darshan: int | None
+    consecutive_darshan: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Access:
     write: AccessCounts
     counted_sequential: tuple[int | None, int | None]  # (reads, writes) by Darshan's counters
     counted_consecutive: tuple[int | None, int | None]
+    source: str = "trace"  # or "counters"
 
 
 RUN_COLUMNS = ("process", "file", "op", "start", "offset", "end_offset")
@@ -75,7 +78,7 @@ def partial(part: Part, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses sh
     if len(part) == 0:
         return NOTHING
     key = part.file.astype(np.int64) * 2 + part.op
-    order = np.argsort(key, kind="stable")
+    order = stable_order(key)
     key, offset = key[order], part.offset[order]
     end_offset = offset + part.nbytes[order]
     same = np.concatenate([[False], key[1:] == key[:-1]])[: len(key)]

@@ -21,17 +21,26 @@ class RankLoad:
     ops: int
     bytes_read: int
     bytes_written: int
-    busy_s: float
+    busy_s: float | None  # None where no operation was traced
+    counter_s: float | None = None  # reading + writing by counters, where nothing was traced
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Load over ranks. A spread is max / mean: 1.0 where all are equal, None where all are 0."""
+    """Load over ranks. A spread is max / mean: 1.0 where all are equal, None where all are 0.
+
+    `source` "counters": rows hold the records of single ranks, `counter_spread` is that of
+    `counter_s`, busy time is not known. Bytes of records that Darshan merged over all ranks,
+    and of processes of no rank, are in `shared_bytes` only.
+    """
 
     rows: tuple[RankLoad, ...]
     busy_spread: float | None
     bytes_spread: float | None
     silent_ranks: int  # ranks that did no I/O on this layer
+    source: str = "trace"
+    shared_bytes: int = 0
+    counter_spread: float | None = None
 
 
 def finish(reduced: Operations, trace: Trace) -> Balance | None:
@@ -42,7 +51,7 @@ def finish(reduced: Operations, trace: Trace) -> Balance | None:
     rows = tuple(_row(position, reduced, trace, sizes) for position in range(len(trace.ranks)))
     return Balance(
         rows,
-        spread([r.busy_s for r in rows]),
+        spread([r.busy_s or 0.0 for r in rows]),
         spread([r.bytes_read + r.bytes_written for r in rows]),
         sum(r.ops == 0 for r in rows),
     )

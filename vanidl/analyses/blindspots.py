@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vanidl.analyses import descriptors
 from vanidl.analyses.counted import prefix_of, record_counts
-from vanidl.trace import POSIX, STDIO, CounterTable, Notice, Trace
+from vanidl.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Notice, Trace
 
+COUNTED_LAYERS = (POSIX, MPIIO, STDIO)
 DXT_MODULE = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}
 
 _TIME_TOLERANCE = 1e-3
@@ -26,31 +29,44 @@ def find(trace: Trace, traced_s: Mapping[str, float]) -> tuple[Notice, ...]:
 
 def _partial(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     flagged = sorted({layer for log in trace.logs for layer in log.partial_layers})
-    records = [layer for layer in flagged if not layer.startswith("DXT")]
+    records = [layer for layer in flagged if layer in COUNTED_LAYERS]
     if flagged:
+        bound = "totals, too, are lower bounds" if records else "counters and totals are whole"
         yield Notice(
             "partial",
-            f"Darshan flagged as incomplete: {', '.join(flagged)}. What it dropped is missing "
-            "from every number below.",
+            f"Darshan flagged as incomplete: {', '.join(flagged)}. What it dropped is missing from "
+            f"every number that rests on these modules; {bound}. Raise its limits (MAX_RECORDS, "
+            "NAMEMEM, MODMEM in its configuration) and record again.",
         )
     if records:
         yield Notice(
             "records_exhausted",
-            f"Darshan ran out of records in {', '.join(records)}: files that were opened after "
-            "that left no trace at all, so files missing here may have been read. A Python "
-            "job's imports can use up the limit: raise MAX_RECORDS and exclude library paths "
-            "(NAME_EXCLUDE) in Darshan's configuration.",
+            f"Darshan ran out of records or memory in {', '.join(records)}: files that were opened "
+            "after that left no trace at all, so a file missing here may have been read. A Python "
+            "program's imports can use up the limit of 1,024: raise MAX_RECORDS and NAMEMEM, and "
+            "exclude library paths (NAME_EXCLUDE) in Darshan's configuration.",
         )
 
 
 def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     for layer, seconds in traced_s.items():
-        counted = _counted_seconds(trace.counters.get(layer))
-        if counted and seconds < counted * (1 - _TIME_TOLERANCE):
+        counted, with_syncs = _counted_seconds(trace.counters.get(layer))
+        if seconds < counted * (1 - _TIME_TOLERANCE):
             yield Notice(
                 "time_mismatch",
                 f"{layer}: traced operations add up to {seconds:.3f} s, the counters to "
-                f"{counted:.3f} s. The trace misses operations, or its clock is wrong.",
+                f"{counted:.3f} s, which should not be more. The trace misses operations or its "
+                "clock is wrong: times and overlap here are lower bounds. Check the log with "
+                "darshan-parser, or record again.",
+            )
+        elif seconds < with_syncs * (1 - _TIME_TOLERANCE):
+            yield Notice(
+                "sync_untraced",
+                f"{layer}: at least {with_syncs - seconds:.3f} s were spent in fsync and its like. "
+                "Darshan counts that as write time and traces no single call: it is not in busy "
+                "time, the timeline or the overlap. It is what a checkpoint that is made safe "
+                "costs beyond its writes; sync less often if it is long.",
+                "info",
             )
 
 
@@ -63,7 +79,8 @@ def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
                 "meta_time_not_credible",
                 f"{table.layer}: metadata time {seconds:.1f} s exceeds what "
                 f"{len(trace.processes)} processes have in {trace.job.run_time_s:.1f} s. Darshan "
-                "counts concurrent opens of many threads several times; it is not used.",
+                "counts concurrent opens of many threads several times. It is shown as recorded, "
+                "and no finding rests on it; counts and bytes are not affected.",
             )
 
 
@@ -76,28 +93,30 @@ def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
     if moved > _STDIO_SHARE * total:
         yield Notice(
             "stdio_untraced",
-            f"STDIO moved {moved:,} of {total:,} bytes ({moved / total:.1%}). Darshan traces no "
-            "single STDIO operation: they are in the totals, not in the timeline or the overlap.",
+            f"STDIO (fread; np.load, too, from Darshan 3.5 on) moved {moved:,} of {total:,} bytes "
+            f"({moved / total:.1%}). Darshan traces no single STDIO operation: these bytes are in "
+            "the totals, not in busy time, the timeline or the overlap. Reading with read or pread "
+            "instead would be traced.",
         )
 
 
 def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     table = trace.counters.get(POSIX)
-    if table is None or POSIX not in traced_s or "POSIX_OPENS" not in table.counters:
+    if table is None or POSIX not in traced_s or descriptors.OPENS not in table.counters:
         return
     dataset = _kind_mask(trace, table, "dataset")
-    seeks = table.counters.get("POSIX_SEEKS", np.zeros(len(dataset), np.int64))
-    one_process = table.process >= 0
-    many = (table.counters["POSIX_OPENS"] > 1) & (seeks > 0) & dataset & one_process
-    if many.any():
-        example = trace.files.path[int(table.file[many][0])]
-        yield Notice(
-            "offsets_ambiguous",
-            f"{int(many.sum())} dataset file records were opened more than once by one process "
-            f"(for example {example}). If two descriptors were read() at the same time, Darshan "
-            "mixes their offsets: access pattern and re-reads of these files may be wrong.",
-            "info",
-        )
+    shared = descriptors.shared_openings(trace, dataset & (table.process >= 0))
+    if shared is None:
+        return
+    sure = f"{shared.together} of them surely" if shared.together else "perhaps"
+    yield Notice(
+        "offsets_ambiguous",
+        f"{shared.together + shared.unclear} files of a process were opened several times, {sure} "
+        f"at the same time (for example {shared.path}). Darshan keeps one position a file: if two "
+        "descriptors were read with read(), offsets, access pattern and re-reads of these files "
+        "are wrong; bytes and times are right. pread (h5py, TensorFlow) is not affected.",
+        "warning" if shared.together else "info",
+    )
 
 
 def _mmap(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
@@ -109,7 +128,8 @@ def _mmap(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # n
         yield Notice(
             "mmap_not_monitored",
             "Darshan did not monitor mmap: data read through memory maps (np.memmap, Arrow, "
-            "safetensors) is not in any number here.",
+            "safetensors) is not in any number here. If the job uses them, its reads are not "
+            "recorded; reading with read or pread would be.",
             "info",
         )
 
@@ -118,40 +138,91 @@ def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
     table = trace.counters.get(POSIX)
     if table is None or "POSIX_OPENS" not in table.counters:
         return
-    opened = table.counters["POSIX_OPENS"] > 0
-    silent = (record_counts(table, "BYTES_READ") + record_counts(table, "BYTES_WRITTEN")) == 0
-    codes = np.unique(table.file[opened & silent])
-    moved = np.unique(table.file[~silent])
-    names = [trace.files.path[c] for c in np.setdiff1d(codes, moved).tolist()]
+    opened = np.unique(table.file[table.counters["POSIX_OPENS"] > 0])
+    silent = np.setdiff1d(opened, _moved(trace)).tolist()
+    through_stdio = _files_with_bytes(trace.counters.get(STDIO))
+    headers = np.setdiff1d(table.file[_only_header(table)], through_stdio).tolist()
+    names = [trace.files.path[c] for c in silent]
     data = [name for name in names if name.lower().endswith(_DATA_SUFFIXES)]
+    data += [trace.files.path[c] for c in headers if trace.files.path[c].endswith(".npy")]
     if data:
         yield Notice(
             "reads_not_seen",
-            f"{len(data)} data files were opened and no read of them was seen (for example "
-            f"{data[0]}). mmap and np.load bypass every call that Darshan wraps: their bytes are "
-            "not recorded, not zero.",
+            f"{len(data)} data files were opened and no read of them was seen, or none behind the "
+            f"header of a .npy file (for example {data[0]}). mmap bypasses every call that Darshan "
+            "wraps, and so do np.load and np.fromfile before Darshan 3.5: unless these files were "
+            "only opened, bytes are missing here and I/O time is too short. Record with Darshan "
+            "3.5, or read with read or pread.",
+        )
+
+
+def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+    if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
+        yield Notice(
+            "anonymised",
+            "The log is anonymised: its command and file names are hashes. Kinds of files are told "
+            "by how they were used alone, not by their names.",
+            "info",
         )
 
 
 _DATA_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".tfrecord", ".tfrecords", ".parquet", ".arrow",
                   ".tar", ".bin", ".dat", ".mds", ".lmdb", ".zarr", ".safetensors")  # fmt: skip
+_SMALLEST_BUFFER = 512
 
 
-def _counted_seconds(table: CounterTable | None) -> float | None:
+def _only_header(table: CounterTable) -> NDArray[np.bool_]:
+    """Records of which only one full buffer at offset 0 was read each time they were opened.
+
+    So looks np.load of a .npy file: Python's file object reads its buffer, a power of two,
+    for the header; NumPy reads the data through a descriptor of its own.
+    """
+    names = ("POSIX_READS", "POSIX_OPENS", "POSIX_MAX_BYTE_READ")
+    if not set(names) <= set(table.counters):
+        return np.zeros(len(table.file), bool)
+    reads, opens, last = (table.counters[name] for name in names)
+    size = last + 1
+    buffer = (size >= _SMALLEST_BUFFER) & (size & last == 0)
+    each = record_counts(table, "BYTES_READ") == reads * size
+    found: NDArray[np.bool_] = buffer & each & (reads > 0) & (reads <= opens)
+    return found
+
+
+def _moved(trace: Trace) -> NDArray[np.int32]:
+    """Files of which bytes were seen moving on any storage layer."""
+    tables = (trace.counters.get(layer) for layer in STORAGE_LAYERS)
+    return np.concatenate([_files_with_bytes(table) for table in tables])
+
+
+def _files_with_bytes(table: CounterTable | None) -> NDArray[np.int32]:
     if table is None:
-        return None
+        return np.empty(0, np.int32)
+    moved = record_counts(table, "BYTES_READ") + record_counts(table, "BYTES_WRITTEN")
+    return table.file[moved > 0]
+
+
+def _counted_seconds(table: CounterTable | None) -> tuple[float, float]:
+    """Read and write time by the counters: without files that were synced, and of all.
+
+    Darshan adds the time of fsync, fdatasync and MPI_File_sync to the write time of a file.
+    """
+    if table is None:
+        return 0.0, 0.0
     prefix = prefix_of(table.layer)
-    values = [table.total_s(f"{prefix}_F_{what}_TIME") for what in ("READ", "WRITE")]
-    return sum(v for v in values if v is not None)
+    synced = np.zeros(len(table.file), bool)
+    for name in ("FSYNCS", "FDSYNCS", "SYNCS"):
+        if f"{prefix}_{name}" in table.counters:
+            synced |= table.counters[f"{prefix}_{name}"] > 0
+    found = (table.seconds.get(f"{prefix}_F_{what}_TIME") for what in ("READ", "WRITE"))
+    seconds = sum((np.maximum(s, 0) for s in found if s is not None), np.zeros(len(table.file)))
+    return float(seconds[~synced].sum()), float(seconds.sum())
 
 
 def _bytes(table: CounterTable) -> int:
     return int(sum(record_counts(table, f"BYTES_{d}").sum() for d in ("READ", "WRITTEN")))
 
 
-def _kind_mask(
-    trace: Trace, table: CounterTable, kind: str
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _kind_mask(trace: Trace, table: CounterTable, kind: str) -> NDArray[np.bool_]:
     wanted = np.array([k == kind for k in trace.files.kind], bool)
     return wanted[table.file] if len(wanted) else np.zeros(len(table.file), bool)
 
@@ -165,4 +236,5 @@ RULES: tuple[Rule, ...] = (
     _offsets_ambiguous,
     _mmap,
     _reads_not_seen,
+    _anonymised,
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.trace import CounterTable
+from vanidl.trace import MPIIO, PNETCDF, PNETCDF_VAR, CounterTable
 
 COUNTED = ("READS", "WRITES", "BYTES_READ", "BYTES_WRITTEN")
 
-_PREFIX = {"MPI-IO": "MPIIO"}
-_MPIIO_KINDS = ("INDEP", "COLL", "SPLIT", "NB")
+_PREFIX = {MPIIO: "MPIIO", PNETCDF: "PNETCDF_FILE"}
+_KINDS = {MPIIO: ("INDEP", "COLL", "SPLIT", "NB"), PNETCDF_VAR: ("INDEP", "COLL", "NB")}
+"""Layers that count their operations by kind."""
 
 
 def prefix_of(layer: str) -> str:
@@ -35,6 +36,7 @@ def record_counts(table: CounterTable, what: str) -> NDArray[np.int64]:
 
 
 def _names(table: CounterTable, what: str) -> list[str]:
-    if table.layer == "MPI-IO" and not what.startswith("BYTES"):
-        return [f"MPIIO_{kind}_{what}" for kind in _MPIIO_KINDS]
-    return [f"{prefix_of(table.layer)}_{what}"]
+    prefix = prefix_of(table.layer)
+    if table.layer in _KINDS and not what.startswith("BYTES"):
+        return [f"{prefix}_{kind}_{what}" for kind in _KINDS[table.layer]]
+    return [f"{prefix}_{what}"]

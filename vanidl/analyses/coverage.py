@@ -114,6 +114,8 @@ def _truncated(cover: LayerCoverage) -> Notice:
     return Notice(
         "truncated",
         f"{cover.layer}: {cover.traced_ops:,} of {cover.counted_ops:,} operations were traced "
-        f"({cover.traced_fraction:.1%}).{until} Darshan drops what comes after its trace buffer is "
-        "full: raise MODMEM in its configuration (or DARSHAN_MODMEM) and record again.",
+        f"({cover.traced_fraction:.1%}).{until} Darshan traces no more once its trace buffer is "
+        "full: busy time, timeline, access pattern and overlap lack the rest; counters and totals "
+        "hold it. Raise MAX_RECORDS of DXT_POSIX (and DXT_MPIIO) in Darshan's configuration (3.4 "
+        "on: 1 KiB or 32 operations each, 2,048 unless set), or exclude files (NAME_EXCLUDE).",
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
+from vanidl.analyses.sorting import stable_order
 from vanidl.intervals import Intervals
-from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Trace
+from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -32,17 +33,19 @@ class FileRow:
     first_s: float | None
     last_s: float | None
     layers: tuple[str, ...]  # layers that recorded it
+    stripes: tuple[Stripes, ...] = ()  # on Lustre: one entry a component of its layout
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """All files of one kind, or of one mount point, on the chosen layer."""
+    """All files of one kind, mount point or type of file system, on the chosen layer."""
 
     name: str
     files: int
     bytes_read: int
     bytes_written: int
     busy_s: float | None  # mean over ranks of the union, as in BusyTime.per_rank_mean_s
+    file_system: str | None = None  # type of a mount point's file system, None where unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class FileTotals:
     rows: tuple[FileRow, ...]
     by_kind: tuple[GroupRow, ...]
     by_mount: tuple[GroupRow, ...]
+    by_file_system: tuple[GroupRow, ...] = ()
 
 
 SUMS = ("reads", "writes", "bytes_read", "bytes_written", "sum_ns")
@@ -62,7 +66,8 @@ class FileSums:
     """Per file code: sums (n, 5), first start, last end; and who touched it.
 
     `touched` holds sorted distinct keys file * 2**20 + position in Trace.ranks + 1. `busy` is
-    keyed by (group, value, position), group "kind" or "mount".
+    keyed by (group, value, position), group "kind", "mount" or
+    "file_system".
     """
 
     file: Int64Array
@@ -81,7 +86,7 @@ _POSITIONS = 1 << 20
 def partial(part: Part, trace: Trace) -> FileSums:
     """The files of one part."""
     position = int(trace.family[part.process])
-    order = np.argsort(part.file, kind="stable")
+    order = stable_order(part.file)
     file = part.file[order].astype(np.int64)
     is_write = part.op[order] == WRITE
     nbytes = part.nbytes[order]
@@ -89,9 +94,9 @@ def partial(part: Part, trace: Trace) -> FileSums:
     columns = (~is_write, is_write, np.where(is_write, 0, nbytes),
                np.where(is_write, nbytes, 0), end - start)  # fmt: skip
     sums = np.stack([c.astype(np.int64) for c in columns], axis=1)
-    grouped = _group(file, sums, start, end)
-    touched = grouped[0] * _POSITIONS + position + 1
-    return FileSums(*grouped, touched, _busy_by_group(part, trace, position))
+    rows = grouped(file, sums, start, end)
+    touched = rows[0] * _POSITIONS + position + 1
+    return FileSums(*rows, touched, _busy_by_group(part, trace, position))
 
 
 def combine(a: FileSums, b: FileSums) -> FileSums:
@@ -99,11 +104,11 @@ def combine(a: FileSums, b: FileSums) -> FileSums:
     names = ("file", "sums", "first", "last")
     both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
     order = np.argsort(both[0], kind="stable")
-    grouped = _group(*(column[order] for column in both))
+    rows = grouped(*(column[order] for column in both))
     busy = dict(a.busy)
     for key, value in b.busy.items():
         busy[key] = intervals.merge(busy.get(key, intervals.EMPTY), value)
-    return FileSums(*grouped, np.union1d(a.touched, b.touched), busy)
+    return FileSums(*rows, np.union1d(a.touched, b.touched), busy)
 
 
 def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
@@ -116,21 +121,32 @@ def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
     if len(sums.file):  # the trace speaks for its layer, counters for the files it lacks
         values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
         counted[layer] = (np.where(seen[:, None], traced, values), seen | present)
-    rows = _rows(counted, sums, trace)
+    rows = _striped(_rows(counted, sums, trace), trace)
     on_layer = counted.get(layer, (traced, seen))
     return FileTotals(
         tuple(rows),
         _groups(on_layer, sums, trace, "kind"),
-        _groups(on_layer, sums, trace, "mount"),
+        tuple(_with_type(row, trace) for row in _groups(on_layer, sums, trace, "mount")),
+        _groups(on_layer, sums, trace, "file_system"),
     )
 
 
-def _group(
+def _striped(rows: list[FileRow], trace: Trace) -> list[FileRow]:
+    layouts: dict[str, tuple[Stripes, ...]] = {}
+    for part in trace.stripes:
+        path = trace.files.path[part.file]
+        layouts[path] = (*layouts.get(path, ()), part)
+    if not layouts:
+        return rows
+    return [replace(row, stripes=layouts.get(row.path, ())) for row in rows]
+
+
+def grouped(
     file: Int64Array, sums: Int64Array, first: Int64Array, last: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """Rows of equal file (sorted) reduced to one."""
     if len(file) == 0:
-        return NOTHING.file, NOTHING.sums, NOTHING.first, NOTHING.last
+        return file, sums, first, last
     at = np.flatnonzero(np.concatenate([[True], file[1:] != file[:-1]]))
     return (
         file[at],
@@ -145,7 +161,8 @@ def _busy_by_group(
 ) -> dict[tuple[str, str, int], Intervals]:
     codes = np.unique(part.file)
     busy: dict[tuple[str, str, int], Intervals] = {}
-    for group, values in (("kind", trace.files.kind), ("mount", trace.files.mount)):
+    for group in ("kind", "mount", "file_system"):
+        values: tuple[str, ...] = getattr(trace.files, group)
         names = sorted({values[code] for code in codes.tolist()})
         number = np.array([names.index(values[code]) for code in codes.tolist()])
         of_row = number[np.searchsorted(codes, part.file)]
@@ -225,6 +242,12 @@ def _groups(
         busy = _mean_busy_s(sums, group, name, len(trace.ranks)) if len(sums.file) else None
         rows.append(GroupRow(name, len(mine), int(mine[:, 2].sum()), int(mine[:, 3].sum()), busy))
     return tuple(sorted(rows, key=lambda r: (-(r.bytes_read + r.bytes_written), r.name)))
+
+
+def _with_type(row: GroupRow, trace: Trace) -> GroupRow:
+    """A mount point's row with the type of its file system."""
+    kinds = zip(trace.files.mount, trace.files.file_system, strict=True)
+    return replace(row, file_system=next((k for m, k in kinds if m == row.name), "") or None)
 
 
 def _mean_busy_s(sums: FileSums, group: str, name: str, ranks: int) -> float:

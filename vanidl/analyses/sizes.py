@@ -25,14 +25,22 @@ COMMON_SIZES = 10
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """Operations of low <= size < high bytes; high is None for the open last bin."""
+    """Operations of low <= size < high bytes; high is None for the open last bin.
+
+    Bytes are None where only counters tell how many operations there were.
+    """
 
     low: int
     high: int | None
     reads: int
     writes: int
-    bytes_read: int
-    bytes_written: int
+    bytes_read: int | None
+    bytes_written: int | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes read and written, 0 where only counters tell of the bin."""
+        return (self.bytes_read or 0) + (self.bytes_written or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,11 @@ class CommonSize:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Exact transfer sizes. All numbers are None or empty where no operation was traced."""
+    """Exact transfer sizes.
+
+    Where no operation was traced all numbers are None or empty, except `darshan_histogram`,
+    which then comes from the counters.
+    """
 
     min: int | None
     max: int | None

@@ -27,15 +27,21 @@ class StepTable:
     end_s: NDArray[np.float64]
     input_wait_s: NDArray[np.float64]  # nan where not recorded
     busy_s: NDArray[np.float64]  # nan where no I/O was traced
+    undated_s: NDArray[np.float64] | None = None  # durations, where starts and ends are nan
+
+    @property
+    def duration_s(self) -> NDArray[np.float64]:
+        """How long each step took."""
+        return self.end_s - self.start_s if self.undated_s is None else self.undated_s
 
 
 @dataclass(frozen=True, slots=True)
 class ClockEvidence:
-    """How profiler times were put on the clock of the I/O."""
+    """How profiler times were put on the clock of the I/O; method "none": they were not."""
 
     method: str
-    offset_s: float
-    uncertainty_s: float
+    offset_s: float | None
+    uncertainty_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +95,10 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
         for position, spans in ranks.items()
     ]
     table = StepTable(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
-    duration = table.end_s - table.start_s
+    duration = table.duration_s
     counts = [len(spans.steps) for spans in ranks.values()]
-    source = next(p for p in trace.profiles).source
+    used = {int(s) for spans in ranks.values() for s in np.unique(spans.steps.source)}
+    source = " + ".join(sorted({trace.profiles[s].source for s in used}))
     return Steps(
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)), _clock(trace), table,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vanidl import intervals
-from vanidl.analyses import operations
+from vanidl.analyses import by_counters, operations
+from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.counted import COUNTED, counted, prefix_of
 from vanidl.analyses.operations import Operations, Totals
 from vanidl.trace import STORAGE_LAYERS, CounterTable, Trace
@@ -61,6 +62,7 @@ class Summary:
     storage_bytes_read: int | None  # POSIX + STDIO
     storage_bytes_written: int | None
     layers: tuple[LayerTotals, ...]
+    counter_s: CounterTime | None = None  # by counters; never added to, or taken for, `time`
 
 
 def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
@@ -78,6 +80,7 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
     return Summary(
         layer, source, *values, time, aggregate, operations.median_speed(reduced),
         _storage(layers, "bytes_read"), _storage(layers, "bytes_written"), layers,
+        _counter_time(trace, layer, totals),
     )  # fmt: skip
 
 
@@ -97,6 +100,12 @@ def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
         total.sum_ns / 1e9,
         mean_s / run_time if run_time > 0 else None,
     )
+
+
+def _counter_time(trace: Trace, layer: str, totals: LayerTotals | None) -> CounterTime | None:
+    limit = trace.job.run_time_s * max(len(trace.processes), 1)
+    meta_s = totals.meta_s if totals else None
+    return by_counters.time(trace, layer, meta_is_credible=meta_s is None or meta_s <= limit)
 
 
 _Values = tuple[int | None, int | None, int | None, int | None, int | None]

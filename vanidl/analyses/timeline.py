@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,8 @@ class JobTimeline:
     edges_s: NDArray[np.float64]
     bytes_read: Int64Array
     bytes_written: Int64Array
-    reads: Int64Array
-    writes: Int64Array
+    reads: Int64Array | None  # None where the source has only bytes
+    writes: Int64Array | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class Timeline:
     that belong to none. Bytes of an operation are spread over its bins in proportion to
     time, in integers, so bins sum exactly to the totals. Operations outside the job's time
     count in the first or last bin.
+
+    `source` is "trace", or "heatmap" where no operation was traced and the bins are those of
+    Darshan's heat maps (`analyses.heatmaps`): then `reads` and `writes` are None.
     """
 
     edges_s: NDArray[np.float64]
@@ -45,8 +49,9 @@ class Timeline:
     ranks: int  # how many ranks the rows stand for
     bytes_read: Int64Array
     bytes_written: Int64Array
-    reads: Int64Array  # counted in the bin in which they start
-    writes: Int64Array
+    reads: Int64Array | None  # counted in the bin in which they start
+    writes: Int64Array | None
+    source: str = "trace"
     finest: JobTimeline | None = None  # all rows together; None where the source has only `edges_s`
 
     @property
@@ -54,8 +59,13 @@ class Timeline:
         """All rows together, in the finest bins there are."""
         if self.finest is not None:
             return self.finest
-        amounts = (self.bytes_read, self.bytes_written, self.reads, self.writes)
-        return JobTimeline(self.edges_s, *(amount.sum(axis=0) for amount in amounts))
+        return JobTimeline(
+            self.edges_s,
+            self.bytes_read.sum(axis=0),
+            self.bytes_written.sum(axis=0),
+            None if self.reads is None else self.reads.sum(axis=0),
+            None if self.writes is None else self.writes.sum(axis=0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ NOTHING = Bins(np.zeros((4, JOB_BINS), np.int64), {})
 
 def partial(part: Part, trace: Trace) -> Bins:
     """The bins of one part."""
-    row = _row_of(int(trace.family[part.process]), len(trace.ranks))
+    row = row_of(int(trace.family[part.process]), len(trace.ranks))
     bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
     sums = np.zeros((4, JOB_BINS), np.int64)
     for op in (0, WRITE):
@@ -95,16 +105,19 @@ def finish(bins: Bins, trace: Trace) -> Timeline | None:
     """One row a rank or group of ranks; None where no operation was traced."""
     if not bins.rows:
         return None
-    ranks = len(trace.ranks)
-    groups = min(ranks, MAX_ROWS)
-    keys = [*range(groups), *([-1] if -1 in bins.rows else [])]
-    empty = np.zeros((4, BINS), np.int64)
-    sums = np.stack([bins.rows.get(key, empty) for key in keys], axis=1)
-    labels = tuple(_label(key, groups, trace) for key in keys)
+    labels, (read, written, reads, writes) = stacked(bins.rows, trace)
     finest = JobTimeline(_edges_s(trace, JOB_BINS), *bins.job)
-    read, written, reads, writes = sums
     edges_s = _edges_s(trace, BINS)
+    ranks = len(trace.ranks)
     return Timeline(edges_s, labels, ranks, read, written, reads, writes, finest=finest)
+
+
+def stacked(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...], Int64Array]:
+    """Labels of all rows, and their sums, shape (sums a row, rows, bins); silent ones are 0."""
+    groups = min(len(trace.ranks), MAX_ROWS)
+    keys = [*range(groups), *([-1] if -1 in rows else [])]
+    empty = np.zeros_like(next(iter(rows.values())))
+    return _labels(keys, trace), np.stack([rows.get(key, empty) for key in keys], axis=1)
 
 
 def spread(
@@ -124,15 +137,19 @@ def _edges_s(trace: Trace, bins: int) -> NDArray[np.float64]:
     return seconds
 
 
-def _row_of(position: int, ranks: int) -> int:
+def row_of(position: int, ranks: int) -> int:
+    """The row of a rank (position in Trace.ranks, -1 for none) among at most MAX_ROWS."""
     if position < 0 or ranks <= MAX_ROWS:
         return position
     return position * MAX_ROWS // ranks
 
 
-def _label(key: int, groups: int, trace: Trace) -> str:
-    if key < 0:
-        return "no rank"
-    members = [i for i in range(len(trace.ranks)) if _row_of(i, len(trace.ranks)) == key]
-    first, last = (trace.processes[trace.ranks[i]].label for i in (members[0], members[-1]))
-    return first if groups == len(trace.ranks) else f"{first} to {last}"
+def _labels(keys: Sequence[int], trace: Trace) -> tuple[str, ...]:
+    names = [trace.processes[process].label for process in trace.ranks]
+    rows = np.array([row_of(i, len(names)) for i in range(len(names))], np.int64)
+    bounds = [np.searchsorted(rows, [key, key + 1]).tolist() for key in keys if key >= 0]
+    labels = [
+        names[low] if high - low == 1 else f"{names[low]} to {names[high - 1]}"
+        for low, high in bounds
+    ]
+    return (*labels, *(["no rank"] if -1 in keys else []))

@@ -6,7 +6,9 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 
+from vanidl.datafolder import DataOptions
 from vanidl.run import Inputs, Progress, Run, open_run
 from vanidl.selection import Selection
 
@@ -21,8 +23,21 @@ def add_run_arguments(
     parser.add_argument(
         "run", metavar="RUN", help="a Darshan log, or a folder of logs and profiler output"
     )
+    add_read_arguments(parser, window_end=window_end)
+
+
+def add_read_arguments(
+    parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
+) -> None:
+    """Declares the options that choose what to read of a run and what to look at."""
     add = parser.add_argument
-    add("--steps", action="append", default=[], metavar="PATH", help="more profiler output")
+    add(
+        "--steps",
+        action="append",
+        default=[],
+        metavar="PATH[:TAG]",
+        help="more profiler output, or event files (TAG: which scalar marks steps)",
+    )
     add("--layer", default="POSIX", help="layer of the I/O: POSIX (default) or MPI-IO")
     add("--only", metavar="KIND", help="only files of one kind, for example dataset")
     add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")
@@ -32,11 +47,20 @@ def add_run_arguments(
     add("--job", action="append", default=[], metavar="ID", help="this job of several")
     add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
     add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
+    add("--data", action="append", default=[], metavar="PATH", help="the dataset as it lies here")
+    add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
+    add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
+    add("--samples-per-step", type=int, metavar="N", help="samples of one rank in one step")
     add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
 
 
 def open_from(options: argparse.Namespace) -> Run:
     """The run that the options describe, with progress on a terminal."""
+    return open_path(options.run, options)
+
+
+def open_path(path: str | PathLike[str], options: argparse.Namespace) -> Run:
+    """The run at a path, read as the options say, with progress on a terminal."""
     selection = Selection(
         options.layer,
         options.only,
@@ -51,9 +75,12 @@ def open_from(options: argparse.Namespace) -> Run:
         tuple(options.wait_name),
         tuple(options.kind),
         options.clock_offset,
+        DataOptions(
+            tuple(options.data), options.inspect, options.record_size, options.samples_per_step
+        ),
     )
     with progress_line() as progress:
-        return open_run(options.run, selection=selection, inputs=inputs, progress=progress)
+        return open_run(path, selection=selection, inputs=inputs, progress=progress)
 
 
 @contextmanager

@@ -16,6 +16,16 @@ PARTS = (
     ("forward", "jump forward", palette.FORWARD, "/"),
     ("backward", "jump backward", palette.BACKWARD, "\\"),
 )
+COUNTED_PARTS = (
+    ("consecutive", "consecutive", palette.CONSECUTIVE, ""),
+    ("forward", "jump forward", palette.FORWARD, "/"),
+    ("backward", "jump backward, or first at the start", palette.BACKWARD, "\\"),
+)
+_COUNTERS_CAPTION = (
+    "From Darshan's counters, as no single operation was traced: reads and writes apart. "
+    "Consecutive: begins right behind the last byte touched. Jump forward: further behind it. "
+    "The rest begins before it, or is the first at the start of a file."
+)
 _CAPTION = (
     "Reads and writes apart, per process and file in order of their start. Consecutive: begins "
     "where the one before ended. Shuffled samples show as jumps in both directions; that is "
@@ -32,26 +42,29 @@ def figure(trace: Trace, results: Results) -> Figure:
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     if access is None:
         reason = (
-            "No single operation was traced, so their order is not known. Record with "
+            "No single operation was traced and no counter tells their order. Record with "
             "DXT_ENABLE_IO_TRACE=1."
         )
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     table = _table(access)
-    return Figure(
-        "access",
-        "Operations",
-        "Access pattern",
-        _CAPTION,
-        _spec(access),
-        table,
-        says=sentence("access", results),
-    )
+    if access.source == "counters":
+        spec = _spec(access, COUNTED_PARTS)
+        return _record(_COUNTERS_CAPTION, spec, table, results)
+    return _record(_CAPTION, _spec(access, PARTS), table, results)
 
 
-def _spec(access: Access) -> Spec:
+def _record(caption: str, spec: Spec, table: Table, results: Results) -> Figure:
+    says = sentence("access", results)
+    return Figure("access", "Operations", "Access pattern", caption, spec, table, says=says)
+
+
+Part = tuple[str, str, str, str]
+
+
+def _spec(access: Access, parts: tuple[Part, ...]) -> Spec:
     sides = [(n, c) for n, c in (("reads", access.read), ("writes", access.write)) if c.ops]
     return {
-        "data": [_bars(sides, part) for part in PARTS],
+        "data": [_bars(sides, part) for part in parts],
         "layout": palette.layout(
             120 + 44 * len(sides),
             barmode="stack",
@@ -64,7 +77,7 @@ def _spec(access: Access) -> Spec:
 
 def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]) -> Spec:
     attribute, name, colour, pattern = part
-    numbers = [getattr(counts, attribute) for _, counts in sides]
+    numbers = [operations_in(counts, attribute) for _, counts in sides]
     return {
         "type": "bar",
         "orientation": "h",
@@ -75,6 +88,20 @@ def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]
         "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata} %{y} (%{x:.3g} %)<extra>" + name + "</extra>",
     }
+
+
+def operations_in(counts: AccessCounts, attribute: str) -> int:
+    """Operations of one class, by Darshan's rule where only its counters are known."""
+    own: int | None = getattr(counts, attribute)
+    if own is not None:
+        return own
+    sequential, consecutive = counts.sequential_darshan or 0, counts.consecutive_darshan or 0
+    by_rule = {
+        "consecutive": consecutive,
+        "forward": sequential - consecutive,
+        "backward": counts.ops - sequential,
+    }
+    return max(by_rule[attribute], 0)
 
 
 def _table(access: Access) -> Table:

@@ -15,9 +15,14 @@ from vanidl.report.units import byte_scale, factor, nbytes, plural, seconds
 from vanidl.trace import Trace
 
 TABLE_LIMIT = 256
+_WORST = "A rank far above the others may be the one that the rest wait for."
 _CAPTION = (
-    "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. A rank "
-    "far above the others may be the one that the rest wait for."
+    "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. " + _WORST
+)
+_COUNTERS_CAPTION = (
+    "From Darshan's counters, as no single operation was traced. Above: seconds of reading and "
+    "writing that its files add up to, which is not the time the rank was in I/O: files at the "
+    "same time count twice. Below: bytes read and written. " + _WORST
 )
 
 
@@ -28,14 +33,16 @@ def figure(trace: Trace, results: Results) -> Figure:
     if balance is None or not balance.rows:
         return _record(
             "",
-            reason="No rank's operations were traced one by one. Record with "
+            reason="No rank's operations were traced one by one, and no rank has counters of its "
+            "own: Darshan adds up the files that all ranks opened. Record with "
             "DXT_ENABLE_IO_TRACE=1.",
         )
     table = _table(balance)
     if len(balance.rows) == 1:
         reason = "The run has one rank, so there is nothing to compare."
         return _record("", table=table, reason=reason)
-    figure = _record(f"{_CAPTION} {_spread(balance)}", spec=_spec(balance.rows), table=table)
+    caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION
+    figure = _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
     return replace(figure, says=sentence("balance", results))
 
 
@@ -47,11 +54,17 @@ def _record(
 
 def _spread(balance: Balance) -> str:
     words = []
-    if balance.busy_spread is not None:
-        words.append(f"Largest over mean: time {factor(balance.busy_spread)}")
+    time_spread = balance.busy_spread or balance.counter_spread
+    if time_spread is not None:
+        words.append(f"time {factor(time_spread)}")
     if balance.bytes_spread is not None:
         words.append(f"bytes {factor(balance.bytes_spread)}")
-    sentence = ", ".join(words) + "." if words else ""
+    sentence = f"Largest over mean: {', '.join(words)}." if words else ""
+    if balance.shared_bytes:
+        sentence += (
+            f" {nbytes(balance.shared_bytes)} more are in no bar: Darshan adds up files that all "
+            "ranks opened, and some processes may belong to no known rank."
+        )
     if balance.silent_ranks:
         sentence += f" {plural(balance.silent_ranks, 'rank')} did no I/O on this layer."
     return sentence.strip()
@@ -59,8 +72,14 @@ def _spread(balance: Balance) -> str:
 
 def _spec(rows: tuple[RankLoad, ...]) -> Spec:
     divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
+    counted = all(r.busy_s is None for r in rows)
     data = [
-        _bars(rows, "time in I/O", palette.BUSY, [r.busy_s for r in rows]),
+        _bars(
+            rows,
+            "time by counters" if counted else "time in I/O",
+            palette.BUSY,
+            [_time_s(r) for r in rows],
+        ),
         _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
         _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
     ]
@@ -85,9 +104,13 @@ def _spec(rows: tuple[RankLoad, ...]) -> Spec:
     }
 
 
+def _time_s(row: RankLoad) -> float:
+    return (row.counter_s if row.busy_s is None else row.busy_s) or 0.0
+
+
 def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float]) -> Spec:
     hover = [
-        f"{plotted(r.label)}: {seconds(r.busy_s)}, read {nbytes(r.bytes_read)}, "
+        f"{plotted(r.label)}: {seconds(_time_s(r))}, read {nbytes(r.bytes_read)}, "
         f"wrote {nbytes(r.bytes_written)}"
         for r in rows
     ]
@@ -111,6 +134,7 @@ def _table(balance: Balance) -> Table:
         Column("bytes read", "bytes"),
         Column("bytes written", "bytes"),
         Column("time in I/O", "s"),
+        Column("time by counters", "s"),
     )
     picked = [balance.rows[i] for i in spread_out(len(balance.rows), TABLE_LIMIT)]
     rows = tuple(
@@ -122,6 +146,7 @@ def _table(balance: Balance) -> Table:
             r.bytes_read,
             r.bytes_written,
             r.busy_s,
+            r.counter_s,
         )
         for r in picked
     )

@@ -7,9 +7,11 @@ from vanidl.analyses.files import FileRow
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.figures.labels import elided
+from vanidl.report.units import nbytes
 from vanidl.trace import Trace
 
 LIMIT = 1000
+OSTS = 8
 _CAPTION = (
     "Largest traffic first. Time is the sum of durations over all ranks, so operations side by "
     "side count twice. Paths longer than 160 characters are cut in the middle."
@@ -27,6 +29,7 @@ _COLUMNS = (
     Column("last", "s"),
     Column("layers"),
     Column("mount"),
+    Column("Lustre stripes"),
 )
 
 
@@ -57,4 +60,22 @@ def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
         file.last_s,
         ", ".join(file.layers),
         elided(mount, limit=80) or None,
+        _stripes(file),
     )
+
+
+def _stripes(file: FileRow) -> str | None:
+    """`4 x 1 MiB on OSTs 0, 3, 5, 7` of each component of the layout; None off Lustre."""
+    parts = [p for p in file.stripes if p.stripe_count > 0]
+    if not parts:
+        return None
+    return "; ".join(
+        f"{part.stripe_count} x {nbytes(part.stripe_nbytes)} on {_osts(part.osts)}"
+        for part in parts
+    )
+
+
+def _osts(osts: tuple[int, ...]) -> str:
+    shown = ", ".join(str(ost) for ost in osts[:OSTS])
+    more = f" and {len(osts) - OSTS} more" if len(osts) > OSTS else ""
+    return f"OSTs {shown}{more}" if osts else "OSTs that were not recorded"

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.timebins import folded
 from vanidl.figures import palette
-from vanidl.figures.cutting import n_of_m
+from vanidl.figures.cutting import folded, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.figures.labels import distinct, elided, plotted
 from vanidl.figures.levels import levels
+from vanidl.figures.timeline import heatmap_note
 from vanidl.report.units import byte_scale, count, nbytes, seconds
 from vanidl.trace import Trace
 
@@ -21,6 +21,7 @@ Int64Array = NDArray[np.int64]
 
 TABLE_SPANS = 8
 TABLE_FILES = 100
+TABLE_ROWS = 128
 _CAPTION = (
     "One line a rank, time since the start of the job to the right. A stronger colour means more "
     "bytes per second (reads and writes together), blank means no I/O. Vertical stripes: all "
@@ -51,10 +52,12 @@ def figure(trace: Trace, results: Results) -> Figure:
     labels = [plotted(label) for label in timeline.row_labels]
     grouped = len(labels) < timeline.ranks
     note = f" Each line is a group of neighbouring ranks ({timeline.ranks:,} in all)."
-    table = _table("rank", timeline.row_labels, timeline.edges_s, moved)
-    return _drawn(
-        names, _CAPTION + (note if grouped else ""), labels, (timeline.edges_s, moved), table
-    )
+    shown = timeline.row_labels[:TABLE_ROWS]
+    lines = len(timeline.row_labels)
+    table = span_table("rank", shown, timeline.edges_s, moved[:TABLE_ROWS], cut_from=lines)
+    words = [_CAPTION + (note if grouped else ""), heatmap_note(timeline)]
+    caption = " ".join(word for word in words if word)
+    return _drawn(names, caption, labels, (timeline.edges_s, moved), table)
 
 
 def by_file(trace: Trace, results: Results) -> Figure:
@@ -70,7 +73,7 @@ def by_file(trace: Trace, results: Results) -> Figure:
     labels = [plotted(path) for path in line.paths]
     cut = n_of_m(len(labels), line.files, "files, those with most traffic")
     shown = line.paths[:TABLE_FILES]
-    table = _table("file", shown, line.edges_s, moved[:TABLE_FILES], cut_from=line.files)
+    table = span_table("file", shown, line.edges_s, moved[:TABLE_FILES], cut_from=line.files)
     caption = _FILES_CAPTION + (f" Shown: {cut}." if cut else "")
     return _drawn(names, caption, labels, (line.edges_s, moved), table)
 
@@ -114,7 +117,7 @@ def _said(labels: list[str], edges_s: NDArray[np.float64], moved: Int64Array) ->
     )
 
 
-def _table(
+def span_table(
     what: str,
     names: tuple[str, ...],
     edges_s: NDArray[np.float64],
@@ -122,10 +125,10 @@ def _table(
     *,
     cut_from: int = 0,
 ) -> Table:
+    """Bytes of each line in a few spans of time, each the exact sum of its bins."""
     bins = moved.shape[1]
-    spans = TABLE_SPANS if bins % TABLE_SPANS == 0 else 1
-    sums = folded(moved, spans)
-    bounds = edges_s[:: bins // spans]
+    bounds, sums = folded(edges_s, moved, TABLE_SPANS)
+    spans = sums.shape[1]
     titles = [f"{seconds(float(a))} to {seconds(float(b))}" for a, b in pairwise(bounds)]
     columns = (Column(what), Column("all", "bytes"), *(Column(t, "bytes") for t in titles))
     rows = tuple(

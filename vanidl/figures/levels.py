@@ -63,12 +63,17 @@ def filled(figure: Figure, level: int = -1) -> Spec:
 
 
 def packed(found: Levels) -> Spec:
-    """The levels as a page carries them: whole numbers of as many bytes as the largest needs."""
+    """The levels as a page carries them: the finest, and how many bins each level has.
+
+    The page adds neighbours for the others, which is what they are the sums of. Numbers are
+    whole, of as many bytes as the largest needs.
+    """
     return {
         "start": found.start_s,
         "end": found.end_s,
         "divisor": found.divisor,
-        "series": [[_packed(amounts) for amounts in series] for series in found.series],
+        "bins": [amounts.shape[1] for amounts in found.series[0]],
+        "series": [_packed(series[0]) for series in found.series],
     }
 
 
@@ -77,7 +82,7 @@ def _packed(amounts: Int64Array) -> Spec:
     width = max(1, -(-int(amounts.max(initial=0)).bit_length() // 8))
     raw = np.ascontiguousarray(amounts, "<i8").view(np.uint8).reshape(-1, 8)[:, :width]
     text = base64.b64encode(raw.tobytes()).decode("ascii")
-    return {"rows": amounts.shape[0], "bins": amounts.shape[1], "bytes": width, "data": text}
+    return {"rows": amounts.shape[0], "bytes": width, "data": text}
 
 
 def _fitting(amounts: Int64Array, limit: int) -> Int64Array:

@@ -60,6 +60,11 @@ def _empty(reason: str, table: Table | None) -> Figure:
 
 
 def _without_overlap(trace: Trace) -> str:
+    if trace.step_durations and not trace.profiles:
+        return (
+            "The step table that was found holds durations without start times. It cannot be laid "
+            "over the I/O, so no overlap is claimed. Record steps with a profiler trace."
+        )
     if not trace.profiles:
         return (
             "No profiler trace was found, so it is not known whether the I/O was hidden. Record "

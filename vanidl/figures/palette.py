@@ -26,6 +26,12 @@ BUSY = "#707b85"
 SOFT = "#8b939a"
 PAPER = "#fdfdfc"
 
+SIDES = ("#5f6b76", "#2f6fb3", "#b0722a", "#7a5195", "#2e8b57")
+"""What is compared: the first side in grey, the others in colours."""
+
+BETTER = "#1f7f4d"
+WORSE = "#c23b22"
+
 RAMP = ("#e6f1f0", "#a9d3cf", "#5fada7", "#1f7f79", "#0b3f3d")
 """Little to much, for heat maps."""
 
@@ -50,6 +56,13 @@ DARK = {
     BUSY: "#8f9aa4",
     SOFT: "#79828a",
     PAPER: "#15181b",
+    SIDES[0]: "#9aa7b3",
+    SIDES[1]: "#6fb0f0",
+    SIDES[2]: "#e0a868",
+    SIDES[3]: "#b995d6",
+    SIDES[4]: "#62c48f",
+    BETTER: "#5cc48c",
+    WORSE: "#f2755c",
     WAIT_RAMP[0]: "#33211a",
     WAIT_RAMP[1]: "#8a4522",
     WAIT_RAMP[3]: "#ffdcc6",

@@ -68,11 +68,10 @@ def _access(results: Results) -> str:
 
 
 def _pattern(name: str, counts: AccessCounts) -> str:
-    shares = (
-        f"{percent(getattr(counts, part) / counts.ops)} {part}"
-        for part in ("first", "consecutive", "forward", "backward")
-    )
-    return f"Of {count(counts.ops)} {name}: {', '.join(shares)}."
+    parts = ("first", "consecutive", "forward", "backward", "sequential_darshan")
+    known = [(part, getattr(counts, part)) for part in parts]
+    shares = [f"{percent(n / counts.ops)} {part}" for part, n in known if n is not None][:4]
+    return f"Of {count(counts.ops)} {name}: {', '.join(shares).replace('_', ' by ')}."
 
 
 def _kinds(results: Results) -> str:
@@ -85,10 +84,59 @@ def _balance(results: Results) -> str:
     balance = results.balance
     if balance is None or not balance.rows:
         return ""
-    busy = sorted(balance.rows, key=lambda row: row.busy_s)
+    moved = sorted(balance.rows, key=lambda row: row.bytes_read + row.bytes_written)
+    least, most = moved[0], moved[-1]
     return (
-        f"Time in I/O runs from {seconds(busy[0].busy_s)} ({busy[0].label}) to "
-        f"{seconds(busy[-1].busy_s)} ({busy[-1].label}) over {plural(len(busy), 'rank')}."
+        f"Of {plural(len(moved), 'rank')}, {least.label} moved least, "
+        f"{nbytes(least.bytes_read + least.bytes_written)}, and {most.label} most, "
+        f"{nbytes(most.bytes_read + most.bytes_written)}."
+    )
+
+
+def _dataset(results: Results) -> str:
+    data = results.dataset
+    if data is None:
+        return ""
+    return (
+        f"{plural(len(data.files), 'dataset file')}: {nbytes(data.bytes_read)} read, "
+        f"{nbytes(data.unique_bytes)} of it different bytes."
+    )
+
+
+def _shares(results: Results) -> str:
+    data = results.dataset
+    shares = [r.share for r in data.ranks if r.share is not None] if data else []
+    if data is None or not shares:
+        return ""
+    return (
+        f"Each of {plural(len(data.ranks), 'rank')} read {percent(min(shares))} to "
+        f"{percent(max(shares))} of the {data.share_of}."
+    )
+
+
+def _samples(results: Results) -> str:
+    if results.dataset is None:
+        return ""
+    bins = results.dataset.samples.histogram
+    return f"{count(sum(b.files for b in bins))} files in {plural(len(bins), 'class', 'classes')}."
+
+
+def _visits(results: Results) -> str:
+    grid = results.dataset.grid if results.dataset else None
+    if grid is None:
+        return ""
+    first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
+    return f"{count(grid.files)} files, the first of them read {first} after the start."
+
+
+def _phases(results: Results) -> str:
+    phases = results.phases
+    if phases is None:
+        return ""
+    stages = (f"{p.name} from {seconds(p.start_s)} to {seconds(p.end_s)}" for p in phases.stages)
+    return (
+        f"{'; '.join(stages)}. {plural(len(phases.epochs), 'epoch')}, "
+        f"{plural(len(phases.checkpoints), 'checkpoint')}."
     )
 
 
@@ -99,4 +147,9 @@ _SENTENCES: dict[str, Callable[[Results], str]] = {
     "access": _access,
     "kinds": _kinds,
     "balance": _balance,
+    "dataset": _dataset,
+    "data-shares": _shares,
+    "samples": _samples,
+    "visits": _visits,
+    "phases": _phases,
 }

@@ -62,12 +62,12 @@ def bin_label(size: SizeBin) -> str:
 
 
 def _spec(bins: tuple[SizeBin, ...]) -> Spec:
-    largest = max(max(b.bytes_read, b.bytes_written) for b in bins)
+    largest = max(max(b.bytes_read or 0, b.bytes_written or 0) for b in bins)
     divisor, unit = byte_scale(largest)
     counts = _counts(bins)
     amounts = [
-        _bars(bins, [b.bytes_read / divisor for b in bins], _READ, "y2"),
-        _bars(bins, [b.bytes_written / divisor for b in bins], _WRITE, "y2"),
+        _bars(bins, [(b.bytes_read or 0) / divisor for b in bins], _READ, "y2"),
+        _bars(bins, [(b.bytes_written or 0) / divisor for b in bins], _WRITE, "y2"),
     ]
     layout = palette.layout(
         440,

@@ -15,7 +15,7 @@ from vanidl.figures.stepspans import ShownSteps, shown_steps
 from vanidl.report.units import seconds
 from vanidl.trace import Trace
 
-TABLE_LIMIT = 500
+TABLE_LIMIT = 300
 MAX_LANES = 8
 GRID_RANKS = 64
 GRID_STEPS = 256
@@ -27,6 +27,11 @@ _GRID = (
     "One line a rank, one column a profiled step, counted from 0. A stronger colour is a longer "
     "wait for input. "
     "Horizontal lines are slow ranks, vertical lines are steps that all ranks waited in."
+)
+_UNDATED = (
+    "One line a rank, one column a step in the order of the table, counted from 0. A stronger "
+    "colour is a longer step. The profile has durations without start times, so these steps are "
+    "in no other picture and no overlap is claimed."
 )
 _CAPTION = (
     "Steps that start late in an epoch or after a checkpoint stand out; even orange from start "
@@ -45,7 +50,9 @@ def figure(trace: Trace, results: Results) -> Figure:
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
     table = steps.table
     shown = shown_steps(table)
-    if len(np.unique(table.rank)) > MAX_LANES:
+    if table.undated_s is not None:
+        (spec, cut), words = _grid(trace, table), [_UNDATED]
+    elif len(np.unique(table.rank)) > MAX_LANES:
         (spec, cut), words = _grid(trace, table), [_GRID]
     else:
         spec, cut, words = _lanes(trace, table, shown), shown.cut, [_BARS + _CAPTION]
@@ -70,7 +77,7 @@ def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
     for lane, rank in enumerate(shown.ranks):
         data += _lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
     lanes = len(shown.ranks)
-    longest = float((table.end_s - table.start_s)[shown.rows].max())
+    longest = float(table.duration_s[shown.rows].max())
     layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="stack")
     if lanes > 1:
         layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
@@ -104,7 +111,7 @@ def _lane_title(label: str, top: float) -> Spec:
 
 
 def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
-    length = table.end_s[rows] - table.start_s[rows]
+    length = table.duration_s[rows]
     waits = table.input_wait_s[rows]
     series = [("rest of the step", palette.STEP, length - np.nan_to_num(waits))]
     if not np.isnan(waits).all():
@@ -132,7 +139,7 @@ def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
     present, counts = np.unique(table.rank, return_counts=True)
     ranks = present[spread_out(len(present), GRID_RANKS)]
     columns = spread_out(int(counts.max()), GRID_STEPS)
-    length = _by_rank(table, ranks, table.end_s - table.start_s)[:, columns]
+    length = _by_rank(table, ranks, table.duration_s)[:, columns]
     waits = _by_rank(table, ranks, table.input_wait_s)[:, columns]
     known = not np.isnan(waits).all()
     heat = {
@@ -171,7 +178,7 @@ def _by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndar
 
 
 def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
-    length = (table.end_s - table.start_s)[rows]
+    length = table.duration_s[rows]
     return [
         f"step {int(k)}: {seconds(float(s))}, waited {seconds(float(w))}"
         for k, s, w in zip(table.step[rows], length, table.input_wait_s[rows], strict=True)
@@ -198,8 +205,8 @@ def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
         (
             labels[int(table.rank[i])],
             int(table.step[i]),
-            float(table.start_s[i]),
-            float(table.end_s[i] - table.start_s[i]),
+            _known(table.start_s[i]),
+            float(table.duration_s[i]),
             _known(table.input_wait_s[i]),
             _known(table.busy_s[i]),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vanidl.analyses import Results
+from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.summary import Summary
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.report.units import bandwidth, count, nbytes, percent, seconds
@@ -19,6 +20,7 @@ def figure(trace: Trace, results: Results) -> Figure:
         *_amounts(summary),
         *_times(summary),
         *_storage(summary),
+        *_mpi(trace),
     )
     sources = {"trace": "From single operations.", "counters": "From Darshan's totals."}
     caption = sources.get(summary.source, "No I/O was recorded; unknown is not zero.")
@@ -39,7 +41,8 @@ def _amounts(summary: Summary) -> tuple[tuple[str, str, str], ...]:
 def _times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
     time = summary.time
     if time is None:
-        return (("busy time", seconds(None), "needs single operations with their times"),)
+        busy = ("busy time", seconds(None), "needs single operations with their times")
+        return (busy, *_counter_times(summary.counter_s))
     return (
         ("busy time, mean", seconds(time.per_rank_mean_s), "union of operations in each rank"),
         ("busy time, longest", seconds(time.per_rank_max_s), "the rank with most of it"),
@@ -52,6 +55,31 @@ def _times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
             bandwidth(summary.per_op_median_bytes_per_s),
             "of single operations",
         ),
+    )
+
+
+def _counter_times(time: CounterTime | None) -> tuple[tuple[str, str, str], ...]:
+    if time is None:
+        return ()
+    meaning = "by counters, summed over files and processes: not busy time"
+    return (
+        ("reading", seconds(time.read_s), meaning),
+        ("writing", seconds(time.write_s), meaning),
+        ("metadata", seconds(time.meta_s), meaning),
+        ("reading and writing, mean", seconds(time.per_rank_mean_s), "by counters, over ranks"),
+        ("reading and writing, longest", seconds(time.per_rank_max_s), "not known where Darshan "
+         "adds up files over all ranks"),
+    )  # fmt: skip
+
+
+def _mpi(trace: Trace) -> tuple[tuple[str, str, str], ...]:
+    """Time inside MPI calls, where Darshan's AutoPerf module recorded it."""
+    total = [m.total_s for m in trace.mpi]
+    if not total:
+        return ()
+    return (
+        ("time in MPI, mean", seconds(sum(total) / len(total)), "inside MPI calls, over ranks"),
+        ("time in MPI, longest", seconds(max(total)), "the rank with most of it"),
     )
 
 

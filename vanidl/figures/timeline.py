@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from vanidl.analyses import Results
 from vanidl.analyses.steps import Steps, StepTable
-from vanidl.analyses.timebins import folded
-from vanidl.analyses.timeline import JobTimeline
+from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.figures import palette
-from vanidl.figures.cutting import rounded
+from vanidl.figures.cutting import folded, rounded
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.figures.labels import plotted
 from vanidl.figures.levels import levels
@@ -41,6 +41,8 @@ _ZOOM = (
 def figure(trace: Trace, results: Results) -> Figure:
     """Bandwidth over time, and steps with their input waits below it."""
     io, steps = results.timeline, results.steps
+    if steps is not None and steps.table.undated_s is not None:
+        steps = None
     if io is None and steps is None:
         return _record(
             "",
@@ -53,7 +55,7 @@ def figure(trace: Trace, results: Results) -> Figure:
     job = io.job if io else None
     unit, found = _levels(job) if job else ("", None)
     data = _io_traces() if job else []
-    words = [_IO_CAPTION, _resolution(job)] if job else []
+    words = [_IO_CAPTION, heatmap_note(io) or _resolution(io.job)] if io else []
     if steps and shown:
         step_data, cuts = _step_traces(trace, steps.table, shown)
         data += step_data
@@ -66,6 +68,17 @@ def figure(trace: Trace, results: Results) -> Figure:
     return replace(figure, table=table, levels=found, says=_said(job, steps))
 
 
+def heatmap_note(io: Timeline) -> str:
+    """Where the bins of an untraced run come from, "" for a traced one."""
+    if io.source != "heatmap":
+        return ""
+    width = seconds(float(io.edges_s[1] - io.edges_s[0]))
+    return (
+        f"From Darshan's heat map, bins of {width}: no single operation was traced, so nothing "
+        "shorter than a bin can be seen."
+    )
+
+
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
     title = "I/O and training steps"
     return Figure("timeline", "Over time", title, caption, spec, None, reason, view="whole job")
@@ -73,7 +86,7 @@ def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figu
 
 def _io_traces() -> list[Spec]:
     """Two filled step lines, without their points: those depend on the zoom."""
-    areas = [_area("reads", palette.READ), _area("writes", palette.WRITE)]
+    areas = [_unfilled("reads", palette.READ), _unfilled("writes", palette.WRITE)]
     areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
     return areas
 
@@ -112,27 +125,37 @@ def _said(job: JobTimeline | None, steps: Steps | None) -> str:
 
 def _table(job: JobTimeline) -> Table:
     """The job in few spans of time, each the exact sum of its bins."""
-    bins = len(job.bytes_read)
-    spans = min(TABLE_SPANS, bins) if bins % TABLE_SPANS == 0 else 1
-    amounts = [folded(getattr(job, name), spans) for name in _AMOUNTS]
-    bounds = job.edges_s[:: bins // spans]
-    columns = (Column("from", "s"), Column("to", "s"), *(Column(n, u) for n, u in _TITLES))
-    rows = tuple(
-        (float(bounds[i]), float(bounds[i + 1]), *(int(a[i]) for a in amounts))
-        for i in range(spans)
-    )
-    return Table(columns, rows, f"{spans} spans, the sums of {bins:,} bins")
+    known = [part for part in _COLUMNS if getattr(job, part[0]) is not None]
+    amounts = np.stack([getattr(job, name) for name, _, _ in known])
+    bounds, sums = folded(job.edges_s, amounts, TABLE_SPANS)
+    columns = (Column("from", "s"), Column("to", "s"), *(Column(t, u) for _, t, u in known))
+    spans = zip(pairwise(bounds.tolist()), sums.T.tolist(), strict=True)
+    rows = tuple((low, high, *row) for (low, high), row in spans)
+    return Table(columns, rows, f"{len(rows)} spans, the sums of {amounts.shape[1]:,} bins")
 
 
-_AMOUNTS = ("bytes_read", "bytes_written", "reads", "writes")
-_TITLES = (("read", "bytes"), ("written", "bytes"), ("reads", "count"), ("writes", "count"))
+_COLUMNS = (
+    ("bytes_read", "read", "bytes"),
+    ("bytes_written", "written", "bytes"),
+    ("reads", "reads", "count"),
+    ("writes", "writes", "count"),
+)
 
 
-def _area(name: str, colour: str) -> Spec:
+def _unfilled(name: str, colour: str) -> Spec:
+    """An area whose points are drawn in for the zoom."""
+    return {k: v for k, v in area(name, colour, 0, 0, []).items() if k not in ("x0", "dx", "y")}
+
+
+def area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
+    """A filled step line; each of the points, `dx` apart from `x0` on, holds until the next."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
+        "x0": x0,
+        "dx": dx,
+        "y": y,
         "line": {"shape": "hv", "width": 1, "color": colour},
         "fill": "tozeroy",
         "hovertemplate": "at %{x:.4g} s: %{y:.4g} %{yaxis.title.text}<extra>" + name + "</extra>",
@@ -145,18 +168,18 @@ def _step_traces(
     """Filled boxes, as wide as they last and no wider, and what to say when hovering."""
     waits = shown_waits(trace, shown.ranks)
     rows = shown.rows
-    length = table.end_s[rows] - table.start_s[rows]
+    length = table.duration_s[rows]
     step_lanes = np.searchsorted(shown.ranks, table.rank[rows])
     wait_lanes = np.searchsorted(shown.ranks, waits.rank)
     names = [f"step {int(k)}: {seconds(s)}" for k, s in zip(table.step[rows], length, strict=True)]
     waited = [f"waited {seconds(float(s))}" for s in waits.length_s]
     data = [
-        _boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
+        boxes("steps", palette.STEP, (step_lanes, table.start_s[rows], STEP_WIDTH * length)),
         _spots(names, (step_lanes, table.start_s[rows], 1.5 * length)),
     ]
     if len(waits.rank):
         spans = (wait_lanes, waits.start_s, waits.length_s)
-        data[1:1] = [_boxes("input waits", palette.IN_WAIT, spans)]
+        data[1:1] = [boxes("input waits", palette.IN_WAIT, spans)]
         data.append(_spots(waited, spans))
     return data, (shown.cut, waits.cut)
 
@@ -165,7 +188,7 @@ Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Lane, start in seconds and length in seconds."""
 
 
-def _boxes(name: str, colour: str, spans: Spans) -> Spec:
+def boxes(name: str, colour: str, spans: Spans) -> Spec:
     """One outline around all boxes: thin ones blend instead of growing to a whole pixel."""
     lane, start, length = spans
     gap = np.full(len(lane), np.nan)

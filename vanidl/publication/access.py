@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import FigureBase
 
 from vanidl.analyses import Results
-from vanidl.figures.access import PARTS
+from vanidl.figures.access import COUNTED_PARTS, PARTS, operations_in
 from vanidl.publication.style import Series
 from vanidl.trace import Trace
 
@@ -21,8 +21,8 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
     sides = [(n, c) for n, c in (("reads", access.read), ("writes", access.write)) if c.ops]
     axes = figure.subplots()
     left = [0.0] * len(sides)
-    for attribute, name, colour, _ in PARTS:
-        share = [100 * getattr(counts, attribute) / counts.ops for _, counts in sides]
+    for attribute, name, colour, _ in COUNTED_PARTS if access.source == "counters" else PARTS:
+        share = [100 * operations_in(counts, attribute) / counts.ops for _, counts in sides]
         axes.barh(
             range(len(sides)), share, 0.62, left, **Series(name, colour, _HATCH[attribute]).fill
         )

@@ -21,15 +21,16 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
     """Bars of operations, and of bytes below where single operations were traced."""
     del trace
     traced = results.sizes.histogram
+    with_bytes = bool(traced) and all(b.bytes_read is not None for b in traced)
     bins = traced or results.sizes.darshan_histogram
-    axes = figure.subplots(2 if traced else 1, 1, sharex=True, squeeze=False)[:, 0]
+    axes = figure.subplots(2 if with_bytes else 1, 1, sharex=True, squeeze=False)[:, 0]
     _bars(axes[0], [b.reads for b in bins], [b.writes for b in bins])
     axes[0].set_ylabel("operations")
     legend(axes[0])
-    if traced:
-        divisor, unit = byte_scale(max(max(b.bytes_read, b.bytes_written) for b in bins))
-        read, written = ([getattr(b, n) / divisor for b in bins] for n in _BYTES)
-        _bars(axes[1], read, written)
+    if with_bytes:
+        read, written = ([getattr(b, n) for b in bins] for n in _BYTES)
+        divisor, unit = byte_scale(max(*read, *written))
+        _bars(axes[1], [v / divisor for v in read], [v / divisor for v in written])
         axes[1].set_ylabel(unit)
     _label_sizes(axes[-1], bins)
     figure.align_ylabels(list(axes))

@@ -26,6 +26,8 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
     """Bandwidth of the whole job, and the steps with their input waits where they are known."""
     job = results.timeline.job if results.timeline else None
     table = results.steps.table if results.steps else None
+    if table is not None and table.undated_s is not None:
+        table = None  # durations without a place in time
     shown = shown_steps(table, max_ranks=MAX_LANES) if table is not None else None
     heights = [*([3.0] if job else []), *([0.5 + 0.28 * len(shown.ranks)] if shown else [])]
     axes = figure.subplots(

@@ -50,7 +50,7 @@ def headline(trace: Trace, results: Results) -> Headline:
     """One title sentence and the supporting sentences that apply."""
     overlap = results.overlap
     if overlap is None:
-        title = _without_overlap(trace, results.summary)
+        title = _without_overlap(trace, results)
         support = _present(_missing(results), _untraced(results), _stdio(results.summary))
         return Headline(title, support)
     title = _waited(trace, results, overlap)
@@ -85,6 +85,8 @@ def _present(*sentences: str) -> tuple[str, ...]:
 def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     average = _average(trace, overlap)
+    if mean.input_wait_s is None and overlap.basis is None and mean.io_s is not None:
+        return _within_steps(mean, average)
     if mean.input_wait_s is None:
         return f"Input wait was not recorded; {_hidden(overlap)}."
     if mean.input_wait_s == 0:
@@ -94,6 +96,16 @@ def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
     waited = f"Training waited {times} for input{average}"
     return f"{waited}; {_io_of_wait(results, overlap)}."
+
+
+def _within_steps(mean: RankOverlap, average: str) -> str:
+    """What steps alone can tell: how much of the I/O fell into them."""
+    io_s = mean.io_s or 0.0
+    inside = seconds(io_s - (mean.unobserved_s or 0.0))
+    return (
+        f"{inside} of {seconds(io_s)} of I/O fell within the recorded steps{average}; neither "
+        "input wait nor compute was recorded, so whether it was hidden is not known."
+    )
 
 
 def _average(trace: Trace, overlap: Overlap) -> str:
@@ -136,6 +148,11 @@ def _hidden(overlap: Overlap) -> str:
 
 
 def _no_overlap(trace: Trace) -> str:
+    if trace.step_durations:
+        return (
+            "the step table holds durations without start times and cannot be laid over it, so no "
+            "overlap is claimed"
+        )
     return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
 
 
@@ -216,7 +233,8 @@ def _counted(overlap: Overlap, summary: Summary) -> str:
     return f"{_by_counters(summary)}."
 
 
-def _without_overlap(trace: Trace, summary: Summary) -> str:
+def _without_overlap(trace: Trace, results: Results) -> str:
+    summary = results.summary
     hidden = "whether it was hidden is not known"
     unknown = f"{hidden}: {_no_overlap(trace)}"
     if summary.time is not None and summary.ops:
@@ -228,7 +246,24 @@ def _without_overlap(trace: Trace, summary: Summary) -> str:
         return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
     if summary.ops == 0:
         return f"No {summary.layer} operation was recorded during the {_run(trace)}."
-    return f"No I/O was recorded during the {_run(trace)}; that is unknown, not zero."
+    return _nothing_on_layer(trace, results)
+
+
+def _nothing_on_layer(trace: Trace, results: Results) -> str:
+    summary, run = results.summary, _run(trace)
+    others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
+    if others:
+        moved = ", ".join(
+            f"{o.layer} read {nbytes(o.bytes_read)} and wrote {nbytes(o.bytes_written)}"
+            for o in others
+        )
+        return f"No {summary.layer} operation was recorded during the {run}; {moved}."
+    if trace.logs and not trace.counters and results.coverage.complete:
+        return (
+            f"Darshan recorded the job and no I/O at all during its {run}: nothing that it "
+            "watches was used, or its modules were switched off."
+        )
+    return f"No I/O was recorded during the {run}; that is unknown, not zero."
 
 
 def _run(trace: Trace) -> str:
@@ -250,12 +285,10 @@ def _stdio(summary: Summary) -> str:
     if stdio is None or not total or summary.layer == STDIO:
         return ""
     moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
-    if moved <= STDIO_SHARE * total:
+    if moved <= STDIO_SHARE * total or not summary.source:
         return ""
-    return (
-        f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}: times above are of "
-        f"{summary.layer} alone."
-    )
+    alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
+    return f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}{alone}."
 
 
 def _layer(summary: Summary, name: str) -> LayerTotals | None:

@@ -2,68 +2,35 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import re
 from datetime import datetime, timezone
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from vanidl.analyses import Results
-from vanidl.figures import FIGURES, Figure, Spec, Table
+from vanidl.figures import FIGURES
 from vanidl.figures.labels import elided
-from vanidl.figures.levels import packed
-from vanidl.figures.palette import DARK
 from vanidl.report.headline import headline
+from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.terms import TERMS
 from vanidl.report.tiles import tiles
-from vanidl.report.units import count, seconds, shown
+from vanidl.report.units import count, seconds
 from vanidl.trace import Trace
-from vanidl.writing import write_whole
-
-SCHEMA = "vanidl/1"
-_SCRIPTS = (
-    "plotly-cartesian-4.1.1.min.js",
-    "tables.js",
-    "levels.js",
-    "plots.js",
-    "views.js",
-    "page.js",
-)
-_STYLES = ("page.css", "parts.css")
-_UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def render_html(trace: Trace, results: Results) -> str:
-    """The whole page as text; names from the logs can neither break out nor run."""
-    figures = [figure(trace, results) for figure in FIGURES]
-    scripts = [_asset(name) for name in _SCRIPTS]
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            policy=_policy(scripts),
-            scripts=[Markup(script) for script in scripts],
-            styles=[Markup(_asset(name)) for name in _STYLES],
-            data=Markup(embedded(_data(figures))),
-            sections=[(name, list(group)) for name, group in groupby(figures, lambda f: f.section)],
-            headline=headline(trace, results),
-            tiles=tiles(trace, results),
-            facts=_facts(trace),
-            warnings=_warnings(results),
-            terms=TERMS,
-            command=elided(trace.job.command, limit=2000),
-            job=elided(trace.job.id or "run", limit=80),
-            version=_version(),
-            schema=SCHEMA,
-        )
+    """The whole page as text."""
+    page = Page(
+        title=f"I/O report: {elided(trace.job.id or 'run', limit=80)}",
+        kind="I/O report",
+        headline=headline(trace, results),
+        facts=_facts(trace),
+        tiles=tiles(trace, results),
+        warnings=tuple(_warnings(results)),
+        warned_section="Coverage",
+        figures=tuple(figure(trace, results) for figure in FIGURES),
+        terms=TERMS,
+        commands=(("the run", elided(trace.job.command, limit=2000)),),
     )
+    return render_page(page)
 
 
 def write_html(trace: Trace, results: Results, path: str | Path) -> None:
@@ -72,82 +39,7 @@ def write_html(trace: Trace, results: Results, path: str | Path) -> None:
     Raises:
         VanidlError: the file cannot be written there.
     """
-    page = render_html(trace, results).encode("utf-8", errors="backslashreplace")
-    write_whole(Path(path), page)
-
-
-def embedded(value: object) -> str:
-    """JSON that is inert inside a script element, whatever its strings hold."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(_UNSAFE)
-
-
-def _policy(scripts: list[str]) -> str:
-    """Only these very scripts may run, and nothing may be fetched."""
-    hashes = (hashlib.sha256(f"\n{script}\n".encode()).digest() for script in scripts)
-    sources = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in hashes)
-    return (
-        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-@cache
-def _environment() -> Environment:
-    loader = PackageLoader("vanidl.report")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["tight"] = _tight
-    return environment
-
-
-@cache
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
-
-
-def _tight(text: str) -> str:
-    """Text in which no line breaks between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=(?:[numµ]?s|h|min|%|[KMGTPE]?i?B)\b|%)", "\N{NO-BREAK SPACE}", text)
-
-
-def _data(figures: list[Figure]) -> Spec:
-    return {
-        "dark": DARK,
-        "figures": [
-            {
-                "id": f.id,
-                "spec": f.spec,
-                "table": _cells(f.table) if f.table else None,
-                "levels": packed(f.levels) if f.levels else None,
-            }
-            for f in figures
-        ],
-    }
-
-
-def _cells(table: Table) -> Spec:
-    """Columns and rows; a number travels as [value, text] so that it sorts and reads well."""
-    units = [column.unit for column in table.columns]
-    return {
-        "columns": [[column.title, column.unit == "text"] for column in table.columns],
-        "rows": [
-            [
-                value if isinstance(value, str) or value is None else [value, shown(value, unit)]
-                for value, unit in zip(row, units, strict=True)
-            ]
-            for row in table.rows
-        ],
-        "cut": table.cut,
-    }
-
-
-def _version() -> str:
-    try:
-        return version("vanidl")
-    except PackageNotFoundError:  # run from a checkout
-        return "(from source)"
+    write_page(render_html(trace, results), path)
 
 
 def _facts(trace: Trace) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
@@ -15,6 +16,13 @@ from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import LayerTotals, Summary
+from vanidl.analyses.timeline import Timeline
+from vanidl.report.dataset_json import (
+    dataset_object,
+    epoch_rows,
+    phase_rows,
+    throughput_object,
+)
 from vanidl.report.headline import headline
 from vanidl.trace import STORAGE_LAYERS, Trace
 
@@ -40,9 +48,9 @@ def summary_object(trace: Trace, results: Results) -> Object:
         "layers": {t.layer: _layer(t) for t in results.summary.layers},
         "steps": _steps(results.steps),
         "overlap": _overlap(results.overlap),
-        "epochs": [],
-        "phases": [],
-        "throughput": _throughput(results),
+        "epochs": epoch_rows(results.phases),
+        "phases": phase_rows(results.phases),
+        "throughput": throughput_object(trace, results),
         "findings": [],
     }
 
@@ -64,7 +72,22 @@ def _job(trace: Trace) -> Object:
         "processes": len(trace.processes),
         "hosts": sorted({p.host for p in trace.processes if p.host}),
         "tracer": job.tracer or None,
+        "roles": dict(sorted(Counter(p.role for p in trace.processes).items())),
+        "mpi_time_s": _mpi(trace),
     }
+
+
+def _mpi(trace: Trace) -> Object | None:
+    """Seconds inside MPI calls by rank, where Darshan's AutoPerf module recorded them."""
+    if not trace.mpi:
+        return None
+    total = [m.total_s for m in trace.mpi]
+    per_rank = [
+        {"label": trace.processes[m.process].label, **_without(asdict(m), "process")}
+        for m in trace.mpi
+        if m.process >= 0
+    ]
+    return {"mean": sum(total) / len(total), "max": max(total), "per_rank": per_rank}
 
 
 def _coverage(results: Results) -> Object:
@@ -87,6 +110,7 @@ def _io(results: Results) -> Object:
         "bytes_read": summary.bytes_read,
         "bytes_written": summary.bytes_written,
         "time": None if summary.time is None else asdict(summary.time),
+        "counter_s": None if summary.counter_s is None else asdict(summary.counter_s),
         "bandwidth": {
             "aggregate_bytes_per_s": summary.aggregate_bytes_per_s,
             "per_op_median_bytes_per_s": summary.per_op_median_bytes_per_s,
@@ -97,10 +121,30 @@ def _io(results: Results) -> Object:
             "count": sum(g.files for g in results.files.by_kind),
             "by_kind": {g.name: _group(g) for g in results.files.by_kind},
             "by_mount": {g.name: _group(g) for g in results.files.by_mount},
+            "by_file_system": {g.name: _group(g) for g in results.files.by_file_system},
+            "stripes": _stripes(results),
         },
-        "dataset": {"unique_bytes": None, "reread_factor": None, "samples_per_file": {}},
+        "dataset": dataset_object(results.dataset),
         "balance": None if results.balance is None else asdict(results.balance),
+        "timeline": _timeline(results.timeline),
     }
+
+
+def _stripes(results: Results) -> list[Object]:
+    """One entry a file on Lustre and component of its layout."""
+    return [
+        {"path": row.path, **_without(asdict(part), "file")}
+        for row in results.files.rows
+        for part in row.stripes
+    ]
+
+
+def _timeline(timeline: Timeline | None) -> Object | None:
+    if timeline is None:
+        return None
+    bins = len(timeline.edges_s) - 1
+    return {"source": timeline.source, "bins": bins,
+            "bin_s": float(timeline.edges_s[1] - timeline.edges_s[0])}  # fmt: skip
 
 
 def _sizes(sizes: Sizes) -> Object:
@@ -179,14 +223,6 @@ def _overlap(overlap: Overlap | None) -> Object | None:
 
 def _rank(row: RankOverlap) -> Object:
     return asdict(row)
-
-
-def _throughput(results: Results) -> Object:
-    """Steps a second of one rank: profiled steps over the time of the windows they lie in."""
-    steps, overlap = results.steps, results.overlap
-    window_s = sum(row.window_s for row in overlap.per_rank) if overlap is not None else 0
-    per_s = len(steps.table.step) / window_s if steps is not None and window_s > 0 else None
-    return {"steps_per_s": per_s, "samples_per_s": None}
 
 
 def _without(values: Mapping[str, Any], *names: str) -> Object:

@@ -9,6 +9,11 @@ TERMS: tuple[tuple[str, str], ...] = (
         "processes was under way. Operations side by side count once.",
     ),
     (
+        "Time by counters",
+        "Seconds of reading and writing that Darshan added up over files and processes. Files "
+        "read at the same time count twice, so it is not busy time.",
+    ),
+    (
         "Observed window",
         "From the start of the first to the end of the last profiled step of a rank. I/O outside "
         "it is unobserved: neither hidden nor exposed.",
@@ -36,6 +41,20 @@ TERMS: tuple[tuple[str, str], ...] = (
     (
         "Lost to input",
         "Sum over steps of the longest input wait over ranks: what synchronous training loses.",
+    ),
+    (
+        "Different bytes, re-read factor",
+        "Length of the union of all byte ranges read from a file; bytes read / different bytes.",
+    ),
+    (
+        "Visit",
+        "A process's first read of a file, and each return to the lowest byte that it reads there "
+        "after having read elsewhere. The order of visits compares all pairs of files of one pass.",
+    ),
+    (
+        "Epoch",
+        "Shown only where something marks its border: spans that name it, one more wait as the "
+        "loader ends, workers started anew, or the dataset read again.",
     ),
     (
         "Share",

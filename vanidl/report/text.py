@@ -6,8 +6,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from vanidl.analyses import Results
+from vanidl.analyses.access import AccessCounts
+from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.overlap import Overlap, RankOverlap
-from vanidl.analyses.summary import BusyTime
+from vanidl.analyses.sizes import Sizes
+from vanidl.analyses.steps import ClockEvidence
+from vanidl.analyses.summary import BusyTime, Summary
+from vanidl.figures.sizes import bin_label
+from vanidl.report.dataset_text import dataset_pairs, phase_table
 from vanidl.report.headline import headline
 from vanidl.report.json import iso_time
 from vanidl.report.units import bandwidth, count, nbytes, percent, plural, seconds, text
@@ -24,22 +30,24 @@ def summary_text(trace: Trace, results: Results) -> str:
     """The headline, warnings and tables of one run, at most WIDTH columns wide."""
     answer = headline(trace, results)
     blocks = [
-        _paragraph(answer.title),
-        *(_paragraph(sentence) for sentence in answer.support),
+        paragraph(answer.title),
+        *(paragraph(sentence) for sentence in answer.support),
         "",
         *_warnings(results),
         _section("Job", _job(trace)),
         _section(f"I/O through {results.summary.layer}", _io(results)),
         _section("Transfer sizes", _sizes(results)),
+        _section("Dataset", dataset_pairs(trace, results)),
+        aligned_table("Phases", phase_table(results)),
         _section("Steps", _steps(results)),
         _overlap(results.overlap),
-        _table("By kind of file", _kinds(results)),
-        _table("Busiest files", _files(results)),
+        aligned_table("By kind of file", _kinds(results)),
+        aligned_table("Busiest files", _files(results)),
     ]
-    return _printable("\n".join(block for block in blocks if block is not None)) + "\n"
+    return printable("\n".join(block for block in blocks if block is not None)) + "\n"
 
 
-def _printable(document: str) -> str:
+def printable(document: str) -> str:
     """Control characters of names shown as escapes: a log cannot drive the terminal."""
     return "".join(
         c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode("ascii")
@@ -47,7 +55,8 @@ def _printable(document: str) -> str:
     )
 
 
-def _paragraph(sentence: str) -> str:
+def paragraph(sentence: str) -> str:
+    """The sentence in lines of at most WIDTH columns."""
     return textwrap.fill(sentence, WIDTH)
 
 
@@ -74,7 +83,8 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> str | None:
     return "\n".join([title, *lines, ""])
 
 
-def _table(title: str, rows: Sequence[Row]) -> str | None:
+def aligned_table(title: str, rows: Sequence[Row]) -> str | None:
+    """Header and rows in aligned columns under a title; None where there is only a header."""
     if len(rows) < 2:  # a header and nothing under it
         return None
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -99,7 +109,16 @@ def _job(trace: Trace) -> list[tuple[str, str]]:
         ("command", text(job.command or None)),
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
         ("ranks", f"{people} on {shown or 'unknown hosts'}"),
+        *_mpi(trace),
     ]
+
+
+def _mpi(trace: Trace) -> list[tuple[str, str]]:
+    total = [m.total_s for m in trace.mpi]
+    if not total:
+        return []
+    mean = seconds(sum(total) / len(total))
+    return [("MPI calls", f"{mean} a rank on average, {seconds(max(total))} at most")]
 
 
 def _io(results: Results) -> list[tuple[str, str]]:
@@ -109,9 +128,8 @@ def _io(results: Results) -> list[tuple[str, str]]:
     rows = [
         ("read", f"{nbytes(summary.bytes_read)} in {count(summary.reads)} operations"),
         ("written", f"{nbytes(summary.bytes_written)} in {count(summary.writes)} operations"),
-        *_busy(summary.time),
-        ("bandwidth", f"{bandwidth(summary.aggregate_bytes_per_s)} while any rank is in I/O, "
-                      f"{bandwidth(summary.per_op_median_bytes_per_s)} median operation"),
+        *(_busy(summary.time) or _counter_time(summary.counter_s)),
+        *_bandwidth(summary),
         ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
                     f"{nbytes(summary.storage_bytes_written)} written (POSIX and STDIO)"),
     ]  # fmt: skip
@@ -120,7 +138,7 @@ def _io(results: Results) -> list[tuple[str, str]]:
 
 def _busy(time: BusyTime | None) -> list[tuple[str, str]]:
     if time is None:
-        return [("busy time", "not recorded (no traced operations)")]
+        return []
     mean, most = seconds(time.per_rank_mean_s), seconds(time.per_rank_max_s)
     anyone, plain = seconds(time.any_rank_s), seconds(time.sum_s)
     return [
@@ -132,15 +150,45 @@ def _busy(time: BusyTime | None) -> list[tuple[str, str]]:
     ]
 
 
+def _counter_time(time: CounterTime | None) -> list[tuple[str, str]]:
+    rows = [("busy time", "not recorded (no traced operations)")]
+    if time is None:
+        return rows
+    spent = f"{seconds(time.read_s)} reading, {seconds(time.write_s)} writing"
+    meta = "" if time.meta_s is None else f", {seconds(time.meta_s)} metadata"
+    mean = f"{seconds(time.per_rank_mean_s)} reading and writing a rank on average"
+    rows.append(("by counters", f"{spent}{meta}, summed over files and processes"))
+    return [*rows, ("", mean)]
+
+
+def _bandwidth(summary: Summary) -> list[tuple[str, str]]:
+    if summary.time is None:
+        return []
+    both = bandwidth(summary.aggregate_bytes_per_s), bandwidth(summary.per_op_median_bytes_per_s)
+    return [("bandwidth", f"{both[0]} while any rank is in I/O, {both[1]} median operation")]
+
+
 def _access(results: Results) -> list[tuple[str, str]]:
     if results.access is None or not results.access.read.ops:
         return []
     read = results.access.read
+    if results.access.source == "counters":
+        return [("reads are", _by_darshans_rule(read))]
     parts = [
         f"{percent(getattr(read, name) / read.ops)} {name}"
         for name in ("consecutive", "forward", "backward", "first")
     ]
     return [("reads are", ", ".join(parts))]
+
+
+def _by_darshans_rule(read: AccessCounts) -> str:
+    sequential, consecutive = read.sequential_darshan, read.consecutive_darshan
+    if sequential is None or consecutive is None:
+        return "in an order that was not recorded"
+    return (
+        f"{percent(consecutive / read.ops)} consecutive, {percent(sequential / read.ops)} "
+        "sequential (those included), by Darshan's counters"
+    )
 
 
 def _coverage(results: Results) -> list[tuple[str, str]]:
@@ -154,7 +202,7 @@ def _coverage(results: Results) -> list[tuple[str, str]]:
 def _sizes(results: Results) -> list[tuple[str, str]]:
     sizes = results.sizes
     if sizes.min is None:
-        return []
+        return _size_classes(sizes)
     common = ", ".join(
         f"{nbytes(c.nbytes)} x {count(c.reads + c.writes)}" for c in sizes.common[:4]
     )
@@ -165,20 +213,30 @@ def _sizes(results: Results) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
+def _size_classes(sizes: Sizes) -> list[tuple[str, str]]:
+    """Darshan's classes with any operation in them; that is all that counters know."""
+    used = [b for b in sizes.darshan_histogram if b.reads or b.writes]
+    return [(bin_label(b), f"{plural(b.reads, 'read')}, {plural(b.writes, 'write')}") for b in used]
+
+
 def _steps(results: Results) -> list[tuple[str, str]]:
     steps = results.steps
     if steps is None:
         return []
     many = f"{steps.per_rank_min}" if steps.per_rank_min == steps.per_rank_max else (
         f"{steps.per_rank_min} to {steps.per_rank_max}")  # fmt: skip
-    clock = steps.clock
-    sure = f"offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
     return [
         ("profiled", f"{many} a rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
-        ("clock", f"{clock.method}, {sure}"),
+        ("clock", _clock(steps.clock)),
     ]  # fmt: skip
+
+
+def _clock(clock: ClockEvidence) -> str:
+    if clock.offset_s is None:
+        return "none: durations without start times, so no overlap is claimed"
+    return f"{clock.method}, offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
 
 
 _SPLIT = (
@@ -186,9 +244,6 @@ _SPLIT = (
     ("in wait", "in_wait_s"), ("hidden", "hidden_s"), ("behind comm.", "behind_communication_s"),
     ("other", "other_s"), ("wait", "input_wait_s"),
 )  # fmt: skip
-
-
-_BASIS = {"device": "device kernels", "ops": "CPU operators"}
 
 
 _BASIS = {"device": "device kernels", "ops": "CPU operators"}
@@ -205,7 +260,7 @@ def _overlap(overlap: Overlap | None) -> str | None:
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = _BASIS.get(overlap.basis or "", "not recorded")
-    return _table(f"Where the I/O falls; compute: {basis}{more}", rows)
+    return aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
 
 
 def _split(row: RankOverlap) -> Row:

@@ -56,6 +56,10 @@ def _hidden_meaning(overlap: Overlap) -> str:
 
 
 def _busy(summary: Summary, mean: str) -> Tile:
+    counted = summary.counter_s
+    if summary.time is None and counted is not None:
+        meaning = f"reading and writing, {mean}: a sum over files, not busy time"
+        return Tile("Time by counters", seconds(counted.per_rank_mean_s), meaning)
     if summary.time is None:
         return Tile("Time in I/O", seconds(None), "single operations were not traced")
     share = percent(summary.time.share)
@@ -75,12 +79,19 @@ def _amounts(summary: Summary) -> tuple[Tile, ...]:
     return (
         Tile("Read", nbytes(summary.bytes_read), f"through {summary.layer}"),
         Tile("Written", nbytes(summary.bytes_written), f"through {summary.layer}"),
-        Tile("Operations", count(summary.ops), f"{count(summary.reads)} of them reads"),
+        Tile("Operations", count(summary.ops), _reads(summary)),
     )
+
+
+def _reads(summary: Summary) -> str:
+    known = summary.reads is not None
+    return f"{count(summary.reads)} of them reads" if known else f"through {summary.layer}"
 
 
 def _rate(summary: Summary) -> Tile:
     if summary.ops == 0:
         return Tile("Bandwidth", "none", "no bytes were moved")
     meaning = "bytes / time in which any rank was in I/O"
+    if summary.time is None:
+        meaning = "needs the times of single operations, which were not traced"
     return Tile("Bandwidth", bandwidth(summary.aggregate_bytes_per_s), meaning)

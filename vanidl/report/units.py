@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 UNKNOWN = "not recorded"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -88,6 +89,22 @@ def factor(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
+def ratio(value: float | None) -> str:
+    """Of what it was: `0.46`, `1.004`, `0.0492`; without a sign of multiplication."""
+    if value is None:
+        return UNKNOWN
+    if 0.995 <= value < 1.005 and value != 1:
+        return f"{value:.3f}"
+    return f"{value:.2f}" if 0.095 <= value < 99.5 else f"{value:.3g}"
+
+
+def steps_per_second(value: float | None) -> str:
+    """A throughput: `2.40 steps/s`."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f} steps/s" if value >= 99.95 else f"{value:#.3g} steps/s"
+
+
 def plural(number: int, noun: str, nouns: str = "") -> str:
     """A number with its noun: `1 rank`, `8 ranks`."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
@@ -98,7 +115,15 @@ def text(value: str | float | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-Cell = str | int | float | None
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number with a unit of its own, for a column whose rows are different quantities."""
+
+    value: float | None
+    unit: str
+
+
+Cell = str | int | float | Amount | None
 
 _FORMATS: dict[str, Callable[[float | None], str]] = {
     "s": seconds,
@@ -107,11 +132,18 @@ _FORMATS: dict[str, Callable[[float | None], str]] = {
     "share": percent,
     "count": count,
     "factor": factor,
+    "ratio": ratio,
+    "steps/s": steps_per_second,
 }
 
 
 def shown(value: Cell, unit: str) -> str:
-    """A cell as text. `unit` is s, bytes, bytes/s, share, count, factor or text."""
+    """A cell as text. `unit` is s, bytes, bytes/s, steps/s, share, count, factor, ratio or text.
+
+    An `Amount` brings its own unit.
+    """
+    if isinstance(value, Amount):
+        return shown(value.value, value.unit)
     if unit == "text" or isinstance(value, str):
         return text(value)
     return _FORMATS[unit](value)

@@ -13,21 +13,45 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.sources.pieces import CounterRecords
-from vanidl.trace import MPIIO, POSIX, STDIO
+from vanidl.sources.pieces import (
+    CounterFile,
+    CounterRecords,
+    HeatmapRecord,
+    StripeRecord,
+)
+from vanidl.sources.transcode import openable
+from vanidl.trace import H5D, H5F, MPIIO, PNETCDF, PNETCDF_VAR, POSIX, STDIO
 
-LAYERS = {"POSIX": POSIX, "MPI-IO": MPIIO, "STDIO": STDIO}
+LAYERS = {
+    "POSIX": POSIX,
+    "MPI-IO": MPIIO,
+    "STDIO": STDIO,
+    "H5F": H5F,
+    "H5D": H5D,
+    "PNETCDF_FILE": PNETCDF,
+    "PNETCDF_VAR": PNETCDF_VAR,
+}
 """Darshan's module to layer. Any module whose records are id, rank, counters and time
 counters can be added here."""
+
+OTHERS = ("LUSTRE", "HEATMAP")
+"""Modules whose records have a shape of their own."""
+
+HEATMAP_LAYERS = {
+    16592106915301738621: POSIX,
+    3989511027826779520: STDIO,
+    3668870418325792824: MPIIO,
+}
+"""Darshan's id of a heat map's record (the hash of its name) to the layer."""
 
 Array = NDArray[Any]
 
@@ -38,14 +62,6 @@ _LOG_SECONDS = 40
 
 CHILD = Path(__file__).with_name("counters_child.py")
 _START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
-
-
-@dataclass(frozen=True, slots=True)
-class CounterFile:
-    """The counters of one log, one entry a layer, and a sentence for each loss."""
-
-    layers: tuple[CounterRecords, ...]
-    losses: tuple[str, ...] = ()
 
 
 class PendingCounters:
@@ -97,8 +113,8 @@ def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:
         result = Path(folder) / "answers"
         result.touch()
         request = {
-            "logs": [(os.path.abspath(path), _size(path)) for path in paths],  # noqa: PTH100
-            "modules": list(LAYERS),
+            "logs": [(openable(path, Path(folder)), _size(path)) for path in paths],
+            "modules": [*LAYERS, *OTHERS],
             "result": str(result),
             "memory": MEMORY_BYTES,
         }
@@ -142,7 +158,28 @@ def _answers(result: Path) -> Iterator[dict[str, Any]]:
 
 def _file(answer: Mapping[str, Any]) -> CounterFile:
     layers = [_records(LAYERS[name], *parts) for name, parts in answer["records"].items()]
-    return CounterFile(tuple(layers), tuple(answer["losses"]))
+    others = answer["others"]
+    return CounterFile(
+        tuple(layers),
+        tuple(answer["losses"]),
+        tuple(_stripes(others.get("LUSTRE", ()))),
+        tuple(_heatmaps(others.get("HEATMAP", ()))),
+    )
+
+
+def _stripes(records: Iterable[Any]) -> Iterator[StripeRecord]:
+    """Every file once: ranks that record it say the same."""
+    for file, parts in dict(records).items():
+        for nbytes, count, osts in parts:
+            yield StripeRecord(file, nbytes, count, tuple(osts))
+
+
+def _heatmaps(records: Iterable[Any]) -> Iterator[HeatmapRecord]:
+    for key, rank, width_s, written, read in records:
+        layer, bin_ns = HEATMAP_LAYERS.get(key), round(width_s * 1e9)
+        if layer is not None and bin_ns > 0 and written:
+            sides = (np.frombuffer(side, np.int64) for side in (read, written))
+            yield HeatmapRecord(layer, rank, bin_ns, *sides)
 
 
 def _records(layer: str, names: list[str], times: list[str], *arrays: Array) -> CounterRecords:

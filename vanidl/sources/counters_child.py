@@ -5,7 +5,8 @@ a damaged log: each log's result is written out before the next log is opened.
 
 stdin brings one pickled request: {"logs": [(path, size)], "modules": [name], "result":
 path of a file, "memory": bytes}. The file receives one pickled answer a log, in order:
-{"records": {module: (dtype names, ids, ranks, counters, seconds)}, "losses": [sentence]}.
+{"records": {module: (dtype names, ids, ranks, counters, seconds)}, "others": {module: [record]},
+"losses": [sentence]}; `OTHERS` says what a record of a module without counters holds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pickle
 import signal
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,32 +88,69 @@ def _read(backend: Any, path: str, modules: list[str]) -> dict[str, Any]:  # noq
     handle = backend.libdutil.darshan_log_open(os.fsencode(path))
     if handle == backend.ffi.NULL:
         loss = "Darshan's library cannot open the log"
-        return {"records": {}, "losses": [loss], "damaged": False}
+        return {"records": {}, "others": {}, "losses": [loss], "damaged": False}
     log = {"handle": handle, "modules": None, "name_records": None}
     present = backend.log_get_modules(log)
     records: dict[str, Records] = {}
+    others: dict[str, list[Any]] = {}
     losses = []
     for module in (m for m in modules if m in present):
-        structs, whole = _structs(backend, handle, module, present[module]["idx"])
-        records[module] = _columns(backend, module, structs)
+        found, whole = _all(backend, handle, module, present[module]["idx"])
+        if module in OTHERS:
+            others[module] = found
+        else:
+            records[module] = _columns(backend, module, found)
         if not whole:
-            losses.append(f"{module} counters are incomplete: {len(structs):,} records were read")
+            losses.append(f"{module} counters are incomplete: {len(found):,} records were read")
     if not losses:
         backend.log_close(log)  # aborts on some damaged logs
-    return {"records": records, "losses": losses, "damaged": bool(losses)}
+    return {"records": records, "others": others, "losses": losses, "damaged": bool(losses)}
 
 
-def _structs(backend: Any, handle: Any, module: str, index: int) -> tuple[list[bytes], bool]:  # noqa: ANN401
-    """The raw records of a module, and whether they ended as they should."""
+def _all(backend: Any, handle: Any, module: str, index: int) -> tuple[list[Any], bool]:  # noqa: ANN401
+    """The records of a module, and whether they ended as they should."""
     ffi, library = backend.ffi, backend.libdutil
-    size = ffi.sizeof(_struct(backend, module))
-    structs = []
+    taken = OTHERS.get(module) or _raw(backend, module)
+    found = []
     pointer = ffi.new("void **")
     while (status := library.darshan_log_get_record(handle, index, pointer)) > 0:
-        structs.append(bytes(ffi.buffer(pointer[0], size)))
+        # Before the memory that it points into is freed.
+        found.append(taken(ffi, pointer[0]))
         library.darshan_free(pointer[0])
         pointer[0] = ffi.NULL
-    return structs, status == 0
+    return found, status == 0
+
+
+def _raw(backend: Any, module: str) -> Callable[[Any, Any], bytes]:  # noqa: ANN401
+    size = backend.ffi.sizeof(_struct(backend, module))
+    return lambda ffi, pointer: bytes(ffi.buffer(pointer, size))
+
+
+def _stripes(ffi: Any, pointer: Any) -> tuple[int, list[tuple[int, int, list[int]]]]:  # noqa: ANN401
+    """(file, [(stripe size, stripe count, OSTs)], one entry a component of the layout)."""
+    record = ffi.cast("struct darshan_lustre_record *", pointer)
+    used, parts = 0, []
+    for part in (record.comps[i].counters for i in range(record.num_comps)):
+        size, count = int(part[0]), int(part[1])
+        held = max(0, min(count, record.num_stripes - used))
+        parts.append((size, count, ffi.unpack(record.ost_ids + used, held)))
+        used += held
+    return int(record.base_rec.id), parts
+
+
+def _bins(ffi: Any, pointer: Any) -> tuple[int, int, float, bytes, bytes]:  # noqa: ANN401
+    """(heat map, rank, width of a bin in s, bytes written and read in each bin as int64)."""
+    record = ffi.cast("struct darshan_heatmap_record *", pointer)
+    sides = (record.write_bins, record.read_bins)
+    written, read = (bytes(ffi.buffer(side, 8 * record.nbins)) for side in sides)
+    base = record.base_rec
+    return int(base.id), int(base.rank), float(record.bin_width_seconds), written, read
+
+
+OTHERS: dict[str, Callable[[Any, Any], Any]] = {
+    "LUSTRE": _stripes,
+    "HEATMAP": _bins,
+}
 
 
 def _struct(backend: Any, module: str) -> str:  # noqa: ANN401

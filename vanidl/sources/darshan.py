@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.sources import dxt
+from vanidl.sources import apmpi, dxt
 from vanidl.sources.darshan_header import JOB, NAMES, Header, layout_losses, read_header
 from vanidl.sources.darshan_job import JobRecord, read_job, read_names
 from vanidl.sources.inflate import joined, streams
-from vanidl.sources.pieces import OperationTable, TracerLog
+from vanidl.sources.pieces import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
+_HEADER_START = 16  # version and magic
+
+UNFINISHED = ".darshan_partial"
+"""Ending of a log while Darshan writes it; it stays where the process was stopped."""
 
 
 def read_log(path: str | os.PathLike[str]) -> TracerLog:
@@ -33,13 +38,15 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     """
     name = os.fspath(path)
     data = memoryview(_bytes(name))
-    header = read_header(data, name)
-    losses = layout_losses(header, len(data))
+    header = _header(data, name)
+    losses = _unfinished(name) + layout_losses(header, len(data))
     job = _job(data, header, name, losses)
     names = _names(data, header, losses)
     tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
+    mpi = _mpi(data, header, losses)
     losses += _damaged_modules(data, header)
-    return _log(name, header, job, names, [t for t in tables if t is not None], losses)
+    log = _log(name, header, job, names, [t for t in tables if t is not None], losses)
+    return replace(log, mpi=mpi)
 
 
 def _log(
@@ -77,6 +84,27 @@ def _log(
         whole=not losses,
         losses=tuple(losses),
     )
+
+
+def _header(data: memoryview, name: str) -> Header:
+    """The header; Darshan writes it last, so an unfinished log may have none."""
+    try:
+        return read_header(data, name)
+    except InputError as error:
+        if not name.endswith(UNFINISHED) or any(data[:_HEADER_START]):
+            raise
+        raise InputError(
+            f"{name}: expected a log that Darshan finished, found one whose table of contents "
+            "was never written (its process was stopped while it ended); nothing in it can be "
+            "found, so record that process again"
+        ) from error
+
+
+def _unfinished(name: str) -> list[str]:
+    """A name that Darshan changes once a log is whole."""
+    if not name.endswith(UNFINISHED):
+        return []
+    return ["Darshan did not finish this log: what was written until then is used"]
 
 
 def _bytes(name: str) -> bytes:
@@ -117,6 +145,18 @@ def _names(data: memoryview, header: Header, losses: list[str]) -> dict[int, str
         reason = problem or f"{left} bytes are no whole name"
         losses.append(f"only {len(names):,} file names could be read: {reason}")
     return names
+
+
+def _mpi(data: memoryview, header: Header, losses: list[str]) -> tuple[MpiRecord, ...]:
+    region = header.regions.get(apmpi.MODULE)
+    if region is None:
+        return ()
+    cut = bool(region.missing(len(data)))
+    raw, _ = joined(region.cut_from(data), header.compression, cut=cut)
+    records, left = apmpi.decode(raw, header.byte_order)
+    if left:
+        losses.append(f"{apmpi.MODULE}: {left:,} bytes are no whole record")
+    return records
 
 
 def _damaged_modules(data: memoryview, header: Header) -> list[str]:

@@ -28,6 +28,7 @@ NONE = 255
 """Kind of an event that no analysis uses."""
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})")
+_EPOCH = re.compile(r"epoch[ _#:=-]*\d{1,9}", re.IGNORECASE)
 _DEVICE_COPY = re.compile(r"memcpy|memset", re.IGNORECASE)
 _DEVICE_COLLECTIVE = re.compile(r"nccl|rccl", re.IGNORECASE)
 _LAUNCH = re.compile(r"_?c10d(_functional)?::|record_param_comms$")
@@ -92,4 +93,6 @@ def _host_class(category: str, name: str) -> int:
     if _BACKEND.match(name):
         return SpanKind.COMMUNICATION
     annotation = category == "user_annotation" or (category == "Operator" and "#" in name)
+    if annotation and _EPOCH.fullmatch(name):
+        return SpanKind.EPOCH
     return NONE if annotation else SpanKind.OP

@@ -42,11 +42,52 @@ class CounterRecords:
     `rank` is -1 for a record shared by all ranks. A negative counter: not monitored.
     """
 
-    layer: str  # "POSIX", "MPI-IO" or "STDIO"
+    layer: str  # "POSIX", "MPI-IO", "STDIO", "H5D", ...
     file: NDArray[np.uint64]
     rank: NDArray[np.int64]
     counters: Mapping[str, NDArray[np.int64]]
     seconds: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class StripeRecord:
+    """How Lustre spreads one file, or one component of its layout, over its targets."""
+
+    file: int  # a key of TracerLog.names
+    stripe_nbytes: int
+    stripe_count: int
+    osts: tuple[int, ...]  # object storage targets in order of the stripes
+
+
+@dataclass(frozen=True, slots=True)
+class HeatmapRecord:
+    """Bytes that one rank moved through one layer, in equal bins from the start of the log."""
+
+    layer: str
+    rank: int
+    bin_ns: int
+    bytes_read: NDArray[np.int64]
+    bytes_written: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRecord:
+    """How long one rank was inside MPI calls, by Darshan's AutoPerf module."""
+
+    rank: int
+    host: str
+    total_s: float
+    sync_s: float | None  # waiting for others before collectives; None: not measured
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFile:
+    """What Darshan summed up in one log: a table a layer, and a sentence for each loss."""
+
+    layers: tuple[CounterRecords, ...]
+    losses: tuple[str, ...] = ()
+    stripes: tuple[StripeRecord, ...] = ()
+    heatmaps: tuple[HeatmapRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +120,7 @@ class TracerLog:
     partial_layers: tuple[str, ...]
     whole: bool
     losses: tuple[str, ...]
+    mpi: tuple[MpiRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +148,15 @@ class ProfileTrace:
     names: tuple[str, ...]
     losses: tuple[str, ...]
     written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
+    every: int = 1  # a span of kind STEP stands for that many training steps
+
+
+@dataclass(frozen=True, slots=True)
+class StepDurations:
+    """How long each step of one host's process took; when it was is not recorded."""
+
+    path: str
+    source: str
+    host: str
+    step: NDArray[np.int32]
+    duration_ns: NDArray[np.int64]

@@ -70,7 +70,7 @@ const Plots = (() => {
     if (!levels) return {spec, bin: 0};
     const seen = zoomed ? range : [levels.start, levels.end];
     const level = Levels.fitting(levels, seen, width - MARGIN);
-    host.dataset.bins = String(levels.series[0][level].bins);
+    host.dataset.bins = String(levels.bins[level]);
     return {spec, bin: Levels.fill(spec.data, levels, level)};
   }
 

@@ -1,0 +1,6 @@
+"""`python -m loaders`: the command line."""
+
+from loaders.cli import entry
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,70 @@
+"""The command line: parses, dispatches, and turns errors into one line and a status.
+
+Exit status: 0 done, 1 something needed is missing or damaged, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from loaders.commands import COMMANDS
+from loaders.errors import LoadersError, MissingError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit status. Never raises for a bad input."""
+    own, line = _split(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        options = _parser(own).parse_args(own, argparse.Namespace(line=line))
+        status: int = options.command.run(options)
+    except LoadersError as error:
+        return _fail(error)
+    except ModuleNotFoundError as error:
+        return _fail(_missing(error))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m loaders", description="Data loaders for deep learning, and their baselines."
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        if command.NAME in arguments:  # options of some commands need PyTorch: ask only the one
+            command.add_arguments(sub)
+        sub.set_defaults(command=command)
+    return parser
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before and after the first `--`: own options, and a command to run."""
+    if "--" not in arguments:
+        return arguments, []
+    border = arguments.index("--")
+    return arguments[:border], arguments[border + 1 :]
+
+
+def _missing(error: ModuleNotFoundError) -> LoadersError:
+    if error.name is None or error.name.split(".")[0] == "loaders":
+        raise error
+    return MissingError(
+        f"expected the package {error.name.split('.')[0]}, found none: "
+        "install it, or the extras with pip install 'vanidl[loaders,mpi,storage]'"
+    )
+
+
+def _fail(error: LoadersError) -> int:
+    sys.stderr.write(f"loaders: {' '.join(str(error).split())}\n")
+    return error.exit_status

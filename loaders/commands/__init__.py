@@ -1,0 +1,38 @@
+"""Sub-commands of `python -m loaders`: one module each, with NAME, HELP, add_arguments and run.
+
+A module here imports PyTorch, HDF5 or MPI inside its functions only, so that the commands that
+need none of them work without.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+from loaders.commands import bench, convert, decode, encode, inspect, listing, make, mount, train
+
+
+class Command(Protocol):
+    """What a module of this folder offers."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declares the options."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Does the work; the exit status."""
+
+
+COMMANDS: tuple[Command, ...] = (
+    make,
+    train,
+    bench,
+    listing,
+    mount,
+    convert,
+    encode,
+    decode,
+    inspect,
+)

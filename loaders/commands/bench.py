@@ -1,0 +1,68 @@
+"""`python -m loaders bench`: how fast loaders hand out batches, without a model."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loaders.loading import Settings
+    from loaders.samples import SampleSet
+
+NAME = "bench"
+HELP = "time loaders alone, in turn, as ratios"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `settings` declares, several loaders, and how often."""
+    from loaders.commands.settings import add_settings
+    from loaders.loading import LOADERS
+
+    add_settings(parser)
+    add = parser.add_argument
+    add("--loader", action="append", choices=list(LOADERS), help="repeat to compare; first: 1.0")
+    add("--repeat", type=int, default=3, help="rounds over all loaders (default 3)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints samples per second and ratios to the first loader; exit status 0."""
+    from loaders.commands.settings import samples_from, settings_from
+
+    samples, settings = samples_from(options), settings_from(options)
+    names = list(dict.fromkeys(options.loader or ["baseline"]))
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    lines = dict.fromkeys(names, "")
+    for _ in range(options.repeat):
+        for name in names:  # in turn, so that all see the same machine
+            taken, lines[name] = _epochs(name, samples, settings, options)
+            seconds[name].append(taken)
+    first = statistics.median(seconds[names[0]])
+    for name in names:
+        median = statistics.median(seconds[name])
+        sys.stdout.write(f"{name:<12}{median:9.3f} s  ratio {first / median:5.2f}  {lines[name]}\n")
+    return 0
+
+
+def _epochs(
+    name: str, samples: SampleSet, settings: Settings, options: argparse.Namespace
+) -> tuple[float, str]:
+    """Seconds for all epochs with a fresh loader, and what it counted."""
+    from loaders.loading import find_loader
+
+    begin = time.perf_counter()
+    loader = find_loader(name).open_loader(samples, settings, options)
+    try:
+        seen = 0
+        for epoch in range(settings.epochs):
+            loader.set_epoch(epoch)
+            seen += sum(len(batch["sample"]) for batch in loader)
+    finally:
+        loader.close()
+    taken, stats = time.perf_counter() - begin, loader.stats()
+    return taken, (
+        f"{seen / taken:9.1f} samples/s, {stats.loads} loads, {stats.hits} hits, "
+        f"{stats.nbytes} bytes, {stats.requests} requests"
+    )

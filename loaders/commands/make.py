@@ -1,0 +1,41 @@
+"""`python -m loaders make`: writes the samples of a workload."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from loaders.commands.progress import bar
+
+NAME = "make"
+HELP = "write synthetic samples"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which workload, where to, how many, how large."""
+    from loaders.workloads import WORKLOADS
+
+    add = parser.add_argument
+    add("--workload", required=True, choices=sorted(WORKLOADS))
+    add("--data", required=True, metavar="DIR", help="where the samples go")
+    add("--samples", type=int, required=True)
+    add("--seed", type=int, default=0)
+    add("--size", type=int, help="pixels or voxels a side; default: the paper's")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes what is not there yet; exit status 0."""
+    from loaders.workloads.making import make
+
+    with bar(f"making {options.workload}") as progress:
+        made = make(
+            options.workload,
+            options.data,
+            samples=options.samples,
+            seed=options.seed,
+            size=options.size,
+            progress=progress,
+        )
+    total = len(made) * made.sample_nbytes
+    sys.stdout.write(f"{len(made)} samples of {made.sample_nbytes} bytes, {total} in all\n")
+    return 0

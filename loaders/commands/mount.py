@@ -1,0 +1,74 @@
+"""`python -m loaders mount`: an emulated parallel file system until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+from loaders.errors import UsageError
+from loaders.storage.model import Cost
+from loaders.storage.mount import REQUEST_BYTES, EmulatedStorage
+
+NAME = "mount"
+HELP = "mount a folder as an emulated parallel file system"
+_MB = 1e6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to mount where, and the costs."""
+    parser.epilog = "What follows -- is a command: it runs on the mount, which ends with it."
+    parser.add_argument("source", help="folder that holds the files")
+    parser.add_argument("target", help="empty folder where they appear")
+    add_cost_arguments(parser)
+    add = parser.add_argument
+    add("--log", metavar="FILE", help="append each request to this file as a JSON line")
+
+
+def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
+    """Latency and bandwidths."""
+    add = parser.add_argument
+    add("--latency-ms", type=float, default=0.0, help="of each request (default 0)")
+    add("--bandwidth-mb", type=float, default=math.inf, help="of all clients, MB/s (10^6 bytes)")
+    add("--client-mb", type=float, default=math.inf, help="of each client, MB/s")
+    add("--client-env", metavar="NAME", help="processes with equal $NAME are one client")
+    add("--request-kb", type=float, default=REQUEST_BYTES / 1024, help="longest request, KiB")
+
+
+def cost_from(options: argparse.Namespace) -> Cost:
+    """The costs that the options describe."""
+    latency_s = options.latency_ms / 1e3
+    return Cost(latency_s, options.client_mb * _MB, options.bandwidth_mb * _MB)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Mounts, runs the command or waits to be stopped, unmounts; the command's exit status."""
+    signal.signal(signal.SIGTERM, _stop)
+    storage = EmulatedStorage(
+        options.source,
+        options.target,
+        cost=cost_from(options),
+        log=options.log,
+        client_env=options.client_env,
+        request_bytes=int(options.request_kb * 1024),
+    )
+    with storage:
+        if options.line:
+            return _run(options.line)
+        sys.stderr.write(f"mounted on {storage.target}; Ctrl-C unmounts\n")
+        storage.wait()
+    return 0
+
+
+def _run(command: list[str]) -> int:
+    try:
+        return subprocess.run(command, check=False).returncode
+    except FileNotFoundError as error:
+        raise UsageError(f"expected a command to run, found: {error}; check its name") from error
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

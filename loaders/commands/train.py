@@ -1,0 +1,74 @@
+"""`python -m loaders train`: trains a workload's model with a loader."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loaders.train import Outcome
+
+NAME = "train"
+HELP = "train a small model; alone, under torchrun or under mpiexec"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `settings` declares, one loader, and where records go."""
+    from loaders.commands.settings import add_settings
+    from loaders.loading import LOADERS
+
+    add_settings(parser)
+    add = parser.add_argument
+    add("--loader", default="baseline", choices=list(LOADERS))
+    add("--profile", metavar="DIR", help="PyTorch profiler trace (default: $VANIDL_RUN/tb)")
+    add("--events", metavar="DIR", help="TensorBoard event files (default: $VANIDL_RUN/tb)")
+    add("--checkpoints", metavar="DIR", help="the model after each epoch")
+    add("--steps", type=int, metavar="N", help="at most N steps an epoch")
+    add("--threads", type=int, help="of PyTorch's operators in this process")
+    add("--json", action="store_true", help="one JSON object a rank, for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trains; rank 0 prints what came out (with --json every rank); exit status 0."""
+    import torch
+
+    from loaders.commands.settings import samples_from, settings_from
+    from loaders.loading import find_loader
+    from loaders.recording import Places
+    from loaders.train import Plan, train
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    samples, settings = samples_from(options), settings_from(options)
+    plan = Plan(
+        places=Places.chosen(options.profile, options.events, os.environ),
+        checkpoints=Path(options.checkpoints) if options.checkpoints else None,
+        most_steps=options.steps,
+    )
+    loader = find_loader(options.loader).open_loader(samples, settings, options)
+    try:
+        outcome = train(samples, loader, settings, plan)
+    finally:
+        loader.close()
+    if options.json:
+        line = {"rank": settings.world.rank, "ranks": settings.world.ranks} | asdict(outcome)
+        sys.stdout.write(json.dumps(line) + "\n")
+    elif settings.world.rank == 0:
+        sys.stdout.write(_text(outcome, options.loader, settings.world.ranks))
+    return 0
+
+
+def _text(outcome: Outcome, loader: str, ranks: int) -> str:
+    stats = outcome.stats
+    wait = sum(stats.exposed_wait_s)
+    return (
+        f"{loader}: {len(outcome.losses)} steps on each of {ranks} ranks in {outcome.seconds:.2f} s"
+        f", loss {outcome.losses[0]:.4f} to {outcome.losses[-1]:.4f}\n"
+        f"rank 0: {outcome.samples} samples, {stats.loads} loads, {stats.hits} hits, "
+        f"{stats.nbytes} bytes in {stats.requests} requests, waited {wait:.2f} s for input\n"
+    )

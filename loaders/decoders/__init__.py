@@ -1,0 +1,47 @@
+"""Codecs of scientific samples: small on disk and on the bus, decoded where they are used.
+
+container  the file: named arrays in sections, under CRC-32
+cosmoflow  tables of groups of particle counts, lossless in log(1 + x) as float16
+deepcam    lines as byte differences; `lines` and `deltas` are its parts
+lossless   labels
+coding     codecs by name; encode, decode, decode_batch
+kernels/   decoding on a GPU, in Triton
+staging    samples of a batch in one buffer for the device
+convert    from and to TFRecord, HDF5 and NPY; `tfrecord` and `proto` are its parts
+dataset    the loader `decoded`
+dali       the same decoders behind an NVIDIA DALI pipeline
+"""
+
+from loaders.decoders.coding import (
+    CODECS,
+    Codec,
+    codec_for,
+    decode,
+    decode_batch,
+    decode_sample,
+    encode,
+    encode_sample,
+    find_codec,
+    open_sample,
+)
+from loaders.decoders.container import Encoded
+from loaders.decoders.cosmoflow import CosmoFlow
+from loaders.decoders.deepcam import DeepCam
+from loaders.decoders.lossless import Lossless
+
+__all__ = [
+    "CODECS",
+    "Codec",
+    "CosmoFlow",
+    "DeepCam",
+    "Encoded",
+    "Lossless",
+    "codec_for",
+    "decode",
+    "decode_batch",
+    "decode_sample",
+    "encode",
+    "encode_sample",
+    "find_codec",
+    "open_sample",
+]

@@ -1,0 +1,232 @@
+"""Encoding arrays to containers, and decoding containers to tensors, on the CPU or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.decoders.container import Encoded, damaged, pack, unpack
+from loaders.decoders.cosmoflow import REDSHIFTS_MOST, CosmoFlow
+from loaders.decoders.deepcam import DeepCam
+from loaders.decoders.lossless import Lossless
+from loaders.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+Buffer = bytes | bytearray | memoryview
+ARRAY = "array"
+"""Name of the array in a container of one."""
+
+
+class Codec(Protocol):
+    """One way to encode an array: a frozen record of its settings.
+
+    Decoding needs no settings: the container holds them.
+    """
+
+    NAME: ClassVar[str]
+
+    def encode(self, array: NDArray[Any]) -> Encoded:
+        """The encoded array.
+
+        Raises:
+            UsageError: The codec is not for such an array.
+        """
+
+    @staticmethod
+    def check(encoded: Encoded) -> None:
+        """Nothing; raises InputError where the sections contradict the shape or each other."""
+
+    @staticmethod
+    def decode(encoded: Encoded, out: NDArray[Any], *, threads: int | None = None) -> None:
+        """Fills `out`, C-contiguous, of the decoded shape and type."""
+
+
+CODECS: dict[str, type[Codec]] = {
+    CosmoFlow.NAME: CosmoFlow,
+    DeepCam.NAME: DeepCam,
+    Lossless.NAME: Lossless,
+}
+"""Name of each codec -> its class."""
+
+
+def find_codec(name: str) -> type[Codec]:
+    """The class of a codec.
+
+    Raises:
+        UsageError: No codec of that name.
+    """
+    if name not in CODECS:
+        raise UsageError(f"expected a codec among {', '.join(CODECS)}, found {name}: choose one")
+    return CODECS[name]
+
+
+def codec_for(array: NDArray[Any]) -> Codec:
+    """The codec for an array of which nothing else is known.
+
+    CosmoFlow for integers of two bytes or more whose last axis holds four redshifts, DeepCam for
+    float32 and float64 of two axes or more, both channels last; Lossless for all else.
+    """
+    kind = array.dtype
+    if kind.kind in "iu" and kind.itemsize > 1 and array.shape[-1:] == (REDSHIFTS_MOST,):
+        return CosmoFlow()
+    if kind.kind == "f" and kind.itemsize >= 4 and array.ndim >= 2:
+        return DeepCam()
+    return Lossless()
+
+
+def encode(array: NDArray[Any], codec: Codec | None = None) -> bytes:
+    """The container of one array; by `codec_for` where no codec is given.
+
+    Raises:
+        UsageError: The codec is not for such an array.
+    """
+    return encode_sample({ARRAY: array}, {ARRAY: codec} if codec else {})
+
+
+def encode_sample(
+    arrays: Mapping[str, NDArray[Any]], codecs: Mapping[str, Codec] | None = None
+) -> bytes:
+    """The container of the named arrays of a sample; an array without codec by `codec_for`.
+
+    Raises:
+        UsageError: A codec for an array that is not there, or not for such an array.
+    """
+    codecs = codecs or {}
+    if strange := set(codecs) - set(arrays):
+        raise UsageError(f"expected codecs for {', '.join(arrays)}, found one for {strange}")
+    named = {name: np.asarray(array) for name, array in arrays.items()}
+    return pack(
+        {name: codecs.get(name, codec_for(array)).encode(array) for name, array in named.items()}
+    )
+
+
+def open_sample(buffer: Buffer) -> dict[str, Encoded]:
+    """The arrays of a container, whole and consistent: ready to be decoded anywhere.
+
+    Raises:
+        InputError: Foreign, cut or damaged.
+    """
+    arrays = unpack(buffer)
+    for encoded in arrays.values():
+        if encoded.codec not in CODECS:
+            raise damaged(f"a codec among {', '.join(CODECS)}", encoded.codec)
+        CODECS[encoded.codec].check(encoded)
+    return arrays
+
+
+def decode(
+    buffer: Buffer, out: torch.Tensor | None = None, *, device: str | torch.device | None = None
+) -> torch.Tensor:
+    """The array of a container of one, as a tensor (which speaks DLPack) on the device.
+
+    Args:
+        buffer: The container.
+        out: Written to and returned; C-contiguous, of the decoded shape and type.
+        device: None: that of `out`, else a CUDA device where there is one, else the CPU.
+
+    Raises:
+        InputError: Foreign, cut or damaged, or several arrays.
+        UsageError: `out` is of another shape, type or device.
+    """
+    arrays = open_sample(buffer)
+    if len(arrays) != 1:
+        raise InputError(
+            f"expected one array in the container, found {', '.join(arrays) or 'none'}: "
+            "use decode_sample"
+        )
+    ((name, encoded),) = arrays.items()
+    outs = None if out is None else {name: out[None]}
+    if out is not None and tuple(out.shape) != encoded.decoded.shape:
+        raise UsageError(f"expected out of shape {encoded.decoded.shape}, found {out.shape}")
+    return decode_batch([{name: encoded}], outs, device=device)[name][0]
+
+
+def decode_sample(
+    buffer: Buffer, *, device: str | torch.device | None = None
+) -> dict[str, torch.Tensor]:
+    """All arrays of a container by name; see `decode`.
+
+    Raises:
+        InputError: Foreign, cut or damaged.
+    """
+    batch = decode_batch([open_sample(buffer)], device=device)
+    return {name: tensor[0] for name, tensor in batch.items()}
+
+
+def decode_batch(
+    samples: Sequence[Mapping[str, Encoded]],
+    out: Mapping[str, torch.Tensor] | None = None,
+    *,
+    device: str | torch.device | None = None,
+    threads: int | None = None,
+) -> dict[str, torch.Tensor]:
+    """The arrays of opened samples, stacked by name: (samples, *decoded shape).
+
+    On a GPU all samples are decoded in one launch an array; on the CPU by `threads` threads.
+
+    Raises:
+        InputError: Samples of different arrays or shapes, or damaged where `open_sample` cannot
+            see it (keys behind the table).
+        UsageError: No samples, or `out` is of another shape, type or device.
+    """
+    if not samples:
+        raise UsageError("expected at least one sample to decode, found none")
+    place = _device(device, out)
+    decoded = {}
+    for name, first in samples[0].items():
+        of_name = [sample[name] for sample in samples if name in sample]
+        alike = {(each.codec, each.decoded) for each in of_name}
+        if len(of_name) != len(samples) or len(alike) != 1:
+            raise InputError(f"expected {name} alike in all samples of a batch, found {alike}")
+        target = _target(first, len(samples), place, out[name] if out else None)
+        if place.type == "cuda":
+            _on_gpu(of_name, target)
+        else:
+            _on_cpu(of_name, target, threads)
+        decoded[name] = target
+    return decoded
+
+
+def _device(
+    device: str | torch.device | None, out: Mapping[str, torch.Tensor] | None
+) -> torch.device:
+    import torch
+
+    if device is not None:
+        return torch.device(device)
+    if out:
+        return next(iter(out.values())).device
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _target(
+    encoded: Encoded, samples: int, device: torch.device, out: torch.Tensor | None
+) -> torch.Tensor:
+    import torch
+
+    shape = (samples, *encoded.decoded.shape)
+    kind = torch.from_numpy(np.empty(0, encoded.decoded.dtype)).dtype
+    if out is None:
+        return torch.empty(shape, dtype=kind, device=device)
+    found = (tuple(out.shape), out.dtype, out.device.type, out.is_contiguous())
+    if found != (shape, kind, device.type, True):
+        raise UsageError(
+            f"expected out contiguous of {shape}, {kind} on {device.type}, found {found[:3]}"
+        )
+    return out
+
+
+def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) -> None:
+    for encoded, target in zip(samples, out.numpy(), strict=True):
+        CODECS[encoded.codec].decode(encoded, target[...], threads=threads)
+
+
+def _on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:
+    from loaders.decoders.kernels import find_kernel
+
+    find_kernel(samples[0].codec).decode(samples, out)

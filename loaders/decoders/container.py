@@ -1,0 +1,224 @@
+"""The encoded container (.vdl): named arrays of one sample, each in sections, under CRC-32.
+
+Little-endian. Sections begin at multiples of 64 bytes, so that a GPU reads them aligned.
+
+    offset  bytes  content
+    0       4      magic "VDL" and 0x1A
+    4       2      version, 1
+    6       2      zero
+    8       4      bytes of the description
+    12      4      CRC-32 of the description
+    16      8      bytes of the body
+    24      4      CRC-32 of the body
+    28      4      CRC-32 of the 28 bytes before
+    32             description: JSON, then zeros up to a multiple of 64
+    ...            body: the sections, each followed by zeros up to a multiple of 64
+
+The description lists the arrays: name, codec, shape and type before encoding and after decoding,
+the codec's parameters, and of each section its name, type, shape and offset in the body. A file
+holds nothing else: its length follows from the first 32 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from isal.isal_zlib import crc32
+from numpy.typing import NDArray
+
+from loaders.errors import InputError
+
+MAGIC = b"VDL\x1a"
+VERSION = 1
+ALIGNMENT = 64
+_PREFIX = struct.Struct("<4sHHIIQII")
+_DIMENSIONS_MOST = 16
+
+Sections = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and NumPy type (`<f2`) of an array."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of such an array."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One encoded array.
+
+    Attributes:
+        codec: Name in `loaders.decoders.coding.CODECS`.
+        source: What was encoded.
+        decoded: What comes back.
+        parameters: The codec's own, JSON values.
+        sections: The codec's arrays, read-only where they come from a container.
+    """
+
+    codec: str
+    source: Spec
+    decoded: Spec
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    sections: Sections = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sections: what goes to the device."""
+        return sum(section.nbytes for section in self.sections.values())
+
+    def section(self, name: str, dtype: str, *, ndim: int = 1) -> NDArray[Any]:
+        """A section of a known type and number of dimensions.
+
+        Raises:
+            InputError: It is not there, or another.
+        """
+        found = self.sections.get(name)
+        if found is None or found.dtype != np.dtype(dtype) or found.ndim != ndim:
+            held = "none" if found is None else f"{found.ndim} of {found.dtype}"
+            raise damaged(f"section {name} of {ndim} dimensions of {dtype}", held)
+        return found
+
+
+def damaged(expected: object, found: object) -> InputError:
+    """The error for a container that is not what its encoder wrote."""
+    return InputError(f"expected {expected} in the container, found {found}: encode the data anew")
+
+
+def pack(arrays: Mapping[str, Encoded]) -> bytes:
+    """The container of the named arrays: the same bytes for the same arrays."""
+    body, entries = bytearray(), []
+    for name, encoded in arrays.items():
+        sections = []
+        for key, section in encoded.sections.items():
+            sections.append([key, section.dtype.str, list(section.shape), len(body)])
+            body += np.ascontiguousarray(section).tobytes()
+            body += bytes(-len(body) % ALIGNMENT)
+        entries.append(_entry(name, encoded, sections))
+    text = json.dumps({"arrays": entries}, separators=(",", ":")).encode()
+    text += bytes(-(len(text) + _PREFIX.size) % ALIGNMENT)
+    prefix = _PREFIX.pack(MAGIC, VERSION, 0, len(text), crc32(text), len(body), crc32(body), 0)
+    prefix = prefix[:-4] + struct.pack("<I", crc32(prefix[:-4]))
+    return b"".join((prefix, text, body))
+
+
+def unpack(buffer: bytes | bytearray | memoryview) -> dict[str, Encoded]:
+    """The arrays of a container; their sections are views of the buffer.
+
+    Raises:
+        InputError: Foreign, of another version, cut, longer than it says, or damaged.
+    """
+    data = memoryview(buffer).cast("B")
+    start, end = _bounds(data)
+    if crc32(data[_PREFIX.size : start]) != _prefix(data)[4]:
+        raise damaged("the description's CRC-32", "another")
+    if crc32(data[start:end]) != _prefix(data)[6]:
+        raise damaged("the body's CRC-32", "another")
+    return _arrays(data[_PREFIX.size : start], data[start:end])
+
+
+def describe(buffer: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """The description of a container, its arrays not looked at.
+
+    Raises:
+        InputError: See `unpack`; damage of the body is not noticed.
+    """
+    data = memoryview(buffer).cast("B")
+    start, _ = _bounds(data)
+    if crc32(data[_PREFIX.size : start]) != _prefix(data)[4]:
+        raise damaged("the description's CRC-32", "another")
+    return _description(data[_PREFIX.size : start])
+
+
+def _prefix(data: memoryview) -> tuple[Any, ...]:
+    return _PREFIX.unpack_from(data)
+
+
+def _bounds(data: memoryview) -> tuple[int, int]:
+    """Where the body begins and ends: [start, end) of the buffer."""
+    if len(data) < _PREFIX.size:
+        raise damaged(f"at least {_PREFIX.size} bytes", len(data))
+    magic, version, _, text_nbytes, _, body_nbytes, _, own = _prefix(data)
+    if magic != MAGIC:
+        raise damaged(f"the first bytes {MAGIC!r}", repr(magic))
+    if crc32(data[: _PREFIX.size - 4]) != own:
+        raise damaged("the prefix's CRC-32", "another")
+    if version != VERSION:
+        raise damaged(f"version {VERSION}", version)
+    start = _PREFIX.size + text_nbytes
+    if start + body_nbytes != len(data):
+        raise damaged(f"{start + body_nbytes} bytes", len(data))
+    return start, len(data)
+
+
+def _entry(name: str, encoded: Encoded, sections: list[list[Any]]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "codec": encoded.codec,
+        "source": [list(encoded.source.shape), encoded.source.dtype],
+        "decoded": [list(encoded.decoded.shape), encoded.decoded.dtype],
+        "parameters": dict(encoded.parameters),
+        "sections": sections,
+    }
+
+
+def _description(text: memoryview) -> dict[str, Any]:
+    try:
+        description = json.loads(bytes(text).rstrip(b"\0"))
+    except ValueError as error:
+        raise damaged("JSON", error) from error
+    if not isinstance(description, dict) or not isinstance(description.get("arrays"), list):
+        raise damaged("a list of arrays", "none")
+    return description
+
+
+def _arrays(text: memoryview, body: memoryview) -> dict[str, Encoded]:
+    description = _description(text)
+    try:
+        return {str(entry["name"]): _encoded(entry, body) for entry in description["arrays"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged("a whole description", repr(error)) from error
+
+
+def _encoded(entry: dict[str, Any], body: memoryview) -> Encoded:
+    return Encoded(
+        codec=str(entry["codec"]),
+        source=_spec(*entry["source"]),
+        decoded=_spec(*entry["decoded"]),
+        parameters=dict(entry["parameters"]),
+        sections={str(name): _section(body, *place) for name, *place in entry["sections"]},
+    )
+
+
+def _spec(shape: list[int], dtype: str) -> Spec:
+    lengths = tuple(int(length) for length in shape)
+    kind = np.dtype(dtype)
+    if min(lengths, default=0) < 0 or len(lengths) > _DIMENSIONS_MOST or kind.hasobject:
+        raise damaged("a shape and a plain type", f"{lengths} of {dtype}")
+    return Spec(lengths, kind.str)
+
+
+def _section(body: memoryview, dtype: str, shape: list[int], offset: int) -> NDArray[Any]:
+    spec = _spec(shape, dtype)
+    if offset % ALIGNMENT or not 0 <= offset <= offset + spec.nbytes <= len(body):
+        raise damaged(f"{spec.nbytes} bytes at {offset} in a body of {len(body)}", "fewer")
+    flat = np.frombuffer(body[offset : offset + spec.nbytes], np.uint8)
+    return flat.view(spec.dtype).reshape(spec.shape) if spec.nbytes else _empty(spec)
+
+
+def _empty(spec: Spec) -> NDArray[Any]:
+    empty = np.zeros(spec.shape, spec.dtype)
+    empty.flags.writeable = False
+    return empty

@@ -1,0 +1,203 @@
+"""Encoding a whole data set: a container a sample, in parallel, resumed after an interruption.
+
+A container is written under another name, then renamed: what is there is whole and is skipped.
+`encoding.json` beside the containers says how they were encoded, so that two ways do not mix.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from loaders.decoders.coding import Codec, codec_for, encode_sample
+from loaders.decoders.convert import FORMATS, Arrays, read_sample
+from loaders.decoders.cosmoflow import CosmoFlow
+from loaders.decoders.deepcam import DeepCam
+from loaders.decoders.threads import cores
+from loaders.errors import InputError
+from loaders.reading import reader
+from loaders.samples import DESCRIPTION, SampleSet, open_samples
+
+SUFFIX = ".vdl"
+MARK = "encoding.json"
+ENCODED = "encoded"
+"""Folder beside the data where the containers go unless told otherwise."""
+
+Progress = Callable[[int, int], None]
+Codecs = Callable[[Arrays], Mapping[str, Codec]]
+"""The codecs for the arrays of a sample."""
+
+WORKLOAD_CODECS: dict[str, dict[str, Codec]] = {
+    "cosmoflow": {"counts": CosmoFlow(redshifts="first")},
+    "deepcam": {"climate/data": DeepCam(channels="first")},
+}
+"""Workload -> the codec of each array that is not left to `codec_for`."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One sample to encode: where to, and what gives its arrays."""
+
+    target: Path
+    read: Callable[[], Arrays]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What encoding a data set gave.
+
+    Attributes:
+        encoded: Samples encoded now.
+        skipped: Samples that were there.
+        nbytes: Bytes of the arrays encoded now.
+        encoded_nbytes: Bytes of their containers.
+    """
+
+    encoded: int = 0
+    skipped: int = 0
+    nbytes: int = 0
+    encoded_nbytes: int = 0
+
+
+def sample_path(folder: Path, sample: int) -> Path:
+    """The container of a sample of a set."""
+    return folder / f"{sample // 1000:04d}" / f"{sample:07d}{SUFFIX}"
+
+
+def encode_folder(
+    source: str | Path,
+    target: str | Path,
+    *,
+    codecs: Codecs | None = None,
+    settings: str = "",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Done:
+    """Encodes every sample of a folder; samples whose containers are there are skipped.
+
+    Args:
+        source: Written by `python -m loaders make`, or holding files of known suffixes.
+        target: Where the containers go, in the same folders.
+        codecs: None: those of the workload, else `codec_for`.
+        settings: What `codecs` was made from, kept in `encoding.json`.
+        threads: Samples at a time; None: one a core.
+        progress: Told (samples done, samples in all).
+
+    Raises:
+        InputError: No samples in `source`, or `target` was encoded otherwise.
+    """
+    source, target = Path(source), Path(target)
+    held = open_samples(source) if (source / DESCRIPTION).exists() else None
+    codecs = codecs or (_of_workload(held) if held else _of_arrays)
+    work = list(_of_set(held, target) if held else _of_files(source, target))
+    if not work:
+        raise InputError(
+            f"expected {DESCRIPTION} or files of {', '.join(FORMATS)} in {source}, found none"
+        )
+    _claim(target, held, settings)
+    left = [each for each in work if not each.target.exists()]
+    done = Done(skipped=len(work) - len(left))
+    for nbytes, encoded_nbytes in _in_threads(
+        [partial(_encode, each, codecs) for each in left], threads or cores()
+    ):
+        done = Done(
+            done.encoded + 1,
+            done.skipped,
+            done.nbytes + nbytes,
+            done.encoded_nbytes + encoded_nbytes,
+        )
+        if progress:
+            progress(done.encoded + done.skipped, len(work))
+    return done
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".part-{os.getpid()}-{path.name}")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _encode(work: Work, codecs: Codecs) -> tuple[int, int]:
+    arrays = work.read()
+    content = encode_sample(arrays, codecs(arrays))
+    write_whole(work.target, content)
+    return sum(array.nbytes for array in arrays.values()), len(content)
+
+
+def _in_threads(
+    calls: Iterable[Callable[[], tuple[int, int]]], threads: int
+) -> Iterator[tuple[int, int]]:
+    """What the calls gave, as they end; few samples are in memory at a time."""
+    waiting = iter(calls)
+    with ThreadPoolExecutor(threads) as pool:
+        running: set[Future[tuple[int, int]]] = set()
+        while True:
+            running |= {pool.submit(call) for call in islice(waiting, threads + 1 - len(running))}
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (each.result() for each in ended)
+
+
+def _of_workload(samples: SampleSet) -> Codecs:
+    known = WORKLOAD_CODECS.get(samples.workload, {})
+    return lambda arrays: {name: codec for name, codec in known.items() if name in arrays}
+
+
+def _of_arrays(arrays: Arrays) -> Mapping[str, Codec]:
+    return {name: codec_for(array) for name, array in arrays.items()}
+
+
+def _of_set(samples: SampleSet, target: Path) -> Iterator[Work]:
+    """One reader a sample: HDF5 handles are not shared between threads."""
+    for sample in range(len(samples)):
+        yield Work(sample_path(target, sample), partial(_read, samples, sample))
+
+
+def _read(samples: SampleSet, sample: int) -> Arrays:
+    opened = reader(samples)
+    try:
+        return opened.read(sample)
+    finally:
+        opened.close()
+
+
+def _of_files(source: Path, target: Path) -> Iterator[Work]:
+    for path in sorted(source.rglob("*")):
+        suffixes = [s for s in path.suffixes if s != ".gz"]
+        if suffixes and suffixes[-1] in FORMATS and path.is_file() and target not in path.parents:
+            place = target / path.relative_to(source)
+            yield Work(place.with_name(f"{place.name}{SUFFIX}"), partial(read_sample, path))
+
+
+def _claim(target: Path, held: SampleSet | None, settings: str) -> None:
+    """Writes how the samples are encoded; or compares it with what is there."""
+    known = {} if held is None else WORKLOAD_CODECS.get(held.workload, {})
+    codecs = {name: {"codec": each.NAME} | asdict(each) for name, each in known.items()}  # type: ignore[call-overload]
+    samples = None if held is None else [held.workload, held.samples, held.seed, held.size]
+    wanted = json.loads(json.dumps({"settings": settings, "codecs": codecs, "samples": samples}))
+    mark = target / MARK
+    if not mark.exists():
+        target.mkdir(parents=True, exist_ok=True)
+        write_whole(mark, json.dumps(wanted, indent=1).encode())
+        return
+    try:
+        found = json.loads(mark.read_bytes())
+    except ValueError as error:
+        raise InputError(f"expected JSON in {mark}, found {error}: encode elsewhere") from error
+    if found != wanted:
+        raise InputError(
+            f"expected containers encoded by {wanted} in {target}, found {found}: choose another "
+            "folder, or remove this one"
+        )

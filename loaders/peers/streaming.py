@@ -1,0 +1,33 @@
+"""The loader `streaming`: its options. The package is imported when it is opened."""
+
+from __future__ import annotations
+
+import argparse
+
+from loaders.errors import UsageError
+from loaders.loading import Loader, Settings
+from loaders.samples import SampleSet
+
+NAME = "streaming"
+HELP = "MosaicML Streaming on MDS shards (convert --to mds)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of StreamingDataset."""
+    add = parser.add_argument
+    add("--streaming-shuffle", default="py1e", metavar="ALGORITHM", help="py1e, py1br, py2s ...")
+
+
+def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
+    """The loader.
+
+    Raises:
+        UsageError: Several ranks that torchrun did not start: Streaming asks its environment.
+        InputError: The samples were not converted.
+        ModuleNotFoundError: The package is not installed.
+    """
+    if settings.world.ranks > 1 and settings.world.source != "torch.distributed":
+        raise UsageError("expected ranks started by torchrun, found others: Streaming needs it")
+    from loaders.peers.streaming_loader import StreamingLoader
+
+    return StreamingLoader(samples, settings, shuffle_algorithm=options.streaming_shuffle)

@@ -1,0 +1,29 @@
+"""The loader `webdataset`: its options. The package is imported when it is opened."""
+
+from __future__ import annotations
+
+import argparse
+
+from loaders.loading import Loader, Settings
+from loaders.samples import SampleSet
+
+NAME = "webdataset"
+HELP = "WebDataset on tar shards (convert --to tar)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of WebDataset."""
+    add = parser.add_argument
+    add("--webdataset-buffer", type=int, default=1000, metavar="N", help="samples shuffled")
+
+
+def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
+    """The loader.
+
+    Raises:
+        InputError: The samples were not converted.
+        ModuleNotFoundError: The package is not installed.
+    """
+    from loaders.peers.webdataset_loader import WebDatasetLoader
+
+    return WebDatasetLoader(samples, settings, buffer=options.webdataset_buffer)

@@ -1,0 +1,153 @@
+"""Writing samples to disk: deterministic, in any size, and resumed after an interruption.
+
+Rows: the HDF5 file is laid out first, contiguous and whole; then rows are written in place at
+their byte offsets. So the file is the same whether it was written in one go or in ten, and a
+killed run leaves a valid HDF5 file with rows of zeros. Files and images: written under another
+name, then renamed; what is there is whole and is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from loaders.errors import InputError, UsageError
+from loaders.reading import Arrays
+from loaders.samples import DESCRIPTION, SampleSet, open_samples
+from loaders.workloads import find_workload
+
+Progress = Callable[[int, int], None]
+"""Told how many samples of how many are done."""
+
+MARK_EVERY = 32
+_MARK = "made"
+
+
+def make(
+    workload: str,
+    folder: str | Path,
+    *,
+    samples: int,
+    seed: int = 0,
+    size: int | None = None,
+    progress: Progress | None = None,
+) -> SampleSet:
+    """Writes the samples of a workload; what lies there already from the same call is kept.
+
+    Args:
+        workload: Name in `loaders.workloads.WORKLOADS`.
+        folder: Where to; made if absent.
+        samples: How many, at least 1.
+        seed: Same seed, size and number: the same bytes.
+        size: Pixels or voxels a side; None: the paper's.
+        progress: Called after each sample.
+
+    Raises:
+        UsageError: No such workload, no samples, or a size that it cannot make.
+        InputError: The folder holds samples of another call.
+    """
+    if samples < 1:
+        raise UsageError(f"expected at least 1 sample, found {samples}: ask for more")
+    module = find_workload(workload)
+    size = module.SIZE if size is None else size
+    made = module.describe(Path(folder), samples=samples, seed=seed, size=size)
+    made.folder.mkdir(parents=True, exist_ok=True)
+    _claim(made)
+    write = {"rows": _write_rows, "files": _write_files, "images": _write_files}[made.layout]
+    write(made, lambda sample: module.sample(made, sample), progress or _silent)
+    return made
+
+
+def _silent(done: int, total: int) -> None:
+    """Shows nothing."""
+
+
+def _claim(made: SampleSet) -> None:
+    """Writes the description; or compares it with the one that is there."""
+    if not (made.folder / DESCRIPTION).exists():
+        made.save()
+    elif open_samples(made.folder) != made:
+        raise InputError(
+            f"expected an empty folder or the same samples in {made.folder}, found samples of "
+            "another seed, size or number: choose another folder"
+        )
+
+
+def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Progress) -> None:
+    path, mark = made.path(0), made.folder / _MARK
+    done = int(mark.read_text()) if mark.exists() and path.exists() else 0
+    if not done:
+        _lay_out(path, [(f.name, (len(made), *f.shape), f.dtype) for f in made.fields])
+    offsets = _offsets(path)
+    with path.open("r+b") as file:
+        for i in range(done, len(made)):
+            arrays = sample(i)
+            for field in made.fields:
+                start = offsets[field.name] + i * field.nbytes
+                content = np.ascontiguousarray(arrays[field.name], dtype=field.dtype)
+                os.pwrite(file.fileno(), content.data, start)
+            if (i + 1) % MARK_EVERY == 0 or i + 1 == len(made):
+                os.fsync(file.fileno())
+                _replace(mark, str(i + 1).encode())
+            progress(i + 1, len(made))
+
+
+def _lay_out(path: Path, datasets: Sequence[tuple[str, tuple[int, ...], str]]) -> None:
+    """An HDF5 file with contiguous datasets whose space is allocated, all zero."""
+    part = path.with_suffix(".part")
+    with h5py.File(part, "w") as file:
+        for name, shape, dtype in datasets:
+            creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            creation.set_layout(h5py.h5d.CONTIGUOUS)
+            file.create_dataset(name, shape, dtype, dcpl=creation, track_times=False)
+    part.replace(path)
+
+
+def _offsets(path: Path) -> dict[str, int]:
+    """Byte offset of each dataset's first element."""
+    offsets: dict[str, int] = {}
+
+    def note(name: str, item: h5py.HLObject) -> None:
+        if isinstance(item, h5py.Dataset):
+            offsets[name] = item.id.get_offset()
+
+    with h5py.File(path, "r") as file:
+        file.visititems(note)
+    return offsets
+
+
+def _write_files(made: SampleSet, sample: Callable[[int], Arrays], progress: Progress) -> None:
+    write = _write_image if made.layout == "images" else _write_file
+    for i in range(len(made)):
+        path = made.path(i)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f"{path.name}.part")
+            write(part, made, sample(i))
+            part.replace(path)
+        progress(i + 1, len(made))
+
+
+def _write_file(path: Path, made: SampleSet, arrays: Arrays) -> None:
+    with h5py.File(path, "w") as file:
+        for field in made.fields:
+            file.create_dataset(field.name, data=arrays[field.name], track_times=False)
+
+
+def _write_image(path: Path, made: SampleSet, arrays: Arrays) -> None:
+    from PIL import Image
+
+    quality = int(made.details["quality"])
+    Image.fromarray(arrays["image"]).save(path, format="JPEG", quality=quality)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(content)
+    part.replace(path)

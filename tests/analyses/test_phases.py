@@ -1,0 +1,127 @@
+"""Phases add up, and epochs follow the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from tests.analyses.test_laws import operations, spans, trace_of
+from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from vanidl.analyses import analyse
+from vanidl.assemble import assemble
+from vanidl.grouping import Group
+from vanidl.trace import SpanKind
+
+MS = 1_000_000
+SECOND = 1000 * MS
+
+
+def phases_of(ios, seen=None, **more):
+    profiles = () if seen is None else (profile(seen),)
+    return analyse(assemble(Group((darshan_log(ios, **more),), profiles), {})).phases
+
+
+def reads(at: int, *, pieces: int = 10) -> list[Io]:
+    """One pass over a file, a piece each 10 ms."""
+    return [Io(at + i * 10 * MS, at + i * 10 * MS + MS, i * 100, 100) for i in range(pieces)]
+
+
+def steps(first: int, count: int, at: int, *, double: int | None = None) -> list[Span]:
+    """Steps of 100 ms with a wait of 10 ms; step `double` has one wait more."""
+    found = []
+    for i in range(count):
+        start = at + i * 100 * MS
+        found += [
+            Span(SpanKind.STEP, start, start + 100 * MS, first + i),
+            Span(SpanKind.INPUT_WAIT, start, start + 10 * MS),
+        ]
+        if first + i == double:
+            found.append(Span(SpanKind.INPUT_WAIT, start + 20 * MS, start + 30 * MS))
+    return found
+
+
+@given(operations(), spans)
+def test_stages_follow_on_one_another_and_fill_the_run(ios, seen):
+    trace = trace_of(ios, seen)
+    phases = analyse(trace).phases
+    bounds = [(round(p.start_s * 1e9), round(p.end_s * 1e9)) for p in phases.stages]
+    assert bounds[0][0] == 0
+    assert bounds[-1][1] == trace.job.end_ns - trace.job.start_ns
+    assert [end for _, end in bounds[:-1]] == [start for start, _ in bounds[1:]]
+    data = analyse(trace).dataset
+    inside = sum(p.bytes_read for p in phases.stages if p.bytes_read is not None)
+    late = sum(io.nbytes for _, io in ios if io.start == trace.job.end_ns - trace.job.start_ns)
+    assert inside + late >= (data.bytes_read if data else 0) >= inside
+
+
+def test_a_dataset_read_again_is_an_epoch():
+    phases = phases_of([*reads(SECOND), *reads(2 * SECOND), *reads(3 * SECOND)])
+    assert [p.start_s for p in phases.epochs] == [1, 2, 3]
+    assert [p.bytes_read for p in phases.epochs] == [1000, 1000, 1000]
+    assert "read again" in phases.epochs[0].evidence
+
+
+def test_a_header_read_again_is_no_epoch():
+    ios = [*reads(SECOND), Io(2 * SECOND, 2 * SECOND + MS, 0, 8)]
+    assert phases_of(ios).epochs == ()
+
+
+def test_one_pass_shows_no_epochs_and_says_so():
+    phases = phases_of(reads(SECOND))
+    assert phases.epochs == ()
+    assert phases.no_epochs
+
+
+def test_one_wait_more_is_the_end_of_an_epoch():
+    phases = phases_of(reads(SECOND, pieces=100), steps(0, 12, SECOND, double=6))
+    assert [p.start_s for p in phases.epochs] == pytest.approx([1, 1.61])
+    assert "made anew" in phases.epochs[0].evidence
+    assert phases.epochs[0].input_wait_s == pytest.approx(0.07)
+
+
+def test_a_short_profile_does_not_number_epochs():
+    assert phases_of(reads(SECOND, pieces=600), steps(0, 12, SECOND, double=6)).epochs == ()
+
+
+def test_epochs_named_in_the_profile_come_first():
+    seen = [*steps(0, 12, SECOND, double=6),
+            *(Span(SpanKind.EPOCH, SECOND + k * 400 * MS, SECOND + (k + 1) * 400 * MS)
+              for k in range(3))]  # fmt: skip
+    names = ("epoch 0", "epoch 1", "epoch 2")
+    made = profile(seen)
+    order = iter(range(3))
+    codes = [next(order) if k == SpanKind.EPOCH else 0 for k in made.kind.tolist()]
+    made = replace(made, names=names, name=made.name + codes)
+    phases = analyse(assemble(Group((darshan_log(reads(SECOND, pieces=100)),), (made,)), {})).phases
+    assert [p.start_s for p in phases.epochs] == pytest.approx([1, 1.4, 1.8])
+    assert "against it" in phases.epochs[0].evidence
+
+
+def worker(pid: int, start: int, length: int):
+    ios = [io._replace(start=io.start, end=io.end) for io in reads(MS)]
+    return darshan_log(ios, pid=pid, parent=100, start_ns=JOB_START_NS + start, length_ns=length)
+
+
+def test_workers_started_anew_are_epochs():
+    trainer = darshan_log([Io(0, MS, 0, 10, op=1)], names={1: "/data/log.txt"})
+    generations = [
+        worker(200 + 10 * g + i, (g * 2 + 1) * SECOND + i * MS, SECOND)
+        for g in range(3)
+        for i in range(2)
+    ]
+    phases = analyse(assemble(Group((trainer, *generations), ()), {})).phases
+    assert [p.start_s for p in phases.epochs] == [1, 3, 5]
+    assert "workers" in phases.epochs[0].evidence or "worker" in phases.epochs[0].evidence
+
+
+def test_checkpoints_are_bursts_of_writes():
+    saves = [Io(at + i * MS, at + i * MS + MS, i * 10, 10, file=2, op=1)
+             for at in (SECOND, 2 * SECOND) for i in range(5)]  # fmt: skip
+    phases = phases_of([*reads(0), *saves], names={1: "/data/train.h5", 2: "/run/model.ckpt"})
+    assert [(p.start_s, p.end_s, p.bytes_written) for p in phases.checkpoints] == [
+        (1.0, pytest.approx(1.005), 50),
+        (2.0, pytest.approx(2.005), 50),
+    ]
+    assert "model.ckpt" in phases.checkpoints[0].evidence

@@ -1,0 +1,377 @@
+"""Every warning: a log that raises it, and one that is like it and does not.
+
+The counters are those that Darshan 3.4.7 recorded of small scripts that did what the name of
+each case says; paths and sizes are neutral.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import vanidl
+from tests.darshan_logs import Log, log_bytes, random_records
+from tests.event_files import Event, event_file
+from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from vanidl.analyses import analyse
+from vanidl.assemble import assemble
+from vanidl.datafolder import DataOptions, told
+from vanidl.grouping import Group
+from vanidl.sources.pieces import CounterFile, CounterRecords, StepDurations
+from vanidl.trace import Notice, SpanKind
+
+KIB = 1024
+SECOND = 1_000_000_000
+EACH_NS = 10_000
+SPAWN = "python -c from multiprocessing.spawn import spawn_main; --multiprocessing-fork"
+
+
+def inspected(folder: Path, content: bytes | None) -> tuple[Notice, ...]:
+    """The notices of opening the one dataset file of a run, which holds `content` here."""
+    if content is not None:
+        (folder / "part.tfrecord").write_bytes(content)
+    log = darshan_log([Io(0, EACH_NS, 0, 9)], names={1: "/data/part.tfrecord"})
+    trace = assemble(Group((log,), ()), {})
+    return told(trace, DataOptions((str(folder),), inspect=True))[1]
+
+
+@dataclass(frozen=True)
+class File:
+    """One file as one process used it: traced reads and what the counters say."""
+
+    path: str = "/data/part.h5"
+    reads: Sequence[tuple[int, int]] = ((0, 4 * KIB), (4 * KIB, 4 * KIB))  # offset, bytes
+    opens: int = 1
+    seeks: int = 0
+    mmaps: int = -1
+    counted: int | None = None  # reads by the counters, where not all were traced
+    stdio_bytes: int = 0
+    last_open_s: float = 0.1
+    first_close_s: float = 0.9
+    read_s: float = 0.0
+    write_s: float = 0.0
+    fsyncs: int = 0
+    meta_s: float = 0.0
+
+
+def warnings_of(*files: File, partial: tuple[str, ...] = ()) -> tuple[Notice, ...]:
+    """The warnings of a run of one process."""
+    rows = [(i, *read) for i, file in enumerate(files, 1) for read in file.reads]
+    operations = [
+        Io(k * EACH_NS, (k + 1) * EACH_NS, offset, nbytes, file)
+        for k, (file, offset, nbytes) in enumerate(rows)
+    ]
+    names = {i: file.path for i, file in enumerate(files, 1)}
+    log = replace(darshan_log(operations, names=names), partial_layers=partial)
+    counted = {log.path: CounterFile((_posix(files), _stdio(files)))}
+    return analyse(assemble(Group((log,), ()), counted)).coverage.warnings
+
+
+def _posix(files: Sequence[File]) -> CounterRecords:
+    size = [sum(n for _, n in f.reads) for f in files]
+    return _records(
+        "POSIX",
+        {
+            "POSIX_OPENS": [f.opens for f in files],
+            "POSIX_READS": [len(f.reads) if f.counted is None else f.counted for f in files],
+            "POSIX_WRITES": [0 for _ in files],
+            "POSIX_SEEKS": [f.seeks for f in files],
+            "POSIX_MMAPS": [f.mmaps for f in files],
+            "POSIX_FSYNCS": [f.fsyncs for f in files],
+            "POSIX_BYTES_READ": size,
+            "POSIX_BYTES_WRITTEN": [0 for _ in files],
+            "POSIX_MAX_BYTE_READ": [max((a + n - 1 for a, n in f.reads), default=0) for f in files],
+        },
+        {
+            "POSIX_F_READ_TIME": [f.read_s for f in files],
+            "POSIX_F_WRITE_TIME": [f.write_s for f in files],
+            "POSIX_F_META_TIME": [f.meta_s for f in files],
+            "POSIX_F_OPEN_END_TIMESTAMP": [f.last_open_s for f in files],
+            "POSIX_F_CLOSE_START_TIMESTAMP": [f.first_close_s for f in files],
+        },
+    )
+
+
+def _stdio(files: Sequence[File]) -> CounterRecords:
+    names = ("STDIO_OPENS", "STDIO_READS", "STDIO_BYTES_READ")
+    values = [[f.stdio_bytes > 0, f.stdio_bytes > 0, f.stdio_bytes] for f in files]
+    return _records("STDIO", dict(zip(names, np.transpose(values), strict=True)), {})
+
+
+def _records(layer: str, counters: dict, seconds: dict) -> CounterRecords:
+    n = len(next(iter(counters.values())))
+    return CounterRecords(
+        layer,
+        np.arange(1, n + 1, dtype=np.uint64),
+        np.zeros(n, np.int64),
+        {name: np.array(values, np.int64) for name, values in counters.items()},
+        {name: np.array(values, np.float64) for name, values in seconds.items()},
+    )
+
+
+def profiled(base_ns: int) -> tuple[Notice, ...]:
+    log = darshan_log([Io(0, 10, 0, 5)])
+    seen = profile([Span(SpanKind.STEP, 0, SECOND, 1)], base_ns=base_ns)
+    return analyse(assemble(Group((log,), (seen,)), {})).coverage.warnings
+
+
+def spawned(trainers: int) -> tuple[Notice, ...]:
+    logs = [darshan_log([Io(0, 10)], pid=pid, job_id="1") for pid in range(1, trainers + 1)]
+    late = {"start_ns": JOB_START_NS + SECOND, "length_ns": SECOND}
+    logs.append(darshan_log([Io(0, 10)], pid=9, job_id="1", command=SPAWN, **late))
+    return analyse(assemble(Group(tuple(logs), ()), {})).coverage.warnings
+
+
+def folder_of(kept: float, folder: Path, beside: str = "") -> tuple[Notice, ...]:
+    """Warnings of a real log file of which a share was kept, perhaps with a file beside it."""
+    content = log_bytes(Log(job=(1000, 7, 1), dxt={"DXT_POSIX": random_records(1, ranks=1)}))
+    (folder / "user_python_id7-7_1.darshan").write_bytes(content[: int(kept * len(content))])
+    if beside:
+        (folder / beside).write_text("not a log")
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def commanded(command: str) -> tuple[Notice, ...]:
+    log = darshan_log([Io(0, SECOND, 0, 10)], command=command)
+    return analyse(assemble(Group((log,), ()), {})).coverage.warnings
+
+
+def timed(host: str) -> tuple[Notice, ...]:
+    """A run on node01 beside a step table of a host."""
+    log = darshan_log([Io(0, SECOND, 0, 10)])
+    table = StepDurations("t.pb", "x", host, np.zeros(1, np.int32), np.ones(1, np.int64))
+    return analyse(assemble(Group((log,), ()), {}, durations=[table])).coverage.warnings
+
+
+def logged(folder: Path, *, stride: int = 1, beside: str = "") -> tuple[Notice, ...]:
+    """A log and one event file of its process, or two at the same time."""
+    name = "u_python_id7-42_1-1-1-1_1.darshan"
+    (folder / name).write_bytes(log_bytes(Log(job=(1000, 7, 1), dxt={"DXT_POSIX": ONE_RANK})))
+    content = event_file([Event(1_700_000_010 + i, i * stride) for i in range(5)])
+    for part in filter(None, ("train", beside)):
+        (folder / part).mkdir()
+        (folder / part / "events.out.tfevents.1700000001.node00.42.0").write_bytes(content)
+    return vanidl.open_run(folder).coverage.warnings
+
+
+ONE_RANK = random_records(2, ranks=1)
+
+
+def forwards(n: int, nbytes: int = 1000) -> list[tuple[int, int]]:
+    return [(i * nbytes, nbytes) for i in range(n)]
+
+
+Case = Callable[[Path], tuple[Notice, ...]]
+
+
+class Cases(NamedTuple):
+    """What raises a warning, and what looks like it and must not."""
+
+    raising: dict[str, Case]
+    silent: dict[str, Case]
+
+
+def use(*files: File, partial: tuple[str, ...] = ()) -> Case:
+    return lambda _: warnings_of(*files, partial=partial)
+
+
+HEADER = [(0, 4 * KIB)]
+TABLE: dict[str, Cases] = {
+    "truncated": Cases(
+        {
+            "a full trace buffer": use(File(reads=forwards(50), counted=200)),
+            "fewer DXT records than files": use(File(), File("/data/b.h5", reads=(), counted=3)),
+        },
+        {
+            "a whole trace": use(File(reads=forwards(50))),
+            "nothing read": use(File(reads=())),
+        },
+    ),
+    "partial": Cases(
+        {"a full trace buffer": use(File(), partial=("DXT_POSIX",))},
+        {"no flag": use(File())},
+    ),
+    "records_exhausted": Cases(
+        {
+            "imports used up the records": use(File(), partial=("POSIX", "DXT_POSIX")),
+            "no memory for names": use(File(), partial=("HEATMAP", "POSIX", "STDIO")),
+        },
+        {"only the trace buffer is full": use(File(), partial=("DXT_POSIX",))},
+    ),
+    "reads_not_seen": Cases(
+        {
+            "np.load": use(File("/data/a.npy", HEADER, seeks=4)),
+            "np.load five times": use(File("/data/a.npy", HEADER * 5, opens=5, seeks=20)),
+            "np.load(mmap_mode)": use(File("/data/a.npy", HEADER * 2, opens=3, seeks=6)),
+            "np.fromfile": use(File("/data/a.bin", (), seeks=4)),
+            "mmap": use(File("/data/a.bin", (), seeks=1)),
+        },
+        {
+            "np.load of .npz": use(File("/data/a.npz", [(0, 4), (4, 70_000)], seeks=16)),
+            "np.load under Darshan 3.5": use(
+                File("/data/a.npy", HEADER, opens=2, seeks=4, stdio_bytes=8_000_000)
+            ),
+            "np.fromfile under Darshan 3.5": use(
+                File("/data/a.bin", (), opens=2, stdio_bytes=1 << 20)
+            ),
+            "HDF5 through stdio": use(File("/data/a.h5", (), opens=2, stdio_bytes=802_512)),
+            "a small .npy read whole": use(File("/data/a.npy", [(0, 1128)])),
+            "a .npy read with read()": use(File("/data/a.npy", [(0, 4096), (4096, 9000)])),
+            "a library opened": use(File("/usr/lib/python3/x.py", ())),
+        },
+    ),
+    "stdio_untraced": Cases(
+        {"HDF5 through stdio": use(File(), File("/data/b.h5", (), stdio_bytes=802_512))},
+        {
+            "a line of output": use(File(reads=forwards(100, 1 << 20)), File(stdio_bytes=200)),
+            "no STDIO": use(File()),
+        },
+    ),
+    "mmap_not_monitored": Cases(
+        {"Darshan 3.4.7": use(File())},
+        {"mmap monitored": use(File(mmaps=0))},
+    ),
+    "offsets_ambiguous": Cases(
+        {
+            "two descriptors, read()": use(File(reads=forwards(14), opens=2, first_close_s=0)),
+            "two file objects": use(File(reads=forwards(28), opens=2, seeks=2)),
+            "two file objects that seek": use(
+                File(reads=[(900, 50), (0, 50), (300, 50)], opens=2, seeks=8)
+            ),
+            "five pairs": use(
+                File(reads=forwards(20) * 5, opens=10, last_open_s=0.8, first_close_s=0.2)
+            ),
+        },
+        {
+            "opened twice, one after another": use(
+                File(reads=forwards(17) * 2, opens=2, last_open_s=0.5, first_close_s=0.4)
+            ),
+            "ten epochs": use(
+                File(
+                    reads=forwards(17) * 10, opens=10, last_open_s=0.8, first_close_s=0.1, seeks=10
+                )
+            ),
+            "opened to look, then read": use(
+                File(reads=forwards(17), opens=2, last_open_s=0.5, first_close_s=0.4)
+            ),
+            "two descriptors, pread": use(
+                File(reads=[r for r in forwards(7) for _ in range(2)], opens=2, first_close_s=0)
+            ),
+            "HDF5": use(File(reads=[(0, 8), (2048, 512), (96, 40), (800, 7)], opens=4)),
+            "one descriptor, four threads": use(File(reads=[(i % 5 * 900, 90) for i in range(20)])),
+            "np.load(mmap_mode)": use(File("/data/a.npy", HEADER * 2, opens=3, seeks=6)),
+        },
+    ),
+    "time_mismatch": Cases(
+        {"the counters hold more time": use(File(read_s=1.0))},
+        {
+            "threads: the trace holds more time": use(File(reads=forwards(50), read_s=1e-5)),
+            "fsync is write time": use(File(), File("/data/w.bin", fsyncs=50, write_s=0.383)),
+        },
+    ),
+    "sync_untraced": Cases(
+        {"fifty fsyncs": use(File(), File("/data/w.bin", fsyncs=50, write_s=0.383))},
+        {
+            "no sync": use(File(read_s=1e-5)),
+            "a sync that took no time": use(File(fsyncs=1, write_s=1e-5)),
+        },
+    ),
+    "meta_time_not_credible": Cases(
+        {"concurrent opens": use(File(meta_s=11_218.0))},
+        {"many opens": use(File(opens=24_000, meta_s=9.0))},
+    ),
+    "clock_unverified": Cases(
+        {"a profile of another day": lambda _: profiled(JOB_START_NS + 86_400 * SECOND)},
+        {"a profile of this run": lambda _: profiled(JOB_START_NS + SECOND)},
+    ),
+    "unassigned": Cases(
+        {"a spawned worker, two trainers": lambda _: spawned(2)},
+        {"a spawned worker, one trainer": lambda _: spawned(1)},
+    ),
+    "anonymised": Cases(
+        {"a hash for a command": lambda _: commanded("2032579916")},
+        {"a command": lambda _: commanded("python 42.py")},
+    ),
+    "steps_unmatched": Cases(
+        {"a step table of another host": lambda _: timed("node02")},
+        {"a step table of this host": lambda _: timed("node01")},
+    ),
+    "steps_not_used": Cases(
+        {"a validation run": lambda folder: logged(folder, beside="validation")},
+        {"training alone": lambda folder: logged(folder)},
+    ),
+    "steps_sampled": Cases(
+        {"every fifty steps": lambda folder: logged(folder, stride=50)},
+        {"every step": lambda folder: logged(folder)},
+    ),
+    "damaged": Cases(
+        {"a cut log": lambda folder: folder_of(0.9, folder)},
+        {"a whole log": lambda folder: folder_of(1, folder)},
+    ),
+    "not_inspected": Cases(
+        {
+            "a record file cut": lambda folder: inspected(folder, b"cut" * 20),
+            "no such file here": lambda folder: inspected(folder, None),
+        },
+        {"an empty record file": lambda folder: inspected(folder, b"")},
+    ),
+    "unreadable": Cases(
+        {
+            "a text file": lambda folder: folder_of(1, folder, "bad.darshan"),
+            "a log left unfinished": lambda folder: folder_of(1, folder, "x.darshan_partial"),
+        },
+        {"another kind of file": lambda folder: folder_of(1, folder, "notes.txt")},
+    ),
+}
+
+
+def cases(field: str) -> list:
+    return [
+        pytest.param(code, case, id=f"{code}: {name}")
+        for code, both in TABLE.items()
+        for name, case in getattr(both, field).items()
+    ]
+
+
+@pytest.mark.parametrize(("code", "case"), cases("raising"))
+def test_the_warning_is_raised_once_and_says_what_to_do(code, case, tmp_path):
+    found = [w for w in case(tmp_path) if w.code == code]
+    assert len(found) == 1
+    assert found[0].message.endswith(".")
+    assert found[0].severity in ("warning", "info")
+
+
+@pytest.mark.parametrize(("code", "case"), cases("silent"))
+def test_the_warning_is_not_raised(code, case, tmp_path):
+    assert code not in {w.code for w in case(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [("two descriptors, read()", "warning"), ("five pairs", "info")],
+)
+def test_openings_that_were_surely_together_weigh_more(name, severity, tmp_path):
+    found = TABLE["offsets_ambiguous"].raising[name](tmp_path)
+    assert [w.severity for w in found if w.code == "offsets_ambiguous"] == [severity]
+
+
+def emitted() -> dict[str, str]:
+    """Code -> module, of every notice that the package makes."""
+    found = {}
+    for path in sorted(Path(vanidl.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_notice = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Notice"
+            if is_notice:
+                assert isinstance(node.args[0], ast.Constant), f"{path}: a code that is computed"
+                found[node.args[0].value] = path.name
+    return found
+
+
+def test_every_warning_of_the_package_is_in_the_table():
+    assert sorted(emitted()) == sorted(TABLE)

@@ -1,0 +1,166 @@
+"""A cut or damaged container raises; nothing wrong is decoded, nothing is read out of bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaders.decoders import CosmoFlow, DeepCam, Lossless, decode, encode_sample, open_sample
+from loaders.decoders.coding import decode_batch
+from loaders.decoders.container import describe, pack, unpack
+from loaders.decoders.kernels import find_kernel
+from loaders.errors import InputError
+
+
+def sample():
+    random = np.random.default_rng(3)
+    walk = np.cumsum(random.normal(size=(2, 3, 60)), -1).astype(np.float32)
+    walk[1] = 4
+    arrays = {
+        "counts": random.poisson(1, (5, 6, 7, 4)).astype(np.int16),
+        "fields": walk,
+        "labels": random.integers(0, 3, (6, 7)),
+    }
+    codecs = {"counts": CosmoFlow(), "fields": DeepCam(channels="first"), "labels": Lossless()}
+    return encode_sample(arrays, codecs)
+
+
+CONTENT = sample()
+
+
+def test_a_whole_container_is_opened():
+    assert list(open_sample(CONTENT)) == ["counts", "fields", "labels"]
+    assert [each["name"] for each in describe(CONTENT)["arrays"]] == ["counts", "fields", "labels"]
+    assert list(open_sample(memoryview(bytearray(CONTENT)))) == ["counts", "fields", "labels"]
+
+
+def test_a_cut_at_every_byte_raises():
+    for length in range(len(CONTENT)):
+        with pytest.raises(InputError, match="in the container"):
+            open_sample(CONTENT[:length])
+
+
+def test_bytes_behind_the_end_raise():
+    with pytest.raises(InputError, match="bytes"):
+        open_sample(CONTENT + b"\0")
+
+
+def test_a_flipped_bit_in_every_byte_raises():
+    for at in range(len(CONTENT)):
+        damaged = bytearray(CONTENT)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(InputError, match="in the container"):
+            open_sample(damaged)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.data())
+def test_random_damage_raises(data):
+    damaged = bytearray(CONTENT)
+    begin = data.draw(st.integers(0, len(CONTENT) - 1))
+    new = data.draw(st.binary(min_size=1, max_size=40))
+    damaged[begin : begin + len(new)] = new
+    if bytes(damaged) == CONTENT:
+        return
+    with pytest.raises(InputError, match="in the container"):
+        open_sample(damaged)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.binary(max_size=200))
+def test_foreign_bytes_raise(content):
+    with pytest.raises(InputError, match="in the container"):
+        open_sample(content)
+
+
+def test_another_version_and_an_unknown_codec_are_named():
+    import struct
+    from zlib import crc32
+
+    other = bytearray(CONTENT)
+    other[4:6] = struct.pack("<H", 9)
+    other[28:32] = struct.pack("<I", crc32(bytes(other[:28])))
+    with pytest.raises(InputError, match="version 1"):
+        open_sample(other)
+    arrays = unpack(CONTENT)
+    with pytest.raises(InputError, match="codec among"):
+        open_sample(pack({"counts": replace(arrays["counts"], codec="other")}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"not json",
+        b"[]",
+        b'{"arrays": 3}',
+        b'{"arrays": [3]}',
+        b'{"arrays": [{"name": "a"}]}',
+        b'{"arrays": [{"name":"a","codec":"lossless","source":[[1],"O"],"decoded":[[1],"O"],'
+        b'"parameters":{},"sections":[]}]}',
+        b'{"arrays": [{"name":"a","codec":"lossless","source":[[-1],"u1"],"decoded":[[1],"u1"],'
+        b'"parameters":{},"sections":[]}]}',
+        b'{"arrays": [{"name":"a","codec":"lossless","source":[[9],"u1"],"decoded":[[9],"u1"],'
+        b'"parameters":{"key_bits":0},"sections":[["raw","|u1",[9],64]]}]}',
+    ],
+)
+def test_a_description_that_is_no_description_raises_whatever_its_crc(text):
+    import struct
+    from zlib import crc32
+
+    head = struct.pack("<4sHHIIQI", b"VDL\x1a", 1, 0, len(text), crc32(text), 0, crc32(b""))
+    content = head + struct.pack("<I", crc32(head)) + text
+    with pytest.raises(InputError, match="in the container"):
+        open_sample(content)
+
+
+def keys_behind_the_table():
+    encoded = CosmoFlow().encode(np.arange(40, dtype=np.int16).reshape(10, 4))
+    keys = encoded.sections["keys"].copy()
+    keys[3] = 200
+    return replace(encoded, sections=encoded.sections | {"keys": keys})
+
+
+def more_heads_than_segments():
+    walk = np.cumsum(np.random.default_rng(1).normal(size=(2, 2, 90)), -1).astype(np.float32) + 50
+    encoded = DeepCam(channels="first").encode(walk)
+    codes = encoded.sections["codes"].copy()
+    assert len(codes)
+    codes[0, 50] = 0x80
+    return replace(encoded, sections=encoded.sections | {"codes": codes})
+
+
+def no_head():
+    encoded = more_heads_than_segments()
+    codes = encoded.sections["codes"].copy()
+    codes[0, 50], codes[0, 0] = 1, 1
+    return replace(encoded, sections=encoded.sections | {"codes": codes})
+
+
+def keys_behind_the_values():
+    encoded = Lossless().encode(np.array([0, 1, 2, 1], np.int32))
+    return replace(encoded, sections=encoded.sections | {"keys": np.array([255], np.uint8)})
+
+
+BROKEN = [keys_behind_the_table, more_heads_than_segments, no_head, keys_behind_the_values]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_container_that_lies_under_a_right_crc_raises(broken):
+    with pytest.raises(InputError, match="in the container"):
+        decode(pack({"array": broken()}), device="cpu")
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_kernels_flag_it_and_stay_in_bounds(broken, device):
+    """In the interpreter an address behind the buffer ends the process: masks must hold."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    encoded = broken()
+    kind = decode_batch([{"a": Lossless().encode(np.zeros(1, encoded.decoded.dtype))}])["a"].dtype
+    out = torch.zeros((1, *encoded.decoded.shape), dtype=kind, device=device)
+    with pytest.raises(InputError, match="samples \\[0\\] of batch"):
+        find_kernel(encoded.codec).decode([encoded], out)

@@ -1,0 +1,172 @@
+"""Sizes, access and balance where no operation was traced: from Darshan's counters.
+
+Counters know neither exact sizes nor times of single operations: what only a trace can say
+is None.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.access import Access, AccessCounts
+from vanidl.analyses.balance import Balance, RankLoad, spread
+from vanidl.analyses.counted import COUNTED, counted, prefix_of, record_counts
+from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
+from vanidl.trace import CounterTable, Trace
+
+_CLASSES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
+            "100M_1G", "1G_PLUS")  # fmt: skip
+_INFIXES = ("", "AGG_")  # layers of collective calls count sizes summed over dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTime:
+    """Time in I/O by Darshan's counters, in seconds: sums, not unions.
+
+    Summed over files and processes; Darshan leaves overlap on one file of one process out,
+    overlap between files counts twice. It is not busy time. None: not in the log.
+    """
+
+    read_s: float | None
+    write_s: float | None
+    meta_s: float | None  # None too where it exceeds what the processes have
+    per_rank_mean_s: float | None  # (reading + writing) / ranks
+    per_rank_max_s: float | None  # None where any of it is not recorded by rank
+
+
+def sizes(trace: Trace, layer: str) -> Sizes:
+    """Darshan's ten size classes; how many bytes each class moved is not known."""
+    table = trace.counters.get(layer)
+    reads, writes = (_size_classes(table, op) for op in ("READ", "WRITE"))
+    if reads is None or writes is None:
+        return Sizes(None, None, None, None, (), (), (), 0)
+    bounds = pairwise([*DARSHAN_EDGES, None])
+    bins = tuple(
+        SizeBin(low or 0, high, r, w, None, None)
+        for (low, high), r, w in zip(bounds, reads, writes, strict=True)
+    )
+    return Sizes(None, None, None, None, (), bins, (), 0)
+
+
+def access(trace: Trace, layer: str) -> Access | None:
+    """Sequential and consecutive operations by Darshan's rule; None where not counted."""
+    table = trace.counters.get(layer)
+    if table is None:
+        return None
+    sides = [_side(table, op) for op in ("READS", "WRITES")]
+    if all(side.sequential_darshan is None for side in sides):
+        return None
+    read, write = sides
+    return Access(
+        read,
+        write,
+        (read.sequential_darshan, write.sequential_darshan),
+        (read.consecutive_darshan, write.consecutive_darshan),
+        "counters",
+    )
+
+
+def balance(trace: Trace, layer: str) -> Balance | None:
+    """What each rank's own records hold; None where no rank has records of its own.
+
+    Darshan merges the records of a file that all ranks opened: their bytes, and those of
+    processes of no rank, are in `shared_bytes` and in no row.
+    """
+    table = trace.counters.get(layer)
+    if table is None or not trace.ranks:
+        return None
+    position = _positions(table, trace)
+    columns = np.stack([record_counts(table, what) for what in COUNTED])
+    seconds = _record_seconds(table)
+    own = position >= 0
+    if not own.any():
+        return None
+    ranks = len(trace.ranks)
+    sums = np.stack([np.bincount(position[own], c[own], ranks) for c in columns]).astype(np.int64)
+    times = np.bincount(position[own], seconds[own], ranks)
+    families = Counter(trace.family.tolist())
+    rows = tuple(_row(i, sums[:, i].tolist(), float(times[i]), trace, families[i])
+                 for i in range(ranks))  # fmt: skip
+    return Balance(
+        rows,
+        None,
+        spread([row.bytes_read + row.bytes_written for row in rows]),
+        sum(row.ops == 0 for row in rows),
+        "counters",
+        int(columns[2:, ~own].sum()),
+        spread([row.counter_s or 0.0 for row in rows]),
+    )
+
+
+def time(trace: Trace, layer: str, *, meta_is_credible: bool) -> CounterTime | None:
+    """Seconds of reading, writing and metadata; None where the layer has no such counters."""
+    table = trace.counters.get(layer)
+    if table is None:
+        return None
+    prefix = prefix_of(layer)
+    read_s, write_s, meta_s = (
+        table.total_s(f"{prefix}_F_{what}_TIME") for what in ("READ", "WRITE", "META")
+    )
+    known = [s for s in (read_s, write_s) if s is not None]
+    if not known:
+        return None
+    ranks = len(trace.ranks)
+    mean = sum(known) / ranks if ranks else None
+    return CounterTime(
+        read_s, write_s, meta_s if meta_is_credible else None, mean, _longest(table, trace)
+    )
+
+
+def _size_classes(table: CounterTable | None, op: str) -> list[int] | None:
+    """Operations in each of the ten classes; None where the layer does not count them."""
+    if table is None:
+        return None
+    prefix = prefix_of(table.layer)
+    for infix in _INFIXES:
+        values = [table.total(f"{prefix}_SIZE_{op}_{infix}{name}") for name in _CLASSES]
+        if any(value is not None for value in values):
+            return [value or 0 for value in values]
+    return None
+
+
+def _side(table: CounterTable, what: str) -> AccessCounts:
+    prefix = prefix_of(table.layer)
+    sequential, consecutive = (table.total(f"{prefix}_{k}_{what}") for k in ("SEQ", "CONSEC"))
+    return AccessCounts(counted(table, what) or 0, None, None, None, None, sequential, consecutive)
+
+
+def _positions(table: CounterTable, trace: Trace) -> NDArray[np.int64]:
+    """Position in Trace.ranks of each record, -1 for shared ones and those of no rank."""
+    family = np.append(trace.family, -1)  # process -1 is the last
+    return family[table.process].astype(np.int64)
+
+
+def _record_seconds(table: CounterTable) -> NDArray[np.float64]:
+    prefix = prefix_of(table.layer)
+    total = np.zeros(len(table.file))
+    for what in ("READ", "WRITE"):
+        total += np.maximum(table.seconds.get(f"{prefix}_F_{what}_TIME", 0.0), 0.0)
+    return total
+
+
+def _longest(table: CounterTable, trace: Trace) -> float | None:
+    """The rank with most; None where any record with time in it is not of one rank."""
+    position, seconds = _positions(table, trace), _record_seconds(table)
+    own = position >= 0
+    if not trace.ranks or seconds[~own].any():
+        return None
+    return float(np.bincount(position[own], seconds[own], len(trace.ranks)).max())
+
+
+def _row(i: int, sums: list[int], seconds: float, trace: Trace, processes: int) -> RankLoad:
+    process = trace.processes[trace.ranks[i]]
+    reads, writes, bytes_read, bytes_written = sums
+    return RankLoad(
+        process.label, process.rank, process.host, processes, reads + writes,
+        bytes_read, bytes_written, None, seconds,
+    )  # fmt: skip

@@ -1,0 +1,332 @@
+"""How the job used its dataset: each file, each rank, which bytes, in which order.
+
+Dataset files are those of kind `dataset`. Everything is about reads; bytes at an offset that
+was not recorded count as read, not as unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses import access, cover, datafiles, samples, transfermodes, visits
+from vanidl.analyses.access import AccessCounts, Runs
+from vanidl.analyses.cover import Cover
+from vanidl.analyses.datafiles import NeverRead
+from vanidl.analyses.files import grouped
+from vanidl.analyses.operations import add_sparse
+from vanidl.analyses.samples import SamplesPerFile
+from vanidl.analyses.transfermodes import TransferMode
+from vanidl.analyses.visits import Borders, VisitOrder, Visits
+from vanidl.trace import READ, Part, Trace
+
+Int64Array = NDArray[np.int64]
+
+KIND = "dataset"
+TIME_BINS = 1024
+_POSITIONS = 1 << 20
+_DENSE = 1 << 22  # cells of a grid that is added up in full
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One dataset file. Times in seconds since the start of the job; None: not recorded."""
+
+    path: str
+    size: int | None  # bytes on disk, known only where the file was found here
+    extent: int | None  # highest byte read + 1
+    bytes_read: int
+    reads: int
+    unique_bytes: int | None  # length of the union of all byte ranges read
+    reread_factor: float | None  # bytes read / unique bytes
+    visits: int | None
+    opens: int | None
+    ranks: int | None
+    samples: int | None  # in the part of the file that was read
+    first_s: float | None
+    last_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """What one rank read of the dataset."""
+
+    label: str
+    rank: int | None
+    files: int
+    bytes_read: int
+    unique_bytes: int
+    share: float | None  # unique bytes / (size of the dataset where known, else bytes read by any)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGrid:
+    """Bytes that were asked for over time, shape (files, bins); a read counts where it starts.
+
+    `file` are positions in Dataset.files, in the order of the first visit.
+    """
+
+    file: Int64Array
+    edges_s: NDArray[np.float64]
+    nbytes: Int64Array
+    files: int  # how many dataset files were read in all
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The dataset of the run. `files` by traffic, largest first."""
+
+    files: tuple[DataFile, ...]
+    bytes_read: int
+    unique_bytes: int | None
+    reread_factor: float | None
+    size: int | None  # None unless the size of every file read is known
+    traced_share: float | None  # traced reads / counted reads of dataset files
+    ranks: tuple[RankShare, ...]
+    share_of: str  # "size on disk" or "bytes that any rank read"
+    order: VisitOrder | None
+    within: AccessCounts | None
+    samples: SamplesPerFile
+    modes: tuple[TransferMode, ...]
+    never: NeverRead
+    grid: ReadGrid | None
+    visits: Visits | None
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Integers only. Keys are file * 2**20 + position in Trace.ranks + 1, or file * bins + bin.
+
+    `sums` holds reads, bytes, and reads whose offset was not recorded; `first`, `last` in ns.
+    """
+
+    key: Int64Array
+    sums: Int64Array
+    first: Int64Array
+    last: Int64Array
+    cover: Cover
+    grid: tuple[Int64Array, Int64Array]
+    sizes: tuple[Int64Array, Int64Array]
+    runs: Runs
+    borders: Borders
+
+
+_NONE = np.empty(0, np.int64)
+NOTHING = Uses(
+    _NONE, np.empty((0, 3), np.int64), _NONE, _NONE, cover.NOTHING,
+    (_NONE, _NONE), (_NONE, _NONE), access.NOTHING, visits.NOTHING,
+)  # fmt: skip
+
+
+def partial(part: Part, trace: Trace) -> Uses:
+    """The dataset reads of one part."""
+    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
+    rows = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(len(part), bool)
+    if not rows.any():
+        return NOTHING
+    reads = part.rows(rows)
+    placed = reads if (reads.offset >= 0).all() else reads.rows(reads.offset >= 0)
+    position = int(trace.family[part.process]) + 1
+    within = cover.covered(
+        placed.file.astype(np.int64), placed.offset, placed.offset + placed.nbytes
+    )
+    sizes, counts = np.unique(reads.nbytes, return_counts=True)
+    return Uses(
+        *_sums(reads, position),
+        within._replace(key=within.key * _POSITIONS + position),
+        _grid(reads, trace),
+        (sizes, counts.astype(np.int64)),
+        access.partial(placed, trace),
+        visits.partial(placed.rows(placed.nbytes > 0)),
+    )
+
+
+def combine(a: Uses, b: Uses) -> Uses:
+    """The dataset reads of both."""
+    names = ("key", "sums", "first", "last")
+    both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
+    order = np.argsort(both[0], kind="stable")
+    return Uses(
+        *grouped(*(column[order] for column in both)),
+        cover.merge(a.cover, b.cover),
+        add_sparse(a.grid, b.grid),
+        add_sparse(a.sizes, b.sizes),
+        access.combine(a.runs, b.runs),
+        visits.combine(a.borders, b.borders),
+    )
+
+
+def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
+    """The dataset view; None where no dataset file was read through the layer."""
+    counted = datafiles.counted(trace, layer)
+    by_file = cover.covered(uses.cover.key // _POSITIONS, uses.cover.start, uses.cover.end)
+    table = _table(uses, by_file, trace, counted)
+    if not table:
+        return None
+    traced = len(uses.key) > 0
+    found = visits.visits(uses.borders, trace.job.start_ns) if traced else None
+    files = tuple(_file(row, found, trace, counted) for row in table)
+    within = access.finish(uses.runs, trace, layer)
+    unique = _sum(f.unique_bytes for f in files)
+    read = sum(f.bytes_read for f in files)
+    size = _sum(f.size for f in files)
+    record = samples.record_size(trace.told, uses.sizes, within.read if within else None)
+    files = tuple(samples.with_samples(f, record, trace.told) for f in files)
+    return Dataset(
+        files,
+        read,
+        unique,
+        read / unique if unique else None,
+        size,
+        datafiles.traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
+        tuple(_shares(uses, trace, size or int((by_file.end - by_file.start).sum()))),
+        "size on disk" if size else "bytes that any rank read",
+        visits.visit_order(found, trace.files.path) if found is not None else None,
+        within.read if within else None,
+        samples.per_file(files, record),
+        transfermodes.modes(uses.sizes, tuple(f.path for f in files), trace.told),
+        datafiles.never_read(trace),
+        _read_grid(uses, files, trace) if traced else None,
+        found,
+    )
+
+
+def _sums(reads: Part, position: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """(key, sums, first, last) of one part, by file."""
+    files = int(reads.file.max()) + 1
+    sums = np.zeros((files, 3), np.int64)
+    sums[:, 0] = np.bincount(reads.file, minlength=files)
+    np.add.at(sums[:, 1], reads.file, reads.nbytes)
+    sums[:, 2] = np.bincount(reads.file[reads.offset < 0], minlength=files)
+    first = np.full(files, np.iinfo(np.int64).max)
+    last = np.full(files, np.iinfo(np.int64).min)
+    np.minimum.at(first, reads.file, reads.start)
+    np.maximum.at(last, reads.file, reads.end)
+    code = np.flatnonzero(sums[:, 0])
+    return code * _POSITIONS + position, sums[code], first[code], last[code]
+
+
+def _grid(reads: Part, trace: Trace) -> tuple[Int64Array, Int64Array]:
+    """Sparse bytes by file * TIME_BINS + bin."""
+    length = max(trace.job.end_ns - trace.job.start_ns, 1)
+    since = np.clip(reads.start - trace.job.start_ns, 0, length - 1)
+    # Divided before it is multiplied where a run is so long that the product overflows.
+    wide = length > 2**62 // TIME_BINS
+    bins = since // (-(-length // TIME_BINS)) if wide else since * TIME_BINS // length
+    key = reads.file * np.int64(TIME_BINS) + bins
+    cells = (int(reads.file.max()) + 1) * TIME_BINS
+    if cells > max(_DENSE, len(key)):
+        keys, code = np.unique(key, return_inverse=True)
+        nbytes = np.zeros(len(keys), np.int64)
+        np.add.at(nbytes, code, reads.nbytes)
+        return keys, nbytes
+    dense = np.zeros(cells, np.int64)
+    np.add.at(dense, key, reads.nbytes)
+    keys = np.flatnonzero(dense)
+    return keys, dense[keys]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One dataset file, by its code."""
+
+    code: int
+    sums: Int64Array
+    ranks: int | None
+    first: int | None
+    last: int | None
+    unique: int | None
+    extent: int | None
+
+
+def _table(uses: Uses, by_file: Cover, trace: Trace, counted: datafiles.Counted) -> list[_Row]:
+    """Every dataset file that was read, by traffic; from counters where nothing was traced."""
+    unique = dict(zip(*(a.tolist() for a in cover.lengths(by_file)), strict=True))
+    ends = np.flatnonzero(np.append(by_file.key[1:] != by_file.key[:-1], len(by_file.key) > 0))
+    extent = dict(zip(by_file.key[ends].tolist(), by_file.end[ends].tolist(), strict=True))
+    file, sums, first, final = grouped(uses.key // _POSITIONS, uses.sums, uses.first, uses.last)
+    ranked = uses.key[uses.key % _POSITIONS > 0] // _POSITIONS
+    ranks = dict(zip(*(a.tolist() for a in np.unique(ranked, return_counts=True)), strict=True))
+    rows = [
+        _Row(
+            code, sums[i], ranks.get(code, 0), int(first[i]), int(final[i]),
+            None if sums[i, 2] else unique.get(code, 0), extent.get(code),
+        )
+        for i, code in enumerate(file.tolist())
+    ]  # fmt: skip
+    untraced = sorted(set(counted.reads) - set(file.tolist()))
+    for code in untraced:
+        sums_of = np.array([counted.reads[code], counted.nbytes[code], 0])
+        rows.append(_Row(code, sums_of, None, None, None, None, None))
+    return sorted(rows, key=lambda r: (-int(r.sums[1]), trace.files.path[r.code]))
+
+
+def _file(row: _Row, found: Visits | None, trace: Trace, counted: datafiles.Counted) -> DataFile:
+    path, since = trace.files.path[row.code], trace.job.start_ns
+    reads, nbytes = int(row.sums[0]), int(row.sums[1])
+    ends = [e for e in (row.extent, counted.extent.get(row.code)) if e is not None]
+    known = row.first is not None and found is not None
+    return DataFile(
+        path,
+        trace.told.sizes.get(path),
+        max(ends, default=None),
+        nbytes,
+        reads,
+        row.unique,
+        nbytes / row.unique if row.unique else None,
+        int((found.file == row.code).sum()) if known and found is not None else None,
+        counted.opens.get(row.code),
+        row.ranks,
+        None,
+        None if row.first is None else (row.first - since) / 1e9,
+        None if row.last is None else (row.last - since) / 1e9,
+    )
+
+
+def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
+    """One row a rank, silent ones too; one more for processes in no rank."""
+    if len(uses.key) == 0:
+        return
+    position = uses.key % _POSITIONS - 1
+    by_key = dict(zip(*(a.tolist() for a in cover.lengths(uses.cover)), strict=True))
+    for rank in [*range(len(trace.ranks)), *([-1] if (position < 0).any() else [])]:
+        mine = position == rank
+        unique = sum(by_key.get(key, 0) for key in uses.key[mine].tolist())
+        process = trace.processes[trace.ranks[rank]] if rank >= 0 else None
+        yield RankShare(
+            process.label if process else "no rank",
+            process.rank if process else None,
+            int(mine.sum()),
+            int(uses.sums[mine, 1].sum()),
+            unique,
+            unique / whole if whole else None,
+        )
+
+
+def _read_grid(uses: Uses, files: tuple[DataFile, ...], trace: Trace) -> ReadGrid:
+    """At most 1,000 files, spread over the order of their first visit."""
+    begun = [i for i, f in enumerate(files) if f.first_s is not None]
+    begun.sort(key=lambda i: (files[i].first_s or 0.0, files[i].path))
+    if len(begun) > datafiles.MOST_FILES:
+        places = np.linspace(0, len(begun) - 1, datafiles.MOST_FILES).round().astype(int)
+        picked = [begun[i] for i in places]
+    else:
+        picked = begun
+    code = {path: i for i, path in enumerate(trace.files.path)}
+    row = {code[files[i].path]: at for at, i in enumerate(picked)}
+    nbytes = np.zeros((len(picked), TIME_BINS), np.int64)
+    file = uses.grid[0] // TIME_BINS
+    keep = np.isin(file, np.array(list(row), np.int64))
+    at = np.array([row[f] for f in file[keep].tolist()], np.int64)
+    nbytes[at, uses.grid[0][keep] % TIME_BINS] = uses.grid[1][keep]
+    edges = np.linspace(0, trace.job.run_time_s, TIME_BINS + 1)
+    return ReadGrid(np.array(picked, np.int64), edges, nbytes, len(begun))
+
+
+def _sum(values: Iterator[int | None]) -> int | None:
+    """The sum; None where any value, or every value, is missing."""
+    known = list(values)
+    return None if not known or None in known else sum(v for v in known if v is not None)

@@ -1,0 +1,181 @@
+"""Phases of a run: start-up, warm-up, training, tail; epochs and checkpoints within.
+
+Start-up, warm-up, training and tail follow on one another and add up to the run time.
+Start-up ends with the first read of a dataset file or the first profiled step. Warm-up ends
+with the first profiled step, and goes on through leading steps longer than twice the median.
+The tail begins after the last of both. What has no evidence is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl import intervals
+from vanidl.analyses import epochs
+from vanidl.analyses.checkpoints import checkpoints
+from vanidl.analyses.dataset import KIND, Dataset
+from vanidl.analyses.epochs import EpochStarts
+from vanidl.analyses.operations import Operations
+from vanidl.analyses.steps import RankSpans, rank_spans
+from vanidl.trace import WRITE, Trace
+
+Int64Array = NDArray[np.int64]
+
+_SLOW = 2.0
+STAGES = ("start-up", "warm-up", "training", "tail")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase [start_s, end_s), in seconds since the start of the job.
+
+    Bytes count in the phase in which their operation starts; `bytes_read` are those of
+    dataset files. `busy_s` and `input_wait_s` are means over the ranks (observed ranks for
+    the wait), `steps` the profiled steps that start in the phase, median over observed ranks;
+    both are of the profiled part of the phase. None: not recorded.
+    """
+
+    name: str
+    start_s: float
+    end_s: float
+    evidence: str
+    steps: int | None
+    bytes_read: int | None
+    bytes_written: int | None
+    busy_s: float | None
+    input_wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Phases that follow on one another, epochs, and checkpoints, each in order of time."""
+
+    stages: tuple[Phase, ...]
+    epochs: tuple[Phase, ...]
+    checkpoints: tuple[Phase, ...]
+    no_epochs: str  # why there are none, "" where there are
+
+
+_Bounds = tuple[str, int, int, str]
+
+
+def finish(reduced: Operations, trace: Trace, data: Dataset | None) -> Phases | None:
+    """The phases; None where neither a dataset read nor a profiled step was recorded."""
+    spans = rank_spans(trace)
+    first, last = epochs.first_read_ns(trace, data), epochs.last_read_ns(trace, data)
+    if first is None and not spans:
+        return None
+    stages = tuple(_stages(trace, spans, first, last))
+    found = epochs.epoch_starts(trace, data)
+    end = next((low for name, low, _, _ in stages if name == "tail"), trace.job.end_ns)
+    epoch_bounds = tuple(_epochs(found, end))
+    saved = checkpoints(trace)
+    checkpoint_bounds = tuple((b.name, b.start_ns, b.end_ns, b.evidence) for b in saved)
+    rows = _measured((*stages, *epoch_bounds, *checkpoint_bounds), reduced, trace, spans)
+    split = len(stages), len(stages) + len(epoch_bounds)
+    reason = "" if epoch_bounds else found.evidence
+    written = tuple(
+        replace(row, bytes_written=burst.nbytes, busy_s=row.busy_s if burst.traced else None)
+        for row, burst in zip(rows[split[1] :], saved, strict=True)
+    )
+    return Phases(rows[: split[0]], rows[split[0] : split[1]], written, reason)
+
+
+def _stages(
+    trace: Trace, spans: dict[int, RankSpans], first: int | None, last: int | None
+) -> Iterator[_Bounds]:
+    job = trace.job
+    steps = np.array([[s.steps.start.min(), s.steps.end.max()] for s in spans.values()], np.int64)
+    step_first = int(steps[:, 0].min()) if len(steps) else None
+    step_last = int(steps[:, 1].max()) if len(steps) else None
+    begin = min(t for t in (first, step_first) if t is not None)
+    end = max(t for t in (last, step_last) if t is not None)
+    begin, end = (min(max(t, job.start_ns), job.end_ns) for t in (begin, end))
+    what = "the first dataset read" if begin == first else "the first profiled step"
+    yield "start-up", job.start_ns, begin, f"until {what}"
+    steady = _steady_ns(spans)
+    steady = begin if steady is None else min(max(steady, begin), end)
+    if steady > begin:
+        yield "warm-up", begin, steady, "until steps were profiled and kept the usual length"
+    yield "training", steady, end, "until the last dataset read or profiled step"
+    yield "tail", end, job.end_ns, "after it"
+
+
+def _steady_ns(spans: dict[int, RankSpans]) -> int | None:
+    """When every rank had begun its first step of usual length; None without steps."""
+    found = []
+    for s in spans.values():
+        length = s.steps.end - s.steps.start
+        usual = np.flatnonzero(length <= _SLOW * np.median(length))
+        found.append(int(s.steps.start[usual[0]]))
+    return max(found, default=None)
+
+
+def _epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:
+    ends = [*found.starts[1:], end]
+    for i, (low, high) in enumerate(zip(found.starts, ends[: len(found.starts)], strict=True)):
+        yield f"epoch {i + 1}", low, max(low, high), found.evidence
+
+
+def _measured(
+    bounds: Sequence[_Bounds], reduced: Operations, trace: Trace, spans: dict[int, RankSpans]
+) -> tuple[Phase, ...]:
+    low = np.array([b[1] for b in bounds], np.int64)
+    high = np.array([b[2] for b in bounds], np.int64)
+    traced = bool(reduced.totals)
+    nbytes = _bytes_within(trace, low, high) if traced else None
+    busy = _busy_s(reduced, trace, low, high) if traced else None
+    known = bool(spans) and all(s.waits_known for s in spans.values())
+    observed = sum(
+        (intervals.covered_within(s.windows, low, high) for s in spans.values()),
+        np.zeros(len(low), np.int64),
+    )
+    waits = sum((s.wait_ns(low, high) for s in spans.values()), np.zeros(len(low), np.int64))
+    steps = [_count_within(s.steps.start, low, high) for s in spans.values()]
+    since = trace.job.start_ns
+    return tuple(
+        Phase(
+            name,
+            (a - since) / 1e9,
+            (b - since) / 1e9,
+            evidence,
+            int(np.median([s[i] for s in steps])) if observed[i] else None,
+            int(nbytes[0, i]) if nbytes is not None else None,
+            int(nbytes[1, i]) if nbytes is not None else None,
+            float(busy[i]) if busy is not None else None,
+            float(waits[i]) / len(spans) / 1e9 if known and observed[i] else None,
+        )
+        for i, (name, a, b, evidence) in enumerate(bounds)
+    )
+
+
+def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array:
+    """Bytes read from dataset files, and bytes written to any, shape (2, phases)."""
+    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
+    sums = np.zeros((2, len(low)), np.int64)
+    for part in trace.io:
+        written = part.op == WRITE
+        for row, mask in enumerate((~written & is_data[part.file], written)):
+            done = np.concatenate([np.zeros(1, np.int64), np.cumsum(part.nbytes[mask])])
+            start = part.start[mask]
+            sums[row] += done[np.searchsorted(start, high)] - done[np.searchsorted(start, low)]
+    return sums
+
+
+def _busy_s(
+    reduced: Operations, trace: Trace, low: Int64Array, high: Int64Array
+) -> NDArray[np.float64]:
+    total = np.zeros(len(low), np.int64)
+    for position, busy in reduced.busy.items():
+        if position >= 0:
+            total += intervals.covered_within(busy, low, high)
+    return total / max(len(trace.ranks), 1) / 1e9
+
+
+def _count_within(start: Int64Array, low: Int64Array, high: Int64Array) -> Int64Array:
+    start = np.sort(start)
+    return np.searchsorted(start, high) - np.searchsorted(start, low)

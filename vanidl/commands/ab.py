@@ -1,0 +1,56 @@
+"""`vanidl ab --a CMD --b CMD`: runs both alternately under the recorder and compares them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+
+from vanidl.ab import Plan, Recorded, run_pairs
+from vanidl.commands.compare import show
+from vanidl.commands.inputs import add_read_arguments, open_path
+from vanidl.compare import compare
+from vanidl.compare.recorded import open_recorded
+from vanidl.record import record
+
+NAME = "ab"
+HELP = "run two commands alternately under the recorder and compare them"
+_PLACE = "{run} in it, and VANIDL_RUN in its environment, are the folder of the run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Both commands, how often and how to run them, and where the page goes."""
+    add = parser.add_argument
+    add("--a", required=True, metavar="CMD", help=f"the command as it was; {_PLACE}")
+    add("--b", required=True, metavar="CMD", help="the command with the change")
+    add("--repeat", type=int, default=5, metavar="N", help="pairs that count (default 5)")
+    add("--drop-caches", action="store_true", help="empty the page cache before every run (root)")
+    add("--tracer", default="auto", metavar="T", help="tracer of `vanidl record` (default auto)")
+    add("--runs", metavar="DIR", help="new folder for the runs (default vanidl-ab-DATE-TIME)")
+    add("-o", "--output", metavar="FILE", help="write one HTML page")
+    add("--label", action="append", default=[], metavar="NAME", help="name of a side, in order")
+    add_read_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the pairs, then prints or writes their comparison; exit status 0."""
+    folder = Path(options.runs or f"vanidl-ab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}")
+    plan = Plan(options.a, options.b, folder, options.repeat, options.drop_caches, options.tracer)
+    run_pairs(plan, _recorded, _show if sys.stderr.isatty() else None)
+    sides, conditions = open_recorded(folder, partial(open_path, options=options), options.label)
+    show(compare(sides, conditions), options.output, as_json=False)
+    sys.stdout.write(f"runs: {folder}\n")
+    return 0
+
+
+def _recorded(command: Sequence[str], folder: Path, tracer: str) -> Recorded:
+    return record(command, folder, tracer=tracer)
+
+
+def _show(what: str, done: int, total: int) -> None:
+    """A line before each run: the commands may print between them."""
+    sys.stderr.write(f"vanidl ab: run {done + 1} of {total} ({what})\n")
+    sys.stderr.flush()

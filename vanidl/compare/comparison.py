@@ -1,0 +1,270 @@
+"""Sides in, changes with intervals and verdicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vanidl.compare import statistics
+from vanidl.compare.metrics import (
+    HIGHER,
+    METRICS,
+    NEITHER,
+    PRIMARY,
+    Metric,
+    basis,
+    losses,
+    per_step,
+    stdio_share,
+    steps_a_rank,
+)
+from vanidl.compare.sides import Sample, Side
+from vanidl.compare.statistics import ALPHA, Estimate
+
+MIN_CHANGE = 0.01
+"""Smaller changes are not called: where code lies in memory moves times by as much
+(Mytkowicz et al., ASPLOS 2009)."""
+
+STDIO_MARGIN = 0.01
+"""Difference in the share of bytes that went through STDIO up to which I/O is compared."""
+
+BETTER, WORSE = "better", "worse"
+MORE, LESS = "more", "less"  # of a metric that has no good direction
+NO_DIFFERENCE = "no difference shown"
+NOT_RECORDED = "not recorded"
+NOT_COMPARABLE = "not comparable"
+NO_INTERVAL = "no interval"
+VERDICTS = (BETTER, WORSE, MORE, LESS, NO_DIFFERENCE, NOT_RECORDED, NOT_COMPARABLE, NO_INTERVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One metric on both sides.
+
+    `a` and `b` are the value of a single run, or the mean over runs (geometric where all are
+    above zero, so that ratio = b / a). `low` and `high` bound the ratio, `difference` holds
+    (b - a, low, high) for a metric with zeros. `p` is None without an interval;
+    `p_corrected` is Holm's for all but the primary metric. `note` says why there is no verdict.
+    """
+
+    metric: Metric
+    a: float | None
+    b: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    difference: tuple[float, float, float] | None
+    p: float | None
+    p_corrected: float | None
+    verdict: str
+    note: str
+    values_a: tuple[float | None, ...]
+    values_b: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The changes from the first side to another one; `notices` limit what they mean."""
+
+    a: Side
+    b: Side
+    paired: bool  # runs belong together two by two
+    changes: tuple[Change, ...]
+    notices: tuple[str, ...]
+
+    def change(self, name: str) -> Change | None:
+        """The change of one metric; None where the metric is not in this comparison."""
+        return next((c for c in self.changes if c.metric.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every side against the first."""
+
+    sides: tuple[Side, ...]
+    primary: str  # name of the metric that answers the question
+    pairings: tuple[Pairing, ...]
+    conditions: tuple[tuple[str, str], ...] = ()  # how the runs were made, as far as known
+
+
+def compare(sides: Sequence[Side], conditions: Sequence[tuple[str, str]] = ()) -> Comparison:
+    """Every side against the first, with verdicts.
+
+    The primary metric is tested at `ALPHA`; all others, over all sides, share another `ALPHA`
+    by Holm's correction. With more than two sides the primary ones are corrected likewise.
+    """
+    if len(sides) < 2:
+        raise ValueError(f"expected at least two sides, found {len(sides)}")
+    primary = _primary(sides)
+    pairings = [_pairing(sides[0], side) for side in sides[1:]]
+    return Comparison(tuple(sides), primary, _judged(pairings, primary), tuple(conditions))
+
+
+def _primary(sides: Sequence[Side]) -> str:
+    by_name = {metric.name: metric for metric in METRICS}
+    for name in PRIMARY:
+        if all(by_name[name].read(s) is not None for side in sides for s in side.samples):
+            return name
+    return PRIMARY[0]
+
+
+def _pairing(a: Side, b: Side) -> Pairing:
+    numbers = [[s.pair for s in side.samples] for side in (a, b)]
+    paired = None not in numbers[0] and numbers[0] == numbers[1]
+    doubts = _doubts(a, b)
+    metrics = [m for metric in METRICS for m in _variants(metric, doubts)]
+    changes = tuple(_change(metric, a, b, paired, doubts) for metric in metrics)
+    seen = [c for c in changes if c.metric.name != "wall_time_s" or c.a is not None]
+    return Pairing(a, b, paired, tuple(seen), tuple(doubts.values()))
+
+
+def _variants(metric: Metric, doubts: dict[str, str]) -> tuple[Metric, ...]:
+    return (metric, per_step(metric)) if metric.a_step and "a_step" in doubts else (metric,)
+
+
+def _doubts(a: Side, b: Side) -> dict[str, str]:
+    """What makes sides unlike each other: kind of evidence -> sentence."""
+    samples = (*a.samples, *b.samples)
+    found = {}
+    steps = {n for n in map(steps_a_rank, samples) if n is not None}
+    if len(steps) > 1:
+        low, high = min(steps), max(steps)
+        found["a_step"] = (
+            f"The runs hold {low:g} to {high:g} profiled steps a rank, so sums over steps are not "
+            "compared; the same a step is."
+        )
+    bases = {kind for kind in map(basis, samples) if kind is not None}
+    if len(bases) > 1:
+        found["compute"] = (
+            "Compute is known from device kernels in some runs and from CPU operators in others, "
+            "so hidden and exposed mean different things."
+        )
+    if unseen := _unseen(samples):
+        found["io"] = unseen
+    return found
+
+
+def _unseen(samples: Sequence[Sample]) -> str:
+    """Why the I/O of some runs may look smaller than it was, "" where nothing says so."""
+    lost = frozenset[str]().union(*map(losses, samples))
+    if lost:
+        return (
+            f"The I/O of some runs was recorded in part ({', '.join(sorted(lost))}): what is "
+            "missing must not look like an improvement."
+        )
+    shares = [share for share in map(stdio_share, samples) if share is not None]
+    if shares and max(shares) - min(shares) > STDIO_MARGIN:
+        return (
+            f"STDIO, whose operations are not traced, moved {min(shares):.0%} of the bytes in "
+            f"some runs and {max(shares):.0%} in others: I/O that moves there must not look "
+            "like an improvement."
+        )
+    return ""
+
+
+def _doubt(metric: Metric, doubts: dict[str, str]) -> str:
+    """Why the metric is not compared, "" where it is."""
+    if metric.a_step and "a_step" in doubts:
+        return doubts["a_step"]
+    if metric.rests_on == "compute" and "compute" in doubts:
+        return doubts["compute"]
+    return doubts.get("io", "") if metric.rests_on in ("io", "compute") else ""
+
+
+def _change(metric: Metric, a: Side, b: Side, paired: bool, doubts: dict[str, str]) -> Change:
+    """The metric on both sides, not yet corrected for the number of metrics."""
+    all_a, all_b = _values(metric, a.samples), _values(metric, b.samples)
+    known_a, known_b = _known(all_a, all_b, paired)
+    mean_a = statistics.middle(known_a or _recorded(all_a))
+    mean_b = statistics.middle(known_b or _recorded(all_b))
+    empty = Change(
+        metric, mean_a, mean_b, None, None, None, None, None, None, NOT_RECORDED, "", all_a, all_b
+    )
+    if mean_a is None or mean_b is None:
+        missing = [s.letter for s, mean in ((a, mean_a), (b, mean_b)) if mean is None]
+        return replace(empty, note=f"not recorded in {' and '.join(missing)}")
+    doubt = _doubt(metric, doubts)
+    if doubt:
+        return replace(empty, verdict=NOT_COMPARABLE, note=doubt)
+    ratio = mean_b / mean_a if mean_a > 0 else None
+    found = (statistics.paired if paired else statistics.unpaired)(known_a, known_b)
+    if found is None:
+        note = _too_few(len(known_a), len(known_b))
+        return replace(empty, ratio=ratio, verdict=NO_INTERVAL, note=note)
+    return _estimated(replace(empty, ratio=ratio, verdict=NO_DIFFERENCE), found)
+
+
+def _estimated(change: Change, found: Estimate) -> Change:
+    if found.scale == "ratio":
+        return replace(change, ratio=found.value, low=found.low, high=found.high, p=found.p)
+    return replace(change, difference=(found.value, found.low, found.high), p=found.p)
+
+
+def _values(metric: Metric, samples: Sequence[Sample]) -> tuple[float | None, ...]:
+    return tuple(metric.read(sample) for sample in samples)
+
+
+def _known(
+    a: Sequence[float | None], b: Sequence[float | None], paired: bool
+) -> tuple[list[float], list[float]]:
+    """The recorded values; of pairs only those that both sides recorded."""
+    if not paired:
+        return _recorded(a), _recorded(b)
+    both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+def _recorded(values: Sequence[float | None]) -> list[float]:
+    return [v for v in values if v is not None]
+
+
+def _too_few(runs_a: int, runs_b: int) -> str:
+    if runs_a == runs_b == 1:
+        return "one run each gives no interval"
+    return f"{runs_a} and {runs_b} runs give no interval: at least two of each are needed"
+
+
+def _judged(pairings: Sequence[Pairing], primary: str) -> tuple[Pairing, ...]:
+    """Corrects values of p in two families, then says what each change means."""
+    tested = [
+        (i, k)
+        for i, pairing in enumerate(pairings)
+        for k, change in enumerate(pairing.changes)
+        if change.p is not None and not _same(change)
+    ]
+    corrected: dict[tuple[int, int], float] = {}
+    for is_primary in (True, False):
+        family = [
+            at for at in tested
+            if (pairings[at[0]].changes[at[1]].metric.name == primary) == is_primary
+        ]  # fmt: skip
+        values = [pairings[i].changes[k].p or 0.0 for i, k in family]
+        corrected |= dict(zip(family, statistics.holm(values), strict=True))
+    return tuple(
+        replace(
+            pairing,
+            changes=tuple(
+                _verdict(change, corrected.get((i, k))) for k, change in enumerate(pairing.changes)
+            ),
+        )
+        for i, pairing in enumerate(pairings)
+    )
+
+
+def _same(change: Change) -> bool:
+    """Whether every run gave the same value: a count that needs no test, so takes no part."""
+    return len({*change.values_a, *change.values_b}) == 1
+
+
+def _verdict(change: Change, p: float | None) -> Change:
+    """The change with its verdict; `p` is the corrected one, None where nothing was tested."""
+    if p is None or p > ALPHA or change.a is None or change.b is None:
+        return replace(change, p_corrected=p)
+    if abs(change.b - change.a) < MIN_CHANGE * max(abs(change.a), abs(change.b)):
+        return replace(change, p_corrected=p)
+    rose = change.b > change.a
+    if change.metric.better == NEITHER:
+        verdict = MORE if rose else LESS
+    else:
+        verdict = BETTER if rose == (change.metric.better == HIGHER) else WORSE
+    return replace(change, p_corrected=p, verdict=verdict)

@@ -1,0 +1,172 @@
+"""What is compared: one line a metric, each read off a run's results as the report shows it.
+
+None is "not recorded". A metric may be read only from a run that observed it whole, so that
+what one side failed to record never looks like an improvement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vanidl.analyses import Results
+from vanidl.analyses.overlap import Overlap
+from vanidl.compare.sides import Sample
+from vanidl.trace import STDIO, STORAGE_LAYERS
+
+LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
+"""Which direction is an improvement."""
+
+LOSSES = frozenset(
+    {
+        "truncated",
+        "partial",
+        "records_exhausted",
+        "reads_not_seen",
+        "damaged",
+        "unreadable",
+        "unassigned",
+    }
+)
+"""Warnings of a run whose I/O was recorded, or given to ranks, in part: a lower bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity: how it is named, read, and judged.
+
+    `rests_on` says which evidence must be alike on both sides: "steps" (profiled steps),
+    "io" (recorded I/O), "compute" (I/O and what counts as compute) or "clock" (nothing else).
+    `a_step` marks a sum over the profiled steps, comparable only over equal numbers of them.
+    """
+
+    name: str
+    title: str
+    unit: str
+    better: str
+    rests_on: str
+    read: Callable[[Sample], float | None]
+    a_step: bool = False
+
+
+def _of(read: Callable[[Results], float | None]) -> Callable[[Sample], float | None]:
+    return lambda sample: None if sample.results is None else read(sample.results)
+
+
+def _overlap(read: Callable[[Overlap], float | None]) -> Callable[[Sample], float | None]:
+    return _of(lambda results: None if results.overlap is None else read(results.overlap))
+
+
+def _mean_step_s(results: Results) -> float | None:
+    return None if results.steps is None else results.steps.mean_s
+
+
+def _median_step_s(results: Results) -> float | None:
+    return None if results.steps is None else results.steps.median_s
+
+
+def _steps_per_s(results: Results) -> float | None:
+    """Profiled steps of one rank over the time of the windows they lie in."""
+    steps, overlap = results.steps, results.overlap
+    window_s = sum(row.window_s for row in overlap.per_rank) if overlap is not None else 0.0
+    return len(steps.table.step) / window_s if steps is not None and window_s > 0 else None
+
+
+def _io_s(results: Results) -> float | None:
+    time = results.summary.time
+    return None if time is None else time.per_rank_mean_s
+
+
+def _consecutive(results: Results) -> float | None:
+    read = None if results.access is None else results.access.read
+    if read is None or not read.ops or read.consecutive is None:
+        return None
+    return read.consecutive / read.ops
+
+
+def _run_time_s(sample: Sample) -> float | None:
+    return None if sample.job is None or not sample.job.tracer else sample.job.run_time_s
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("step_time_s", "step time, median", "s", LOWER, "steps", _of(_median_step_s)),
+    Metric("step_time_mean_s", "step time, mean", "s", LOWER, "steps", _of(_mean_step_s)),
+    Metric("throughput", "throughput", "steps/s", HIGHER, "steps", _of(_steps_per_s)),
+    Metric("wall_time_s", "wall time of the command", "s", LOWER, "clock",
+           lambda sample: sample.wall_time_s),
+    Metric("run_time_s", "run time of the job", "s", LOWER, "clock", _run_time_s),
+    Metric("input_wait_s", "input wait", "s", LOWER, "steps",
+           _overlap(lambda o: o.mean.input_wait_s), a_step=True),
+    Metric("lost_to_input_s", "lost to input", "s", LOWER, "steps",
+           _overlap(lambda o: o.lost_to_input_s), a_step=True),
+    Metric("exposed_io_s", "exposed I/O", "s", LOWER, "compute",
+           _overlap(lambda o: o.mean.exposed_s), a_step=True),
+    Metric("hidden_io_s", "hidden I/O", "s", NEITHER, "compute",
+           _overlap(lambda o: o.mean.hidden_s), a_step=True),
+    Metric("io_time_s", "time in I/O", "s", NEITHER, "io", _of(_io_s)),
+    Metric("bytes_read", "bytes read", "bytes", NEITHER, "io",
+           _of(lambda r: r.summary.bytes_read)),
+    Metric("bytes_written", "bytes written", "bytes", NEITHER, "io",
+           _of(lambda r: r.summary.bytes_written)),
+    Metric("requests", "requests", "count", NEITHER, "io", _of(lambda r: r.summary.ops)),
+    Metric("request_size_mean", "request size, mean", "bytes", NEITHER, "io",
+           _of(lambda r: r.sizes.mean)),
+    Metric("request_size_median", "request size, median", "bytes", NEITHER, "io",
+           _of(lambda r: r.sizes.median)),
+    Metric("consecutive_reads", "reads that continue the one before", "share", NEITHER, "io",
+           _of(_consecutive)),
+)  # fmt: skip
+"""Every metric, in the order of the tables."""
+
+PRIMARY = ("step_time_s", "wall_time_s", "run_time_s")
+"""The metric that answers the question: the first of these that every side recorded.
+
+Step time is the median of a run's steps: a machine that stops for a moment in a few steps
+moves a mean by more than most changes do. Steps that wait long for input in every run, as
+with workers that cannot keep up, are in the throughput and in the input wait.
+"""
+
+
+def per_step(metric: Metric) -> Metric:
+    """The metric divided by the number of profiled steps of a rank."""
+
+    def read(sample: Sample) -> float | None:
+        value, steps = metric.read(sample), steps_a_rank(sample)
+        return None if value is None or not steps else value / steps
+
+    title = f"{metric.title}, a step"
+    return Metric(
+        f"{metric.name}_per_step", title, metric.unit, metric.better, metric.rests_on, read
+    )
+
+
+def steps_a_rank(sample: Sample) -> float | None:
+    """Profiled steps of a rank, on average over the ranks; None where none was."""
+    steps = None if sample.results is None else sample.results.steps
+    return None if steps is None else len(steps.table.step) / steps.ranks
+
+
+def losses(sample: Sample) -> frozenset[str]:
+    """Codes of the warnings by which the run's I/O was recorded in part."""
+    if sample.results is None:
+        return frozenset()
+    return LOSSES & {warning.code for warning in sample.results.coverage.warnings}
+
+
+def stdio_share(sample: Sample) -> float | None:
+    """Share of the bytes that went through STDIO, whose operations are not traced."""
+    if sample.results is None:
+        return None
+    moved = {
+        layer.layer: (layer.bytes_read or 0) + (layer.bytes_written or 0)
+        for layer in sample.results.summary.layers
+        if layer.layer in STORAGE_LAYERS
+    }
+    total = sum(moved.values())
+    return moved.get(STDIO, 0) / total if total else None
+
+
+def basis(sample: Sample) -> str | None:
+    """What counts as compute in the run: "device", "ops", or None where unknown."""
+    overlap = None if sample.results is None else sample.results.overlap
+    return None if overlap is None else overlap.basis

@@ -1,0 +1,91 @@
+"""Which dataset file is read when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses import Results
+from vanidl.analyses.dataset import Dataset, ReadGrid
+from vanidl.figures import palette
+from vanidl.figures.cutting import folded, n_of_m, rounded
+from vanidl.figures.datafiles import NO_DATASET
+from vanidl.figures.figure import Figure, Spec
+from vanidl.figures.heatmap import TABLE_FILES, span_table
+from vanidl.figures.labels import plotted
+from vanidl.figures.phases import epoch_lines
+from vanidl.figures.sentences import sentence
+from vanidl.report.units import byte_scale
+from vanidl.trace import Trace
+
+CELLS = 64_000
+MOST_BINS = 512
+_CAPTION = (
+    "One row a file, by first visit from top to bottom, over seconds since the start of the job; "
+    "darker is more bytes. A staircase is a dataset read in order, a cloud one read "
+    "shuffled; the pattern repeats with each epoch (dashed lines, where their borders are known)."
+)
+
+
+def figure(trace: Trace, results: Results) -> Figure:
+    """Bytes read of each file over time, at most 1,000 files."""
+    del trace
+    data = results.dataset
+    if data is None:
+        return _record("", reason=NO_DATASET)
+    if data.grid is None or not data.grid.nbytes.any():
+        reason = "When each file was read is not recorded: it needs single operations."
+        return _record("", reason=reason)
+    cut = n_of_m(len(data.grid.file), data.grid.files, "files")
+    spec = _spec(data, data.grid)
+    spec["layout"]["shapes"] = epoch_lines(results.phases)
+    figure = _record(_CAPTION + (f" Shown: {cut}." if cut else ""), spec=spec)
+    shown = data.grid.file[:TABLE_FILES].tolist()
+    names = tuple(data.files[i].path for i in shown)
+    amounts = data.grid.nbytes[:TABLE_FILES]
+    table = span_table("file", names, data.grid.edges_s, amounts, cut_from=data.grid.files)
+    return replace(figure, table=table, says=sentence("visits", results))
+
+
+def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
+    title = "Which file is read when"
+    return Figure("visits", "Dataset", title, caption, spec, None, reason)
+
+
+def _spec(data: Dataset, grid: ReadGrid) -> Spec:
+    edges, sums = folded(grid.edges_s, grid.nbytes, _bins(len(grid.file)))
+    divisor, unit = byte_scale(float(sums.max(initial=0)))
+    heat = {
+        "type": "heatmap",
+        "x": rounded_edges(edges),
+        "y": list(range(len(grid.file))),
+        "z": [rounded(row / divisor) for row in sums],
+        "zmin": 0,
+        "colorscale": _scale(),
+        "colorbar": palette.colorbar(f" {unit}"),
+        "hovertemplate": "%{y}, at %{x:.2f} s: %{z:.3g} " + unit + "<extra></extra>",
+    }
+    layout = palette.time_layout(110 + min(max(22 * len(grid.file), 90), 620))
+    layout["margin"] = {**layout["margin"], "l": 72}
+    layout["xaxis"] = palette.time_axis(range=[float(edges[0]), float(edges[-1])])
+    names = [plotted(data.files[i].path.rsplit("/", 1)[-1], limit=20) for i in grid.file.tolist()]
+    layout["yaxis"] = palette.rank_axis(names)
+    return {"data": [heat], "layout": layout}
+
+
+def _scale() -> list[list[float | str]]:
+    """Nothing is transparent, little beside much is seen."""
+    first, *rest = palette.scale(palette.RAMP, power=2)
+    return [[0.0, "rgba(0,0,0,0)"], [1e-9, "rgba(0,0,0,0)"], [1e-9, first[1]], *rest]
+
+
+def _bins(files: int) -> int:
+    return max(min(MOST_BINS, CELLS // max(files, 1)), 64)
+
+
+def rounded_edges(edges: NDArray[np.float64]) -> list[float]:
+    """Edges of bins to the microsecond."""
+    values: list[float] = np.round(edges, 6).tolist()
+    return values

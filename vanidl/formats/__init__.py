@@ -1,0 +1,50 @@
+"""Sources of facts about data files, opened only when asked: they may be remote and huge.
+
+Each reader takes a path and returns `FileFacts`; it raises InputError for a file that is not
+what its name says, and UsageError where the library for its format is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.formats import hdf5, numpy_files, parquet, tfrecord
+from vanidl.formats.facts import ArrayFacts, Block, FileFacts
+
+__all__ = ["FORMATS", "ArrayFacts", "Block", "FileFacts", "inspect_file"]
+
+FORMATS: dict[str, Callable[[Path], FileFacts]] = {
+    ".h5": hdf5.facts,
+    ".hdf5": hdf5.facts,
+    ".he5": hdf5.facts,
+    ".nc": hdf5.facts,
+    ".tfrecord": tfrecord.facts,
+    ".tfrecords": tfrecord.facts,
+    ".npy": numpy_files.npy_facts,
+    ".npz": numpy_files.npz_facts,
+    ".parquet": parquet.facts,
+}
+"""Ending of a name, in lower case -> reader."""
+
+
+def inspect_file(path: Path) -> FileFacts | None:
+    """The facts of one file; None where no reader knows the ending of its name.
+
+    Raises:
+        InputError: the file cannot be read, or is not what its name says.
+        UsageError: its format needs a library that is not installed.
+    """
+    reader = FORMATS.get(path.suffix.lower())
+    if reader is None and "tfrecord" in path.name.lower():
+        reader = tfrecord.facts
+    if reader is None:
+        return None
+    try:
+        return reader(path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a data file that can be opened, found: {error}. "
+            "Leave --inspect out to do without."
+        ) from error

@@ -1,0 +1,158 @@
+"""What every HTML page of vanidl shares: inert data, a strict policy, scripts, safe writing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vanidl.figures.figure import Figure, Spec, Table
+from vanidl.figures.levels import packed
+from vanidl.figures.palette import DARK
+from vanidl.report.headline import Headline
+from vanidl.report.json import SCHEMA
+from vanidl.report.tiles import Tile
+from vanidl.report.units import Amount, Cell, shown
+from vanidl.writing import write_whole
+
+_SCRIPTS = (
+    "plotly-cartesian-4.1.1.min.js",
+    "tables.js",
+    "levels.js",
+    "plots.js",
+    "views.js",
+    "page.js",
+)
+_STYLES = ("page.css", "parts.css")
+_UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The content of one page; every text may hold anything that a log may hold."""
+
+    title: str
+    kind: str  # what the page is, beside the name of the tool
+    headline: Headline
+    facts: tuple[tuple[str, str], ...]
+    tiles: tuple[Tile, ...]
+    warnings: tuple[tuple[str, str, str], ...]  # code, message, severity
+    warned_section: str  # the section of the figures in which the warnings are listed
+    figures: tuple[Figure, ...]
+    terms: tuple[tuple[str, str], ...]
+    commands: tuple[tuple[str, str], ...]  # whose command, and the command
+
+
+def render_page(page: Page) -> str:
+    """The whole page as text; names from the logs can neither break out nor run."""
+    scripts = [_asset(name) for name in _SCRIPTS]
+    by_section = groupby(page.figures, lambda f: f.section)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            page=page,
+            policy=_policy(scripts),
+            scripts=[Markup(script) for script in scripts],
+            styles=[Markup(_asset(name)) for name in _STYLES],
+            data=Markup(embedded(_data(page.figures))),
+            sections=[(name, list(group)) for name, group in by_section],
+            version=_version(),
+            schema=SCHEMA,
+        )
+    )
+
+
+def write_page(text: str, path: str | Path) -> None:
+    """Write a rendered page to `path`: whole or not at all.
+
+    Raises:
+        VanidlError: the file cannot be written there.
+    """
+    write_whole(Path(path), text.encode("utf-8", errors="backslashreplace"))
+
+
+def embedded(value: object) -> str:
+    """JSON that is inert inside a script element, whatever its strings hold."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_UNSAFE)
+
+
+def _policy(scripts: list[str]) -> str:
+    """Only these very scripts may run, and nothing may be fetched."""
+    hashes = (hashlib.sha256(f"\n{script}\n".encode()).digest() for script in scripts)
+    sources = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in hashes)
+    return (
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("vanidl.report")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["tight"] = tight
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
+
+
+def tight(text: str) -> str:
+    """Text in which no line breaks between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:[numµ]?s|h|min|%|[KMGTPE]?i?B)\b|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def _data(figures: Sequence[Figure]) -> Spec:
+    return {
+        "dark": DARK,
+        "figures": [
+            {
+                "id": f.id,
+                "spec": f.spec,
+                "table": _cells(f.table) if f.table else None,
+                "levels": packed(f.levels) if f.levels else None,
+            }
+            for f in figures
+        ],
+    }
+
+
+def _cells(table: Table) -> Spec:
+    """Columns and rows; a number travels as [value, text] so that it sorts and reads well."""
+    units = [column.unit for column in table.columns]
+    return {
+        "columns": [[column.title, column.unit == "text"] for column in table.columns],
+        "rows": [
+            [_cell(value, unit) for value, unit in zip(row, units, strict=True)]
+            for row in table.rows
+        ],
+        "cut": table.cut,
+    }
+
+
+def _cell(value: Cell, unit: str) -> str | list[float | str] | None:
+    number = value.value if isinstance(value, Amount) else value
+    return number if number is None or isinstance(number, str) else [number, shown(value, unit)]
+
+
+def _version() -> str:
+    try:
+        return version("vanidl")
+    except PackageNotFoundError:  # run from a checkout
+        return "(from source)"

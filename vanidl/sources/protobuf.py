@@ -1,0 +1,87 @@
+"""The wire format of protocol buffers: one message's fields by number, every length checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+_MOST_VARINT_BYTES = 10
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED = {_FIXED64: 8, _FIXED32: 4}
+
+Value: TypeAlias = "int | memoryview"
+
+
+class NotProtobuf(ValueError):
+    """The bytes are no message, or are cut; the text says why, as half a sentence."""
+
+
+class Fields:
+    """The fields of one message. What is absent, or of another wire type, is the default."""
+
+    def __init__(self, found: Mapping[tuple[int, int], list[Value]]) -> None:
+        self._found = found
+
+    def varint(self, number: int) -> int:
+        """The last unsigned value of a varint field, 0 where it is absent."""
+        values = self._found.get((number, _VARINT))
+        return int(values[-1]) if values else 0
+
+    def fixed64(self, number: int) -> bytes:
+        """The eight bytes of a double or fixed64 field, zeros where it is absent."""
+        values = self._found.get((number, _FIXED64))
+        return bytes(values[-1]) if values else bytes(8)
+
+    def messages(self, number: int) -> list[memoryview]:
+        """The bytes of every message, string or packed value of a field, in order."""
+        return self._found.get((number, _BYTES), [])  # type: ignore[return-value]
+
+
+def fields(data: memoryview) -> Fields:
+    """The fields of a message.
+
+    Raises:
+        NotProtobuf: A length leads out of the message or a wire type is unknown.
+    """
+    found: dict[tuple[int, int], list[Value]] = {}
+    at, end = 0, len(data)
+    while at < end:
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        value: Value
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+        else:
+            low, at = _extent(data, at, wire)
+            value = data[low:at]
+        found.setdefault((number, wire), []).append(value)
+    return Fields(found)
+
+
+def varint_int64(value: int) -> int:
+    """A varint as the signed 64-bit number that it stands for."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _extent(data: memoryview, at: int, wire: int) -> tuple[int, int]:
+    """Bounds of the value of a field that is no varint."""
+    if wire == _BYTES:
+        length, at = _varint(data, at)
+    elif wire in _FIXED:
+        length = _FIXED[wire]
+    else:
+        raise NotProtobuf(f"wire type {wire}")
+    if length > len(data) - at:
+        raise NotProtobuf(f"a field of {length:,} bytes where {len(data) - at:,} are left")
+    return at, at + length
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """(value, position behind it)."""
+    value = shift = 0
+    for byte in data[at : at + _MOST_VARINT_BYTES]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value & (1 << 64) - 1, at + shift // 7
+    raise NotProtobuf("a number without an end")
