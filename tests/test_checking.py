@@ -13,6 +13,7 @@ from vanidl.checking import STATES, check
 from vanidl.cli import main
 
 DATA = Path(__file__).parent / "data"
+EVENTS = next((DATA / "torch_pfs_workers0/tb").glob("events.out.tfevents.*")).read_bytes()
 TRACE = next((DATA / "torch_pfs_workers0/tb").glob("*.pt.trace.json.gz"))
 
 
@@ -41,7 +42,11 @@ MADE = {
     "whole.pt.trace.json.gz": (TRACE.read_bytes(), "whole"),
     "other.pt.trace.json": (b"[1, 2]", "foreign"),
     "empty.pt.trace.json": (b"", "empty"),
-    "events.out.tfevents.1.host.1.0": (b"x", "not checked"),
+    "events.out.tfevents.1.host.1.0": (EVENTS, "whole"),
+    "events.out.tfevents.2.host.1.0": (EVENTS[:-7], "damaged"),
+    "events.out.tfevents.3.host.1.0": (b"no events " * 9, "foreign"),
+    "events.out.tfevents.4.host.1.0": (b"", "empty"),
+    "x.xplane.pb": (b"x", "not checked"),
     "notes.txt": (b"hello", "foreign"),
     "nothing.txt": (b"", "empty"),
 }
@@ -102,11 +107,11 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
         (tmp_path / name).write_bytes(content)
     assert main(["check", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "15 files: 3 whole, 2 partial, 3 cut" in text
+    assert "19 files: 4 whole, 2 partial, 3 cut" in text
     assert main(["check", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "vanidl/check/1"
-    assert sum(document["states"].values()) == document["files"] == 15
+    assert sum(document["states"].values()) == document["files"] == 19
     cut = next(v for v in document["checked"] if v["path"].endswith("/cut.darshan"))
     assert "bytes" in " ".join(cut["missing"])
     empty = next(v for v in document["checked"] if v["path"].endswith("/empty.darshan"))

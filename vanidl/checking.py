@@ -10,7 +10,7 @@ import numpy as np
 
 from vanidl.analyses.counted import counted
 from vanidl.errors import InputError
-from vanidl.sources import counters, darshan, discover, kineto
+from vanidl.sources import counters, darshan, discover, kineto, tfevents
 from vanidl.sources.darshan_header import LAYOUTS, is_cut, version_of
 from vanidl.sources.pieces import CounterFile, CounterRecords, TracerLog
 from vanidl.trace import CounterTable
@@ -161,6 +161,21 @@ def _profiler(kind: str, path: Path) -> Checked:
     return Checked(str(path), _KINDS[kind], state, read=True, missing=trace.losses)
 
 
+def _event_file(kind: str, path: Path) -> Checked:
+    try:
+        content = tfevents.read_events(path)
+        empty = path.stat().st_size == 0
+    except (InputError, OSError) as error:
+        return _refused(kind, path, str(error))
+    if empty:
+        return Checked(str(path), _KINDS[kind], EMPTY, read=False, missing=(_NO_BYTE,))
+    state = DAMAGED if content.losses else WHOLE
+    return Checked(str(path), _KINDS[kind], state, read=True, missing=content.losses)
+
+
+_NO_BYTE = "a file without a byte in it"
+
+
 def _ends_early(sentences: Iterable[str]) -> bool:
     """Whether a reader of profiler traces says so: it tells a cut text from a wrong one."""
     return any("is cut" in sentence for sentence in sentences)
@@ -194,7 +209,9 @@ def _not_checked(kind: str, path: Path) -> Checked:
     if not kind:
         return _of_no_kind(path)
     empty = path.stat().st_size == 0
-    return Checked(str(path), _KINDS[kind], EMPTY if empty else NOT_CHECKED, read=False)
+    missing = (_NO_BYTE,) if empty else ()
+    state = EMPTY if empty else NOT_CHECKED
+    return Checked(str(path), _KINDS[kind], state, read=False, missing=missing)
 
 
 def _of_no_kind(path: Path) -> Checked:
@@ -206,7 +223,7 @@ def _of_no_kind(path: Path) -> Checked:
     elif not path.exists():
         state, why = UNREADABLE, "nothing is there under this name; check the path"
     elif path.stat().st_size == 0:
-        state, why = EMPTY, "a file without a byte in it"
+        state, why = EMPTY, _NO_BYTE
     return Checked(str(path), kind, state, read=False, missing=(why,))
 
 
@@ -214,6 +231,7 @@ _CHECKS: dict[str, Callable[[str, Path], Checked]] = {
     "darshan": _darshan,
     "darshan_partial": _unfinished,
     "profiler": _profiler,
+    "event_files": _event_file,
 }
 
 
@@ -226,7 +244,9 @@ def _with_counters(verdict: Checked, file: CounterFile) -> Checked:
     names = dict.fromkeys([*totals, *traced])
     layers = tuple(LayerCheck(n, totals.get(n), traced.get(n)) for n in names)
     state = DAMAGED if file.losses and verdict.state in (WHOLE, PARTIAL) else verdict.state
-    missing = (*verdict.missing, *file.losses, *(s for c in layers for s in _untraced(c)))
+    why = "; the trace buffer was full" if state in (WHOLE, PARTIAL) else ""
+    untraced = (f"{sentence}{why}" for c in layers for sentence in _untraced(c))
+    missing = (*verdict.missing, *file.losses, *untraced)
     return Checked(
         verdict.path, verdict.kind, state, verdict.read, verdict.version, missing, layers
     )
@@ -247,6 +267,6 @@ def _untraced(check: LayerCheck) -> Iterable[str]:
     fraction = check.traced_fraction
     if fraction is not None and fraction < 1:
         yield (
-            f"{check.layer}: {check.traced_ops:,} of {check.counted_ops:,} operations were traced "
-            f"({fraction:.1%}); the trace buffer was full"
+            f"{check.layer}: {check.traced_ops:,} of {check.counted_ops:,} operations are in the "
+            f"trace ({fraction:.1%})"
         )
