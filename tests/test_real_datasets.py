@@ -9,8 +9,8 @@ import pytest
 
 import vanidl
 from vanidl.datafolder import DataOptions
+from vanidl.reading import Inputs
 from vanidl.report.json import summary_object
-from vanidl.run import Inputs
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ print(run.headline)
 from importlib import metadata
 
 from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
-from vanidl.run import Inputs, Run, open_run
+from vanidl.reading import Inputs
+from vanidl.run import Run, open_run
 from vanidl.selection import Selection
 
 __version__ = metadata.version("vanidl")

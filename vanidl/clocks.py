@@ -20,6 +20,8 @@ _GRACE_NS = 1_000_000_000
 
 def uncertainty_ns(log: TracerLog) -> int:
     """Half-width of what is known of a log's start."""
+    if log.tracer == "dftracer":  # stamps each event with the system's clock
+        return log.start_resolution_ns
     exact = _UNDER_MPI_NS if log.nprocs > 1 else _WITHOUT_MPI_NS
     return max(log.start_resolution_ns, exact) if log.start_resolution_ns > 1 else exact
 

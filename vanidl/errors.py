@@ -3,7 +3,8 @@
     VanidlError
     ├── InputError            the run cannot be read at all
     │   └── SeveralJobsError  the folder holds more than one run
-    └── UsageError            an option contradicts another, or names what is not there
+    ├── UsageError            an option contradicts another, or names what is not there
+    └── CommandError          the command to record cannot be started
 
 Each message says what was expected, what was found and what to do. Only
 `vanidl.cli.main` catches them.
@@ -34,3 +35,9 @@ class UsageError(VanidlError):
     """The options make no sense together."""
 
     exit_status = 2
+
+
+class CommandError(VanidlError):
+    """The command to record cannot be started."""
+
+    exit_status = 127  # as shells have it

@@ -77,7 +77,7 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
         command=log.command,
     )
     if log.nprocs <= 1:
-        return [_Entry(process, i, 0, [])]
+        return [_Entry(replace(process, rank=log.rank), i, 0, [])]
     hosts = _rank_hosts(log)
     return [
         _Entry(replace(process, host=hosts.get(r, ""), pid=None, rank=r), i, r, [])
@@ -152,7 +152,9 @@ def _assign_roles(
         host = entry.process.host
         if trainer is not None:
             host = host or entries[trainer].process.host
-        entry.process = replace(entry.process, role=role, trainer=trainer, host=host)
+        # A worker has its trainer's rank in its environment; it stands for none.
+        rank = entry.process.rank if role == "trainer" else None
+        entry.process = replace(entry.process, role=role, trainer=trainer, host=host, rank=rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,11 @@ def _scene(
             for i, e in enumerate(entries)
             if i not in above | programs | strays and parents[i] is None and _can_train(e.process)
         }
+    ranked = {i for i in trainers if entries[i].process.rank is not None}
+    trainers = (ranked | profiled) or trainers  # what has no rank only started those that have
+    others = {i for i in trainers - ranked - profiled if runs_another(entries[i].process.command)}
+    if trainers - others:  # shells and tools beside Python programs train nothing
+        trainers, programs = trainers - others, programs | others
     if not trainers:  # a launcher alone is the job
         trainers = {i for i, p in enumerate(parents) if p is None}
     return _Scene(entries, parents, logs, *map(frozenset, (trainers, above, programs)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from vanidl import frames, step_sources
+from vanidl import frames
 from vanidl.analyses import Results, analyse
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -21,27 +19,13 @@ from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
-from vanidl.assemble import LOWER_BOUNDS, Options, assemble
-from vanidl.datafolder import DataOptions, told
-from vanidl.errors import InputError
-from vanidl.filekinds import parse_rules
-from vanidl.grouping import Group, choose, group
+from vanidl.reading import Inputs, Progress, read_trace
 from vanidl.report.headline import headline
 from vanidl.selection import Selection
-from vanidl.sources import counters, darshan, discover
-from vanidl.sources.discover import Found
-from vanidl.sources.pieces import CounterFile
-from vanidl.trace import Notice, Trace
+from vanidl.trace import Trace
 
 if TYPE_CHECKING:
     import pandas
-
-Piece = TypeVar("Piece")
-
-_LEFT_OUT = ". Nothing of it is in this report."
-
-Progress = Callable[[str, int, int], None]
-"""Called with (what is read, how many done, how many in all)."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +113,6 @@ class Run:
         return frames.frame(name, self.trace, self.results, self.selection)
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """What to read besides the run's path, and what the user knows about it."""
-
-    steps: tuple[str, ...] = ()  # further PATH[:TAG] of profiler output and event files
-    job_ids: tuple[str, ...] = ()
-    wait_names: tuple[str, ...] = ()  # regular expressions of spans that are input waits
-    kind_rules: tuple[str, ...] = ()  # "GLOB=KIND"
-    clock_offset_s: float | None = None
-    data: DataOptions = field(default_factory=DataOptions)
-
-
 def open_run(
     path: str | PathLike[str],
     *,
@@ -158,79 +130,3 @@ def open_run(
     trace = read_trace(path, inputs or Inputs(), progress)
     chosen = selection or Selection()
     return Run(trace, analyse(trace, chosen), chosen)
-
-
-def read_trace(
-    path: str | PathLike[str], inputs: Inputs, progress: Progress | None = None
-) -> Trace:
-    """The trace of the run at a path, not yet analysed. Raises as `open_run`."""
-    rules = parse_rules(inputs.kind_rules)
-    found = discover.find(Path(path))
-    notices = list(_unread(found))
-    every_log = [*found.darshan, *found.darshan_partial]
-    pending = counters.start_counters([str(p) for p in every_log])
-    read = _Reader(progress or _no_progress, notices)
-    logs = read.all("Darshan logs", darshan.read_log, every_log)
-    steps = step_sources.read(found, inputs.steps, inputs.wait_names, read)
-    notices += steps.notices
-    if not logs and not steps.profiles:
-        raise InputError(_nothing_usable(found, notices))
-    chosen = choose(group(logs, steps.profiles), inputs.job_ids)
-    counted = pending.result()
-    notices += _losses(chosen, counted)
-    options = Options(rules, inputs.clock_offset_s)
-    trace = assemble(chosen, counted, notices, options, steps.durations)
-    known, more = told(trace, inputs.data)
-    return replace(trace, told=known, warnings=(*trace.warnings, *more))
-
-
-def _no_progress(what: str, done: int, total: int) -> None:
-    """The library is silent unless asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads files one by one; a file that cannot be read becomes a notice."""
-
-    progress: Progress
-    notices: list[Notice]
-
-    def all(self, what: str, read: Callable[[Path], Piece], paths: Sequence[Path]) -> list[Piece]:
-        """The pieces of all readable paths."""
-        pieces = []
-        for i, path in enumerate(paths):
-            self.progress(what, i, len(paths))
-            try:
-                pieces.append(read(path))
-            except InputError as error:
-                self.notices.append(Notice("unreadable", f"{error}{_LEFT_OUT}"))
-        return pieces
-
-
-def _unread(found: Found) -> Iterator[Notice]:
-    for path in found.unreadable:
-        message = f"{path}: this folder cannot be listed; check its permissions{_LEFT_OUT}"
-        yield Notice("unreadable", message)
-
-
-def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
-    for log in chosen.logs:
-        losses = counted[log.path].losses if log.path in counted else ()
-        for loss in losses:
-            yield Notice("damaged", f"{log.path}: {loss}. {LOWER_BOUNDS}")
-    for profile in chosen.profiles:
-        for loss in profile.losses:
-            yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
-
-
-def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
-    reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code == "unreadable"]
-    if len(reasons) == 1:
-        return reasons[0]
-    if reasons:
-        return f"{found.root}: none of {len(reasons)} files could be read; the first: {reasons[0]}"
-    return (
-        f"{found.root}: expected Darshan logs or training steps with their times, found other "
-        "files of a run only (step tables without times, event files without steps, profiles of "
-        "other tools). Add the folder with the Darshan logs."
-    )

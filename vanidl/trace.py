@@ -95,6 +95,11 @@ class Job:
     user_id: int | None = None
 
     @property
+    def counts_apart(self) -> bool:
+        """Whether the tracer counts operations beside tracing them: each checks the other."""
+        return self.tracer == "darshan"
+
+    @property
     def run_time_s(self) -> float:
         """Last end minus first start over the run's logs."""
         return (self.end_ns - self.start_ns) / 1e9
@@ -147,7 +152,7 @@ class Spans:
     start: Int64Array
     end: Int64Array
     process: Int32Array  # index into Trace.processes
-    step: Int32Array  # number of the profiled step for kind STEP, else -1
+    step: Int32Array  # number of the step (kind STEP) or epoch (EPOCH), else -1
     kind: UInt8Array  # SpanKind
     thread: Int32Array  # code of the thread or device stream, -1 where not recorded
     name: Int32Array  # index into names

@@ -86,7 +86,7 @@ def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
 
 def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
     table, posix = trace.counters.get(STDIO), trace.counters.get(POSIX)
-    if table is None or not traced_s:
+    if table is None or not traced_s or STDIO in trace.layers_traced:
         return
     moved = _bytes(table)
     total = moved + (_bytes(posix) if posix else 0)

@@ -94,7 +94,7 @@ def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
 
 def _counted_ops(trace: Trace, layer: str) -> int | None:
     table = trace.counters.get(layer)
-    if table is None:
+    if table is None or not trace.job.counts_apart:
         return None
     values = [counted(table, what) for what in ("READS", "WRITES")]
     known = [v for v in values if v is not None]

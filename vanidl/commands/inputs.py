@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from os import PathLike
 
 from vanidl.datafolder import DataOptions
-from vanidl.run import Inputs, Progress, Run, open_run
+from vanidl.reading import Inputs, Progress
+from vanidl.run import Run, open_run
 from vanidl.selection import Selection
 
 

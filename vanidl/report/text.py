@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from vanidl.analyses import Results
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.by_counters import CounterTime
+from vanidl.analyses.coverage import LayerCoverage
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import ClockEvidence
@@ -193,10 +194,17 @@ def _by_darshans_rule(read: AccessCounts) -> str:
 
 def _coverage(results: Results) -> list[tuple[str, str]]:
     return [
-        (f"{c.layer} trace", f"{count(c.traced_ops)} of {count(c.counted_ops)} operations traced")
+        (f"{c.layer} trace", f"{_traced(c)} operations traced")
         for c in results.coverage.layers
         if c.traced_ops is not None
     ]
+
+
+def _traced(cover: LayerCoverage) -> str:
+    """Traced operations, of how many where the tracer counted them apart."""
+    if cover.counted_ops is None:
+        return count(cover.traced_ops)
+    return f"{count(cover.traced_ops)} of {count(cover.counted_ops)}"
 
 
 def _sizes(results: Results) -> list[tuple[str, str]]:

@@ -121,6 +121,7 @@ class TracerLog:
     whole: bool
     losses: tuple[str, ...]
     mpi: tuple[MpiRecord, ...] = ()
+    rank: int | None = None  # of its process, where the tracer or its recorder says
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,12 @@ class ProfileTrace:
     """One profiler trace of one process. Times are nanoseconds since the epoch.
 
     Span arrays have one entry a span, sorted by start; kinds are `trace.SpanKind`, `step` is
-    the number of the profiled step on STEP spans and -1 elsewhere, `thread` a code for the
-    thread or device stream, `name` an index into `names`.
+    the number of the profiled step on STEP spans, of the epoch on EPOCH spans and -1
+    elsewhere, `thread` a code for the thread or device stream, `name` an index into `names`.
     """
 
     path: str
-    source: str  # "pytorch-profiler"
+    source: str  # "pytorch-profiler", "dftracer"
     host: str
     pid: int | None
     rank: int | None

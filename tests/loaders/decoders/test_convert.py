@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders.decoders.container import Spec
@@ -38,7 +38,6 @@ def test_crc32c_is_that_of_rfc_3720(data, crc):
     assert crc32c(data) == crc
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.binary(max_size=50), max_size=4))
 def test_records_come_back(tmp_path_factory, records):
     for name in ("r.tfrecord", "r.tfrecord.gz"):
@@ -76,7 +75,6 @@ def test_a_cut_or_damaged_record_raises(tmp_path, suffix):
             list(read_records(path))
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     st.dictionaries(
         st.text(max_size=5),
@@ -112,7 +110,6 @@ def test_examples_of_other_writers_are_read():
     assert found["n"].tolist() == [5, -1]
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.binary(max_size=60))
 def test_what_is_no_example_raises_or_is_empty(content):
     with suppress(InputError):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -32,7 +32,6 @@ def tables(content):
     return encoded.sections["tables"].tolist()
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     hnp.arrays(
         np.int16,

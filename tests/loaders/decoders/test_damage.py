@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders.decoders import CosmoFlow, DeepCam, Lossless, decode, encode_sample, open_sample
@@ -58,7 +58,6 @@ def test_a_flipped_bit_in_every_byte_raises():
             open_sample(damaged)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.data())
 def test_random_damage_raises(data):
     damaged = bytearray(CONTENT)
@@ -71,7 +70,6 @@ def test_random_damage_raises(data):
         open_sample(damaged)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.binary(max_size=200))
 def test_foreign_bytes_raise(content):
     with pytest.raises(InputError, match="in the container"):

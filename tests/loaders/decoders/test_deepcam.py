@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -68,7 +68,6 @@ def test_each_integer_gets_the_nearest_difference():
         assert abs(UNITS[NEAREST[wanted]] - wanted) == np.abs(sizes - wanted).min()
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(hnp.arrays(np.uint32, 64, elements=st.integers(0, 2**32 - 1)))
 def test_float16_bits_are_numpys(words):
     values, out = words.view(np.float32), np.empty(64, np.uint16)
@@ -241,7 +240,6 @@ def test_coding_what_was_decoded_is_stable(mode):
 shapes = hnp.array_shapes(min_dims=2, max_dims=4, min_side=0, max_side=20)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(hnp.arrays(np.float32, shapes, elements=st.floats(width=32)), st.sampled_from(MODES))
 def test_any_shape_and_any_value_is_coded(array, mode):
     codec = DeepCam(mode=mode, channels="first")

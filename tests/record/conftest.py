@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vanidl.record import Recorded, darshan, dftracer, record
+
+Recorder = Callable[..., Recorded]
+
+
+def _available(tracer: str) -> str | None:
+    """The library to preload; skips where there is none."""
+    if tracer == dftracer.NAME:
+        if dftracer.library() is None:
+            pytest.skip("the package dftracer is not installed (x86-64 Linux only)")
+        return None
+    given = os.environ.get("DARSHAN_LIB") or darshan.library()
+    if given is None:
+        pytest.skip("no libdarshan.so: set DARSHAN_LIB or put darshan-config on PATH")
+    return str(given)
+
+
+def recorder(tracer: str, folder: Path) -> Recorder:
+    """`record` with one tracer, into a new folder below `folder` each time."""
+    library = _available(tracer)
+
+    def run(*command: str | Path) -> Recorded:
+        words = [str(word) for word in command]
+        target = folder / f"RUN-{len(list(folder.glob('RUN-*')))}"
+        return record(words, target, tracer=tracer, darshan_lib=library)
+
+    return run
+
+
+@pytest.fixture(params=["darshan", "dftracer"])
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Recorder:
+    return recorder(request.param, tmp_path)
+
+
+@pytest.fixture
+def with_dftracer(tmp_path: Path) -> Recorder:
+    return recorder("dftracer", tmp_path)
+
+
+@pytest.fixture
+def with_darshan(tmp_path: Path) -> Recorder:
+    return recorder("darshan", tmp_path)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A file of 256 KiB; it is no kind of file that the configuration leaves out."""
+    path = tmp_path / "samples.f32"
+    path.write_bytes(bytes(range(256)) * 1024)
+    return path

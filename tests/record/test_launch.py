@@ -1,0 +1,125 @@
+"""The command must not notice: exit status, output, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.record.conftest import _available
+from vanidl.record import launch
+from vanidl.record.launch import held_signals
+
+
+def launched(*command: str) -> launch.Ended:
+    with held_signals() as mask:
+        return launch.run(command, os.environ, mask)
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 255])
+def test_exit_status_passes(status: int) -> None:
+    assert launched(sys.executable, "-c", f"raise SystemExit({status})").exit_status == status
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV"])
+def test_a_signal_that_ends_the_command_is_told_as_shells_do(name: str) -> None:
+    number = getattr(signal, name)
+    code = (
+        "import os, resource\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        f"os.kill(os.getpid(), {number})\n"
+    )
+    assert launched(sys.executable, "-c", code).exit_status == 128 + number
+
+
+def test_the_command_starts_with_signals_as_they_were() -> None:
+    code = (
+        "import signal\n"
+        "assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()\n"
+        "assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL\n"
+    )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert launched(sys.executable, "-c", code).exit_status == 0
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+def test_cpu_time_is_that_of_the_command_and_its_children() -> None:
+    code = (
+        "import os, time\n"
+        "def burn():\n"
+        "    while time.process_time() < 0.3: pass\n"
+        "child = os.fork()\n"
+        "burn()\n"
+        "os.waitpid(child, 0) if child else None\n"
+    )
+    assert launched(sys.executable, "-c", code).cpu_s >= 0.6
+
+
+CAUGHT = """
+import os, signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIG{name}, lambda *_: sys.exit(42))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "USR1"])
+@pytest.mark.parametrize("tracer", ["darshan", "dftracer"])
+def test_a_signal_to_the_recorder_reaches_the_command(
+    tmp_path: Path, tracer: str, name: str
+) -> None:
+    library = _available(tracer)
+    options = ["--darshan-lib", library] if library else []
+    with subprocess.Popen(
+        [sys.executable, "-m", "vanidl", "record", "-o", str(tmp_path / "RUN"), "--tracer", tracer,
+         *options, "--", sys.executable, "-c", CAUGHT.format(name=name)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(getattr(signal, f"SIG{name}"))
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 42
+    assert "recorded with" in errors
+    assert (tmp_path / "RUN" / "run.json").is_file()
+
+
+def test_output_of_the_command_is_its_own(tmp_path: Path) -> None:
+    _available("dftracer")
+    code = "import sys; print('out'); print('err', file=sys.stderr); print(sys.stdin.read())"
+    done = subprocess.run(
+        [sys.executable, "-m", "vanidl", "record", "-o", str(tmp_path / "RUN"), "--tracer",
+         "dftracer", "--", sys.executable, "-c", code],
+        input="in", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout == "out\nin\n"
+    assert done.stderr.startswith("err\n")
+
+
+def test_processes_that_outlive_the_command_are_waited_for_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.1)
+    begin = time.monotonic()
+    code = "import os, time\nif os.fork() == 0:\n    time.sleep(3)\nelse:\n    time.sleep(0.3)\n"
+    ended = launched(sys.executable, "-c", code)
+    assert time.monotonic() - begin < 3
+    assert [seen.gone for seen in ended.watch.seen.values()] == [True, False]
+
+
+def test_a_missing_program_has_the_exit_status_of_shells(tmp_path: Path) -> None:
+    _available("dftracer")
+    done = subprocess.run(
+        [sys.executable, "-m", "vanidl", "record", "-o", str(tmp_path / "RUN"), "--tracer",
+         "dftracer", "--", "no-such-program-here"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 127
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,278 @@
+"""Real commands under real tracers: every read of the data must be there, with its bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import vanidl
+from tests.record.conftest import Recorder
+from vanidl.errors import CommandError, UsageError
+from vanidl.record import Recorded, record
+from vanidl.sources.run_record import read_record
+
+READS = 120
+NBYTES = 1000
+
+READER = f"""
+import os, sys
+def read(n={READS}):
+    fd = os.open({{data!r}}, os.O_RDONLY)
+    for i in range(n):
+        os.pread(fd, {NBYTES}, i * 7)
+    os.close(fd)
+"""
+
+
+def script(folder: Path, data: Path, text: str) -> Path:
+    path = folder / "job.py"
+    path.write_text(READER.format(data=str(data)) + text)
+    return path
+
+
+def run_of(recorded: Recorded, data: Path) -> vanidl.Run:
+    return vanidl.open_run(recorded.folder, selection=vanidl.Selection(include=(str(data),)))
+
+
+def reads_of(recorded: Recorded, data: Path) -> tuple[int | None, int | None]:
+    summary = run_of(recorded, data).summary
+    return summary.reads, summary.bytes_read
+
+
+def test_one_process(recorded: Recorder, tmp_path: Path, data: Path) -> None:
+    done = recorded(sys.executable, script(tmp_path, data, "read()"))
+    assert done.exit_status == 0
+    assert reads_of(done, data) == (READS, READS * NBYTES)
+    run = run_of(done, data)
+    assert run.trace.job.tracer == done.tracer
+    assert run.trace.job.id == done.run.id
+    assert not {w.code for w in run.coverage.warnings} & {"damaged", "processes_missing"}
+    assert done.cpu_s > 0
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_multiprocessing(
+    recorded: Recorder, tmp_path: Path, data: Path, method: str
+) -> None:
+    text = f"""
+if __name__ == "__main__":
+    import multiprocessing
+    context = multiprocessing.get_context({method!r})
+    read(30)
+    workers = [context.Process(target=read) for _ in range(2)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+"""
+    done = recorded(sys.executable, script(tmp_path, data, text))
+    run = run_of(done, data)
+    expected = 30 + 2 * READS
+    assert (run.summary.reads, run.summary.bytes_read) == (expected, expected * NBYTES)
+    roles = [p.role for p in run.trace.processes]
+    assert roles.count("trainer") == 1
+    assert roles.count("worker") >= 2
+    assert {p.state for p in done.run.processes} == {"recorded"}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_data_loader(
+    recorded: Recorder, tmp_path: Path, data: Path, method: str
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    text = f"""
+import torch
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, i):
+        read(3)
+        return torch.zeros(1)
+if __name__ == "__main__":
+    for _ in torch.utils.data.DataLoader(
+        Rows(), batch_size=4, num_workers=2, multiprocessing_context={method!r}
+    ):
+        pass
+"""
+    done = recorded(sys.executable, script(tmp_path, data, text))
+    assert done.exit_status == 0
+    assert reads_of(done, data) == (120, 120 * NBYTES)
+
+
+@pytest.mark.mpi
+def test_ranks_of_mpiexec(recorded: Recorder, tmp_path: Path, data: Path) -> None:
+    mpiexec = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if mpiexec is None:
+        pytest.skip("no mpiexec")
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    text = "from mpi4py import MPI\nread(10 + MPI.COMM_WORLD.rank)\nMPI.COMM_WORLD.Barrier()\n"
+    job = script(tmp_path, data, text)
+    done = recorded(mpiexec, "-n", "2", sys.executable, job)
+    run = run_of(done, data)
+    assert (run.summary.reads, run.summary.bytes_read) == (21, 21 * NBYTES)
+    assert done.run.ranks == 2
+    assert [run.trace.processes[i].rank for i in run.trace.ranks] == [0, 1]
+    assert run.balance is not None
+
+
+def test_ranks_of_torchrun(recorded: Recorder, tmp_path: Path, data: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    text = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+read(10 + dist.get_rank())
+dist.barrier()
+dist.destroy_process_group()
+"""
+    job = script(tmp_path, data, text)
+    done = recorded(
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+        "--standalone", job,
+    )  # fmt: skip
+    run = run_of(done, data)
+    assert (run.summary.reads, run.summary.bytes_read) == (21, 21 * NBYTES)
+    assert [run.trace.processes[i].rank for i in run.trace.ranks] == [0, 1]
+
+
+def test_a_shell_between_is_no_rank(with_dftracer: Recorder, tmp_path: Path, data: Path) -> None:
+    job = script(tmp_path, data, "read()")
+    done = with_dftracer("sh", "-c", f"{sys.executable} {job}; cat {data} > /dev/null")
+    run = run_of(done, data)
+    assert run.summary.reads is not None
+    assert run.summary.reads > READS
+    trainers = [p.command for p in run.trace.processes if p.role == "trainer"]
+    assert not any(command.startswith("sh ") for command in trainers)
+
+
+def test_dftracer_keeps_what_a_killed_process_had_flushed(
+    with_dftracer: Recorder, tmp_path: Path, data: Path
+) -> None:
+    text = "import signal\nread(300)\nos.kill(os.getpid(), signal.SIGKILL)"
+    done = with_dftracer(sys.executable, script(tmp_path, data, text))
+    assert done.exit_status == 137
+    reads, nbytes = reads_of(done, data)
+    lost = 4096 // 150 + 1  # a read takes more than 150 bytes of trace
+    assert reads is not None
+    assert 300 - lost <= reads <= 300
+    assert nbytes == reads * NBYTES
+    coverage = run_of(done, data).coverage
+    assert not coverage.complete
+    assert {"processes_unfinished", "damaged"} <= {w.code for w in coverage.warnings}
+    assert [p.state for p in done.run.processes] == ["unfinished"]
+
+
+def test_darshan_keeps_the_processes_that_had_ended(
+    with_darshan: Recorder, tmp_path: Path, data: Path
+) -> None:
+    text = """
+import signal, time
+child = os.fork()
+if not child:
+    read(50)
+    sys.exit()
+os.waitpid(child, 0)
+read()
+time.sleep(0.2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = with_darshan(sys.executable, script(tmp_path, data, text))
+    assert done.exit_status == 137
+    assert reads_of(done, data) == (50, 50 * NBYTES)
+    states = {p.pid: p.state for p in done.run.processes}
+    assert states[done.run.processes[0].pid] == "missing"
+    warnings = run_of(done, data).coverage.warnings
+    assert any(w.code == "processes_missing" for w in warnings)
+
+
+def test_a_run_of_which_nothing_was_recorded_says_why(
+    with_darshan: Recorder, tmp_path: Path, data: Path
+) -> None:
+    text = "import signal\nread()\nos.kill(os.getpid(), signal.SIGKILL)"
+    done = with_darshan(sys.executable, script(tmp_path, data, text))
+    with pytest.raises(vanidl.InputError, match="1 of 1 processes left no log"):
+        vanidl.open_run(done.folder)
+
+
+def test_imports_do_not_use_up_the_records(
+    with_darshan: Recorder, tmp_path: Path, data: Path
+) -> None:
+    library = tmp_path / "lib" / "python3" / "site-packages"
+    library.mkdir(parents=True)
+    text = f"""
+for i in range(1500):
+    path = {str(library)!r} + f"/module{{i}}.py"
+    with open(path, "w") as file:
+        file.write("pass")
+    with open(path) as file:
+        file.read()
+read()
+"""
+    done = with_darshan(sys.executable, script(tmp_path, data, text))
+    assert reads_of(done, data) == (READS, READS * NBYTES)
+    run = run_of(done, data)
+    codes = {w.code for w in run.coverage.warnings}
+    assert not codes & {"records_exhausted", "partial", "truncated"}
+    assert any(w.code == "recording" and "left out" in w.message for w in run.coverage.warnings)
+
+
+def test_many_operations_of_many_files_are_all_traced(
+    with_darshan: Recorder, tmp_path: Path, data: Path
+) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    text = f"""
+for i in range(3000):
+    fd = os.open({str(folder)!r} + f"/{{i}}.dat", os.O_CREAT | os.O_RDWR)
+    os.pwrite(fd, b"x" * 10, 0)
+    os.close(fd)
+read(30_000)
+"""
+    done = with_darshan(sys.executable, script(tmp_path, data, text))
+    run = vanidl.open_run(done.folder)
+    written = run.select(vanidl.Selection(include=(f"{folder}/*",))).summary
+    assert (written.writes, written.bytes_written) == (3000, 30_000)
+    assert reads_of(done, data) == (30_000, 30_000 * NBYTES)
+    assert run.coverage.complete
+
+
+def test_a_program_can_put_its_profiles_into_the_run(
+    recorded: Recorder, tmp_path: Path, data: Path
+) -> None:
+    text = 'open(os.environ["VANIDL_RUN"] + "/note.txt", "w").write("here")'
+    done = recorded(sys.executable, script(tmp_path, data, text))
+    assert (done.folder / "note.txt").read_text() == "here"
+
+
+def test_the_record_says_what_was_run(recorded: Recorder, tmp_path: Path, data: Path) -> None:
+    job = script(tmp_path, data, "read()")
+    done = recorded(sys.executable, job)
+    back = read_record(done.folder / "run.json")
+    assert back == done.run
+    assert back.command == (sys.executable, str(job))
+    assert back.host == os.uname().nodename
+    assert back.ranks is None
+    assert back.start_ns < back.end_ns
+    assert back.tracer_version
+    assert any(point == "/" for point, _ in back.mounts)
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="expected a new or empty folder"):
+        record([sys.executable, "-c", ""], tmp_path)
+
+
+def test_no_command_and_unknown_tracers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected a command"):
+        record([], tmp_path / "r")
+    with pytest.raises(UsageError, match="expected one of auto"):
+        record(["true"], tmp_path / "r", tracer="strace")
+    with pytest.raises(UsageError, match="makes no sense"):
+        record(["true"], tmp_path / "s", tracer="dftracer", darshan_lib="libdarshan.so")
+
+
+def test_a_command_that_is_not_there(recorded: Recorder) -> None:
+    with pytest.raises(CommandError, match="expected a program to run"):
+        recorded("no-such-program-here")

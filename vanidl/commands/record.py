@@ -1,0 +1,40 @@
+"""`vanidl record -- COMMAND...`: runs a command under a tracer and leaves a RUN folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+
+from vanidl.record import Recorded, record
+from vanidl.record.recording import TRACERS
+from vanidl.sources.run_record import MISSING, UNFINISHED
+
+NAME = "record"
+HELP = "run a command under a tracer and leave a RUN for report and compare"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the RUN goes, which tracer, and the command."""
+    add = parser.add_argument
+    add("-o", "--output", metavar="RUN", help="folder to make (default: vanidl-DATE-TIME)")
+    add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
+    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
+    add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command, says on stderr where the RUN is; the command's exit status."""
+    words = options.command_line
+    command = words[1:] if words[:1] == ["--"] else words
+    folder = options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}"
+    recorded = record(command, folder, tracer=options.tracer, darshan_lib=options.darshan_lib)
+    sys.stderr.write(_message(recorded))
+    return recorded.exit_status
+
+
+def _message(recorded: Recorded) -> str:
+    states = [process.state for process in recorded.run.processes]
+    lost = [f"{states.count(state)} {state}" for state in (MISSING, UNFINISHED) if state in states]
+    of_processes = f", {' and '.join(lost)} of {len(states)} processes" if lost else ""
+    return f"vanidl: recorded with {recorded.tracer}{of_processes}: {recorded.folder}\n"

@@ -1,0 +1,90 @@
+"""DFTracer from PyPI as a recorder: no installation by an administrator, x86-64 Linux only."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.record.tracer import CUT, ENDED, PRELOAD, Tracer, preloaded
+from vanidl.sources.json_text import TextStream
+
+NAME = "dftracer"
+FOLDER = "dftracer"
+BUFFER_BYTES = 4096
+"""Measured: no dearer than 16 MiB, and a killed process loses this much of its trace at most."""
+
+_START = re.compile(rb'"name":"start"[^\n]*?"pid":(\d+)')
+_END = re.compile(rb'"name":"end"')
+_TAIL_BYTES = 16_384
+
+
+def library() -> Path | None:
+    """The library to preload, None where the package is not installed."""
+    spec = importlib.util.find_spec("dftracer")
+    folders = (spec.submodule_search_locations if spec else None) or []
+    found = (Path(folder) / "lib64" / "libdftracer_preload.so" for folder in folders)
+    return next((path for path in found if path.is_file()), None)
+
+
+def tracer(run: Path) -> Tracer:
+    """DFTracer, writing into a folder of the run.
+
+    Raises:
+        InputError: the package is not installed.
+    """
+    preload = library()
+    if preload is None:
+        raise InputError(
+            'expected the package dftracer, found none: pip install "vanidl[record]" (wheels exist '
+            "for x86-64 Linux only; elsewhere record with Darshan)"
+        )
+    folder = run / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return Tracer(
+        NAME,
+        metadata.version("dftracer"),
+        environment(preload, folder),
+        lambda pids: found(folder),  # noqa: ARG005  (every trace names its process)
+    )
+
+
+def environment(preload: Path, folder: Path) -> dict[str, str | None]:
+    """The variables of a run.
+
+    DATA_DIR matches the text of the path that a program gives, so only "all" sees relative
+    ones; without INC_METADATA events have neither file nor size.
+    """
+    return {
+        PRELOAD: preloaded(preload),
+        "DFTRACER_ENABLE": "1",
+        "DFTRACER_INIT": "PRELOAD",
+        "DFTRACER_LOG_FILE": str(folder / "trace"),
+        "DFTRACER_DATA_DIR": "all",
+        "DFTRACER_INC_METADATA": "1",
+        "DFTRACER_WRITE_BUFFER_SIZE": str(BUFFER_BYTES),
+    }
+
+
+def found(folder: Path) -> Mapping[int, str]:
+    """Processes with a trace: pid -> ENDED, or CUT where the trace has no end."""
+    states: dict[int, str] = {}
+    for path in sorted(folder.glob("*.pfw*")):
+        pid, ended = _ending(path)
+        if pid is not None:
+            before = states.get(pid, CUT)
+            states[pid] = ENDED if ended else before
+    return states
+
+
+def _ending(path: Path) -> tuple[int | None, bool]:
+    """The process that wrote a trace, and whether it ended it."""
+    pid, tail = None, b""
+    for chunk in TextStream(path):
+        tail = tail[-_TAIL_BYTES:] + chunk
+        if pid is None and (start := _START.search(tail)):
+            pid = int(start[1])
+    return pid, bool(_END.search(tail))

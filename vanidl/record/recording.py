@@ -1,0 +1,79 @@
+"""`record`: a command in, a RUN folder out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vanidl.errors import UsageError
+from vanidl.record import darshan, dftracer
+from vanidl.record.launch import held_signals, run
+from vanidl.record.run_record import run_record
+from vanidl.record.tracer import Tracer
+from vanidl.sources.run_record import NAME, RunRecord, write_record
+
+TRACERS = ("auto", darshan.NAME, dftracer.NAME)
+FOLDER_VARIABLE = "VANIDL_RUN"
+"""The command finds the RUN folder here, to put profiler output into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recorded run: where it is, how it ended, and what was seen of it."""
+
+    folder: Path
+    exit_status: int  # 128 + N where signal N ended the command
+    tracer: str
+    cpu_s: float  # of the command and all descendants that it waited for
+    run: RunRecord  # as in run.json
+
+
+def record(
+    command: Sequence[str],
+    folder: str | Path,
+    *,
+    tracer: str = "auto",
+    darshan_lib: str | None = None,
+) -> Recorded:
+    """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
+
+    `auto` takes Darshan where libdarshan.so is found, else DFTracer.
+
+    Raises:
+        UsageError: no command, an unknown tracer, a folder in use.
+        InputError: the tracer is not here.
+        CommandError: the command cannot be started.
+    """
+    if not command:
+        raise UsageError("record: expected a command after --, found none.")
+    root = _new_folder(Path(folder).absolute())
+    chosen = _tracer(tracer, root, darshan_lib)
+    with held_signals() as mask:
+        ended = run(command, _environment(chosen, root), mask)
+        result = run_record(command, chosen, ended)
+        write_record(root / NAME, result)
+    return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result)
+
+
+def _new_folder(root: Path) -> Path:
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UsageError(f"record: expected a new or empty folder, found {root} in use.")
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
+    if name not in TRACERS:
+        raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
+    if name == dftracer.NAME and darshan_lib is not None:
+        raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
+    if name == dftracer.NAME or (name == "auto" and darshan.library(darshan_lib) is None):
+        return dftracer.tracer(root)
+    return darshan.tracer(root, darshan_lib)
+
+
+def _environment(tracer: Tracer, root: Path) -> Mapping[str, str]:
+    changed = {**os.environ, **tracer.environment, FOLDER_VARIABLE: str(root)}
+    return {key: value for key, value in changed.items() if value is not None}

@@ -1,0 +1,37 @@
+"""What both tracers need: an environment for the command, and a look at what it left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PRELOAD = "LD_PRELOAD"
+
+ENDED = "ended"
+CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Tracer:
+    """One tracer, ready for one run.
+
+    `environment` is what it adds to the command's; None unsets a variable. `found(pids)` says
+    of which of these processes there is a log after the run: pid -> ENDED or CUT.
+    """
+
+    name: str  # "darshan" or "dftracer"
+    version: str
+    environment: Mapping[str, str | None]
+    found: Callable[[Mapping[int, int | None]], Mapping[int, str]]
+    remarks: tuple[str, ...] = ()  # sentences for the record: what it was told to leave out
+
+
+def preloaded(library: Path) -> str:
+    """LD_PRELOAD with a library before whatever is in it now."""
+    return ":".join([str(library), *(entry for entry in _preloads() if entry != str(library))])
+
+
+def _preloads() -> list[str]:
+    return [e for e in os.environ.get(PRELOAD, "").replace(" ", ":").split(":") if e]
