@@ -27,6 +27,12 @@ def damaged() -> bytes:
     return bytes(content)
 
 
+EVENT = (
+    '{"id":%d,"name":"read","cat":"POSIX","pid":1,"tid":1,"ts":%d,"dur":5,"ph":"X","args":{%s}}\n'
+)
+ARGS = '"fname":"/data/a","size":5'
+PFW = ("[\n" + "".join(EVENT % (i, 10**15 + 10 * i, ARGS) for i in range(9))).encode()
+
 MADE = {
     "whole.darshan": (log(), "whole"),
     "old.darshan": (log(version="3.10", byte_order=">"), "whole"),
@@ -47,6 +53,10 @@ MADE = {
     "events.out.tfevents.3.host.1.0": (b"no events " * 9, "foreign"),
     "events.out.tfevents.4.host.1.0": (b"", "empty"),
     "x.xplane.pb": (b"x", "not checked"),
+    "whole.pfw": (PFW, "whole"),
+    "bare.pfw": (PFW.replace(ARGS.encode(), b""), "partial"),
+    "cut.pfw": (PFW[:-20], "cut"),
+    "other.pfw": (b"no trace\n" * 9, "foreign"),
     "notes.txt": (b"hello", "foreign"),
     "nothing.txt": (b"", "empty"),
 }
@@ -107,11 +117,11 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
         (tmp_path / name).write_bytes(content)
     assert main(["check", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "19 files: 4 whole, 2 partial, 3 cut" in text
+    assert "23 files: 5 whole, 3 partial, 4 cut" in text
     assert main(["check", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "vanidl/check/1"
-    assert sum(document["states"].values()) == document["files"] == 19
+    assert sum(document["states"].values()) == document["files"] == 23
     cut = next(v for v in document["checked"] if v["path"].endswith("/cut.darshan"))
     assert "bytes" in " ".join(cut["missing"])
     empty = next(v for v in document["checked"] if v["path"].endswith("/empty.darshan"))

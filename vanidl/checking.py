@@ -10,7 +10,7 @@ import numpy as np
 
 from vanidl.analyses.counted import counted
 from vanidl.errors import InputError
-from vanidl.sources import counters, darshan, discover, kineto, tfevents
+from vanidl.sources import counters, darshan, discover, kineto, pfw, tfevents
 from vanidl.sources.darshan_header import LAYOUTS, is_cut, version_of
 from vanidl.sources.pieces import CounterFile, CounterRecords, TracerLog
 from vanidl.trace import CounterTable
@@ -161,6 +161,25 @@ def _profiler(kind: str, path: Path) -> Checked:
     return Checked(str(path), _KINDS[kind], state, read=True, missing=trace.losses)
 
 
+def _dftracer(kind: str, path: Path) -> Checked:
+    try:
+        losses = pfw.read_file(path).losses
+        empty = path.stat().st_size == 0
+    except (InputError, OSError) as error:
+        return _refused(kind, path, str(error))
+    if empty:
+        return Checked(str(path), _KINDS[kind], EMPTY, read=False, missing=(_NO_BYTE,))
+    return Checked(str(path), _KINDS[kind], _dftracer_state(losses), read=True, missing=losses)
+
+
+def _dftracer_state(losses: Sequence[str]) -> str:
+    """What was never recorded leaves a file whole: that is partial, not damaged."""
+    if _ends_early(losses):
+        return CUT
+    lost = [loss for loss in losses if "recorded without" not in loss]
+    return DAMAGED if lost else PARTIAL if losses else WHOLE
+
+
 def _event_file(kind: str, path: Path) -> Checked:
     try:
         content = tfevents.read_events(path)
@@ -177,7 +196,7 @@ _NO_BYTE = "a file without a byte in it"
 
 
 def _ends_early(sentences: Iterable[str]) -> bool:
-    """Whether a reader of profiler traces says so: it tells a cut text from a wrong one."""
+    """Whether the reader says so: readers of JSON tell a cut text from a wrong one."""
     return any("is cut" in sentence for sentence in sentences)
 
 
@@ -232,6 +251,7 @@ _CHECKS: dict[str, Callable[[str, Path], Checked]] = {
     "darshan_partial": _unfinished,
     "profiler": _profiler,
     "event_files": _event_file,
+    "dftracer": _dftracer,
 }
 
 

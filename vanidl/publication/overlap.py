@@ -45,9 +45,7 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(_said(len(rows), overlap))
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.0
-    )
+    figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2, columnspacing=1.0)
 
 
 def lanes(results: Results) -> int:
@@ -65,5 +63,5 @@ def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
 
 def _said(rows: int, overlap: Overlap) -> str:
     ranks = len(overlap.per_rank)
-    cut = f"\n({LIMIT} of {ranks:,} ranks: the longest waits)" if rows - 1 < ranks > LIMIT else ""
+    cut = f"\n({LIMIT} of {ranks:,} ranks, longest waits)" if rows - 1 < ranks > LIMIT else ""
     return f"seconds in I/O{cut}"
