@@ -27,12 +27,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -40,16 +39,11 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.scheduled_ranks import BATCH, EPOCHS, FRACTION, RANKS, evict, held  # noqa: E402
 from loaders.samples import Field, SampleSet, open_samples  # noqa: E402
 from loaders.storage.model import Cost  # noqa: E402
 from loaders.storage.mount import EmulatedStorage  # noqa: E402
 
-if TYPE_CHECKING:
-    from loaders.baseline import SampleDataset
-    from loaders.loading import Settings
-    from loaders.reading import Arrays
-
-RANKS, BATCH, EPOCHS, FRACTION = 2, 16, 4, 0.85
 COST = Cost(latency_s=0.002, total_bytes_per_s=20e6)
 FASTER, NEAR = 4.7, 0.15
 PLAIN = {"look_ahead": 1, "gap": 0, "read_threads": 1}
@@ -78,9 +72,6 @@ class Result:
 def main() -> None:
     """Measures, prints the tables; exit status 1 where a goal on the emulated storage is missed."""
     options = _options()
-    if options.rank_of:
-        run_rank(*json.loads(options.rank_of))
-        return
     missed = False
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         source = Path(scratch) / "source"
@@ -102,7 +93,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--streaming-python", default=sys.executable, help="has `streaming`")
     parser.add_argument("--scratch", type=Path, help="folder on the disk to measure")
-    parser.add_argument("--rank-of", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -157,201 +147,7 @@ def disk_bytes_per_s(folder: Path) -> float:
         return path.stat().st_size / (time.perf_counter() - begin)
 
 
-def evict(path: Path) -> None:
-    """Asks the kernel to forget the file's pages."""
-    file = os.open(path, os.O_RDONLY)
-    os.fsync(file)
-    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(file)
-
-
-# -- one rank -------------------------------------------------------------------------------
-
-
-def run_rank(kind: str, options: dict[str, Any], data: str, cache: str) -> None:
-    """Goes through all epochs in step with the other ranks; prints JSON."""
-    import torch
-
-    torch.set_num_threads(1)
-    from torch import distributed
-
-    from loaders.groups import process_group
-    from loaders.loading import Settings
-    from loaders.world import World
-
-    samples, world = open_samples(data), World.detect()
-    with process_group(world):
-        loader = KINDS[kind](samples, Settings(world, BATCH, EPOCHS), options, Path(cache))
-        seconds, loads = [], []
-        for epoch in range(EPOCHS):
-            if world.rank == 0:
-                evict(samples.path(0))
-            distributed.barrier()
-            begin, together = time.perf_counter(), torch.zeros(1)
-            for _ in loader.epoch(epoch):
-                distributed.all_reduce(together)
-            seconds.append(time.perf_counter() - begin)
-            loads.append(loader.loads())
-        loader.close()
-    sys.stdout.write(json.dumps({"seconds": seconds, "loads": loads}) + "\n")
-
-
-class Scheduled:
-    """This package's loader."""
-
-    def __init__(
-        self, samples: SampleSet, settings: Settings, options: dict[str, Any], _: Path
-    ) -> None:
-        from loaders.loading import open_loader
-
-        chosen = options | {"buffer": held(len(samples))}
-        self._loader = open_loader("scheduled", samples, settings, chosen)
-
-    def epoch(self, epoch: int) -> Iterator[Any]:
-        """Batches."""
-        self._loader.set_epoch(epoch)
-        return iter(self._loader)
-
-    def loads(self) -> int | None:
-        """Samples that this rank read so far."""
-        return self._loader.stats().loads
-
-    def close(self) -> None:
-        """Ends threads or workers."""
-        self._loader.close()
-
-
-class Torch:
-    """DataLoader and DistributedSampler; workers live on from epoch to epoch."""
-
-    def __init__(
-        self, samples: SampleSet, settings: Settings, options: dict[str, Any], _: Path
-    ) -> None:
-        from torch.utils.data import DataLoader
-
-        from loaders.baseline import StartingSampler, collate
-        from loaders.counts import Counts
-
-        workers = options["workers"]
-        self._counts = Counts(workers)
-        dataset = self.dataset(samples, options)
-        world = settings.world
-        self._sampler = StartingSampler(dataset, world.ranks, world.rank, seed=settings.seed)
-        self._loader = DataLoader(
-            dataset,
-            settings.batch,
-            sampler=self._sampler,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            collate_fn=collate,
-        )
-
-    def dataset(self, samples: SampleSet, _: dict[str, Any]) -> SampleDataset | Buffered:
-        """What the DataLoader reads."""
-        from loaders.baseline import SampleDataset
-
-        return SampleDataset(samples, self._counts)
-
-    def epoch(self, epoch: int) -> Iterator[Any]:
-        """Batches."""
-        self._sampler.set_epoch(epoch)
-        return iter(self._loader)
-
-    def loads(self) -> int | None:
-        """Samples that this rank read so far."""
-        return self._counts.stats([]).loads
-
-    def close(self) -> None:
-        """Ends threads or workers."""
-        del self._loader
-
-
-class Recency(Torch):
-    """The same with a buffer in one worker, from which the oldest or least recent leaves."""
-
-    def __init__(
-        self, samples: SampleSet, settings: Settings, options: dict[str, Any], at: Path
-    ) -> None:
-        super().__init__(samples, settings, options | {"workers": 1}, at)
-
-    def dataset(self, samples: SampleSet, options: dict[str, Any]) -> SampleDataset | Buffered:
-        """The same behind a buffer."""
-        inner = super().dataset(samples, options)
-        return Buffered(inner, held(len(samples)) // RANKS, renew=options["renew"])
-
-
-class Buffered:
-    """A data set behind a buffer."""
-
-    def __init__(self, inner: SampleDataset | Buffered, capacity: int, *, renew: bool) -> None:
-        self._inner, self._capacity, self._renew = inner, capacity, renew
-        self._held: OrderedDict[int, Arrays] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._inner)
-
-    def __getitem__(self, sample: int) -> Arrays:
-        """From the buffer, or read and kept."""
-        arrays = self._held[sample] if sample in self._held else self._inner[sample]
-        if sample not in self._held or self._renew:
-            self._held[sample] = arrays
-            self._held.move_to_end(sample)
-        if len(self._held) > self._capacity:
-            self._held.popitem(last=False)
-        return arrays
-
-
-class Streaming:
-    """MosaicML Streaming: shards copied from the slow folder into a cache of the buffer's size."""
-
-    def __init__(
-        self, samples: SampleSet, settings: Settings, options: dict[str, Any], cache: Path
-    ) -> None:
-        from streaming import StreamingDataset
-        from torch.utils.data import DataLoader
-
-        self._dataset = StreamingDataset(
-            remote=str(samples.folder / "mds"),
-            local=str(cache),
-            shuffle=True,
-            shuffle_seed=settings.seed,
-            batch_size=settings.batch,
-            cache_limit=int(held(len(samples)) * samples.sample_nbytes),
-        )
-        self._loader = DataLoader(
-            self._dataset,
-            settings.batch,
-            num_workers=options["workers"],
-            persistent_workers=True,
-        )
-
-    def epoch(self, _: int) -> Iterator[Any]:
-        """Batches."""
-        return iter(self._loader)
-
-    def loads(self) -> int | None:
-        """Samples that this rank read so far."""
-        return None  # it does not tell
-
-    def close(self) -> None:
-        """Ends threads or workers."""
-        del self._loader
-
-
-KINDS: dict[str, Any] = {
-    "dataloader": Torch,
-    "recency": Recency,
-    "scheduled": Scheduled,
-    "streaming": Streaming,
-}
-
-
 # -- all rows -------------------------------------------------------------------------------
-
-
-def held(samples: int) -> int:
-    """C."""
-    return round(FRACTION * samples)
 
 
 def measure(
@@ -390,7 +186,8 @@ def run_ranks(python: str, config: list[Any]) -> list[dict[str, Any]]:
         "TORCHELASTIC_RUN_ID": "benchmark",
         "OMP_NUM_THREADS": "1",
     }
-    line = [python, "-W", "ignore", __file__, "--rank-of", json.dumps(config)]
+    program = Path(__file__).with_name("scheduled_ranks.py")
+    line = [python, "-W", "ignore", str(program), json.dumps(config)]
     started = [
         subprocess.Popen(
             line,
