@@ -9,6 +9,7 @@ process that is too short to be seen is no rank.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Watch:
 
     def __init__(self, pid: int, command: str) -> None:
         now = time.time_ns()
-        self.seen: dict[int, Seen] = {pid: Seen(pid, 0, _started(pid), now, now, command)}
+        self.seen: dict[int, Seen] = {pid: Seen(pid, os.getpid(), _started(pid), now, now, command)}
 
     def look(self) -> None:
         """Sees who is there now."""
