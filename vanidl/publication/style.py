@@ -46,6 +46,7 @@ _RC: Any = {  # settings, which matplotlib types by their names
     "legend.handlelength": 1.6,
     "hatch.linewidth": 0.5,
     "lines.linewidth": 0.8,
+    "figure.constrained_layout.w_pad": 0.08,  # inches: a last tick label may reach beyond its axis
     "text.parse_math": False,  # names of files and hosts may hold dollar signs
     "pdf.fonttype": 42,  # fonts embedded as TrueType: text stays text
     "ps.fonttype": 42,
