@@ -23,8 +23,9 @@ test: $(VENV)/installed-loaders browser fuse  ## all tests
 reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
 	$(BIN)/python reports/baseline_workers.py
+	$(BIN)/python reports/scheduled.py
 
-lint: $(VENV)/installed-test  ## style (ruff) and types (mypy strict)
+lint: $(VENV)/installed-loaders  ## style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -94,12 +94,12 @@ def experiment(
 ) -> tuple[str, float]:
     """The verdict on the step time, and the spread of A's runs around their mean."""
     import numpy as np
-    from vanidl.record import record
 
     import vanidl
     from vanidl.ab import Plan, run_pairs
     from vanidl.compare import compare
     from vanidl.compare.recorded import open_recorded
+    from vanidl.record import record
 
     def command(step_s: float) -> str:
         words = [sys.executable, __file__, "--steps", str(options.steps), "--workload"]

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 SAMPLES = 1024
 SIDE = 64
 NBYTES = SIDE * SIDE * 4
-EPOCHS = 3
+EPOCHS = 2
 
 
 class Samples(Dataset[torch.Tensor]):

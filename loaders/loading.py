@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOADERS: dict[str, str] = {
     "baseline": "loaders.baseline",
+    "scheduled": "loaders.scheduled.loader",
     "decoded": "loaders.decoders.dataset",
     "streaming": "loaders.peers.streaming",
     "webdataset": "loaders.peers.webdataset",

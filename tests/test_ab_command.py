@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-command = pytest.importorskip("vanidl.commands.ab", reason="needs the recorder")
+from vanidl.commands import ab as command
+from vanidl.errors import VanidlError
 
 DATA = Path(__file__).parent / "data"
 
@@ -55,8 +56,6 @@ def test_pairs_are_recorded_and_compared(ab, capsys, tmp_path):
 
 
 def test_a_failing_command_keeps_the_runs(ab, tmp_path):
-    from vanidl.errors import VanidlError
-
     with pytest.raises(VanidlError, match="command B failed in the warm-up pair"):
         ab("--a", "torch_pfs_workers0", "--b", "false", "--runs", str(tmp_path / "runs"))
     assert (tmp_path / "runs/ab.json").is_file()

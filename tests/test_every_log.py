@@ -127,11 +127,11 @@ def test_dlio_is_shown_as_the_job_it_is(public, capsys):
     assert result["job"]["roles"] == {"auxiliary": 4, "trainer": 4, "unassigned": 16}
     (unassigned,) = [w for w in result["coverage"]["warnings"] if w["code"] == "unassigned"]
     assert "4 families of 4" in unassigned["message"]
-    assert result["io"]["files"]["by_kind"]["dataset"]["files"] == 169
+    assert result["io"]["files"]["by_kind"]["dataset"]["files"] == 168
     line = opened(public / "dlio_24_processes").timeline
     assert (line.source, line.row_labels[-1]) == ("heatmap", "no rank")
     assert line.bytes_read.sum() == result["io"]["bytes_read"]
-    assert len(result["io"]["files"]["stripes"]) >= 169
+    assert len(result["io"]["files"]["stripes"]) >= 168
 
 
 def test_the_tfrecord_files_are_read_four_times_each_in_256_kib(shared):

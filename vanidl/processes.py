@@ -191,6 +191,9 @@ def _scene(
         }
     ranked = {i for i in trainers if entries[i].process.rank is not None}
     trainers = (ranked | profiled) or trainers  # what has no rank only started those that have
+    others = {i for i in trainers - ranked - profiled if runs_another(entries[i].process.command)}
+    if trainers - others:  # shells and tools beside Python programs train nothing
+        trainers, programs = trainers - others, programs | others
     if not trainers:  # a launcher alone is the job
         trainers = {i for i, p in enumerate(parents) if p is None}
     return _Scene(entries, parents, logs, *map(frozenset, (trainers, above, programs)))

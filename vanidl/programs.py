@@ -21,7 +21,9 @@ SERVANT = re.compile(r"resource_tracker|multiprocessing\.forkserver|_inductor/co
 
 LAUNCHER = re.compile(
     r"\btorchrun\b|torch[./]distributed[./](run|launch)|\bmpi(exec|run)\b|accelerate launch"
+    r"|^(\S*/)?(sh|bash|dash|zsh|env|timeout|hydra\S*|srun|orted|prted|prterun)(\s|$)"
 )
+"""Programs that only start others, which work for themselves: launchers of ranks, shells."""
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?$")
 _LOCAL_RANK = re.compile(r"--local[-_]rank=")

@@ -9,7 +9,18 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from loaders.commands import bench, convert, decode, encode, inspect, listing, make, mount, train
+from loaders.commands import (
+    bench,
+    convert,
+    decode,
+    encode,
+    inspect,
+    listing,
+    make,
+    mount,
+    plan,
+    train,
+)
 
 
 class Command(Protocol):
@@ -31,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     bench,
     listing,
     mount,
+    plan,
     convert,
     encode,
     decode,

@@ -92,3 +92,12 @@ def test_sizes_hold_every_operation():
     for side, series in zip(comparison.sides, upper, strict=True):
         histogram = side.samples[0].results.sizes.histogram
         assert sum(series["y"]) == sum(b.reads + b.writes for b in histogram)
+
+
+@pytest.mark.parametrize("low", [1e-6, 0.01, 0.3, 0.5, 0.79])
+@pytest.mark.parametrize("high", [1.26, 1.8, 3.9, 50, 1e5])
+def test_every_range_of_factors_has_some_ticks_and_not_too_many(low, high):
+    ticks = changes._ticks(low, high)
+    assert 3 <= len(ticks) <= 27
+    assert any(t == pytest.approx(1) for t in ticks)
+    assert all(low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9) for t in ticks)

@@ -13,12 +13,12 @@ import pytest
 
 from tests.record.conftest import _available
 from vanidl.record import launch
-from vanidl.record.launch import held_signals
+from vanidl.record.launch import passed_on
 
 
 def launched(*command: str) -> launch.Ended:
-    with held_signals() as mask:
-        return launch.run(command, os.environ, mask)
+    with passed_on() as signals:
+        return launch.run(command, os.environ, signals)
 
 
 @pytest.mark.parametrize("status", [0, 1, 3, 255])
@@ -43,9 +43,45 @@ def test_the_command_starts_with_signals_as_they_were() -> None:
         "assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()\n"
         "assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL\n"
     )
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    before = signal.getsignal(signal.SIGTERM)
     assert launched(sys.executable, "-c", code).exit_status == 0
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_that_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        code = "import signal; assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN"
+        assert launched(sys.executable, "-c", code).exit_status == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_before_the_start_is_not_lost() -> None:
+    with passed_on() as signals:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        ended = launch.run([sys.executable, "-c", "import time; time.sleep(60)"], os.environ,
+                           signals)  # fmt: skip
+    assert ended.exit_status == 128 + signal.SIGUSR1
+
+
+def test_without_pidfd_the_end_is_seen_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert launched(sys.executable, "-c", "raise SystemExit(5)").exit_status == 5
+
+
+@pytest.mark.parametrize("foreground", [True, False])
+def test_keys_of_the_terminal_are_not_sent_twice(
+    monkeypatch: pytest.MonkeyPatch, foreground: bool
+) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(launch, "_in_foreground", lambda: foreground)
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    passing = launch.Signals(pid=1)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        passing(number, None)
+    keys = [] if foreground else [signal.SIGINT, signal.SIGQUIT]
+    assert sent == [*keys, signal.SIGTERM]
 
 
 def test_cpu_time_is_that_of_the_command_and_its_children() -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import FrameType
 
 from vanidl.errors import CommandError
 from vanidl.record.watch import Watch
 
 LOOK_SECONDS = 0.02
+MOST_SECONDS = 0.5
 GRACE_SECONDS = 2.0
-_FORWARDED = frozenset(
-    {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
-)
-_HELD = _FORWARDED | {signal.SIGCHLD}
+_KEYS = (signal.SIGINT, signal.SIGQUIT)  # a terminal sends these to its whole foreground group
+_PASSED_ON = (*_KEYS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -32,23 +34,67 @@ class Ended:
     watch: Watch
 
 
+@dataclass(slots=True)
+class Signals:
+    """Passes signals on to the command while it runs; drops them before and after."""
+
+    pid: int | None = None
+    early: list[int] = field(default_factory=list)
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """The handler."""
+        if number in _KEYS and _in_foreground():
+            return  # the terminal has sent it to the command as well
+        if self.pid is None:
+            self.early.append(number)
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def start(self, pid: int) -> None:
+        """From now on to this process, to begin with those that came too early."""
+        self.pid = pid
+        for number in self.early:
+            os.kill(pid, number)
+
+
 @contextmanager
-def held_signals() -> Iterator[set[signal.Signals]]:
-    """Keeps signals that would end us until the block is left; yields the mask before.
+def passed_on() -> Iterator[Signals]:
+    """Handles signals that would end us until the block is left; ignored ones stay ignored.
 
-    What arrives and is not passed on meanwhile is dropped: it was meant for the command.
+    Blocking them would not do: libraries have threads of their own, which would receive them.
+    Outside the main thread, where Python allows no handlers, signals keep their meaning.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    signals = Signals()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in _PASSED_ON}
+        before = {n: handler for n, handler in handlers.items() if handler != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, signals)
     try:
-        yield {signal.Signals(number) for number in before}
+        yield signals
     finally:
-        while signal.sigtimedwait(_HELD - before, 0) is not None:
-            pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> Ended:
-    """Runs a command to its end; call with signals held, `mask` is the command's.
+def _in_foreground() -> bool:
+    """Whether we belong to the foreground group of our terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], signals: Signals) -> Ended:
+    """Runs a command to its end.
 
     Raises:
         CommandError: it cannot be started.
@@ -56,30 +102,55 @@ def run(command: Sequence[str], environment: Mapping[str, str], mask: set[signal
     start = time.time_ns()
     try:
         pid = os.posix_spawnp(
-            command[0], list(command), dict(environment),
-            setsigmask=mask, setsigdef=_IGNORED_BY_PYTHON,
-        )  # fmt: skip
+            command[0], list(command), dict(environment), setsigdef=_IGNORED_BY_PYTHON
+        )
     except OSError as error:
         raise CommandError(
             f"{command[0]}: expected a program to run, found none ({error.strerror}); check its "
             "name, PATH and permissions"
         ) from error
+    signals.start(pid)
     watch = Watch(pid, " ".join(command))
     status, cpu_s = _wait(pid, watch)
-    return Ended(_exit_status(status), start, time.time_ns(), cpu_s, watch)
+    signals.pid = None
+    end = time.time_ns()
+    _let_go(watch)
+    return Ended(_exit_status(status), start, end, cpu_s, watch)
 
 
 def _wait(pid: int, watch: Watch) -> tuple[int, float]:
-    """Wait status and CPU seconds of a child; passes signals on and looks around meanwhile."""
-    while True:
-        watch.look()
-        received = signal.sigtimedwait(_HELD, LOOK_SECONDS)
-        if received is not None and _is_for_us_alone(received):
-            os.kill(pid, received.si_signo)
-        ended, status, usage = os.wait4(pid, os.WNOHANG)
-        if ended:
-            _let_go(watch)
-            return status, usage.ru_utime + usage.ru_stime
+    """Wait status and CPU seconds of a child; looks around meanwhile."""
+    with _end_of(pid) as ended:
+        while not ended(_look(watch)):
+            pass
+    _, status, usage = os.wait4(pid, 0)
+    return status, usage.ru_utime + usage.ru_stime
+
+
+@contextmanager
+def _end_of(pid: int) -> Iterator[Callable[[float], bool]]:
+    """A question: did the child end within so many seconds?"""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # no Linux, or one before 5.3
+        yield lambda seconds: _ended_after(pid, seconds)
+        return
+    try:
+        yield lambda seconds: bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _ended_after(pid: int, seconds: float) -> bool:
+    time.sleep(min(seconds, LOOK_SECONDS))
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _look(watch: Watch) -> float:
+    """Looks around; seconds until the next time, so that looking takes 1 % of a core at most."""
+    before = time.thread_time()
+    watch.look()
+    return min(max(LOOK_SECONDS, 100 * (time.thread_time() - before)), MOST_SECONDS)
 
 
 def _let_go(watch: Watch) -> None:
@@ -89,11 +160,6 @@ def _let_go(watch: Watch) -> None:
     while watch.anyone_left() and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
         watch.look()
-
-
-def _is_for_us_alone(received: signal.struct_siginfo) -> bool:
-    """Whether a process sent it to us; what a terminal sends, the command gets as well."""
-    return received.si_signo in _FORWARDED and received.si_code <= 0
 
 
 def _exit_status(status: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vanidl.errors import UsageError
 from vanidl.record import darshan, dftracer
-from vanidl.record.launch import held_signals, run
+from vanidl.record.launch import passed_on, run
 from vanidl.record.run_record import run_record
 from vanidl.record.tracer import Tracer
 from vanidl.sources.run_record import NAME, RunRecord, write_record
@@ -50,8 +50,8 @@ def record(
         raise UsageError("record: expected a command after --, found none.")
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
-    with held_signals() as mask:
-        ended = run(command, _environment(chosen, root), mask)
+    with passed_on() as signals:
+        ended = run(command, _environment(chosen, root), signals)
         result = run_record(command, chosen, ended)
         write_record(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result)

@@ -6,7 +6,6 @@ its operations (`dftracer_counters`).
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vanidl.programs import LAUNCHER
 from vanidl.sources.dftracer_counters import counters
 from vanidl.sources.dftracer_notices import notices
 from vanidl.sources.dftracer_processes import TracedProcess, processes
@@ -27,10 +27,6 @@ Known = Mapping[tuple[str, int], TracedProcess]
 """Every process of the run by host and pid."""
 
 TRACER = "dftracer"
-_STARTER = re.compile(
-    r"^(\S*/)?(sh|bash|dash|zsh|env|timeout|mpi(exec|run)\S*|hydra\S*|srun|orted|prted|prterun)(\s|$)"
-    r"|^\S+ (\S*/)?(torchrun|mpi(exec|run)\S*)\b|torch[./]distributed[./](run|launch)"
-)
 _UNFINISHED = (
     "the trace has no end: its process was killed or is still running, and what was not yet "
     "written out (at most 4 KiB of trace where vanidl recorded it) is lost"
@@ -129,7 +125,7 @@ def _works_for(process: TracedProcess, known: Known) -> int | None:
     if process.forked:
         return process.parent_pid
     above = _ancestors(process, known)
-    return next((a.pid for a in above if not _STARTER.search(a.command)), None)
+    return next((a.pid for a in above if not LAUNCHER.search(a.command)), None)
 
 
 def _ancestors(process: TracedProcess, known: Known) -> Iterator[TracedProcess]:

@@ -23,7 +23,7 @@ _BARS = (
 )
 _SINGLE = "One run each gives no interval, so nobody knows how far the next run would be off."
 _TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
-_NARROW = 2.5  # from the lowest to the highest factor, below which ticks are evenly apart
+_NARROW = 8.0  # from the lowest to the highest factor, below which ticks are evenly apart
 
 
 def figure(comparison: Comparison) -> Figure:
@@ -108,7 +108,7 @@ def _ticks(low: float, high: float) -> list[float]:
     """Factors to mark: 1, 2, 5, 10 ... over a wide range, even steps around 1 in a narrow one."""
     if high > _NARROW * low:
         return [tick for tick in _TICKS if low <= tick <= high]
-    step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 8)
+    step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= 8)
     below, above = math.floor((1 - low) / step), math.floor((high - 1) / step)
     return [1 + k * step for k in range(-below, above + 1)]
 

@@ -1,0 +1,77 @@
+"""Samples in memory that is taken once and never grows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.samples import SampleSet
+
+
+class Buffer:
+    """At most `capacity` samples by id, each field's in one array of shape (capacity, *shape).
+
+    The system hands out the pages of that memory when they are first written, so a buffer that
+    stays empty costs nothing.
+
+    Attributes:
+        capacity: Samples that fit.
+        peak: Most samples held at once so far.
+    """
+
+    def __init__(self, samples: SampleSet, capacity: int) -> None:
+        self.capacity, self.peak = capacity, 0
+        self._sample_nbytes = samples.sample_nbytes
+        self._rows: dict[str, NDArray[Any]] = {
+            each.name: np.empty((capacity, *each.shape), each.dtype) for each in samples.fields
+        }
+        self._slots: dict[int, int] = {}
+        self._free = list(range(capacity - 1, -1, -1))
+
+    def __len__(self) -> int:
+        """Samples held."""
+        return len(self._slots)
+
+    def __contains__(self, sample: int) -> bool:
+        """True for an id that has a place here, filled or about to be."""
+        return sample in self._slots
+
+    @property
+    def room(self) -> int:
+        """Samples that still fit."""
+        return len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples that fit."""
+        return self.capacity * self._sample_nbytes
+
+    def add(self, sample: int) -> None:
+        """Gives a sample a place; `row` is where its arrays go. Room is the caller's business."""
+        assert self._free, f"expected at most {self.capacity} samples, found one more"
+        assert sample not in self._slots
+        self._slots[sample] = self._free.pop()
+        self.peak = max(self.peak, len(self._slots))
+        self.check()
+
+    def discard(self, sample: int) -> None:
+        """Takes the sample's place away, if it has one."""
+        if sample in self._slots:
+            self._free.append(self._slots.pop(sample))
+
+    def clear(self) -> None:
+        """Takes all places away."""
+        for sample in list(self._slots):
+            self.discard(sample)
+
+    def row(self, name: str, sample: int) -> NDArray[Any]:
+        """The array of one field of a sample, a view: written when read, valid till discarded."""
+        view: NDArray[Any] = self._rows[name][self._slots[sample], ...]
+        return view
+
+    def check(self) -> None:
+        """Asserts the bound: called after every change and at every step."""
+        assert len(self._slots) <= self.capacity
+        assert len(self._slots) + len(self._free) == self.capacity

@@ -1,0 +1,245 @@
+"""The ready loader: a plan, followed by a thread that reads ahead.
+
+A batch carries `weight` = n_r * R / B: a loss scaled by it makes gradients that DDP averages
+over ranks equal to the mean over the global batch, though ranks have batches of unequal size.
+BatchNorm normalises with the statistics of a rank's own batch, whose samples and size are not
+the baseline's: use SyncBatchNorm, or a normalisation that does not look at the batch, where
+that matters. Dropout draws other masks, and sums are rounded in another order.
+
+A resumed run starts with empty buffers: what the plan holds already is read again when it is
+first used, and counted as `reloads`, apart from the loads of the plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loaders.counts import Counts, Stats
+from loaders.errors import UsageError
+from loaders.loading import Batch, Loader, Settings, Spanned
+from loaders.position import Position
+from loaders.samples import SampleSet
+from loaders.scheduled.background import Background
+from loaders.scheduled.coalesce import StorageSpeed
+from loaders.scheduled.epochs import ORDERS
+from loaders.scheduled.plan import Plan, PlanSettings, load_plan, make_plan
+from loaders.scheduled.share import BALANCES
+from loaders.scheduled.stage import Stage, StageCounts, StageSettings
+
+NAME = "scheduled"
+HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
+BUFFER_NBYTES = 1 << 30
+"""Of each rank, where no option says."""
+READY = 2
+"""Batches that wait for the training process."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the plan and of reading ahead."""
+    add = parser.add_argument
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--buffer", type=int, metavar="SAMPLES", help="held by all ranks together")
+    size.add_argument(
+        "--buffer-fraction", type=float, metavar="C/N", help="(default: 1 GiB a rank)"
+    )
+    add("--balance", default="load", choices=BALANCES, help="what is level over ranks")
+    add("--epoch-order", default="shuffle", choices=list(ORDERS))
+    add("--load-s", type=float, default=1.0, help="seconds to read a sample, for balance time")
+    add("--compute-s", type=float, default=1.0, help="seconds to train on one, for balance time")
+    add("--plan", metavar="FILE", help="a saved plan, instead of the options above")
+    add("--look-ahead", type=int, default=8, metavar="STEPS", help="read together (0: none ahead)")
+    add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
+    add("--staging-bytes", type=int, help="of samples read ahead (default: two look-aheads)")
+    add("--read-threads", type=int, default=8, help="reads under way at once")
+
+
+def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
+    """The loader that the options describe.
+
+    Raises:
+        UsageError: The options make no sense, or the plan is of another data set or run.
+        InputError: The plan cannot be read.
+    """
+    chosen = plan_settings(samples, settings, options)
+    plan = load_plan(Path(options.plan)) if options.plan else make_plan(chosen)
+    stage = StageSettings(
+        look_ahead=options.look_ahead,
+        gap=options.gap,
+        threads=options.read_threads,
+        staging_nbytes=options.staging_bytes,
+        pin_memory=settings.pin_memory,
+    )
+    return ScheduledLoader(samples, settings, plan, stage)
+
+
+def plan_settings(
+    samples: SampleSet, settings: Settings, options: argparse.Namespace
+) -> PlanSettings:
+    """The settings of a plan for these options."""
+    return PlanSettings(
+        samples=len(samples),
+        ranks=settings.world.ranks,
+        batch=settings.batch,
+        epochs=settings.epochs,
+        buffer=_buffer(samples, settings, options),
+        seed=settings.seed,
+        drop_last=settings.drop_last,
+        shuffled=settings.shuffle,
+        balance=options.balance,
+        epoch_order=options.epoch_order,
+        load_s=options.load_s,
+        compute_s=options.compute_s,
+    )
+
+
+@dataclass(frozen=True)
+class ScheduledStats(Stats):
+    """`Stats` of a planned loader. `loads` are those of the plan.
+
+    Attributes:
+        reloads: Reads beside the plan: of samples that it holds already, after a resume or
+            where epochs are visited out of order.
+        buffer_peak: Most samples that the buffer held.
+        buffer_capacity: Samples that it may hold.
+        staging_peak: Most samples that waited outside the buffer.
+        staging_capacity: Samples that may.
+    """
+
+    reloads: int = 0
+    buffer_peak: int = 0
+    buffer_capacity: int = 0
+    staging_peak: int = 0
+    staging_capacity: int = 0
+
+
+class ScheduledLoader:
+    """Batches of one rank as the plan has them, read ahead by a thread.
+
+    Args:
+        samples: What to load.
+        settings: As for every loader; `workers` is not used, a thread reads ahead.
+        plan: Made for these samples and settings.
+        stage: How to read ahead.
+
+    Raises:
+        UsageError: The plan is of another data set or run.
+    """
+
+    def __init__(
+        self, samples: SampleSet, settings: Settings, plan: Plan, stage: StageSettings
+    ) -> None:
+        check_plan(plan, samples, settings)
+        self.plan = plan
+        self._samples, self._settings, self._stage_settings = samples, settings, stage
+        self._counts, self._waits = StageCounts(Counts(), Counts()), list[float]()
+        self._stage = Stage(samples, plan, settings.world.rank, stage, self._counts)
+        self._position = Position(identity(plan, samples, settings))
+        self._reading: Background[Batch] | Generator[Batch, None, None] | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch. An iteration that is still open ends."""
+        self._end_reading()
+        start = self._position.begin()
+        stream = self._stage.batches(self._position.epoch, start)
+        reading = Background(stream, READY) if self._stage_settings.look_ahead else stream
+        self._reading = reading
+        with closing(reading):
+            for batch in Spanned(reading, self._waits, name=type(self).__name__):
+                self._position.step += 1
+                yield batch
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+        return self._settings.steps(self._samples)
+
+    @property
+    def speed(self) -> StorageSpeed | None:
+        """What was measured before the first read; None where a gap was given."""
+        return self._stage.speed
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch` of the plan."""
+        self._position.set_epoch(epoch)
+
+    def stats(self) -> ScheduledStats:
+        """What was read, served and waited for."""
+        done = asdict(self._counts.of_plan.stats(self._waits))
+        buffer, staging = self._stage.buffer, self._stage.staging
+        return ScheduledStats(
+            **done,
+            reloads=self._counts.beside_plan.stats([]).loads,
+            buffer_peak=buffer.peak,
+            buffer_capacity=buffer.capacity,
+            staging_peak=staging.peak,
+            staging_capacity=staging.capacity,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, step, and what has to be the same to go on."""
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on behind the last batch of `state`.
+
+        Raises:
+            UsageError: The state is of another plan, number of ranks or data set.
+        """
+        self._position.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends the thread, closes files. Iterating opens them no more."""
+        self._end_reading()
+        self._stage.close()
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        self._reading = None
+
+
+def identity(plan: Plan, samples: SampleSet, settings: Settings) -> dict[str, Any]:
+    """What decides the stream of ids of a rank."""
+    return settings.identity(samples) | asdict(plan.settings)
+
+
+def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
+    """Returns where a plan is for these samples and settings.
+
+    Raises:
+        UsageError: It is not.
+    """
+    found = plan.settings
+    names = ("samples", "ranks", "batch", "epochs", "seed", "drop_last", "shuffled")
+    wanted = (
+        len(samples),
+        settings.world.ranks,
+        settings.batch,
+        settings.epochs,
+        settings.seed,
+        settings.drop_last,
+        settings.shuffle,
+    )
+    for name, value in zip(names, wanted, strict=True):
+        if getattr(found, name) != value:
+            raise UsageError(
+                f"expected a plan with {name} {value}, found {getattr(found, name)}: plan anew"
+            )
+
+
+def _buffer(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> int:
+    """Samples of all buffers together."""
+    if options.buffer is not None:
+        return int(options.buffer)
+    if options.buffer_fraction is not None:
+        return round(options.buffer_fraction * len(samples))
+    of_rank = BUFFER_NBYTES // max(samples.sample_nbytes, 1)
+    return min(of_rank * settings.world.ranks, len(samples))
+
+
+def _gap(text: str) -> int | None:
+    return None if text == "auto" else int(text)

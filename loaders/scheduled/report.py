@@ -1,0 +1,62 @@
+"""What a plan costs, counted by walking through it, beside the bound that no plan beats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from loaders.scheduled.coalesce import runs
+from loaders.scheduled.plan import Plan
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """Counts of a plan, over all ranks.
+
+    `bound` is N - C: no epoch order and no eviction loads less in an epoch after the first
+    (with `drop_last`, less by what the cut epochs leave out). `max_imbalance` is the largest
+    difference of loads between two ranks in one step, `requests_per_epoch` the reads of the
+    epochs after the first where every step asks for its own, `max_batch` the largest batch of
+    a rank over the baseline's.
+    """
+
+    loads_first_epoch: int
+    loads_per_epoch: float
+    bound: int
+    max_imbalance: int
+    requests_per_epoch: float
+    max_batch: float
+    times_fewer: float | None  # loads of the DataLoader / loads of the plan, None where it loads 0
+
+
+def report(plan: Plan, *, most_gap: int = 0) -> PlanReport:
+    """Walks through every epoch of the plan."""
+    rows = [_epoch(plan, epoch, most_gap) for epoch in range(plan.settings.epochs)]
+    loads, requests, imbalance, largest, used = np.array(rows).T
+    later = slice(1, None) if len(rows) > 1 else slice(0, 0)
+    per_epoch = float(loads[later].mean()) if len(rows) > 1 else 0.0
+    return PlanReport(
+        int(loads[0]),
+        per_epoch,
+        plan.settings.samples - min(plan.settings.buffer, plan.settings.samples),
+        int(imbalance.max()),
+        float(requests[later].mean()) if len(rows) > 1 else 0.0,
+        float(largest.max()) / plan.settings.batch,
+        float(used[later].mean()) / per_epoch if per_epoch else None,
+    )
+
+
+def _epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[int, int, int, int, int]:
+    """(loads, requests, largest difference of loads, largest batch, samples used)."""
+    loads = requests = imbalance = largest = used = 0
+    for step in plan.steps(epoch):
+        of_rank = step.loads
+        loads += int(of_rank.sum())
+        imbalance = max(imbalance, int(of_rank.max() - of_rank.min()))
+        largest = max(largest, int(step.sizes.max()))
+        used += len(step.ids)
+        for rank in range(plan.settings.ranks):
+            ids, load = step.of_rank(rank)
+            requests += len(runs(np.unique(ids[load]), most_gap)[0])
+    return loads, requests, imbalance, largest, used

@@ -1,0 +1,66 @@
+"""Sharing the misses of a step out among ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.errors import UsageError
+
+Int64Array = NDArray[np.int64]
+
+BALANCES = ("load", "batch", "time")
+
+
+def costs(balance: str, load_s: float, compute_s: float) -> tuple[float, float]:
+    """(seconds of a load, seconds of training on a sample) that a balance weighs by.
+
+    "load" levels what ranks read, "batch" the sizes of their batches, "time" both by their
+    measured seconds a sample.
+
+    Raises:
+        UsageError: No balance of that name.
+    """
+    if balance not in BALANCES:
+        raise UsageError(f"expected a balance among {', '.join(BALANCES)}, found {balance}")
+    return {"load": (1.0, 0.0), "batch": (0.0, 1.0), "time": (load_s, compute_s)}[balance]
+
+
+def shares(held: Int64Array, misses: int, load_s: float, compute_s: float) -> Int64Array:
+    """How many of `misses` each rank reads, so that the largest cost over ranks is smallest.
+
+    Rank r holds held[r] samples of the step already. Its cost is load_s * n + compute_s *
+    (held[r] + n) where n is its share. Filled like water: every next miss goes to the rank
+    whose cost is then lowest, to the one that holds least where costs are equal, to the
+    lowest rank where that is equal as well. Done level by level, not miss by miss.
+    """
+    slope = load_s + compute_s
+    base = compute_s * held.astype(np.float64)
+    count = np.zeros(len(held), np.int64)
+    if misses == 0:
+        return count
+    if slope > 0:
+        count = _below(base, slope, _level(base, slope, misses))
+    left = misses - int(count.sum())
+    while left > 0:
+        order = np.lexsort((np.arange(len(held)), held + count, base + slope * (count + 1)))
+        count[order[:left]] += 1
+        left = misses - int(count.sum())
+    return count
+
+
+def _below(base: NDArray[np.float64], slope: float, level: float) -> Int64Array:
+    """Misses that each rank can take without exceeding the level."""
+    return np.maximum(np.floor((level - base) / slope), 0).astype(np.int64)
+
+
+def _level(base: NDArray[np.float64], slope: float, misses: int) -> float:
+    """The highest level (to rounding) that holds at most `misses` in all."""
+    low, high = float(base.min()), float(base.max()) + slope * misses
+    for _ in range(64):
+        middle = (low + high) / 2
+        if _below(base, slope, middle).sum() <= misses:
+            low = middle
+        else:
+            high = middle
+    return low

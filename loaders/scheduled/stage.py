@@ -1,0 +1,281 @@
+"""Where samples wait: reads windows of steps ahead, keeps what the plan pins, makes batches.
+
+All bookkeeping is done by whoever walks through `batches`, one thread; only the reads run in
+the pool. A sample gets its place when its read is submitted, and is used after the reads of its
+window are done; windows are done in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from loaders.counts import Counts
+from loaders.errors import UsageError
+from loaders.loading import WEIGHT, Batch
+from loaders.samples import Field, SampleSet
+from loaders.scheduled.buffer import Buffer
+from loaders.scheduled.coalesce import StorageSpeed
+from loaders.scheduled.plan import Plan
+from loaders.scheduled.reading import Done, open_reads
+from loaders.scheduled.steps import RankStep, Walk, rank_steps
+
+Int64Array = NDArray[np.int64]
+EXTRA_SHARE = 5
+"""One in so many places of staging is for rows that a gap brought early."""
+
+
+@dataclass(frozen=True)
+class StageSettings:
+    """How far and how to read ahead.
+
+    Attributes:
+        look_ahead: Steps whose reads are merged into one window; while one is used the next is
+            read. 0: a step is read when it is asked for.
+        gap: Rows read through rather than asking again; None: by the measured speed.
+        threads: Reads under way at once.
+        staging_nbytes: Most bytes of samples that wait outside the buffer; None: two windows.
+        pin_memory: Batches in page-locked memory, where there is a CUDA device.
+    """
+
+    look_ahead: int = 8
+    gap: int | None = None
+    threads: int = 8
+    staging_nbytes: int | None = None
+    pin_memory: bool = False
+
+    def __post_init__(self) -> None:
+        if self.look_ahead < 0 or self.threads < 1 or (self.gap or 0) < 0:
+            raise UsageError(
+                f"expected look-ahead and gap of at least 0 and a thread or more, found "
+                f"{self.look_ahead}, {self.gap}, {self.threads}: correct the options"
+            )
+
+    def staging(self, plan: Plan, sample_nbytes: int) -> int:
+        """Samples that may wait outside the buffer."""
+        if self.staging_nbytes is not None:
+            return self.staging_nbytes // max(sample_nbytes, 1)
+        two_windows = 2 * max(self.look_ahead, 1) * (plan.settings.batch + 1)
+        return two_windows * EXTRA_SHARE // (EXTRA_SHARE - 1) + plan.settings.ranks
+
+
+@dataclass(frozen=True)
+class StageCounts:
+    """Counters of a stage, shared with the process that shows them.
+
+    Attributes:
+        of_plan: Loads, hits, bytes and requests.
+        beside_plan: Its loads are the reloads: reads of samples that the plan holds already.
+    """
+
+    of_plan: Counts
+    beside_plan: Counts
+
+    def planned(self, *, loads: int, reloads: int) -> None:
+        """Counts samples whose reads were submitted."""
+        self.of_plan.add(loads=loads)
+        self.beside_plan.add(loads=reloads)
+
+    def hits(self, hits: int) -> None:
+        """Counts uses that needed no read."""
+        self.of_plan.add(hits=hits)
+
+    def read(self, done: Done) -> None:
+        """Counts a read that is done."""
+        self.of_plan.add(nbytes=done.nbytes, requests=done.requests)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps whose reads are under way, and the samples that the buffer gets from them."""
+
+    steps: list[RankStep]
+    reads: deque[Future[Done]]
+    pinned: list[int]
+
+
+class Stage:
+    """Buffer and staging of one rank, in one process.
+
+    Attributes:
+        buffer: What the plan pins; at most `plan.settings.capacity(rank)` samples.
+        staging: What was read ahead for one use.
+    """
+
+    def __init__(
+        self,
+        samples: SampleSet,
+        plan: Plan,
+        rank: int,
+        settings: StageSettings,
+        counts: StageCounts,
+    ) -> None:
+        self._samples, self._plan, self._rank, self._settings = samples, plan, rank, settings
+        self._counts = counts
+        self.buffer = Buffer(samples, min(plan.settings.capacity(rank), len(samples)))
+        self.staging = Buffer(samples, settings.staging(plan, samples.sample_nbytes))
+        self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads)
+        self._pool = ThreadPoolExecutor(settings.threads, "read")
+        self._early: set[int] = set()
+        self._extras = self.staging.capacity // EXTRA_SHARE
+        self._half = max(1, (self.staging.capacity - self._extras - plan.settings.ranks) // 2)
+
+    @property
+    def speed(self) -> StorageSpeed | None:
+        """What was measured at the start; None where nothing was."""
+        return self._reads.speed
+
+    def batches(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
+        """The batches of an epoch from step `start` on; the next window is read meanwhile.
+
+        Raises:
+            UsageError: No such epoch, or staging does not hold one step.
+            InputError: The data are not as described.
+        """
+        steps = rank_steps(self._plan, self._rank, epoch=epoch, start=start)
+        walk = Walk(steps, self._settings.look_ahead)
+        reading: deque[Window] = deque()
+        try:
+            following = self._take(walk)
+            while following or reading:
+                following = self._submit_what_fits(walk, following, reading)
+                self._finish(reading[0])
+                for step in reading[0].steps:
+                    yield self._batch(step, walk)
+                reading.popleft()
+        finally:
+            self._abandon(reading)
+
+    def close(self) -> None:
+        """Ends the pool and closes files."""
+        self._pool.shutdown()
+        self._reads.close()
+
+    def _take(self, walk: Walk) -> list[RankStep]:
+        return walk.take(self._half, self._is_to_stage)
+
+    def _is_to_stage(self, sample: int) -> bool:
+        return self._plan.owner[sample] != self._rank and sample not in self.staging
+
+    def _submit_what_fits(
+        self, walk: Walk, following: list[RankStep], reading: deque[Window]
+    ) -> list[RankStep]:
+        """Submits windows while staging has room; the window that has to wait, if one has."""
+        most = 2 if self._settings.look_ahead else 1
+        while following and len(reading) < most:
+            ids = {i for step in following for i in step.ids.tolist() if self._is_to_stage(i)}
+            if len(ids) > self.staging.room:
+                self._refuse_if_stuck(len(ids), reading)
+                break
+            reading.append(self._submit(following, walk))
+            following = self._take(walk)
+        return following
+
+    def _refuse_if_stuck(self, samples: int, reading: deque[Window]) -> None:
+        if not reading:
+            least = (2 * samples + self._plan.settings.ranks) * EXTRA_SHARE // (EXTRA_SHARE - 1) + 1
+            nbytes = least * self._samples.sample_nbytes
+            raise UsageError(
+                f"expected staging for the {samples} samples of a step, found room for "
+                f"{self.staging.room}: allow at least {nbytes} bytes of staging"
+            )
+
+    def _submit(self, steps: list[RankStep], walk: Walk) -> Window:
+        ids, planned = self._missing(steps)
+        extra = self._extra(ids, walk)
+        pinned = [i for i in (*ids.tolist(), *extra.tolist()) if self._place(i)]
+        tasks = self._reads.tasks(ids, extra, self._target)
+        reads = [self._pool.submit(task) for task in tasks]
+        self._early.update(extra.tolist())
+        planned += sum(walk.is_load(i) for i in extra.tolist())
+        self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
+        return Window(steps, deque(reads), pinned)
+
+    def _missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
+        """Sorted ids that have to be read for some steps, and how many of them as planned."""
+        missing: dict[int, bool] = {}
+        hits = 0
+        for step in steps:
+            for sample, load in zip(step.ids.tolist(), step.load.tolist(), strict=True):
+                if sample in missing or self._is_here(sample):
+                    hits += sample not in self._early
+                    self._early.discard(sample)
+                else:
+                    missing[sample] = load
+        self._counts.hits(hits)
+        return np.array(sorted(missing), np.int64), sum(missing.values())
+
+    def _extra(self, ids: Int64Array, walk: Walk) -> Int64Array:
+        """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
+        left = self.staging.room - sum(self._is_to_stage(i) for i in ids.tolist())
+        room = min(self._extras - sum(i in self.staging for i in self._early), left)
+        chosen: list[int] = []
+        for sample in np.setdiff1d(self._reads.covered(ids), ids, True).tolist():
+            if self._is_here(sample) or not walk.is_to_come(sample):
+                continue
+            staged = self._is_to_stage(sample)
+            if not staged or room > 0:
+                chosen.append(sample)
+                room -= staged
+        return np.array(chosen, np.int64)
+
+    def _is_here(self, sample: int) -> bool:
+        return sample in self.buffer or sample in self.staging
+
+    def _place(self, sample: int) -> bool:
+        """Gives a sample its place; True where that is in the buffer."""
+        pinned = bool(self._plan.owner[sample] == self._rank)
+        (self.buffer if pinned else self.staging).add(sample)
+        return pinned
+
+    def _target(self, name: str, sample: int) -> NDArray[np.generic]:
+        return (self.buffer if sample in self.buffer else self.staging).row(name, sample)
+
+    def _finish(self, window: Window) -> None:
+        """Waits for the window's reads; raises what went wrong in them."""
+        while window.reads:
+            self._counts.read(window.reads[0].result())
+            window.reads.popleft()
+
+    def _batch(self, step: RankStep, walk: Walk) -> Batch:
+        """The step's samples stacked; those used for the last time leave staging."""
+        ids = step.ids.tolist()
+        batch = {each.name: self._stacked(each, ids) for each in self._samples.fields}
+        batch["sample"] = torch.from_numpy(step.ids.copy())
+        batch[WEIGHT] = torch.tensor(step.weight, dtype=torch.float64)
+        for sample in ids:
+            walk.use(sample)
+            if not walk.is_to_come(sample):
+                self.staging.discard(sample)
+        self.buffer.check()
+        self.staging.check()
+        return batch
+
+    def _stacked(self, field: Field, ids: list[int]) -> torch.Tensor:
+        pin = self._settings.pin_memory and torch.cuda.is_available()
+        kind = torch.from_numpy(np.empty(0, field.dtype)).dtype
+        stacked = torch.empty((len(ids), *field.shape), dtype=kind, pin_memory=pin)
+        rows = stacked.numpy()
+        for place, sample in enumerate(ids):
+            rows[place] = self._target(field.name, sample)
+        return stacked
+
+    def _abandon(self, reading: deque[Window]) -> None:
+        """Waits for what is under way; what was not read whole has no place any more."""
+        for window in reading:
+            for read in window.reads:
+                read.cancel()
+            wait(window.reads)
+            whole = [r for r in window.reads if not r.cancelled() and r.exception() is None]
+            for read in whole:
+                self._counts.read(read.result())
+            for sample in window.pinned if len(whole) < len(window.reads) else ():
+                self.buffer.discard(sample)
+        self.staging.clear()
+        self._early.clear()

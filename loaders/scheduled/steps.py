@@ -1,0 +1,84 @@
+"""What one rank does in an epoch: its steps, and what it still needs of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.scheduled.plan import Plan
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """One step of one rank.
+
+    Attributes:
+        ids: What it trains on, in this order.
+        load: Which of them the plan has it read.
+        weight: n_r * R / B; see `StepPlan.weight`.
+    """
+
+    ids: Int64Array
+    load: NDArray[np.bool_]
+    weight: float
+
+
+def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[RankStep]:
+    """The steps of a rank in an epoch, from step `start` on.
+
+    Raises:
+        UsageError: The plan has no such epoch.
+    """
+    steps = islice(plan.steps(epoch), start, None)
+    return [RankStep(*step.of_rank(rank), step.weight(rank)) for step in steps]
+
+
+class Walk:
+    """Steps taken window by window, and the uses of each sample that are still to come.
+
+    Windows grow from one step to `look_ahead`, so that the first batch does not wait for many.
+    """
+
+    def __init__(self, steps: list[RankStep], look_ahead: int) -> None:
+        self._steps, self._most = steps, max(look_ahead, 1)
+        self._at, self._size = 0, 1
+        self._uses, self._loads = Counter[int](), set[int]()
+        for step in steps:
+            self._uses.update(step.ids.tolist())
+            self._loads.update(step.ids[step.load].tolist())
+
+    def take(self, most: int, need: Callable[[int], bool]) -> list[RankStep]:
+        """The next window; none behind the last step.
+
+        At most so many steps, and (but for its first step) at most `most` samples that `need`.
+        """
+        window: list[RankStep] = []
+        needed: set[int] = set()
+        for step in self._steps[self._at : self._at + self._size]:
+            more = needed.union(i for i in step.ids.tolist() if need(i))
+            if window and len(more) > most:
+                break
+            window.append(step)
+            needed = more
+        self._at += len(window)
+        self._size = min(2 * self._size, self._most)
+        return window
+
+    def is_to_come(self, sample: int) -> bool:
+        """True where a step that was not yet used up needs the sample."""
+        return self._uses[sample] > 0
+
+    def is_load(self, sample: int) -> bool:
+        """True where the plan has the sample read in one of the steps."""
+        return sample in self._loads
+
+    def use(self, sample: int) -> None:
+        """One use of the sample is over."""
+        self._uses[sample] -= 1

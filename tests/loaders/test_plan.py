@@ -1,0 +1,231 @@
+"""The plan: the baseline's samples, the provable minimum of loads, balance."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="the baseline's order needs PyTorch")
+
+from torch.utils.data import DistributedSampler
+
+from loaders.cli import main
+from loaders.errors import InputError, UsageError
+from loaders.scheduled.coalesce import StorageSpeed, runs
+from loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
+from loaders.scheduled.plan import FREE, PlanSettings, load_plan, make_plan
+from loaders.scheduled.policies import POLICIES
+from loaders.scheduled.report import report
+from loaders.scheduled.share import BALANCES, shares
+
+
+@st.composite
+def plans(draw) -> PlanSettings:
+    ranks = draw(st.integers(1, 5))
+    samples = draw(st.integers(ranks, 120))
+    return PlanSettings(
+        samples=samples,
+        ranks=ranks,
+        batch=draw(st.integers(1, 9)),
+        epochs=draw(st.integers(1, 4)),
+        buffer=draw(st.integers(0, samples + 3)),
+        seed=draw(st.integers(0, 50)),
+        drop_last=draw(st.booleans()),
+        balance=draw(st.sampled_from(BALANCES)),
+        epoch_order=draw(st.sampled_from(["shuffle", "greedy"])),
+    )
+
+
+def global_batches(chosen: PlanSettings, epoch: int) -> list[list[int]]:
+    """The baseline's global batches, from PyTorch's own sampler."""
+    of_rank = []
+    for rank in range(chosen.ranks):
+        sampler = DistributedSampler(
+            range(chosen.samples), chosen.ranks, rank, seed=chosen.seed, drop_last=False
+        )
+        sampler.set_epoch(epoch)
+        of_rank.append(list(sampler))
+    steps = -(-len(of_rank[0]) // chosen.batch)
+    batches = [
+        sorted(i for ids in of_rank for i in ids[t * chosen.batch : (t + 1) * chosen.batch])
+        for t in range(steps)
+    ]
+    full = chosen.samples // chosen.global_batch
+    return batches[:full] if chosen.drop_last else batches
+
+
+@settings(deadline=None)
+@given(plans())
+def test_every_global_batch_holds_the_baselines_samples(chosen):
+    plan = make_plan(chosen)
+    for epoch in range(chosen.epochs):
+        steps = [sorted(step.ids.tolist()) for step in plan.steps(epoch)]
+        assert steps == global_batches(chosen, int(plan.order[epoch]))
+
+
+@settings(deadline=None)
+@given(plans())
+def test_a_hit_is_where_the_sample_is_held_and_nothing_is_held_over_the_bound(chosen):
+    """An independent replay of the buffers, from what the steps alone say."""
+    plan = make_plan(chosen)
+    held = [set() for _ in range(chosen.ranks)]
+    for epoch in range(chosen.epochs):
+        kept = set(plan.kept(epoch).tolist())
+        staged = [set() for _ in range(chosen.ranks)]
+        for step in plan.steps(epoch):
+            for rank in range(chosen.ranks):
+                ids, load = step.of_rank(rank)
+                read = set(ids[load].tolist())  # padding may repeat it in the same step
+                for sample in set(ids[~load].tolist()) - read:
+                    assert sample in held[rank] or sample in staged[rank]
+                for sample in ids[load].tolist():
+                    if plan.owner[sample] == rank:
+                        held[rank].add(sample)
+                    elif sample in kept:
+                        staged[rank].add(sample)
+                assert len(held[rank]) <= chosen.capacity(rank)
+            assert sum(map(len, staged)) < chosen.ranks
+
+
+@settings(deadline=None)
+@given(plans())
+def test_loads_are_the_provable_minimum(chosen):
+    counts = report(make_plan(chosen))
+    if chosen.drop_last:
+        used = chosen.samples // chosen.global_batch * chosen.global_batch
+        assert counts.loads_first_epoch == used
+        return
+    assert counts.loads_first_epoch == chosen.samples
+    if chosen.epochs > 1:
+        assert counts.loads_per_epoch == counts.bound == max(chosen.samples - chosen.buffer, 0)
+
+
+@settings(deadline=None)
+@given(plans())
+def test_loads_are_level_over_ranks(chosen):
+    plan = make_plan(chosen)
+    for epoch in range(chosen.epochs):
+        for step in plan.steps(epoch):
+            weights = [step.weight(rank) for rank in range(chosen.ranks)]
+            assert sum(weights) == pytest.approx(chosen.ranks)
+            if chosen.balance == "load":
+                assert step.loads.max() - step.loads.min() <= 1
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 60),
+    st.sampled_from([(1.0, 0.0), (0.0, 1.0), (3.0, 1.0), (0.25, 2.0)]),
+)  # fmt: skip
+def test_shares_are_as_good_as_filling_one_by_one(held, misses, cost):
+    array = np.array(held, np.int64)
+    got = shares(array, misses, *cost)
+    assert got.sum() == misses
+    assert (got >= 0).all()
+    plain = np.zeros(len(held), np.int64)
+    for _ in range(misses):
+        then = cost[0] * (plain + 1) + cost[1] * (array + plain + 1)
+        plain[np.lexsort((np.arange(len(held)), array + plain, then))[0]] += 1
+    load, compute = cost
+
+    def worst(count):
+        return (load * count + compute * (array + count))[count > 0].max(initial=0)
+
+    assert worst(got) == pytest.approx(worst(plain))
+
+
+def test_the_posters_figure():
+    """6.7 times fewer loads at C / N = 0.851 on 87,632 samples and batches of 512."""
+    chosen = PlanSettings(87_632, ranks=16, batch=512, epochs=3, buffer=round(0.851 * 87_632))
+    counts = report(make_plan(chosen))
+    assert counts.times_fewer == pytest.approx(6.7, rel=0.01)
+    assert counts.loads_per_epoch == counts.bound
+    assert counts.max_imbalance <= 1
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_policy_beats_the_bound(name):
+    chosen = PlanSettings(600, ranks=4, batch=10, epochs=5, buffer=300)
+    loads = POLICIES[name](chosen)
+    assert loads[0] == 600
+    if name != "nopfs":  # its first epoch is not part of the model
+        assert (loads[1:] >= 300).all()
+    if name in ("planned", "belady"):
+        assert (loads[1:] == 300).all()
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_is_a_permutation_and_no_worse_than_drawn(name):
+    chosen = PlanSettings(200, ranks=2, batch=5, epochs=8, buffer=100, epoch_order=name)
+    order = ORDERS[name](chosen)
+    assert sorted(order.tolist()) == list(range(8))
+    cost = transition_costs(chosen)
+    assert path_cost(cost, order) <= path_cost(cost, np.arange(8))
+
+
+def test_the_order_of_epochs_is_worth_nothing_under_the_plan():
+    counts = {
+        name: report(make_plan(PlanSettings(300, ranks=3, batch=5, epochs=6, buffer=150,
+                                            epoch_order=name))).loads_per_epoch
+        for name in ORDERS
+    }  # fmt: skip
+    assert set(counts.values()) == {150.0}
+
+
+def test_a_plan_is_the_same_everywhere_and_survives_saving(tmp_path):
+    chosen = PlanSettings(100, ranks=3, batch=4, epochs=3, buffer=40, epoch_order="greedy")
+    plan = make_plan(chosen)
+    plan.save(tmp_path / "plan.npz")
+    for other in (make_plan(chosen), load_plan(tmp_path / "plan.npz")):
+        assert other.settings == chosen
+        assert (other.order == plan.order).all()
+        assert (other.owner == plan.owner).all()
+    assert np.count_nonzero(plan.owner != FREE) == plan.pinned == 40
+    (tmp_path / "bad.npz").write_bytes((tmp_path / "plan.npz").read_bytes()[:100])
+    for name in ("bad.npz", "missing.npz"):
+        with pytest.raises(InputError, match=name):
+            load_plan(tmp_path / name)
+
+
+@given(st.sets(st.integers(0, 80)), st.integers(0, 10))
+def test_runs_cover_every_row_and_read_through_small_gaps_only(wanted, gap):
+    rows = np.array(sorted(wanted), np.int64)
+    start, stop = runs(rows, gap)
+    covered = [r for a, b in zip(start.tolist(), stop.tolist(), strict=True) for r in range(a, b)]
+    assert set(rows.tolist()) <= set(covered)
+    assert len(covered) == len(set(covered))
+    assert all(b - a > gap for a, b in zip(stop.tolist(), start.tolist()[1:], strict=False))
+    for a, b in zip(start.tolist(), stop.tolist(), strict=True):
+        inside = rows[(rows >= a) & (rows < b)]
+        assert inside[0] == a
+        assert inside[-1] == b - 1
+        assert (np.diff(inside) <= gap + 1).all()
+
+
+def test_a_gap_is_read_through_only_where_that_is_faster():
+    speed = StorageSpeed(latency_s=0.002, bytes_per_s=200e6)
+    gap = speed.most_gap_rows(196_608)
+    assert gap * 196_608 / 200e6 < 0.002 <= (gap + 1) * 196_608 / 200e6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"samples": 0}, {"ranks": 0}, {"balance": "x"}, {"epoch_order": "x"}, {"buffer": -1},
+     {"samples": 2, "ranks": 3}],
+)  # fmt: skip
+def test_settings_that_make_no_sense(wrong):
+    with pytest.raises(UsageError):
+        PlanSettings(**({"samples": 10} | wrong))
+
+
+def test_the_command_prints_the_contract(capsys):
+    line = "plan --samples 1000 --ranks 3 --batch 7 --epochs 4 --buffer 500 --json"
+    assert main(line.split()) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert counts["loads_first_epoch"] == 1000
+    assert counts["loads_per_epoch"] == counts["bound"] == 500
+    assert counts["max_imbalance"] <= 1
+    assert counts["requests_per_epoch"] <= 500
