@@ -25,7 +25,7 @@ from vanidl.report.tiles import Tile
 from vanidl.report.units import Amount, Cell, shown
 from vanidl.writing import write_whole
 
-_SCRIPTS = (
+SCRIPTS = (
     "plotly-cartesian-4.1.1.min.js",
     "tables.js",
     "levels.js",
@@ -55,7 +55,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
-    scripts = [_asset(name) for name in _SCRIPTS]
+    scripts = [_asset(name) for name in SCRIPTS]
     by_section = groupby(page.figures, lambda f: f.section)
     return (
         _environment()
