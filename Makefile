@@ -68,7 +68,7 @@ $(VENV)/installed-test: $(VENV)/installed
 
 $(VENV)/installed-loaders: $(VENV)/installed-test
 	@if $(BIN)/python -m pip install -qq "$(TORCH)" 2>/dev/null; then \
-	  $(BIN)/python -m pip install -qq --editable ".[loaders,mpi,storage]"; \
+	  $(BIN)/python -m pip install -qq --editable ".[loaders,mpi,storage,decoders]"; \
 	else \
 	  echo "the package index has no $(TORCH) for this Python:" \
 	    "tests that need PyTorch will be skipped"; \

@@ -4,6 +4,7 @@
     storage    an emulated parallel file system (a FUSE mount) with a log of its own
     loading    what every loader offers, and the registry of loaders
     train      one train loop for every workload and loader
+    decoders   codecs of scientific samples, decoded on the CPU or a GPU
 
 Nothing heavy is imported here: `import loaders` needs no PyTorch, no HDF5 and no MPI.
 """

@@ -9,6 +9,7 @@ Everything but the page goes into a temporary folder.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -33,6 +34,7 @@ def main() -> int:
     add("--samples", type=int, default=64)
     add("--repeat", type=int, default=3)
     options = parser.parse_args()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     page = ROOT / "reports" / f"decoded_{options.workload}.html"
     with tempfile.TemporaryDirectory() as name:
         data = Path(name) / "data"
@@ -47,7 +49,7 @@ def main() -> int:
 
 def training(data: Path, loader: str) -> str:
     """The command of one side; the profiler's output goes where VANIDL_RUN says."""
-    line = [sys.executable, "-W", "ignore", "-m", "loaders", "train", "--data", str(data)]
+    line = ["python", "-W", "ignore", "-m", "loaders", "train", "--data", str(data)]
     line += ["--loader", loader, "--workers", "1", "--batch", "8", "--epochs", "2"]
     return shlex.join([*line, "--threads", "1"])
 

@@ -69,7 +69,8 @@ def scrolled(driver: Any) -> None:
         """
         const done = arguments[0], end = Date.now() + 30000;
         const poll = setInterval(() => {
-          const next = document.querySelector(".plot:not([data-drawn])");
+          const next = [...document.querySelectorAll(".plot:not([data-drawn])")]
+            .find((plot) => plot.offsetParent);
           if (next && Date.now() < end) return next.scrollIntoView({block: "center"});
           clearInterval(poll);
           window.scrollTo(0, 0);

@@ -17,11 +17,12 @@ from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.analyses.coverage import Coverage, LayerCoverage
 from vanidl.analyses.files import FileRow, FileTotals, GroupRow
+from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
-from vanidl.analyses.timeline import Timeline
+from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.assemble import assemble
 from vanidl.grouping import Group
 from vanidl.sources.pieces import (
@@ -235,7 +236,32 @@ def timeline_of(shape: Shape) -> Timeline:
         else f"ranks {r * shape.ranks // rows}-{(r + 1) * shape.ranks // rows - 1}"
         for r in range(rows)
     )
-    return Timeline(edges, labels, shape.ranks, read, written, read // 65536, written // 65536)
+    operations = (read // 65536, written // 65536)
+    return Timeline(
+        edges, labels, shape.ranks, read, written, *operations,
+        finest=finest_of(edges, (read, written, *operations)),
+    )  # fmt: skip
+
+
+def finest_of(edges: np.ndarray, amounts: tuple[np.ndarray, ...]) -> JobTimeline:
+    """All rows together, each bin divided unevenly into four."""
+    fine = np.linspace(edges[0], edges[-1], 4 * (len(edges) - 1) + 1)
+    totals = [rows.sum(axis=0) for rows in amounts]
+    quarters = [np.stack([t // 2, t // 3, t - t // 2 - t // 3, 0 * t], axis=1) for t in totals]
+    return JobTimeline(fine, *(q.ravel() for q in quarters))
+
+
+def filetimeline_of(shape: Shape, files: FileTotals) -> FileTimeline:
+    random = np.random.default_rng(11)
+    rows = files.rows[:1000]
+    read = random.multinomial(2**20, [1 / 512] * 512, len(rows)) if rows else np.zeros((0, 512))
+    share = np.array([row.bytes_read for row in rows], np.int64)[:, None]
+    spread = read.astype(np.int64) * (share // 2**20)
+    if len(rows):
+        spread[:, 0] += share[:, 0] - spread.sum(axis=1)
+    paths = tuple(row.path for row in rows)
+    edges = np.linspace(0, shape.run_s, 513)
+    return FileTimeline(edges, paths, len(files.rows), spread, np.zeros_like(spread))
 
 
 def sizes_of(timeline: Timeline) -> Sizes:
@@ -346,6 +372,7 @@ def everything(shape: Shape, *notices: Notice, waits: bool = True) -> Example:
         overlap,
         example_datasets.dataset_of(file_paths(shape), shape.ranks, shape.run_s),
         example_datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s),
+        filetimeline=filetimeline_of(shape, files_of(shape, read)),
     )
     return trace_of(shape, waits=waits), results
 

@@ -12,7 +12,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.phases import Phase
 from vanidl.errors import UsageError
 from vanidl.selection import Selection, select
-from vanidl.trace import COLUMNS, Trace
+from vanidl.trace import Part, Trace
 
 if TYPE_CHECKING:
     import pandas
@@ -34,23 +34,46 @@ def frame(name: str, trace: Trace, results: Results, selection: Selection) -> pa
 
 
 def _operations(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
-    chosen = select(trace, selection)
-    parts = list(chosen.io)
+    parts = [operation_columns(part, trace) for part in select(trace, selection).io]
     if not parts:
-        return {"process": [], **{c: [] for c in COLUMNS}}
-    columns = {c: np.concatenate([getattr(p, c) for p in parts]) for c in COLUMNS}
+        return {name: [] for name in OPERATION_COLUMNS}
+    names = {name: np.array(words, object) for name, words in operation_words(trace).items()}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in OPERATION_COLUMNS}
+    return {name: names[name][v] if name in names else v for name, v in joined.items()}
+
+
+OPERATION_COLUMNS = ("process", "file", "op", "offset", "nbytes", "start_s", "end_s", "thread")
+
+
+def operation_columns(part: Part, trace: Trace) -> dict[str, np.ndarray[Any, Any]]:
+    """OPERATION_COLUMNS of one part; process, file and op as codes into `operation_words`."""
     since = trace.job.start_ns
-    label = [p.label for p in trace.processes]
     return {
-        "process": np.concatenate([np.full(len(p), label[p.process], object) for p in parts]),
-        "file": np.array(trace.files.path, object)[columns["file"]],
-        "op": np.array(["read", "write"], object)[columns["op"]],
-        "offset": columns["offset"],
-        "nbytes": columns["nbytes"],
-        "start_s": (columns["start"] - since) / 1e9,
-        "end_s": (columns["end"] - since) / 1e9,
-        "thread": columns["thread"],
+        "process": np.full(len(part), part.process, np.int32),
+        "file": part.file,
+        "op": part.op.astype(np.int32),
+        "offset": part.offset,
+        "nbytes": part.nbytes,
+        "start_s": (part.start - since) / 1e9,
+        "end_s": (part.end - since) / 1e9,
+        "thread": part.thread,
     }
+
+
+def operation_words(trace: Trace) -> dict[str, list[str]]:
+    """What the codes of `operation_columns` stand for."""
+    labels = [storable(process.label) for process in trace.processes]
+    paths = [storable(path) for path in trace.files.path]
+    return {"process": labels, "file": paths, "op": ["read", "write"]}
+
+
+def storable(text: str) -> str:
+    """Text as UTF-8 can hold it: bytes of a file name that are no text become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _row(record: Any) -> dict[str, Any]:  # noqa: ANN401  (any record of the results)
+    return {k: storable(v) if isinstance(v, str) else v for k, v in asdict(record).items()}
 
 
 def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
@@ -58,16 +81,38 @@ def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str,
     if line is None:
         return {}
     rows, bins = line.bytes_read.shape
-    names = [
-        "bytes_read",
-        "bytes_written",
-        *(["reads", "writes"] if line.reads is not None else []),
-    ]
+    names = [name for name in _AMOUNTS if getattr(line, name) is not None]
     return {
-        "row": np.repeat(np.array(line.row_labels, object), bins),
+        "row": np.repeat(np.array([storable(n) for n in line.row_labels], object), bins),
         "start_s": np.tile(line.edges_s[:-1], rows),
         "end_s": np.tile(line.edges_s[1:], rows),
-        **{n: getattr(line, n).ravel() for n in names},
+        **{name: getattr(line, name).ravel() for name in names},
+    }
+
+
+_AMOUNTS = ("bytes_read", "bytes_written", "reads", "writes")
+
+
+def _job_timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    if results.timeline is None:
+        return {}
+    job = results.timeline.job
+    bounds = {"start_s": job.edges_s[:-1], "end_s": job.edges_s[1:]}
+    known = [name for name in _AMOUNTS if getattr(job, name) is not None]
+    return bounds | {name: getattr(job, name) for name in known}
+
+
+def _file_timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    line = results.filetimeline
+    if line is None:
+        return {}
+    files, bins = line.bytes_read.shape
+    return {
+        "path": np.repeat(np.array([storable(path) for path in line.paths], object), bins),
+        "start_s": np.tile(line.edges_s[:-1], files),
+        "end_s": np.tile(line.edges_s[1:], files),
+        "bytes_read": line.bytes_read.ravel(),
+        "bytes_written": line.bytes_written.ravel(),
     }
 
 
@@ -77,12 +122,12 @@ def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, An
     table = results.steps.table
     columns = asdict(table) | {"duration_s": table.duration_s}
     del columns["undated_s"]
-    labels = np.array([trace.processes[i].label for i in trace.ranks], object)
+    labels = np.array([storable(trace.processes[i].label) for i in trace.ranks], object)
     return columns | {"rank": labels[columns["rank"]]}
 
 
 def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
-    return lambda trace, results, selection: [asdict(row) for row in pick(results)]  # noqa: ARG005
+    return lambda trace, results, selection: [_row(row) for row in pick(results)]  # noqa: ARG005
 
 
 def _phases(results: Results) -> tuple[Phase, ...]:
@@ -93,6 +138,8 @@ def _phases(results: Results) -> tuple[Phase, ...]:
 FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "operations": _operations,
     "timeline": _timeline,
+    "job_timeline": _job_timeline,
+    "file_timeline": _file_timeline,
     "steps": _steps,
     "files": _rows(lambda r: r.files.rows),
     "kinds": _rows(lambda r: r.files.by_kind),

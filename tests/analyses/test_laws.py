@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.sameness import same
-from vanidl.analyses import REDUCTIONS, analyse, reduce_parts
+from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
 from vanidl.assemble import Options, assemble
 from vanidl.grouping import Group
 from vanidl.trace import SpanKind
@@ -151,6 +151,8 @@ def test_bins_sum_to_totals(ios):
         assert (line.bytes_read.sum(), line.bytes_written.sum()) == (read, written)
         assert (line.reads.sum(), line.writes.sum()) == (reads, len(ios) - reads)
         assert (np.stack([line.bytes_read, line.bytes_written]) >= 0).all()
+        _every_level_has_the_same_sums(line)
+        _rows_of_files_are_those_of_the_table(results)
     for bins in (results.sizes.histogram, results.sizes.darshan_histogram):
         assert sum(b.reads for b in bins) == reads
         assert sum(b.bytes_read for b in bins) == (read if bins else 0)
@@ -163,6 +165,28 @@ def test_bins_sum_to_totals(ios):
             parts = (counts.first, counts.consecutive, counts.forward, counts.backward)
             assert sum(parts) == counts.ops
         assert results.access.read.ops == reads
+
+
+def _every_level_has_the_same_sums(line):
+    for name in ("bytes_read", "bytes_written", "reads", "writes"):
+        finest, rows = getattr(line.finest, name), getattr(line, name)
+        assert finest.shape == (16_384,)
+        levels = timebins.pyramid(finest, 256)
+        assert [len(level) for level in levels] == [16_384 >> k for k in range(7)]
+        assert {int(level.sum()) for level in levels} == {int(rows.sum())}
+        assert (levels[2] == rows.sum(axis=0)).all()
+    assert (line.finest.edges_s[::4] == line.edges_s).all()
+
+
+def _rows_of_files_are_those_of_the_table(results):
+    table = {row.path: row for row in results.files.rows}
+    files = results.filetimeline
+    assert files.files == len(files.paths) == len(table)
+    for path, read, written in zip(files.paths, files.bytes_read, files.bytes_written, strict=True):
+        assert (read.sum(), written.sum()) == (table[path].bytes_read, table[path].bytes_written)
+    fine = timebins.folded(results.timeline.finest.bytes_read, 512)
+    assert (files.bytes_read.sum(axis=0) - fine).sum() == 0
+    assert abs(files.bytes_read.sum(axis=0) - fine).max() == 0
 
 
 @given(operations())
@@ -212,8 +236,9 @@ def test_combine_is_commutative_and_associative_in_what_comes_of_it(name):
 
 
 def _finish(reduced, trace):
-    from vanidl.analyses import coverage, finish
+    from vanidl.analyses import coverage, finish, second_reductions
 
+    reduced |= reduce_parts(second_reductions(reduced), trace.io, trace)
     return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
 
 

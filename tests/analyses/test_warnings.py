@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import vanidl
+from tests.analyses.recorded_warnings import RECORDED
 from tests.darshan_logs import Log, log_bytes, random_records
 from tests.event_files import Event, event_file
 from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
@@ -329,6 +330,9 @@ TABLE: dict[str, Cases] = {
         {"another kind of file": lambda folder: folder_of(1, folder, "notes.txt")},
     ),
 }
+
+
+TABLE |= {code: Cases(*both) for code, both in RECORDED.items()}
 
 
 def cases(field: str) -> list:

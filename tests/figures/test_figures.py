@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from functools import cache
@@ -16,6 +17,7 @@ from vanidl.figures import (
     balance,
     files,
     heatmap,
+    levels,
     overlap,
     sizes,
     steps,
@@ -45,7 +47,9 @@ def test_every_figure_of_every_run(figure, name):
         assert result.table or result.empty_reason
     else:
         graph_objects = pytest.importorskip("plotly.graph_objects")
-        graph_objects.Figure(result.spec)
+        graph_objects.Figure(levels.filled(result))
+        assert result.table is not None
+        assert result.says
         assert result.caption
         assert not result.empty_reason
     json.dumps(result.spec, allow_nan=False)
@@ -103,13 +107,15 @@ def test_overlap_of_many_ranks_says_what_it_shows():
 @pytest.mark.parametrize("name", ["full", "long_run", "many_ranks"])
 def test_timeline_holds_all_bytes(name):
     _, results = example(name)
-    spec = timeline.figure(*example(name)).spec
-    reads = spec["data"][0]
-    unit = spec["layout"]["yaxis"]["title"]["text"].removesuffix("/s")
+    figure = timeline.figure(*example(name))
+    unit = figure.spec["layout"]["yaxis"]["title"]["text"].removesuffix("/s")
     divisor = {"MiB": 2**20, "GiB": 2**30}[unit]
-    total = sum(reads["y"]) * reads["dx"] * divisor
-    assert len(reads["y"]) <= timeline.BINS + 1
-    assert total == pytest.approx(results.timeline.bytes_read.sum(), rel=1e-3)
+    read = results.timeline.bytes_read.sum()
+    for level in range(len(figure.levels.series[0])):
+        assert figure.levels.series[0][level].sum() == read
+        reads = levels.filled(figure, level)["data"][0]
+        assert sum(reads["y"]) * reads["dx"] * divisor == pytest.approx(read)
+    assert sum(row[2] for row in figure.table.rows) == read
 
 
 def boxes(spec, name) -> np.ndarray:
@@ -138,8 +144,9 @@ def test_too_many_steps_are_cut_and_said_so():
 
 
 def test_a_sliver_of_profiled_steps_gets_a_button():
-    assert timeline.figure(*example("long_run")).spec["layout"]["updatemenus"]
-    assert "updatemenus" not in timeline.figure(*example("full")).spec["layout"]
+    low, high = timeline.figure(*example("long_run")).spec["layout"]["meta"]["steps"]
+    assert 400 < low < 412 < high < 440
+    assert "steps" not in timeline.figure(*example("full")).spec["layout"]["meta"]
 
 
 @pytest.mark.parametrize("bins", [1, 7, 511, 512, 513, 4096])
@@ -160,15 +167,47 @@ def test_a_run_without_length_has_no_infinite_rate():
     assert (rates(edges, np.ones((2, 2), np.int64)) == 0).all()
 
 
-def test_heat_map_is_at_most_512_columns_and_holds_all_bytes():
-    _, results = example("many_ranks")
-    spec = heatmap.figure(*example("many_ranks")).spec
-    heat = spec["data"][0]
-    z = np.array(heat["z"], float)
-    assert z.shape == (256, 512)
-    total = np.nansum(z * np.diff(heat["x"])) * 2**20
-    moved = results.timeline.bytes_read.sum() + results.timeline.bytes_written.sum()
-    assert total == pytest.approx(moved, rel=1e-3)
+@pytest.mark.parametrize(
+    ("name", "figure", "shape"),
+    [
+        ("many_ranks", heatmap.figure, (256, 256)),
+        ("many_ranks", heatmap.by_file, (1000, 64)),
+        ("long_run", heatmap.figure, (8, 4096)),
+        ("full", heatmap.by_file, (60, 512)),
+    ],
+)
+def test_heat_maps_hold_all_bytes_at_every_level(name, figure, shape):
+    _, results = example(name)
+    of_ranks = figure is heatmap.figure
+    line = results.timeline if of_ranks else results.filetimeline
+    result = figure(*example(name))
+    assert result.levels.series[0][0].shape == shape
+    moved = line.bytes_read.sum() + line.bytes_written.sum()
+    for level, amounts in enumerate(result.levels.series[0]):
+        assert amounts.sum() == moved
+        heat = levels.filled(result, level)["data"][0]
+        total = np.nansum(np.array(heat["z"], float)) * heat["dx"] * result.levels.divisor
+        assert total == pytest.approx(moved)
+    assert len(set(heat["y"])) == shape[0]
+    if of_ranks and not result.table.cut.startswith("128 of 256 ranks"):
+        assert sum(row[1] for row in result.table.rows) == moved
+    assert all(row[1] == sum(row[2:]) for row in result.table.rows)
+
+
+def test_levels_travel_as_exact_whole_numbers():
+    amounts = np.array([[0, 1, 255, 256], [2**31, 2**40 + 1, 2**53 - 1, 7]], np.int64)
+    found = levels.levels(np.linspace(0, 2, 5), (amounts,), 1)
+    (packed,) = levels.packed(found)["series"]
+    raw = base64.b64decode(packed["data"])
+    assert len(raw) == packed["rows"] * 4 * packed["bytes"] == 8 * 7
+    back = [int.from_bytes(raw[i : i + 7], "little") for i in range(0, len(raw), 7)]
+    assert back == amounts.ravel().tolist()
+
+
+def test_files_beyond_a_thousand_are_cut_and_said_so():
+    result = heatmap.by_file(*example("many_ranks"))
+    assert "1,000 of 12,345 files" in result.caption
+    assert result.table.cut.startswith("100 of 12,345 files")
 
 
 def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():

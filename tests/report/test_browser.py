@@ -39,7 +39,7 @@ def test_page_draws_without_error_or_request(driver, pages, name, width):
     assert (
         driver.execute_script(
             "return [...document.querySelectorAll('.plot')]"
-            ".filter((p) => !p.querySelector('svg.main-svg')).length"
+            ".filter((p) => p.offsetParent && !p.querySelector('svg.main-svg')).length"
         )
         == 0
     )
@@ -111,7 +111,7 @@ def test_tables_open_under_their_pictures(driver, pages):
 def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):
     browser.opened(driver, pages / "full.html", width=1400)
     ranges = (
-        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout.meta)"
+        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.meta)"
         ".map((p) => p._fullLayout.xaxis.range.map((v) => Math.round(v * 1000) / 1000))"
     )
     whole = driver.execute_script(ranges)
@@ -120,8 +120,8 @@ def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):
         ".then(() => setTimeout(arguments[0], 300))"
     )
     driver.execute_async_script(zoom.replace("RANGE", "[10, 12]"))
-    assert len(whole) == 5
-    assert driver.execute_script(ranges) == [[10, 12]] * 5
+    assert len(whole) == 4
+    assert driver.execute_script(ranges) == [[10, 12]] * 4
     driver.execute_async_script(zoom.replace("RANGE", "[0, 31.4]"))
     assert driver.execute_script(ranges) == whole
 
@@ -133,3 +133,133 @@ def test_printing_draws_and_opens_everything(driver, pages):
     assert driver.execute_script(closed) == 0
     driver.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert driver.execute_script(closed) > 0
+
+
+LEVELS = """
+    const host = document.querySelector("#ID .plot");
+    const figure = JSON.parse(document.getElementById("report-data").textContent)
+      .figures.find((f) => f.id === "ID");
+    const trace = host.data[0], values = trace.z ? trace.z.flat() : trace.y;
+    return [Number(host.dataset.bins), trace.dx,
+            values.reduce((a, b) => a + (b || 0), 0) * trace.dx * figure.levels.divisor];
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("full", "timeline"),
+        ("many_ranks", "timeline"),
+        ("many_ranks", "heatmap"),
+        ("full", "filemap"),
+    ],
+)
+def test_every_level_of_the_zoom_holds_all_bytes(driver, pages, name, figure):
+    _, results = EXAMPLES[name]()
+    line = results.filetimeline if figure == "filemap" else results.timeline
+    total = line.bytes_read.sum()
+    total += 0 if figure == "timeline" else line.bytes_written.sum()
+    browser.opened(driver, pages / f"{name}.html", width=1000)
+    driver.execute_script(f"document.querySelector('input[value={figure}]').click()")
+    browser.scrolled(driver)
+    _, run_s = driver.execute_script(
+        f"return document.querySelector('#{figure} .plot')._fullLayout.xaxis.range"
+    )
+    bins_seen = set()
+    for divisor in (1, 2, 4, 8, 16, 32, 64):
+        driver.execute_async_script(
+            f"Plots.zoom([0, {run_s / divisor}]).then(() => setTimeout(arguments[0], 60))"
+        )
+        bins, width, shown = driver.execute_script(LEVELS.replace("ID", figure))
+        bins_seen.add(bins)
+        assert shown == pytest.approx(total, rel=1e-9)
+        assert bins * width == pytest.approx(run_s)
+        finest = max(bins_seen)
+        assert bins <= 1000 * divisor or bins == finest
+    assert len(bins_seen) > 1 or figure != "timeline"
+    assert browser.console_errors(driver) == []
+    assert browser.requests(driver) == []
+
+
+def test_the_switch_shows_one_picture_and_keeps_the_zoom(driver, pages):
+    browser.opened(driver, pages / "long_run.html", width=1200)
+    visible = (
+        "return [...document.querySelectorAll('figure.view')]"
+        ".filter((f) => f.offsetParent).map((f) => f.id)"
+    )
+    assert driver.execute_script(visible) == ["timeline"]
+    driver.execute_script("document.querySelector('[data-zoom=steps]').click()")
+    driver.execute_script("document.querySelector('input[value=heatmap]').click()")
+    assert driver.execute_script(visible) == ["heatmap"]
+    browser.scrolled(driver)
+    low, high = driver.execute_script(
+        "return document.querySelector('#heatmap .plot')._fullLayout.xaxis.range"
+    )
+    assert 405 < low < 412 < high < 435
+    status = driver.execute_script("return document.querySelector('.shown').textContent")
+    assert "bins of" in status
+
+
+def test_zoom_works_from_the_keyboard(driver, pages):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    browser.opened(driver, pages / "full.html", width=1200)
+    button = driver.find_element(By.CSS_SELECTOR, "[data-zoom=in]")
+    button.send_keys(Keys.ENTER)
+    driver.execute_async_script("setTimeout(arguments[0], 400)")
+    low, high = driver.execute_script(
+        "return document.querySelector('#timeline .plot')._fullLayout.xaxis.range"
+    )
+    assert high - low == pytest.approx(15.7, rel=1e-3)
+    outline = driver.execute_script(
+        "const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.outlineWidth"
+    )
+    assert outline == "solid2px"
+    driver.find_element(By.CSS_SELECTOR, "input[value=timeline]").send_keys(Keys.ARROW_RIGHT)
+    assert driver.execute_script("return document.activeElement.value") == "heatmap"
+
+
+def test_every_control_can_be_reached_and_has_a_name(driver, pages):
+    browser.opened(driver, pages / "full.html", width=1200)
+    unnamed = driver.execute_script(
+        """
+        const controls = document.querySelectorAll("a, button, input, summary, [tabindex]");
+        return [...controls].filter((c) => {
+          const name = c.getAttribute("aria-label") || c.textContent.trim()
+            || (c.labels && c.labels.length && c.labels[0].textContent.trim());
+          return c.tabIndex < 0 || !name;
+        }).map((c) => c.outerHTML.slice(0, 120));
+        """
+    )
+    assert unnamed == []
+
+
+def test_tables_have_captions_and_heads(driver, pages):
+    browser.opened(driver, pages / "full.html", width=1200)
+    wrong = driver.execute_script(
+        """
+        return [...document.querySelectorAll("table")].filter((t) =>
+          !t.caption || [...t.tHead.rows[0].cells].some((c) => c.scope !== "col")
+          || [...t.tBodies[0].rows].some((r) => r.cells[0].scope !== "row")).length;
+        """
+    )
+    assert wrong == 0
+    labels = driver.execute_script(
+        "return [...document.querySelectorAll('.plot')].map((p) => p.getAttribute('aria-label'))"
+    )
+    assert len(set(labels)) == len(labels)
+    assert all(any(c.isdigit() for c in label) for label in labels)
+
+
+def test_a_printed_page_holds_every_picture(driver, pages):
+    import base64
+
+    browser.opened(driver, pages / "full.html", width=1200)
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    assert base64.b64decode(printed["data"]).startswith(b"%PDF")
+    missing = driver.execute_script(
+        "return [...document.querySelectorAll('.plot')].filter((p) => !p.dataset.drawn).length"
+    )
+    assert missing == 0
+    assert browser.console_errors(driver) == []

@@ -18,6 +18,7 @@ from vanidl.analyses import (
     coverage,
     dataset,
     files,
+    filetimeline,
     heatmaps,
     operations,
     overlap,
@@ -33,6 +34,7 @@ from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
+from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.phases import Phases
 from vanidl.analyses.sizes import Sizes
@@ -82,6 +84,7 @@ class Results:
     overlap: Overlap | None
     dataset: Dataset | None = None
     phases: Phases | None = None
+    filetimeline: FileTimeline | None = None
 
 
 def analyse(trace: Trace, selection: Selection | None = None) -> Results:
@@ -92,7 +95,14 @@ def analyse(trace: Trace, selection: Selection | None = None) -> Results:
     selection = selection or Selection()
     seen = reduce_parts({"coverage": coverage}, trace.io, trace)["coverage"]
     chosen = select(trace, selection)
-    return finish(reduce_parts(REDUCTIONS, chosen.io, chosen), seen, trace, chosen, selection.layer)
+    reduced = reduce_parts(REDUCTIONS, chosen.io, chosen)
+    reduced |= reduce_parts(second_reductions(reduced), chosen.io, chosen)
+    return finish(reduced, seen, trace, chosen, selection.layer)
+
+
+def second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
+    """Reductions that build on the values of the first: they take another pass over the parts."""
+    return {"filetimeline": filetimeline.of_busiest(reduced["files"])}
 
 
 def reduce_parts(
@@ -135,6 +145,7 @@ def finish(
         overlap.finish(reduced["operations"], chosen, table),
         data,
         phases.finish(reduced["operations"], chosen, data),
+        filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 
@@ -156,4 +167,4 @@ def _combine(
     return {name: r.combine(a[name], b[name]) for name, r in reductions.items()}
 
 
-__all__ = ["REDUCTIONS", "Results", "analyse", "finish", "reduce_parts"]
+__all__ = ["REDUCTIONS", "Results", "analyse", "finish", "reduce_parts", "second_reductions"]

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 
 from vanidl.datafolder import DataOptions
-from vanidl.reading import Inputs
+from vanidl.reading import Inputs, Progress
 from vanidl.run import Run, open_run
 from vanidl.selection import Selection
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares RUN and the options that choose what to read and what to look at."""
+def add_run_arguments(
+    parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
+) -> None:
+    """Declares RUN and the options that choose what to read and what to look at.
+
+    `window_end` are the names of the option that ends the time window.
+    """
     parser.add_argument(
         "run", metavar="RUN", help="a Darshan log, or a folder of logs and profiler output"
     )
-    add_read_arguments(parser)
+    add_read_arguments(parser, window_end=window_end)
 
 
-def add_read_arguments(parser: argparse.ArgumentParser) -> None:
+def add_read_arguments(
+    parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
+) -> None:
     """Declares the options that choose what to read of a run and what to look at."""
     add = parser.add_argument
     add(
@@ -35,7 +44,7 @@ def add_read_arguments(parser: argparse.ArgumentParser) -> None:
     add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")
     add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")
     add("--from", dest="from_s", type=float, metavar="T", help="from T seconds into the job")
-    add("--to", dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
+    add(*window_end, dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
     add("--job", action="append", default=[], metavar="ID", help="this job of several")
     add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
     add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
@@ -71,12 +80,20 @@ def open_path(path: str | PathLike[str], options: argparse.Namespace) -> Run:
             tuple(options.data), options.inspect, options.record_size, options.samples_per_step
         ),
     )
-    progress = _show if sys.stderr.isatty() else None
-    try:
+    with progress_line() as progress:
         return open_run(path, selection=selection, inputs=inputs, progress=progress)
+
+
+@contextmanager
+def progress_line() -> Iterator[Progress | None]:
+    """What to tell of progress: a line on a terminal, gone at the end; None in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        yield _show
     finally:
-        if progress:
-            sys.stderr.write("\r\033[K")
+        sys.stderr.write("\r\033[K")
 
 
 def _show(what: str, done: int, total: int) -> None:

@@ -37,6 +37,7 @@ FIGURES: tuple[Callable[[Trace, Results], Figure], ...] = (
     steps.figure,
     timeline.figure,
     heatmap.figure,
+    heatmap.by_file,
     phases.figure,
     datafiles.figure,
     visits.figure,

@@ -6,6 +6,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import count
 from vanidl.trace import Trace
 
@@ -48,8 +49,13 @@ def figure(trace: Trace, results: Results) -> Figure:
     table = _table(access)
     if access.source == "counters":
         spec = _spec(access, COUNTED_PARTS)
-        return Figure("access", "Operations", "Access pattern", _COUNTERS_CAPTION, spec, table)
-    return Figure("access", "Operations", "Access pattern", _CAPTION, _spec(access, PARTS), table)
+        return _record(_COUNTERS_CAPTION, spec, table, results)
+    return _record(_CAPTION, _spec(access, PARTS), table, results)
+
+
+def _record(caption: str, spec: Spec, table: Table, results: Results) -> Figure:
+    says = sentence("access", results)
+    return Figure("access", "Operations", "Access pattern", caption, spec, table, says=says)
 
 
 Part = tuple[str, str, str, str]
@@ -71,7 +77,7 @@ def _spec(access: Access, parts: tuple[Part, ...]) -> Spec:
 
 def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]) -> Spec:
     attribute, name, colour, pattern = part
-    numbers = [_number(counts, attribute) for _, counts in sides]
+    numbers = [operations_in(counts, attribute) for _, counts in sides]
     return {
         "type": "bar",
         "orientation": "h",
@@ -84,7 +90,7 @@ def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]
     }
 
 
-def _number(counts: AccessCounts, attribute: str) -> int:
+def operations_in(counts: AccessCounts, attribute: str) -> int:
     """Operations of one class, by Darshan's rule where only its counters are known."""
     own: int | None = getattr(counts, attribute)
     if own is not None:

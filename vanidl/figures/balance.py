@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vanidl.analyses import Results
 from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import byte_scale, factor, nbytes, plural, seconds
 from vanidl.trace import Trace
 
@@ -39,7 +42,8 @@ def figure(trace: Trace, results: Results) -> Figure:
         reason = "The run has one rank, so there is nothing to compare."
         return _record("", table=table, reason=reason)
     caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION
-    return _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
+    figure = _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
+    return replace(figure, says=sentence("balance", results))
 
 
 def _record(

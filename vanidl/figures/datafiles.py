@@ -10,6 +10,7 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
+from vanidl.figures.sentences import sentence
 from vanidl.report.datawords import order_words, within_words
 from vanidl.report.units import byte_scale, factor, nbytes, percent, plural
 from vanidl.trace import Trace
@@ -54,7 +55,15 @@ def figure(trace: Trace, results: Results) -> Figure:
     if data.unique_bytes is None:
         reason = "Which bytes were read is not recorded: it needs single operations with offsets."
         return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)
-    return Figure("dataset", "Dataset", "Dataset files", caption, _spec(data.files[:BARS]), table)
+    return Figure(
+        "dataset",
+        "Dataset",
+        "Dataset files",
+        caption,
+        _spec(data.files[:BARS]),
+        table,
+        says=sentence("dataset", results),
+    )
 
 
 def _summary(data: Dataset) -> list[str]:

@@ -9,6 +9,7 @@ from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import percent
 from vanidl.trace import Trace
 
@@ -46,7 +47,15 @@ def figure(trace: Trace, results: Results) -> Figure:
     picked = [data.ranks[i] for i in spread_out(len(data.ranks), BARS).tolist()]
     cut = n_of_m(len(picked), len(data.ranks), "ranks")
     caption += f" Shown: {cut}." if cut else ""
-    return Figure("data-shares", "Dataset", _TITLE, caption, _spec(picked), table)
+    return Figure(
+        "data-shares",
+        "Dataset",
+        _TITLE,
+        caption,
+        _spec(picked),
+        table,
+        says=sentence("data-shares", results),
+    )
 
 
 def _spec(ranks: list[RankShare]) -> Spec:

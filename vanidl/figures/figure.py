@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vanidl.report.units import Cell
 
 Spec = dict[str, Any]
@@ -29,12 +32,30 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Levels:
+    """Amounts in ever wider equal bins of [start_s, end_s), for a picture that can be zoomed.
+
+    `series[i]` belongs to `spec["data"][i]`: its levels, finest first, each of shape (rows,
+    bins) and with the same sum. The picture shows them per second, in units of `divisor`;
+    `levels.filled` draws one in.
+    """
+
+    start_s: float
+    end_s: float
+    divisor: int
+    series: tuple[tuple[NDArray[np.int64], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A picture, its accessible twin, and how to read both.
 
     `spec` is None where there is nothing to draw, `table` is None where the picture has too
     many points for one. `empty_reason` says why there is no picture and what to do to get it;
-    it is "" where there is one, and where the figure is a table by design.
+    it is "" where there is one, and where the figure is a table by design. `says` is what
+    the picture shows as a sentence, for who cannot see it. Neighbours with a `view` share a
+    switch, in which that is their label. With `levels`, the spec lacks the amounts, which are
+    drawn in for the zoom.
     """
 
     id: str
@@ -44,3 +65,6 @@ class Figure:
     spec: Spec | None = None
     table: Table | None = None
     empty_reason: str = ""
+    says: str = ""
+    view: str = ""
+    levels: Levels | None = None

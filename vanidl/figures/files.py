@@ -48,7 +48,7 @@ def figure(trace: Trace, results: Results) -> Figure:
 def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
     mount = f"{file.mount} ({file.file_system})" if file.file_system else file.mount
     return (
-        elided(file.path),
+        elided(file.path, limit=120),
         elided(file.kind, limit=40),
         file.bytes_read,
         file.bytes_written,

@@ -8,6 +8,7 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import byte_scale, nbytes
 from vanidl.trace import Trace
 
@@ -30,7 +31,15 @@ def figure(trace: Trace, results: Results) -> Figure:
     if not any(g.bytes_read or g.bytes_written for g in rows):
         reason = "The files were touched, but no bytes were moved."
         return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
-    return Figure("kinds", "Files", "Files by kind", _CAPTION, _spec(rows), table)
+    return Figure(
+        "kinds",
+        "Files",
+        "Files by kind",
+        _CAPTION,
+        _spec(rows),
+        table,
+        says=sentence("kinds", results),
+    )
 
 
 def _spec(rows: tuple[GroupRow, ...]) -> Spec:

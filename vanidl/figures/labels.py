@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, bidi overrides, lone surrogates, breaks
 
@@ -25,6 +27,16 @@ def elided(name: str, *, limit: int = 160) -> str:
         return name
     head = limit // 3
     return f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
+
+
+def distinct(labels: Sequence[str]) -> list[str]:
+    """The labels, repeated ones numbered: an axis of names draws equal names as one."""
+    seen: Counter[str] = Counter()
+    names = []
+    for label in labels:
+        seen[label] += 1
+        names.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return names
 
 
 def plotted(name: str, *, limit: int = 22) -> str:

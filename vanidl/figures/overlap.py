@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import seconds
 from vanidl.trace import Trace
 
@@ -43,7 +46,8 @@ def figure(trace: Trace, results: Results) -> Figure:
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
-    return _record(_CAPTION + note, spec=_spec(rows), table=table, empty_reason="")
+    figure = _record(_CAPTION + note, spec=_spec(rows), table=table, empty_reason="")
+    return replace(figure, says=sentence("overlap", results))
 
 
 def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reason: str) -> Figure:

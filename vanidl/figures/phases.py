@@ -10,6 +10,7 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided, plotted
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import nbytes, seconds
 from vanidl.trace import Trace
 
@@ -51,7 +52,15 @@ def figure(trace: Trace, results: Results) -> Figure:
     rows = tuple(_row(phase) for phase in every[:LIMIT])
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
     words = [_CAPTION, *_epoch_words(phases)]
-    return Figure("phases", "Over time", "Phases and epochs", " ".join(words), _spec(phases), table)
+    return Figure(
+        "phases",
+        "Over time",
+        "Phases and epochs",
+        " ".join(words),
+        _spec(phases),
+        table,
+        says=sentence("phases", results),
+    )
 
 
 def epoch_lines(phases: Phases | None) -> list[Spec]:

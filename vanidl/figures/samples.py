@@ -10,6 +10,7 @@ from vanidl.figures.cutting import n_of_m
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import elided
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import count, nbytes
 from vanidl.trace import Trace
 
@@ -33,7 +34,15 @@ def per_file(trace: Trace, results: Results) -> Figure:
         tuple((_range(b.low, b.high), b.files) for b in samples.histogram),
     )
     caption = _caption(samples)
-    return Figure("samples", "Dataset", _SAMPLES, caption, _spec(samples), table)
+    return Figure(
+        "samples",
+        "Dataset",
+        _SAMPLES,
+        caption,
+        _spec(samples),
+        table,
+        says=sentence("samples", results),
+    )
 
 
 def never_read(trace: Trace, results: Results) -> Figure:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vanidl.analyses import Results
 from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import byte_scale, count, nbytes, plural
 from vanidl.trace import Trace
 
@@ -26,9 +29,11 @@ def figure(trace: Trace, results: Results) -> Figure:
     traced = results.sizes.histogram
     counted = results.sizes.darshan_histogram
     if traced:
-        return _record(f"{_CAPTION} {_frequent(results.sizes)}", _spec(traced), _table(traced))
+        figure = _record(f"{_CAPTION} {_frequent(results.sizes)}", _spec(traced), _table(traced))
+        return replace(figure, says=sentence("sizes", results))
     if any(b.reads or b.writes for b in counted):
-        return _record(_COUNTERS_CAPTION, _counts_only(counted), _counts_table(counted))
+        figure = _record(_COUNTERS_CAPTION, _counts_only(counted), _counts_table(counted))
+        return replace(figure, says=sentence("sizes", results))
     return _record("", None, None, "No read or write was recorded, so there are no sizes to show.")
 
 

@@ -10,11 +10,12 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.labels import plotted
+from vanidl.figures.sentences import sentence
 from vanidl.figures.stepspans import ShownSteps, shown_steps
 from vanidl.report.units import seconds
 from vanidl.trace import Trace
 
-TABLE_LIMIT = 500
+TABLE_LIMIT = 300
 MAX_LANES = 8
 GRID_RANKS = 64
 GRID_STEPS = 256
@@ -58,8 +59,16 @@ def figure(trace: Trace, results: Results) -> Figure:
     if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
     words += [f"Shown: {cut}."] if cut else []
-    twin = _table(trace, table, shown) if len(table.step) <= TABLE_LIMIT else None
-    return Figure("steps", "Input and compute", "Training steps", " ".join(words), spec, twin)
+    twin = step_table(trace, table, shown)
+    return Figure(
+        "steps",
+        "Input and compute",
+        "Training steps",
+        " ".join(words),
+        spec,
+        twin,
+        says=sentence("steps", results),
+    )
 
 
 def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
@@ -180,7 +189,8 @@ def _layout(height: int, **more: object) -> Spec:
     return palette.time_layout(height, xaxis=palette.time_axis(showgrid=False), **more)
 
 
-def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
+def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
+    """The shown steps in numbers, at most TABLE_LIMIT of them."""
     columns = (
         Column("rank"),
         Column("step", "count"),
@@ -190,6 +200,7 @@ def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
         Column("time in I/O", "s"),
     )
     labels = [trace.processes[process].label for process in trace.ranks]
+    picked = shown.rows[spread_out(len(shown.rows), TABLE_LIMIT)]
     rows = tuple(
         (
             labels[int(table.rank[i])],
@@ -199,9 +210,9 @@ def _table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
             _known(table.input_wait_s[i]),
             _known(table.busy_s[i]),
         )
-        for i in shown.rows
+        for i in picked
     )
-    return Table(columns, rows, shown.cut)
+    return Table(columns, rows, n_of_m(len(picked), len(table.step), "steps of all ranks"))
 
 
 def _known(value: float) -> float | None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 
 from vanidl.analyses import Results
-from vanidl.analyses.steps import StepTable
-from vanidl.analyses.timeline import Timeline
+from vanidl.analyses.steps import Steps, StepTable
+from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.figures import palette
-from vanidl.figures.cutting import folded, rates, rounded
-from vanidl.figures.figure import Figure, Spec
+from vanidl.figures.cutting import folded, rounded
+from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.figures.labels import plotted
+from vanidl.figures.levels import levels
+from vanidl.figures.steps import step_table
 from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
-from vanidl.report.units import byte_scale, seconds
+from vanidl.report.units import byte_scale, nbytes, plural, seconds
 from vanidl.trace import Trace
 
-BINS = 2048
+UNIT_BINS = 2048
+TABLE_SPANS = 64
 STEP_WIDTH = 0.97  # of a step is drawn, so that the next one is told apart
 _IO_CAPTION = "Bytes per second of the whole job, reads and writes, over seconds since its start."
 _STEP_CAPTION = (
@@ -46,14 +52,20 @@ def figure(trace: Trace, results: Results) -> Figure:
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     shown = shown_steps(steps.table) if steps else None
-    data = _io_traces(io) if io else []
-    words = [_IO_CAPTION, _resolution(io)] if io else []
+    job = io.job if io else None
+    unit, found = _levels(job) if job else ("", None)
+    data = _io_traces() if job else []
+    words = [_IO_CAPTION, heatmap_note(io) or _resolution(io.job)] if io else []
     if steps and shown:
         step_data, cuts = _step_traces(trace, steps.table, shown)
         data += step_data
         words += [_STEP_CAPTION if io else _STEPS_ALONE, *(f"Shown: {cut}." for cut in cuts if cut)]
-    layout = _layout(trace, io, steps.table if steps else None, shown)
-    return _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
+    layout = _layout(trace, (job, unit), steps.table if steps else None, shown)
+    figure = _record(" ".join([*words, _ZOOM]), spec={"data": data, "layout": layout})
+    table = _table(job) if job else None
+    if table is None and steps and shown:
+        table = step_table(trace, steps.table, shown)
+    return replace(figure, table=table, levels=found, says=_said(job, steps))
 
 
 def heatmap_note(io: Timeline) -> str:
@@ -68,42 +80,71 @@ def heatmap_note(io: Timeline) -> str:
 
 
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
-    return Figure("timeline", "Over time", "I/O and training steps", caption, spec, None, reason)
+    title = "I/O and training steps"
+    return Figure("timeline", "Over time", title, caption, spec, None, reason, view="whole job")
 
 
-def _io_traces(io: Timeline) -> list[Spec]:
-    """Two filled step lines; each point holds until the next."""
-    divisor, _ = _scale(io)
-    areas = [
-        area("reads", palette.READ, *_rates(io.edges_s, io.bytes_read, divisor)),
-        area("writes", palette.WRITE, *_rates(io.edges_s, io.bytes_written, divisor)),
-    ]
+def _io_traces() -> list[Spec]:
+    """Two filled step lines, without their points: those depend on the zoom."""
+    areas = [_unfilled("reads", palette.READ), _unfilled("writes", palette.WRITE)]
     areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
     return areas
 
 
-def _resolution(io: Timeline) -> str:
-    edges, _ = folded(io.edges_s, io.bytes_read[:1], BINS)
-    if io.source == "heatmap":
-        return heatmap_note(io)
-    return f"Each level is the mean over {seconds(float(edges[1] - edges[0]))}."
+def _levels(job: JobTimeline) -> tuple[str, Levels]:
+    """Unit of the axis and the levels; the unit fits bins that are as wide as a pixel."""
+    series = (job.bytes_read[None], job.bytes_written[None])
+    found = levels(job.edges_s, series, 1)
+    length_s = max(found.end_s - found.start_s, 1e-9)
+    fitting = [next(a for a in amounts if a.shape[1] <= UNIT_BINS) for amounts in found.series]
+    largest = max(float(a.max()) * a.shape[1] / length_s for a in fitting)
+    divisor, unit = byte_scale(largest)
+    return unit, replace(found, divisor=divisor)
 
 
-def _rates(
-    edges_s: np.ndarray[tuple[int], np.dtype[np.float64]],
-    nbytes: np.ndarray[tuple[int, int], np.dtype[np.int64]],
-    divisor: int,
-) -> tuple[float, float, list[float | int | None]]:
-    """Start, width of a bin, and the rate in each bin with a closing zero."""
-    edges, sums = folded(edges_s, nbytes.sum(axis=0, keepdims=True), BINS)
-    speed = rates(edges, sums)[0] / divisor
-    return float(edges[0]), float(edges[1] - edges[0]), [*rounded(speed), 0]
+def _resolution(job: JobTimeline) -> str:
+    width = seconds(float(job.edges_s[1] - job.edges_s[0]))
+    return f"A level is the mean over one bin; zoomed in, bins are down to {width} wide."
 
 
-def _scale(io: Timeline) -> tuple[int, str]:
-    edges, read = folded(io.edges_s, io.bytes_read.sum(axis=0, keepdims=True), BINS)
-    _, written = folded(io.edges_s, io.bytes_written.sum(axis=0, keepdims=True), BINS)
-    return byte_scale(float(rates(edges, np.maximum(read, written)).max(initial=0.0)))
+def _said(job: JobTimeline | None, steps: Steps | None) -> str:
+    """When most was read and written, and where the steps lie, in words."""
+    words = []
+    for name, amounts in (("read", job.bytes_read), ("written", job.bytes_written)) if job else ():
+        if job and amounts.any():
+            most = seconds(float(job.edges_s[int(amounts.argmax())]))
+            words.append(f"{nbytes(int(amounts.sum()))} are {name}, most at {most}.")
+    if steps is not None and len(steps.table.start_s):
+        first, last = float(steps.table.start_s.min()), float(steps.table.end_s.max())
+        words.append(
+            f"{plural(len(steps.table.step), 'training step')} from {seconds(first)} to "
+            f"{seconds(last)}."
+        )
+    return " ".join(words)
+
+
+def _table(job: JobTimeline) -> Table:
+    """The job in few spans of time, each the exact sum of its bins."""
+    known = [part for part in _COLUMNS if getattr(job, part[0]) is not None]
+    amounts = np.stack([getattr(job, name) for name, _, _ in known])
+    bounds, sums = folded(job.edges_s, amounts, TABLE_SPANS)
+    columns = (Column("from", "s"), Column("to", "s"), *(Column(t, u) for _, t, u in known))
+    spans = zip(pairwise(bounds.tolist()), sums.T.tolist(), strict=True)
+    rows = tuple((low, high, *row) for (low, high), row in spans)
+    return Table(columns, rows, f"{len(rows)} spans, the sums of {amounts.shape[1]:,} bins")
+
+
+_COLUMNS = (
+    ("bytes_read", "read", "bytes"),
+    ("bytes_written", "written", "bytes"),
+    ("reads", "reads", "count"),
+    ("writes", "writes", "count"),
+)
+
+
+def _unfilled(name: str, colour: str) -> Spec:
+    """An area whose points are drawn in for the zoom."""
+    return {k: v for k, v in area(name, colour, 0, 0, []).items() if k not in ("x0", "dx", "y")}
 
 
 def area(name: str, colour: str, x0: float, dx: float, y: list[float | int | None]) -> Spec:
@@ -117,7 +158,7 @@ def area(name: str, colour: str, x0: float, dx: float, y: list[float | int | Non
         "y": y,
         "line": {"shape": "hv", "width": 1, "color": colour},
         "fill": "tozeroy",
-        "hovertemplate": "at %{x:.2f} s: %{y:.4g} %{yaxis.title.text}<extra>" + name + "</extra>",
+        "hovertemplate": "at %{x:.4g} s: %{y:.4g} %{yaxis.title.text}<extra>" + name + "</extra>",
     }
 
 
@@ -184,30 +225,34 @@ def _spots(texts: list[str], spans: Spans) -> Spec:
 
 
 def _layout(
-    trace: Trace, io: Timeline | None, table: StepTable | None, shown: ShownSteps | None
+    trace: Trace,
+    io: tuple[JobTimeline | None, str],
+    table: StepTable | None,
+    shown: ShownSteps | None,
 ) -> Spec:
+    job, unit = io
     lanes = len(shown.ranks) if shown else 0
     lanes_height = min(24 * lanes, 10 * lanes + 120) + 20 if lanes else 0
-    io_height = 200 if io else 0
-    gap = 24 if io and lanes else 0
+    io_height = 200 if job else 0
+    gap = 24 if job and lanes else 0
     inner = io_height + gap + lanes_height
     layout = palette.time_layout(inner + 92)
     layout["xaxis"] = palette.time_axis(anchor="free", position=0)
     layout["yaxis"] = palette.axis(
-        f"{_scale(io)[1]}/s" if io else "",
-        domain=[(lanes_height + gap) / inner, 1] if io else [0.99, 1],
+        f"{unit}/s" if job else "",
+        domain=[(lanes_height + gap) / inner, 1] if job else [0.99, 1],
         rangemode="tozero",
         fixedrange=True,
-        visible=io is not None,
+        visible=job is not None,
     )
-    if io:
-        layout["xaxis"]["range"] = [float(io.edges_s[0]), float(io.edges_s[-1])]
+    if job:
+        layout["xaxis"]["range"] = [float(job.edges_s[0]), float(job.edges_s[-1])]
     elif table is not None and len(table.start_s):
         layout["xaxis"]["range"] = [float(table.start_s.min()), float(table.end_s.max())]
     if shown:
         layout["yaxis2"] = _lanes(trace, shown, lanes_height / inner)
-    if table is not None and io is not None and len(table.start_s):
-        _add_windows(layout, io, table)
+    if table is not None and job is not None and len(table.start_s):
+        _add_window(layout, job, table)
     return layout
 
 
@@ -216,32 +261,10 @@ def _lanes(trace: Trace, shown: ShownSteps, top: float) -> Spec:
     return palette.rank_axis(labels) | {"domain": [0, top]}
 
 
-def _add_windows(layout: Spec, io: Timeline, table: StepTable) -> None:
-    """Two buttons where the profiled steps are a small part of the run."""
-    whole = [float(io.edges_s[0]), float(io.edges_s[-1])]
+def _add_window(layout: Spec, job: JobTimeline, table: StepTable) -> None:
+    """The time of the profiled steps, where they are a small part of the run: for a button."""
     first, last = float(table.start_s.min()), float(table.end_s.max())
-    if last - first > 0.6 * (whole[1] - whole[0]):
+    if last - first > 0.6 * float(job.edges_s[-1] - job.edges_s[0]):
         return
     margin = 0.03 * (last - first)
-    choices = (("whole run", whole), ("profiled steps", [first - margin, last + margin]))
-    buttons = [
-        {"label": label, "method": "relayout", "args": [{"xaxis.range": bounds}]}
-        for label, bounds in choices
-    ]
-    menu = {
-        "type": "buttons",
-        "showactive": False,
-        "direction": "right",
-        "buttons": buttons,
-        "x": 0,
-        "xanchor": "left",
-        "y": 0,
-        "yanchor": "top",
-        "pad": {"t": 28},
-        "bgcolor": palette.PAPER,
-        "bordercolor": palette.FAINT,
-        "font": {"size": 11},
-    }
-    layout["updatemenus"] = [menu]
-    layout["margin"] = {**layout["margin"], "b": 68}
-    layout["height"] += 36
+    layout["meta"] = {**layout["meta"], "steps": [first - margin, last + margin]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +13,10 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import folded, n_of_m, rounded
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Figure, Spec
+from vanidl.figures.heatmap import TABLE_FILES, span_table
 from vanidl.figures.labels import plotted
 from vanidl.figures.phases import epoch_lines
+from vanidl.figures.sentences import sentence
 from vanidl.report.units import byte_scale
 from vanidl.trace import Trace
 
@@ -37,7 +41,12 @@ def figure(trace: Trace, results: Results) -> Figure:
     cut = n_of_m(len(data.grid.file), data.grid.files, "files")
     spec = _spec(data, data.grid)
     spec["layout"]["shapes"] = epoch_lines(results.phases)
-    return _record(_CAPTION + (f" Shown: {cut}." if cut else ""), spec=spec)
+    figure = _record(_CAPTION + (f" Shown: {cut}." if cut else ""), spec=spec)
+    shown = data.grid.file[:TABLE_FILES].tolist()
+    names = tuple(data.files[i].path for i in shown)
+    amounts = data.grid.nbytes[:TABLE_FILES]
+    table = span_table("file", names, data.grid.edges_s, amounts, cut_from=data.grid.files)
+    return replace(figure, table=table, says=sentence("visits", results))
 
 
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vanidl.figures.figure import Figure, Spec, Table
+from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
 from vanidl.report.headline import Headline
 from vanidl.report.json import SCHEMA
@@ -24,7 +25,14 @@ from vanidl.report.tiles import Tile
 from vanidl.report.units import Amount, Cell, shown
 from vanidl.writing import write_whole
 
-_SCRIPTS = ("plotly-cartesian-4.1.1.min.js", "tables.js", "plots.js", "page.js")
+SCRIPTS = (
+    "plotly-cartesian-4.1.1.min.js",
+    "tables.js",
+    "levels.js",
+    "plots.js",
+    "views.js",
+    "page.js",
+)
 _STYLES = ("page.css", "parts.css")
 _UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -47,7 +55,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
-    scripts = [_asset(name) for name in _SCRIPTS]
+    scripts = [_asset(name) for name in SCRIPTS]
     by_section = groupby(page.figures, lambda f: f.section)
     return (
         _environment()
@@ -114,7 +122,12 @@ def _data(figures: Sequence[Figure]) -> Spec:
     return {
         "dark": DARK,
         "figures": [
-            {"id": f.id, "spec": f.spec, "table": _cells(f.table) if f.table else None}
+            {
+                "id": f.id,
+                "spec": f.spec,
+                "table": _cells(f.table) if f.table else None,
+                "levels": packed(f.levels) if f.levels else None,
+            }
             for f in figures
         ],
     }

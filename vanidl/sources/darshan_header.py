@@ -132,6 +132,23 @@ def layout_losses(header: Header, size: int) -> list[str]:
     return losses
 
 
+def version_of(data: bytes) -> str | None:
+    """Version of the format that a log names, None where the bytes are of no Darshan log."""
+    for order in "<>":
+        if len(data) >= 16 and struct.unpack_from(f"{order}q", data, 8)[0] == MAGIC:
+            return data[:8].split(b"\0")[0].decode("ascii", "backslashreplace")
+    return None
+
+
+def is_cut(data: bytes) -> bool:
+    """Whether a log of a known version ends before its header, or what that announces, does."""
+    layout = LAYOUTS[version_of(data) or ""]
+    if len(data) < _form(layout, "<").size:
+        return True
+    header = read_header(memoryview(data), "")
+    return any(region.missing(len(data)) for region in header.regions.values())
+
+
 def _byte_order(data: memoryview, path: str) -> str:
     for order in "<>":
         if len(data) >= 16 and struct.unpack_from(f"{order}q", data, 8)[0] == MAGIC:
@@ -145,7 +162,7 @@ def _byte_order(data: memoryview, path: str) -> str:
 
 def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
     layout = LAYOUTS[version]
-    form = struct.Struct(f"{order}{layout.head}{2 + 2 * layout.slots}Q{layout.slots}I")
+    form = _form(layout, order)
     if len(data) < form.size:
         raise InputError(
             f"{path}: expected {form.size} bytes of header, found {len(data)}; "
@@ -161,6 +178,10 @@ def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
     regions = _regions(names, table, form.size, len(data))
     partial = tuple(name for i, name in enumerate(names) if flags >> i & 1)
     return Header(version, layout, order, COMPRESSIONS[code], partial, regions, form.size)
+
+
+def _form(layout: Layout, order: str) -> struct.Struct:
+    return struct.Struct(f"{order}{layout.head}{2 + 2 * layout.slots}Q{layout.slots}I")
 
 
 def _slot_names(layout: Layout) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def read_record(path: str | Path) -> RunRecord:
 def _unusable(path: str | Path, found: str) -> str:
     return (
         f"{path}: expected a record of `vanidl record` (schema {SCHEMA}), found {found}; remove "
-        "it, the logs can be used without"
+        "it, the logs can be used without."
     )
 
 
@@ -162,17 +162,21 @@ def complete_profile(profile: ProfileTrace, logs: Sequence[TracerLog]) -> Profil
 def losses(records: Records) -> Iterator[Notice]:
     """What the recorder saw and the logs do not hold, as warnings."""
     for folder, record in records.of_folder:
-        for state, words in _WORDS.items():
+        for state in _WORDS:
             lost = [p for p in record.processes if p.state == state]
-            if lost:
-                names = "; ".join(f"{p.pid} {p.command[:60]}" for p in lost[:3])
-                yield Notice(
-                    "processes_missing" if state == MISSING else "processes_unfinished",
-                    f"{folder}{NAME}: {len(lost)} of {len(record.processes)} processes {words} "
-                    f"({names}{', ...' if len(lost) > 3 else ''}).",
-                )
+            text = f"{folder}{NAME}: {_lost(lost, state, len(record.processes))}"
+            if lost and state == MISSING:
+                yield Notice("processes_missing", text)
+            elif lost:
+                yield Notice("processes_unfinished", text)
         for loss in record.losses:
             yield Notice("recording", loss, "info")
+
+
+def _lost(lost: Sequence[ProcessRecord], state: str, total: int) -> str:
+    names = "; ".join(f"{p.pid} {p.command[:60]}" for p in lost[:3])
+    more = ", ..." if len(lost) > 3 else ""
+    return f"{len(lost)} of {total} processes {_WORDS[state]} ({names}{more})."
 
 
 _WORDS = {

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import json
 
-import h5py
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("numba", reason="numba is not installed")
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+
 
 from loaders.cli import main
 from loaders.decoders.convert import read_sample, write_sample

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("numba", reason="numba is not installed")
+pytest.importorskip("h5py", reason="h5py is not installed")
+
 from hypothesis import given
 from hypothesis import strategies as st
 

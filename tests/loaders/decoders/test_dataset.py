@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("numba", reason="numba is not installed")
+pytest.importorskip("h5py", reason="h5py is not installed")
+
 from torch.utils.data import DataLoader
 
 from loaders.decoders import decode_sample, open_sample

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("numba", reason="numba is not installed")
+pytest.importorskip("h5py", reason="h5py is not installed")
+
+
 pytest.importorskip("triton", reason="triton is not installed")
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "decode_gpu.py"

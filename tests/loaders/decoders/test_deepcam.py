@@ -2,6 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("numba", reason="numba is not installed")
+pytest.importorskip("h5py", reason="h5py is not installed")
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

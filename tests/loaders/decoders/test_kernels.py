@@ -6,7 +6,11 @@ import json
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("numba", reason="numba is not installed")
+pytest.importorskip("h5py", reason="h5py is not installed")
+
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 

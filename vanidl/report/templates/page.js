@@ -25,4 +25,5 @@
   window.addEventListener("afterprint", () => closed.forEach((host) => { host.open = false; }));
 
   Plots.start(data.figures, data.dark);
+  document.querySelectorAll(".views").forEach(Views.start);
 })();

@@ -1,14 +1,17 @@
 "use strict";
-/* Pictures: drawn when they come into view, redrawn for width and colour scheme. */
+/* Pictures: drawn when they come into view, redrawn for width, zoom and colour scheme. */
 const Plots = (() => {
   const NARROW = 560;
   const PRINT_WIDTH = 680;
+  const MARGIN = 72;
   const touch = window.matchMedia("(hover: none)");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Set();
-  const linked = new Map();
+  const wholes = new Map();
+  const listeners = [];
+  let range = null;
   let following = false;
-  let specs = new Map();
+  let figures = new Map();
   let darkColours = {};
 
   /* A copy of a spec in which each light colour is replaced by its dark twin. */
@@ -44,29 +47,44 @@ const Plots = (() => {
     return layout;
   }
 
-  function config(width, layout) {
+  function config(layout) {
     return {
       displaylogo: false,
-      doubleClick: "reset",
+      doubleClick: false,
       displayModeBar: Boolean(layout.meta) || !touch.matches,
       responsive: false,
       showSendToCloud: false,
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d"],
       toImageButtonOptions: {format: "svg"},
     };
   }
 
-  function draw(host, options = {}) {
-    const width = options.width || host.clientWidth;
-    const source = specs.get(host.dataset.figure);
+  /* The spec of a picture as it is to be drawn, and the width of its bins in seconds. */
+  function prepared(host, width, options) {
+    const {spec: source, levels} = figures.get(host.dataset.figure);
     const spec = dark.matches && !options.light ? recoloured(source) : copied(source);
     const layout = fitted(spec.layout, spec.data, width);
     layout.width = width;
+    const zoomed = layout.meta && range && !options.light;
+    if (zoomed) layout.xaxis = {...layout.xaxis, range: [...range], autorange: false};
+    if (!levels) return {spec, bin: 0};
+    const seen = zoomed ? range : [levels.start, levels.end];
+    const level = Levels.fitting(levels, seen, width - MARGIN);
+    host.dataset.bins = String(levels.bins[level]);
+    return {spec, bin: Levels.fill(spec.data, levels, level)};
+  }
+
+  function draw(host, options = {}) {
+    const width = options.width || host.clientWidth;
+    const {spec, bin} = prepared(host, width, options);
     drawn.add(host);
-    return Plotly.react(host, spec.data, layout, config(width, layout)).then(() => {
+    return Plotly.react(host, spec.data, spec.layout, config(spec.layout)).then(() => {
       host.dataset.drawn = "yes";
       host.dataset.width = String(width);
-      if (layout.meta && !linked.has(host)) link(host);
+      if (!spec.layout.meta) return;
+      if (!range) wholes.set(host, host._fullLayout.xaxis.range.map(Number));
+      if (!host.dataset.linked) link(host);
+      for (const listener of listeners) listener(host, host._fullLayout.xaxis.range, bin);
     });
   }
 
@@ -80,28 +98,39 @@ const Plots = (() => {
     return a.every((value, i) => Math.abs(value - b[i]) < 1e-9 * (1 + Math.abs(value)));
   }
 
+  function visible(host) {
+    return host.offsetParent !== null;
+  }
+
+  /* All pictures of time show this range, each in the level that fits; null: the whole run. */
+  function zoom(wanted) {
+    range = wanted;
+    following = true;
+    const hosts = [...drawn].filter((h) => figures.get(h.dataset.figure).spec.layout.meta);
+    return Promise.all(hosts.filter(visible).map((host) => draw(host)))
+      .finally(() => { following = false; });
+  }
+
   /* Pictures of time zoom together; going back in one goes back in all. */
   function link(host) {
-    linked.set(host, [...host.layout.xaxis.range]);
+    host.dataset.linked = "yes";
     host.on("plotly_relayout", (change) => {
-      const range = horizontal(change);
-      if (following || !(range || change["xaxis.autorange"])) return;
-      const back = !range || same(range, linked.get(host));
-      following = true;
-      const others = [...linked].filter(([other]) => other !== host);
-      Promise.all(others.map(([other, whole]) =>
-        Plotly.relayout(other, {"xaxis.range": [...(back ? whole : range)]})))
-        .finally(() => { following = false; });
+      const wanted = horizontal(change);
+      if (following || !(wanted || change["xaxis.autorange"])) return;
+      const whole = wholes.get(host);
+      const back = !wanted || (whole && same(wanted.map(Number), whole));
+      zoom(back ? null : wanted.map(Number));
     });
+    host.on("plotly_doubleclick", () => { zoom(null); });
   }
 
   function redraw(options) {
-    drawn.forEach((host) => draw(host, options));
+    drawn.forEach((host) => { if (visible(host)) draw(host, options); });
   }
 
   function resized() {
     drawn.forEach((host) => {
-      if (Number(host.dataset.width) !== host.clientWidth) draw(host);
+      if (visible(host) && Number(host.dataset.width) !== host.clientWidth) draw(host);
     });
   }
 
@@ -116,9 +145,34 @@ const Plots = (() => {
     hosts.forEach((host) => seen.observe(host));
   }
 
-  function start(figures, colours) {
+  /* A figure that was switched on: drawn anew where the zoom or width changed meanwhile. */
+  function shown(figure) {
+    const host = figure.querySelector(".plot");
+    if (host && drawn.has(host)) draw(host);
+  }
+
+  function meta(figure) {
+    const host = figure.querySelector(".plot");
+    return (host && figures.get(host.dataset.figure).spec.layout.meta) || {};
+  }
+
+  function printing(hosts) {
+    for (const box of document.querySelectorAll("figure.off")) {
+      box.classList.replace("off", "was-off");
+    }
+    hosts.forEach((host) => draw(host, {light: true, width: PRINT_WIDTH}));
+  }
+
+  function printed() {
+    for (const box of document.querySelectorAll("figure.was-off")) {
+      box.classList.replace("was-off", "off");
+    }
+    redraw();
+  }
+
+  function start(all, colours) {
     darkColours = colours;
-    specs = new Map(figures.filter((f) => f.spec).map((f) => [f.id, f.spec]));
+    figures = new Map(all.filter((f) => f.spec).map((f) => [f.id, f]));
     const hosts = [...document.querySelectorAll(".plot")];
     watch(hosts);
     let pending = 0;
@@ -127,11 +181,13 @@ const Plots = (() => {
       pending = setTimeout(resized, 120);
     });
     dark.addEventListener("change", () => redraw());
-    window.addEventListener("beforeprint", () => {
-      hosts.forEach((host) => draw(host, {light: true, width: PRINT_WIDTH}));
-    });
-    window.addEventListener("afterprint", () => redraw());
+    window.addEventListener("beforeprint", () => printing(hosts));
+    window.addEventListener("afterprint", printed);
   }
 
-  return {start};
+  return {
+    start, shown, zoom, meta,
+    whole: (host) => wholes.get(host) || host._fullLayout.xaxis.range.map(Number),
+    onDrawn: (listener) => listeners.push(listener),
+  };
 })();

@@ -28,9 +28,10 @@ const Tables = (() => {
     }
   }
 
-  function dataCell(cell, isWords) {
+  function dataCell(cell, isWords, isHead) {
     const text = cellText(cell);
-    const td = element("td", isWords ? "words" : "");
+    const td = element(isHead ? "th" : "td", isWords ? "words" : "");
+    if (isHead) td.scope = "row";
     if (text.length > 24) {
       td.classList.add("long");
       appendWords(td, text);
@@ -48,7 +49,7 @@ const Tables = (() => {
     const fragment = document.createDocumentFragment();
     for (const row of rows) {
       const tr = document.createElement("tr");
-      row.forEach((cell, i) => tr.append(dataCell(cell, columns[i][1])));
+      row.forEach((cell, i) => tr.append(dataCell(cell, columns[i][1], i === 0)));
       fragment.append(tr);
     }
     body.replaceChildren(fragment);
@@ -139,8 +140,7 @@ const Tables = (() => {
     });
     const thead = element("thead");
     thead.append(head);
-    grid.append(thead, body);
-    grid.setAttribute("aria-label", title);
+    grid.append(element("caption", "unseen", title), thead, body);
     if (long) host.append(tools(state, table, draw));
     const box = element("div", "table-box");
     box.tabIndex = 0;

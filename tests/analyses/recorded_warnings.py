@@ -1,0 +1,101 @@
+"""Warnings about recorded runs: DFTracer's blind spots, and what the recorder missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import vanidl
+from tests.pfw_traces import EPOCH_US, PfwTrace
+from vanidl.sources.run_record import ProcessRecord, RunRecord, write_record
+from vanidl.trace import Notice
+
+Case = Callable[[Path], tuple[Notice, ...]]
+
+
+def traced(
+    folder: Path, *calls: tuple[str, str, dict[str, int]], beside: str = ""
+) -> tuple[Notice, ...]:
+    """Warnings of a DFTracer run that did these calls."""
+    trace = PfwTrace(100)
+    for i, (name, path, arguments) in enumerate(calls):
+        trace.io(name, path, 1000 * (i + 1), 100, **arguments)
+    trace.end(1000 * (len(calls) + 2))
+    trace.write(folder / "dftracer" / "trace-0-preload.pfw.gz")
+    if beside:
+        (folder / "dftracer" / beside).touch()
+    return vanidl.open_run(folder).coverage.warnings
+
+
+PREAD = ("pread", "/data/a.h5", {"ret": 10, "offset": 0, "count": 10})
+READ = ("read", "/data/a.h5", {"ret": 10, "count": 10})
+OPEN_TO_WRITE = ("open64", "/out/ckpt-1.pt", {"flags": 0o101})
+WRITE = ("write", "/out/ckpt-1.pt", {"ret": 10, "count": 10})
+
+
+def watched(folder: Path, state: str = "recorded", loss: str = "") -> tuple[Notice, ...]:
+    """Warnings of a run whose recorder saw one process in this state."""
+    start = EPOCH_US * 1000
+    process = ProcessRecord(100, 1, "python train.py", None, start, start + 10**9, state)
+    record = RunRecord(
+        "run-1", ("python", "train.py"), "/job", "node01", "dftracer", "2.2.0", {}, start,
+        start + 10**9, 0, None, (("/", "ext4"),), (process,), (loss,) if loss else (),
+    )  # fmt: skip
+    write_record(folder / "run.json", record)
+    return traced(folder, PREAD)
+
+
+def broken_record(folder: Path, content: str) -> tuple[Notice, ...]:
+    (folder / "run.json").write_text(content)
+    return traced(folder, PREAD)
+
+
+def whole_record(folder: Path) -> tuple[Notice, ...]:
+    return watched(folder)
+
+
+RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
+    "not_traced": (
+        {"a DFTracer trace": lambda folder: traced(folder, PREAD)},
+        {"a Darshan log": lambda folder: _darshan(folder)},
+    ),
+    "empty_traces": (
+        {"a file without a line": lambda f: traced(f, PREAD, beside="trace-1-preload.pfw.gz")},
+        {"only whole files": lambda folder: traced(folder, PREAD)},
+    ),
+    "offsets_not_recorded": (
+        {"read()": lambda folder: traced(folder, READ)},
+        {"pread()": lambda folder: traced(folder, PREAD)},
+    ),
+    "writes_not_seen": (
+        {"torch.save": lambda folder: traced(folder, OPEN_TO_WRITE)},
+        {"a checkpoint that was written": lambda folder: traced(folder, OPEN_TO_WRITE, WRITE)},
+    ),
+    "processes_missing": (
+        {"a process without a log": lambda folder: watched(folder, "missing")},
+        {"all recorded": whole_record},
+    ),
+    "processes_unfinished": (
+        {"a killed process": lambda folder: watched(folder, "unfinished")},
+        {"all recorded": whole_record},
+    ),
+    "recording": (
+        {"a loss that the recorder names": lambda f: watched(f, loss="The disk was full.")},
+        {"none": whole_record},
+    ),
+    "run_record_unreadable": (
+        {
+            "no JSON": lambda folder: broken_record(folder, "{"),
+            "another program's": lambda folder: broken_record(folder, '{"schema": "other/1"}'),
+        },
+        {"a record": whole_record},
+    ),
+}
+
+
+def _darshan(folder: Path) -> tuple[Notice, ...]:
+    from tests.darshan_logs import Log, log_bytes, random_records
+
+    log = Log(job=(1000, 7, 1), dxt={"DXT_POSIX": random_records(1, ranks=1)})
+    (folder / "user_python_id7-7_1.darshan").write_bytes(log_bytes(log))
+    return vanidl.open_run(folder).coverage.warnings

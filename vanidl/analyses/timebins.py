@@ -1,0 +1,107 @@
+"""Equal bins in time, and bytes spread over them in exact integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+FINEST = 16_384
+"""The most bins that a run is divided into; coarser bins are sums of 2, 4, 8, ... of these."""
+
+_MAX_PAIRS = 1_000_000  # operations x bins expanded at a time
+_SAFE_PRODUCT = 2**62
+
+
+def edges(start_ns: int, end_ns: int, bins: int = FINEST) -> Int64Array:
+    """The bounds of equal bins, shape (bins + 1,): edge i is start + ceil(i * length / bins).
+
+    `bins` is a power of two up to FINEST, so every edge of wider bins is one of narrower bins.
+    A run shorter than FINEST ns is taken as that long.
+    """
+    whole, rest = divmod(max(end_ns - start_ns, FINEST), bins)
+    index = np.arange(bins + 1, dtype=np.int64)
+    return start_ns + index * whole - (-index * rest) // bins
+
+
+def bin_of(at: Int64Array, bounds: Int64Array) -> Int64Array:
+    """The bin that holds each time; what lies outside counts in the first or last."""
+    index = np.searchsorted(bounds, at, side="right").astype(np.int64) - 1
+    clipped: Int64Array = np.clip(index, 0, len(bounds) - 2)
+    return clipped
+
+
+def shares(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+    """Blocks of (operation, bin, bytes): the bytes of each operation, spread in proportion to time.
+
+    Bin i of an operation gets floor(n t_(i+1)/d) - floor(n t_i/d), t_i being the time from its
+    start to edge i and d its duration, so the shares of an operation sum to its bytes.
+    """
+    first = bin_of(start, bounds)
+    last = np.maximum(bin_of(end - 1, bounds), first)
+    single = np.flatnonzero(first == last)
+    yield single, first[single], nbytes[single]
+    many = np.flatnonzero(first != last)
+    for block in _blocks(many, (last - first)[many] + 1):
+        owner, at, share = _spread(
+            (start[block], end[block], nbytes[block]), first[block], last[block], bounds
+        )
+        yield block[owner], at, share
+
+
+def folded(sums: Int64Array, bins: int) -> Int64Array:
+    """Sums of neighbouring bins along the last axis, which `bins` divides."""
+    shape = (*sums.shape[:-1], bins, sums.shape[-1] // bins)
+    wider: Int64Array = sums.reshape(shape).sum(axis=-1)
+    return wider
+
+
+def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
+    """The same amounts in ever wider bins, finest first; every level has the same sum.
+
+    Each level adds pairs of the one before, as long as they come in pairs and the next one has
+    at least `coarsest` bins.
+    """
+    levels = [sums]
+    while levels[-1].shape[-1] % 2 == 0 and levels[-1].shape[-1] // 2 >= coarsest:
+        levels.append(folded(levels[-1], levels[-1].shape[-1] // 2))
+    return tuple(levels)
+
+
+def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
+    if len(index) == 0:
+        return []
+    block = np.cumsum(bins) // _MAX_PAIRS
+    return np.split(index, np.flatnonzero(np.diff(block)) + 1)
+
+
+def _spread(
+    operations: tuple[Int64Array, Int64Array, Int64Array],
+    first: Int64Array, last: Int64Array, bounds: Int64Array,
+) -> tuple[Int64Array, Int64Array, Int64Array]:  # fmt: skip
+    start, end, nbytes = operations
+    bins = last - first + 1
+    owner = np.repeat(np.arange(len(start)), bins)
+    before = np.cumsum(bins) - bins
+    at = first[owner] + np.arange(len(owner)) - before[owner]
+    duration = (end - start)[owner]
+    reach = np.where(at == last[owner], duration, bounds[at + 1] - start[owner])
+    done = _floor_share(nbytes[owner], np.minimum(reach, duration), duration)
+    share = np.diff(done, prepend=0)
+    is_first = at == first[owner]
+    share[is_first] = done[is_first]
+    return owner, at, share
+
+
+def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
+    """floor(nbytes * reach / duration) without overflow."""
+    large = nbytes.astype(float) * reach.astype(float) > _SAFE_PRODUCT
+    safe = np.where(large, 0, nbytes) * np.where(large, 0, reach) // duration
+    for i in np.flatnonzero(large):  # a gigabyte read over four seconds: rare
+        safe[i] = int(nbytes[i]) * int(reach[i]) // int(duration[i])
+    return safe

@@ -1,0 +1,41 @@
+"""`vanidl check PATH...`: are these logs whole, and what do they miss?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vanidl.checking import check
+from vanidl.commands.inputs import progress_line
+from vanidl.errors import InputError
+from vanidl.report.checktext import check_json, check_text
+
+NAME = "check"
+HELP = (
+    "say of each log whether it is whole, and what it misses; exit status 0, or 1 where no "
+    "file could be read at all"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The paths, and --json."""
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a log, or a folder of logs")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints one verdict a file; exit status 0 where at least one could be read.
+
+    Raises:
+        InputError: nothing at all could be read; the table is printed before.
+    """
+    with progress_line() as progress:
+        verdicts = check(options.paths, progress)
+    render = check_json if options.json else check_text
+    sys.stdout.write(render(verdicts))
+    if not any(verdict.read for verdict in verdicts):
+        raise InputError(
+            f"{options.paths[0]}: expected at least one log that can be read, found none; "
+            "the table says of each file why"
+        )
+    return 0

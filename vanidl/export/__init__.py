@@ -1,0 +1,59 @@
+"""Results and operations as files for other programs: one module a format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vanidl.errors import UsageError
+from vanidl.export import document, place, tables
+from vanidl.run import Run
+
+Written = list[tuple[str, str]]
+"""What was written: (name, what is in it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a format is written: into a folder, or as one file."""
+
+    is_folder: bool
+    write: Callable[[Run, Path], Written]
+    holds: str
+
+
+def _figures(run: Run, folder: Path) -> Written:
+    from vanidl.publication import write  # matplotlib: only where it is asked for
+
+    return write(run.trace, run.results, folder)
+
+
+FORMATS: dict[str, Format] = {
+    "parquet": Format(True, tables.write_parquet, "a folder with one Parquet file a table"),
+    "csv": Format(True, tables.write_csv, "a folder with one CSV file a table"),
+    "json": Format(False, document.write, "one file: `summary --json` and every table"),
+    "figures": Format(True, _figures, "a folder of figures for papers: PDF, SVG and PNG"),
+}
+
+
+def export(run: Run, to: str, path: str | Path) -> Written:
+    """Writes the run in a format, whole or not at all; what was written.
+
+    Args:
+        run: the run, through its filters.
+        to: one of FORMATS.
+        path: the file or folder to make. A file is replaced, a folder must be new or empty.
+
+    Raises:
+        UsageError: no such format, its package is missing, or the folder is not empty.
+        VanidlError: the file or folder cannot be written.
+    """
+    if to not in FORMATS:
+        raise UsageError(f"no format {to!r}: expected one of {', '.join(FORMATS)}.")
+    chosen = FORMATS[to]
+    target = Path(path)
+    if not chosen.is_folder:
+        return chosen.write(run, target)
+    with place.folder(target) as part:
+        return chosen.write(run, part)

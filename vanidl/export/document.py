@@ -1,0 +1,35 @@
+"""The JSON contract with every table in it, as one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vanidl.export.tables import OPERATIONS
+from vanidl.frames import FRAMES
+from vanidl.report.json import summary_object
+from vanidl.report.units import plural
+from vanidl.run import Run
+from vanidl.writing import write_whole
+
+
+def write(run: Run, path: Path) -> list[tuple[str, str]]:
+    """`summary --json` and, under `tables`, every frame but the single operations.
+
+    A table is an object of columns, each a list; what was not recorded is null.
+    """
+    tables = {name: _columns(run, name) for name in FRAMES if name != OPERATIONS}
+    content = summary_object(run.trace, run.results) | {"tables": tables}
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    write_whole(path, f"{text}\n".encode(), "the export")
+    return [
+        ("summary", "the contract of `summary --json`"),
+        ("tables", plural(len(tables), "table")),
+    ]
+
+
+def _columns(run: Run, name: str) -> dict[str, list[Any]]:
+    frame = run.frame(name).astype(object)
+    frame = frame.where(frame.notna(), None)
+    return {str(column): frame[column].tolist() for column in frame.columns}

@@ -1,0 +1,69 @@
+"use strict";
+/* The switch between pictures over time, and buttons for what the mouse does in them. */
+const Views = (() => {
+  const STEP = 0.5;
+
+  function seconds(value) {
+    if (value === 0) return "0 s";
+    if (value >= 100) return `${Math.round(value)} s`;
+    if (value >= 1) return `${Number(value.toPrecision(3))} s`;
+    if (value >= 1e-3) return `${Number((value * 1e3).toPrecision(3))} ms`;
+    return `${Number((value * 1e6).toPrecision(3))} \u00b5s`;
+  }
+
+  function said(range, width) {
+    const bins = width ? `, bins of ${seconds(width)}` : "";
+    return `${seconds(Math.max(range[0], 0))} to ${seconds(range[1])}${bins}`;
+  }
+
+  /* The range that a button leads to, null for the whole run. */
+  function wanted(button, range, whole, steps) {
+    const [low, high] = range, length = high - low;
+    if (button === "whole") return null;
+    if (button === "steps") return steps;
+    if (button === "in") return [low + length / 4, high - length / 4];
+    if (button === "out") return within([low - length / 2, high + length / 2], whole);
+    const by = (button === "later" ? STEP : -STEP) * length;
+    return within([low + by, high + by], whole);
+  }
+
+  /* The range moved, or cut, to lie in the whole; null where it covers it. */
+  function within(range, whole) {
+    const length = range[1] - range[0];
+    if (length >= whole[1] - whole[0]) return null;
+    const low = Math.min(Math.max(range[0], whole[0]), whole[1] - length);
+    return [low, low + length];
+  }
+
+  function start(box) {
+    const choices = [...box.querySelectorAll("input[type=radio]")];
+    const figures = choices.map((choice) => document.getElementById(choice.value));
+    const status = box.querySelector(".shown");
+    const steps = figures.map((f) => Plots.meta(f).steps).find(Boolean);
+    const button = box.querySelector("[data-zoom=steps]");
+    button.hidden = !steps;
+
+    function choose() {
+      choices.forEach((choice, i) => figures[i].classList.toggle("off", !choice.checked));
+      const open = figures[choices.findIndex((choice) => choice.checked)];
+      Plots.shown(open);
+    }
+
+    Plots.onDrawn((host, range, width) => {
+      if (figures.includes(host.closest("figure"))) status.textContent = said(range, width);
+    });
+    for (const choice of choices) choice.addEventListener("change", choose);
+    box.addEventListener("click", (event) => {
+      const pressed = event.target.dataset.zoom;
+      if (!pressed) return;
+      const host = figures.map((f) => f.querySelector(".plot"))
+        .find((p) => p && p.offsetParent && p.dataset.drawn);
+      if (!host) return;
+      const range = host._fullLayout.xaxis.range.map(Number);
+      Plots.zoom(wanted(pressed, range, Plots.whole(host), steps));
+    });
+    choose();
+  }
+
+  return {start};
+})();
