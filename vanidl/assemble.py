@@ -82,34 +82,33 @@ def assemble(
     rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
     offset_ns = round((options.clock_offset_s or 0) * 1e9)
     checks = [clocks.check(p, logs, offset_ns) for p in profiles]
-    aligned = [check is None for check in checks]
+    disagreeing = [check for check in checks if check]
     return Trace(
         job=_job(logs, profiles),
         processes=people.processes,
         files=_files(paths, logs, tables, parts, rules),
         io=parts,
-        spans=_spans(profiles, people, offset_ns, aligned),
+        spans=_spans(profiles, people, offset_ns, [check is None for check in checks]),
         profiles=_profiles(profiles, people, options, logs),
         counters=tables,
-        logs=tuple(
-            LogState(log.path, log.version, log.whole, log.partial_layers, log.losses)
-            for log in logs
-        ),
-        warnings=(
-            *notices,
-            *people.notices,
-            *lost_steps,
-            *_damage(logs),
-            *(c for c in checks if c),
-        ),
-        layers_traced=tuple(
-            sorted({t.layer for log in logs for t in log.operations}, reverse=True)
-        ),
+        logs=_states(logs),
+        warnings=(*notices, *people.notices, *lost_steps, *_damage(logs), *disagreeing),
+        layers_traced=_layers_traced(logs),
         stripes=counter_tables.stripes(logs, counters, code),
         heatmaps=counter_tables.heatmaps(logs, counters, people),
         mpi=counter_tables.mpi_times(logs, people),
         step_durations=undated,
     )
+
+
+def _states(logs: Sequence[TracerLog]) -> tuple[LogState, ...]:
+    return tuple(
+        LogState(log.path, log.version, log.whole, log.partial_layers, log.losses) for log in logs
+    )
+
+
+def _layers_traced(logs: Sequence[TracerLog]) -> tuple[str, ...]:
+    return tuple(sorted({t.layer for log in logs for t in log.operations}, reverse=True))
 
 
 def _paths(logs: Sequence[TracerLog], counters: Counters) -> list[str]:
