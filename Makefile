@@ -9,7 +9,7 @@ JOBS ?= 2
 TORCH ?= torch==2.13.0+cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint reports browser fuse clean
+.PHONY: help demo test lint fuzz reports notebooks browser fuse clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -20,10 +20,21 @@ demo: $(VENV)/installed  ## a report of a recorded training run, and its headlin
 test: $(VENV)/installed-loaders browser fuse  ## all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
+fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, and every reader under atheris
+	$(BIN)/python -m tests.fuzz
+	@$(BIN)/python -m pip install -qq "atheris>=3" 2>/dev/null || echo "atheris has no wheel here"
+	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
+	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi
+
 reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
 	$(BIN)/python reports/baseline_workers.py
 	$(BIN)/python reports/scheduled.py
+	$(BIN)/python reports/pls.py
+	$(BIN)/python reports/spatial.py
+
+notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
+	$(BIN)/python notebooks/run.py
 
 lint: $(VENV)/installed-loaders  ## style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .

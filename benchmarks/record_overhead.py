@@ -5,8 +5,9 @@
 Runs the job alone and recorded in turn; the CPU time of a run is that of the command and all
 its processes plus what the recorder itself used. Shown is the geometric mean of the pairs'
 ratios with a 95 % interval (bootstrap over pairs). Limits: Darshan 1.05, DFTracer 1.10; a
-claim holds where the whole interval is below its limit. Needs PyTorch; a tracer that is not
-here is said and left out.
+claim holds where the whole interval is below its limit. Needs PyTorch; tracers are found as
+`vanidl record` finds them (Darshan: its module, or darshan-config on the PATH), and one that
+is not here is said and left out.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ Two ranks, started here, in step after every batch as in synchronous training, w
   V3    + look-ahead, merged reads, eight reads at once
   LRU, FIFO   DataLoader with a buffer of the same size in one kept worker
   MosaicML Streaming   the same samples as MDS shards, cache_limit of the same size; its order of
-        samples is another one
+        samples is another one, and what it reads is not counted: a time below the bound is of a
+        cache that held more than the limit
 Seconds are of an epoch after the first, the slowest rank's, medians; `bound` is what the storage
 allows at best for the loads that any policy needs: latency + (N - C) * sample / bandwidth.
 Loads are counted by the loaders. NoPFS and others are counted from their plans. Goals on the

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOADERS: dict[str, str] = {
     "baseline": "loaders.baseline",
     "scheduled": "loaders.scheduled.loader",
+    "pls": "loaders.pls.loader",
+    "spatial": "loaders.spatial.loader",
     "decoded": "loaders.decoders.dataset",
     "streaming": "loaders.peers.streaming",
     "webdataset": "loaders.peers.webdataset",

@@ -3,13 +3,14 @@
     python reports/scheduled.py [--samples 512] [--repeat 3]
 
 The samples are synthetic (`loaders make`), the storage is the emulated parallel file system: 2 ms
-a request, 40 MB/s in all. The DataLoader has 4 workers, the buffers hold 85 % of the samples.
+a request, 20 MB/s in all. The DataLoader has 4 workers, the buffers hold 85 % of the samples.
 Everything but the page goes into a temporary folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from loaders.storage.mount import EmulatedStorage, check_available  # noqa: E402
 from vanidl.cli import main as vanidl  # noqa: E402
 
 PAGE = ROOT / "reports" / "scheduled.html"
-COST = Cost(latency_s=0.002, total_bytes_per_s=40e6)
+COST = Cost(latency_s=0.002, total_bytes_per_s=20e6)
 SIDES = {
     "DataLoader, 4 workers": ["--loader", "baseline", "--workers", "4"],
     "scheduled, C/N 0.85": ["--loader", "scheduled", "--buffer-fraction", "0.85"],
@@ -44,6 +45,7 @@ def main() -> int:
     except (MissingError, ModuleNotFoundError) as error:
         sys.stderr.write(f"no {PAGE.name}: {error}\n")
         return 0
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make("ptycho", folder / "source", samples=options.samples)
@@ -62,7 +64,7 @@ def compare(data: Path, runs: Path, repeat: int) -> int:
 
 def training(data: Path, options: list[str]) -> str:
     """The command of one side; the profiler's output goes where VANIDL_RUN says."""
-    line = [sys.executable, "-W", "ignore", "-m", "loaders", "train", "--workload", "ptycho"]
+    line = ["python", "-W", "ignore", "-m", "loaders", "train", "--workload", "ptycho"]
     line += ["--data", str(data), *options]
     return shlex.join([*line, "--batch", "32", "--epochs", "4", "--threads", "1"])
 

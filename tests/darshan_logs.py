@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+MAGIC = 6567223
 POSIX_COUNTERS, POSIX_TIMES = 69, 17
 STDIO_COUNTERS, STDIO_TIMES = 14, 15
 
@@ -71,28 +72,49 @@ def log_bytes(log: Log) -> bytes:
 
 def log_parts(log: Log) -> list[bytes]:
     """The log in pieces: header, job, names, then every stream of every module."""
-    code, compress = COMPRESSORS[log.compression]
+    _, compress = COMPRESSORS[log.compression]
     numbers = NUMBERS[log.version]
-    slots = 64 if log.version == "3.41" else 16
-    head = "8sqB7xQ" if slots == 64 else "8sqB3xI"
-    form = struct.Struct(f"{log.byte_order}{head}{2 * slots + 2}Q{slots}I")
-    job, names = compress(_job(log)), compress(_names(log)) if log.names else b""
-    position = form.size + len(job)
-    table = [position if names else 0, len(names), *[0] * (2 * slots)]
-    versions = [0] * slots
+    job, names = compress(job_record(log)), compress(name_records(log)) if log.names else b""
     parts = [job, names]
+    position = header_length(log) + len(job)
+    regions = {"names": (position, len(names), 0)} if names else {}
     position += len(names)
     for module, (version, streams) in sorted(_modules(log).items(), key=lambda m: numbers[m[0]]):
-        number = numbers[module]
         packed = [compress(stream) for stream in streams]
-        table[2 + 2 * number : 4 + 2 * number] = position, sum(map(len, packed))
-        versions[number] = version
+        regions[module] = (position, sum(map(len, packed)), version)
         position += sum(map(len, packed))
         parts += packed
-    flags = sum(1 << numbers[module] for module in log.partial)
-    magic = 6567223
-    header = form.pack(log.version.encode(), magic, code, flags, *table, *versions)
-    return [header, *parts]
+    return [header(log, regions), *parts]
+
+
+def header_length(log: Log) -> int:
+    """Bytes of the header, which nothing compresses."""
+    return _header_form(log).size
+
+
+def header(log: Log, regions: dict[str, tuple[int, int, int]]) -> bytes:
+    """The header for regions: (first byte, bytes, version of the records) by "names" or module."""
+    slots = _slots(log)
+    table, versions = [0] * (2 * slots + 2), [0] * slots
+    for name, (start, length, version) in regions.items():
+        number = -1 if name == "names" else NUMBERS[log.version][name]
+        table[2 * number + 2 : 2 * number + 4] = start, length
+        if number >= 0:
+            versions[number] = version
+    flags = sum(1 << NUMBERS[log.version][module] for module in log.partial)
+    code, _ = COMPRESSORS[log.compression]
+    fixed = (log.version.encode(), MAGIC, code, flags)
+    return _header_form(log).pack(*fixed, *table, *versions)
+
+
+def _slots(log: Log) -> int:
+    return 64 if log.version == "3.41" else 16
+
+
+def _header_form(log: Log) -> struct.Struct:
+    slots = _slots(log)
+    head = "8sqB7xQ" if slots == 64 else "8sqB3xI"
+    return struct.Struct(f"{log.byte_order}{head}{2 * slots + 2}Q{slots}I")
 
 
 def _modules(log: Log) -> dict[str, tuple[int, list[bytes]]]:
@@ -105,7 +127,8 @@ def _modules(log: Log) -> dict[str, tuple[int, list[bytes]]]:
     return modules
 
 
-def _job(log: Log) -> bytes:
+def job_record(log: Log) -> bytes:
+    """The job's record, its command and the mount table, not compressed."""
     user, job, processes = log.job
     times = [*log.start, *log.end] if log.version == "3.41" else [log.start[0], log.end[0]]
     fixed = struct.pack(f"{log.byte_order}{3 + len(times)}q", user, *times, processes, job)
@@ -113,7 +136,8 @@ def _job(log: Log) -> bytes:
     return fixed + log.metadata.ljust(1024, b"\0") + log.command + lines.encode() + b"\0"
 
 
-def _names(log: Log) -> bytes:
+def name_records(log: Log) -> bytes:
+    """The file names, not compressed."""
     if log.version == "3.00":
         form = struct.Struct(f"{log.byte_order}QI")
         return b"".join(form.pack(i, len(name)) + name for i, name in log.names.items())

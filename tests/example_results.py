@@ -19,6 +19,7 @@ from vanidl.analyses.coverage import Coverage, LayerCoverage
 from vanidl.analyses.files import FileRow, FileTotals, GroupRow
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
 from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
@@ -155,6 +156,23 @@ def steps_of(shape: Shape, *, waits: bool = True, io: bool = True) -> Steps:
     clock = ClockEvidence("absolute", 0.0, 0.001)
     s, k = shape.step_s, shape.steps
     return Steps("pytorch-profiler", k, k, shape.ranks, s, s, s, clock, table)
+
+
+def perstep_of(shape: Shape, *, waits: bool = True) -> PerStep:
+    n = shape.ranks * shape.steps
+    wait = waits_of(shape).ravel() if waits else np.full(n, np.nan)
+    share = np.full(n, 0.1 * shape.step_s) if waits else np.full(n, np.nan)
+    kind = np.full(n, "", object)
+    kind[:: shape.steps] = "first of epoch"
+    kind[shape.steps // 2 :: shape.steps] = "checkpoint"
+    moved = np.arange(n) * 4096
+    files = file_paths(shape)
+    slowest = tuple(tuple((files[(i + k) % len(files)], 0.01 / (k + 1)) for k in range(min(3, i)))
+                    for i in range(n)) if files else ((),) * n  # fmt: skip
+    return PerStep(
+        kind, moved // 4096, moved % 2, moved, moved % 2 * 44_000, 4 * share, share, share, share,
+        share, wait, share, slowest,
+    )  # fmt: skip
 
 
 def overlap_of(shape: Shape, *, waits: bool = True, io: bool = True) -> Overlap:
@@ -373,6 +391,7 @@ def everything(shape: Shape, *notices: Notice, waits: bool = True) -> Example:
         example_datasets.dataset_of(file_paths(shape), shape.ranks, shape.run_s),
         example_datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s),
         filetimeline=filetimeline_of(shape, files_of(shape, read)),
+        perstep=perstep_of(shape, waits=waits),
     )
     return trace_of(shape, waits=waits), results
 
@@ -408,7 +427,7 @@ def long_run() -> Example:
 def no_profile() -> Example:
     trace, results = everything(Shape(run_s=988.0, steps=1500, step_s=0.62))
     trace = replace(trace, profiles=(), spans=no_spans())
-    return trace, replace(results, steps=None, overlap=None)
+    return trace, replace(results, steps=None, overlap=None, perstep=None)
 
 
 def profile_only() -> Example:
@@ -531,6 +550,24 @@ def undated_steps() -> Example:
     return trace, analyse(trace)
 
 
+def placed_steps() -> Example:
+    """Steps without times that fit between bursts of reads."""
+    random, ios, durations, at = rng(), [], [], 10**9
+    for _ in range(30):
+        burst = int(random.uniform(30, 90)) * 10**6
+        ios += [Io(at + i * burst // 10, at + (i + 1) * burst // 10 - 1000, 0, 4096)
+                for i in range(10)]  # fmt: skip
+        durations.append(int(random.uniform(300, 900)) * 10**6)
+        at += durations[-1] + int(random.uniform(80, 120)) * 10**6
+    table = StepDurations("t", "tensorboard-input-pipeline", "node01",
+                          np.arange(29, dtype=np.int32), np.array(durations[:-1]))  # fmt: skip
+    log = darshan_log(ios, length_ns=60 * 10**9, names={1: f"{NASTY[0]}.h5"})
+    trace = assemble(Group((log,), ()), {}, durations=[table])
+    results = analyse(trace)
+    assert results.placement is not None
+    return trace, results
+
+
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
@@ -549,4 +586,5 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "hostile": hostile,
     "untraced": untraced,
     "undated_steps": undated_steps,
+    "placed_steps": placed_steps,
 }

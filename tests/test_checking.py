@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.darshan_logs import Log, log_bytes, random_records
+from tests.xplane_files import Event as ProfileEvent
+from tests.xplane_files import xspace
 from vanidl.checking import STATES, check
 from vanidl.cli import main
 
 DATA = Path(__file__).parent / "data"
 EVENTS = next((DATA / "torch_pfs_workers0/tb").glob("events.out.tfevents.*")).read_bytes()
 TRACE = next((DATA / "torch_pfs_workers0/tb").glob("*.pt.trace.json.gz"))
+
+BATCHES = [ProfileEvent("Profiled batch", 10 * i, 10 * i + 9, step=i) for i in range(5)]
 
 
 def log(**more) -> bytes:
@@ -52,7 +56,10 @@ MADE = {
     "events.out.tfevents.2.host.1.0": (EVENTS[:-7], "damaged"),
     "events.out.tfevents.3.host.1.0": (b"no events " * 9, "foreign"),
     "events.out.tfevents.4.host.1.0": (b"", "empty"),
-    "x.xplane.pb": (b"x", "not checked"),
+    "whole.xplane.pb": (xspace(BATCHES), "whole"),
+    "head.xplane.pb": (xspace(BATCHES)[:60], "cut"),
+    "text.xplane.pb": (b"no profile " * 9, "foreign"),
+    "x.input_pipeline.pb": (b"x", "not checked"),
     "whole.pfw": (PFW, "whole"),
     "bare.pfw": (PFW.replace(ARGS.encode(), b""), "partial"),
     "cut.pfw": (PFW[:-20], "cut"),
@@ -117,11 +124,11 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
         (tmp_path / name).write_bytes(content)
     assert main(["check", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "23 files: 5 whole, 3 partial, 4 cut" in text
+    assert "26 files: 6 whole, 3 partial, 5 cut" in text
     assert main(["check", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "vanidl/check/1"
-    assert sum(document["states"].values()) == document["files"] == 23
+    assert sum(document["states"].values()) == document["files"] == 26
     cut = next(v for v in document["checked"] if v["path"].endswith("/cut.darshan"))
     assert "bytes" in " ".join(cut["missing"])
     empty = next(v for v in document["checked"] if v["path"].endswith("/empty.darshan"))

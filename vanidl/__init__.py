@@ -7,6 +7,7 @@ print(run.headline)
 
 from importlib import metadata
 
+from vanidl.compared import Compared, compare_runs
 from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
 from vanidl.reading import Inputs
 from vanidl.run import Run, open_run
@@ -15,6 +16,7 @@ from vanidl.selection import Selection
 __version__ = metadata.version("vanidl")
 
 __all__ = [
+    "Compared",
     "InputError",
     "Inputs",
     "Run",
@@ -23,5 +25,6 @@ __all__ = [
     "UsageError",
     "VanidlError",
     "__version__",
+    "compare_runs",
     "open_run",
 ]

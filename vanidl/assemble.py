@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import clocks, counter_tables
+from vanidl import clocks, counter_tables, parts
 from vanidl.analyses.counted import record_counts
+from vanidl.clocks import Clock
 from vanidl.counter_tables import NO_COUNTERS, Counters, path_of
 from vanidl.filekinds import KindRule, kind_of, profiler_rules
 from vanidl.grouping import Group, same_host
 from vanidl.processes import Cast, cast
-from vanidl.sources.pieces import OperationTable, ProfileTrace, StepDurations, TracerLog
+from vanidl.sources.pieces import EventRecords, ProfileTrace, StepDurations, TracerLog
 from vanidl.trace import (
     MAX_PART_ROWS,
     STORAGE_LAYERS,
@@ -52,6 +53,12 @@ class Options:
     kind_rules: tuple[KindRule, ...] = ()
     clock_offset_s: float | None = None  # added to every profiler time
     max_part_rows: int = MAX_PART_ROWS
+    spilled: bool | None = None  # operations in a temporary file; None: where they are many
+
+    @property
+    def clock_offset_ns(self) -> int | None:
+        """The same in nanoseconds, None where nothing was given."""
+        return None if self.clock_offset_s is None else round(self.clock_offset_s * 1e9)
 
 
 def assemble(
@@ -60,6 +67,7 @@ def assemble(
     notices: Iterable[Notice] = (),
     options: Options | None = None,
     durations: Sequence[StepDurations] = (),
+    events: Sequence[EventRecords] = (),
 ) -> Trace:
     """The trace of one run.
 
@@ -69,6 +77,7 @@ def assemble(
         notices: warnings that reading already gave.
         options: file kinds, clock offset.
         durations: step tables without times.
+        events: event files that may say how profiles' clocks and the logs' differ.
     """
     options = options or Options()
     logs = sorted(group.logs, key=lambda log: (log.start_ns, log.path))
@@ -78,26 +87,30 @@ def assemble(
     paths = _paths(logs, counters)
     code = {path: i for i, path in enumerate(paths)}
     tables = counter_tables.tables(logs, counters, people, code)
-    parts = _parts(logs, people, code, options.max_part_rows)
+    io = parts.parts(logs, people, code, options.max_part_rows, spilled=options.spilled)
     rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
-    offset_ns = round((options.clock_offset_s or 0) * 1e9)
-    checks = [clocks.check(p, logs, offset_ns) for p in profiles]
-    disagreeing = [check for check in checks if check]
+    known = [
+        clocks.align(scene, options.clock_offset_ns)
+        for scene in clocks.scenes(profiles, logs, people, events)
+    ]
+    unplaced = [
+        _unplaced(p, people.of_profile[k]) for k, p in enumerate(profiles) if not known[k].aligned
+    ]
     return Trace(
         job=_job(logs, profiles),
         processes=people.processes,
-        files=_files(paths, logs, tables, parts, rules),
-        io=parts,
-        spans=_spans(profiles, people, offset_ns, [check is None for check in checks]),
-        profiles=_profiles(profiles, people, options, logs),
+        files=_files(paths, logs, tables, io, rules),
+        io=io,
+        spans=_spans(profiles, people, known),
+        profiles=_profiles(profiles, people, known),
         counters=tables,
         logs=_states(logs),
-        warnings=(*notices, *people.notices, *lost_steps, *_damage(logs), *disagreeing),
+        warnings=(*notices, *people.notices, *lost_steps, *_damage(logs), *_doubts(known)),
         layers_traced=_layers_traced(logs),
         stripes=counter_tables.stripes(logs, counters, code),
         heatmaps=counter_tables.heatmaps(logs, counters, people),
         mpi=counter_tables.mpi_times(logs, people),
-        step_durations=undated,
+        step_durations=(*undated, *unplaced),
     )
 
 
@@ -140,82 +153,14 @@ def _job(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Job:
     )
 
 
-def _parts(
-    logs: Sequence[TracerLog], people: Cast, code: Mapping[str, int], max_rows: int
-) -> tuple[Part, ...]:
-    parts = [
-        part
-        for i, log in enumerate(logs)
-        for table in log.operations
-        for part in _table_parts(i, log, table, people, code)
-    ]
-    parts.sort(key=lambda p: (p.layer, p.process, int(p.start[0]) if len(p) else 0))
-    return tuple(piece for part in parts for piece in _sliced(part, max_rows))
-
-
-def _table_parts(
-    i: int, log: TracerLog, table: OperationTable, people: Cast, code: Mapping[str, int]
-) -> Iterator[Part]:
-    file_code = np.array([code[path_of(log, f)] for f in table.record_file.tolist()], np.int32)
-    shared = log.nprocs > 1
-    rank_of_row = table.record_rank[table.record] if shared else None
-    for rank in np.unique(table.record_rank).tolist() if shared else [0]:
-        process = people.of_log.get((i, rank))
-        if process is None:
-            continue
-        rows: NDArray[np.bool_] | slice = (
-            slice(None) if rank_of_row is None else rank_of_row == rank
-        )
-        start = table.start_ns[rows] + log.start_ns
-        place = (file_code[table.record[rows]], table.offset[rows], table.nbytes[rows])
-        order = _in_time(start, place)
-        columns = (
-            start[order],
-            table.end_ns[rows][order] + log.start_ns,
-            table.offset[rows][order],
-            table.nbytes[rows][order],
-            _threads(table, rows, order),
-            file_code[table.record[rows][order]],
-            table.op[rows][order],
-        )
-        for column in columns:
-            column.flags.writeable = False
-        yield Part(process, table.layer, *columns)
-
-
-def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
-    """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
-    order = np.argsort(start, kind="stable")
-    equal = start[order][1:] == start[order][:-1]
-    if equal.any():
-        tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(place)), start[rows]))]
-    return order
-
-
-def _threads(
-    table: OperationTable, rows: NDArray[np.bool_] | slice, order: Int64Array
-) -> NDArray[np.int32]:
-    if table.thread is None:
-        return np.full(len(order), -1, np.int32)
-    _, codes = np.unique(table.thread[rows][order], return_inverse=True)
-    return codes.astype(np.int32)
-
-
-def _sliced(part: Part, max_rows: int) -> Iterator[Part]:
-    for low in range(0, len(part), max_rows):
-        yield part if len(part) <= max_rows else part.rows(slice(low, low + max_rows))
-
-
 def _files(
     paths: Sequence[str],
     logs: Sequence[TracerLog],
     tables: Mapping[str, CounterTable],
-    parts: Sequence[Part],
+    io: Sequence[Part],
     rules: Sequence[KindRule],
 ) -> Files:
-    read, written = _traffic(len(paths), tables, parts)
+    read, written = _traffic(len(paths), tables, io)
     kinds = [
         kind_of(path, r, w, rules)
         for path, r, w in zip(paths, read.tolist(), written.tolist(), strict=True)
@@ -226,7 +171,7 @@ def _files(
 
 
 def _traffic(
-    files: int, tables: Mapping[str, CounterTable], parts: Sequence[Part]
+    files: int, tables: Mapping[str, CounterTable], io: Sequence[Part]
 ) -> tuple[Int64Array, Int64Array]:
     """Bytes read and written of each file over the storage layers, from counters and trace."""
     sums = np.zeros((2, files), np.int64)
@@ -236,7 +181,7 @@ def _traffic(
             for op, what in enumerate(("BYTES_READ", "BYTES_WRITTEN")):
                 np.add.at(sums[op], table.file, record_counts(table, what))
     traced = np.zeros_like(sums)
-    for part in parts:
+    for part in io:
         np.add.at(traced, (part.op, part.file), part.nbytes)
     sums = np.maximum(sums, traced)
     return sums[0], sums[1]
@@ -249,16 +194,14 @@ def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
     return "", ""
 
 
-def _spans(
-    profiles: Sequence[ProfileTrace], people: Cast, offset_ns: int, aligned: Sequence[bool]
-) -> Spans:
+def _spans(profiles: Sequence[ProfileTrace], people: Cast, known: Sequence[Clock]) -> Spans:
     """All spans on one clock; those of a profile that is not aligned are left out."""
     names = sorted({name for p in profiles for name in p.names})
     code = {name: i for i, name in enumerate(names)}
     blocks = [
-        _span_block(p, k, people.of_profile[k], offset_ns, code)
+        _span_block(p, k, people.of_profile[k], known[k].offset_ns, code)
         for k, p in enumerate(profiles)
-        if aligned[k]
+        if known[k].aligned
     ]
     spans = concatenate_spans(blocks, tuple(names))
     return spans.pick(np.lexsort((spans.end, spans.process, spans.start)))
@@ -283,9 +226,8 @@ def _span_block(
 
 
 def _profiles(
-    profiles: Sequence[ProfileTrace], people: Cast, options: Options, logs: Sequence[TracerLog]
+    profiles: Sequence[ProfileTrace], people: Cast, known: Sequence[Clock]
 ) -> tuple[Profile, ...]:
-    uncertainty = max((clocks.uncertainty_ns(log) for log in logs), default=0)
     return tuple(
         Profile(
             path=p.path,
@@ -293,12 +235,27 @@ def _profiles(
             process=people.of_profile[k],
             has_wait_spans=bool((p.kind == SpanKind.INPUT_WAIT).any()),
             devices=p.devices,
-            clock_method="absolute" if options.clock_offset_s is None else "given offset",
-            clock_offset_ns=round((options.clock_offset_s or 0) * 1e9),
-            clock_uncertainty_ns=uncertainty,
+            clock_method=known[k].method,
+            clock_offset_ns=known[k].offset_ns,
+            clock_uncertainty_ns=known[k].uncertainty_ns,
+            clock_low_ns=known[k].low_ns,
+            clock_high_ns=known[k].high_ns,
+            clock_evidence=known[k].evidence,
         )
         for k, p in enumerate(profiles)
     )
+
+
+def _unplaced(profile: ProfileTrace, process: int) -> UndatedSteps:
+    """The steps of a profile that is not aligned: how long they took is known all the same."""
+    steps = profile.step >= 0
+    duration = profile.end_ns[steps] - profile.start_ns[steps]
+    return UndatedSteps(process, profile.source, profile.step[steps], duration)
+
+
+def _doubts(known: Sequence[Clock]) -> Iterator[Notice]:
+    for clock in known:
+        yield from clock.notices
 
 
 def _profile_order(profile: ProfileTrace) -> tuple[str, int]:

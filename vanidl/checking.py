@@ -10,9 +10,18 @@ import numpy as np
 
 from vanidl.analyses.counted import counted
 from vanidl.errors import InputError
-from vanidl.sources import counters, darshan, discover, kineto, pfw, tfevents
+from vanidl.sources import (
+    counters,
+    darshan,
+    discover,
+    kineto,
+    pfw,
+    tfevents,
+    trace_viewer,
+    xplane,
+)
 from vanidl.sources.darshan_header import LAYOUTS, is_cut, version_of
-from vanidl.sources.pieces import CounterFile, CounterRecords, TracerLog
+from vanidl.sources.pieces import CounterFile, CounterRecords, ProfileTrace, TracerLog
 from vanidl.trace import CounterTable
 
 WHOLE = "whole"
@@ -152,7 +161,7 @@ def _unfinished(kind: str, path: Path) -> Checked:
 
 def _profiler(kind: str, path: Path) -> Checked:
     try:
-        trace = kineto.read_trace(path)
+        trace = _PROFILES[kind](path)
     except InputError as error:
         return _refused(kind, path, str(error))
     state = WHOLE
@@ -212,7 +221,7 @@ def _refused(kind: str, path: Path, why: str) -> Checked:
     elif version is not None:
         state = _refused_log(version, content)
     else:
-        state = CUT if kind == "profiler" and _ends_early([why]) else FOREIGN
+        state = CUT if kind in _PROFILES and _ends_early([why]) else FOREIGN
     return Checked(
         str(path), _KINDS[kind], state, read=False, version=version or "", missing=(why,)
     )
@@ -246,10 +255,16 @@ def _of_no_kind(path: Path) -> Checked:
     return Checked(str(path), kind, state, read=False, missing=(why,))
 
 
+_PROFILES: dict[str, Callable[[Path], ProfileTrace]] = {
+    "profiler": kineto.read_trace,
+    "xplane": xplane.read_profile,
+    "trace_viewer": trace_viewer.read_profile,
+}
+
 _CHECKS: dict[str, Callable[[str, Path], Checked]] = {
     "darshan": _darshan,
     "darshan_partial": _unfinished,
-    "profiler": _profiler,
+    **dict.fromkeys(_PROFILES, _profiler),
     "event_files": _event_file,
     "dftracer": _dftracer,
 }

@@ -120,10 +120,41 @@ def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, An
     if results.steps is None:
         return {}
     table = results.steps.table
-    columns = asdict(table) | {"duration_s": table.duration_s}
+    columns = asdict(table) | {"duration_s": table.duration_s} | _each_step(results)
     del columns["undated_s"]
     labels = np.array([storable(trace.processes[i].label) for i in trace.ranks], object)
     return columns | {"rank": labels[columns["rank"]]}
+
+
+_STEP_TIMES = ("in_wait_s", "hidden_s", "behind_communication_s", "other_s", "input_wait_io_s")
+
+
+def _each_step(results: Results) -> dict[str, Any]:
+    """What is known of each step beside its table; without a place in time, nothing is."""
+    each = results.perstep
+    if each is None:
+        return {}
+    amounts = {name: getattr(each, name) for name in _AMOUNTS}
+    known = {name: values for name, values in amounts.items() if values is not None}
+    paths, spent = np.empty(len(each.kind), object), np.empty(len(each.kind), object)
+    for i, files in enumerate(each.slowest):
+        paths[i] = [storable(path) for path, _ in files]
+        spent[i] = [seconds for _, seconds in files]
+    times = {name: getattr(each, name) for name in _STEP_TIMES}
+    words = {"kind": each.kind, "slowest_files": paths, "slowest_files_s": spent}
+    return known | times | words
+
+
+def _placement(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    """One row a placed step: which, and the bounds of its start."""
+    if results.placement is None:
+        return {}
+    rows = results.placement.per_rank
+    labels = [np.full(row.steps, storable(row.label), object) for row in rows]
+    columns = {"rank": labels, "step": [np.arange(row.steps) for row in rows]}
+    for name in ("earliest_s", "latest_s", "step_s"):
+        columns[name] = [getattr(row, name) for row in rows]
+    return {name: np.concatenate(values) for name, values in columns.items()}
 
 
 def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
@@ -141,6 +172,7 @@ FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "job_timeline": _job_timeline,
     "file_timeline": _file_timeline,
     "steps": _steps,
+    "placement": _placement,
     "files": _rows(lambda r: r.files.rows),
     "kinds": _rows(lambda r: r.files.by_kind),
     "mounts": _rows(lambda r: r.files.by_mount),

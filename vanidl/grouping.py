@@ -15,7 +15,10 @@ from itertools import combinations
 
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.programs import HELPER, arguments, runs_another
+from vanidl.sources.file_names import log_folder
 from vanidl.sources.pieces import ProfileTrace, TracerLog
+
+_SESSION_NS = 120_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +103,16 @@ class _Links:
 
 def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     by_job: dict[tuple[int, str], int] = {}
-    by_pid: dict[tuple[int, str], int] = {}
+    by_pid: dict[tuple[int, str], list[int]] = {}
     by_command: dict[tuple[int, str], list[int]] = {}
     for i, log in enumerate(logs):
         yield by_job.setdefault((log.user_id, log.job_id), i), i
-        by_pid[log.user_id, str(log.pid)] = i
+        by_pid.setdefault((log.user_id, str(log.pid)), []).append(i)
         by_command.setdefault((log.user_id, log.command), []).append(i)
     for i, log in enumerate(logs):
-        parent = by_pid.get((log.user_id, str(log.parent_pid)))
-        if parent is not None:
-            yield parent, i
+        for parent in by_pid.get((log.user_id, str(log.parent_pid)), ()):
+            if contains(logs[parent], log):  # numbers of processes come again
+                yield parent, i
     for (_, command), members in by_command.items():
         if command and not HELPER.search(command):
             yield from _overlapping(members, logs)
@@ -143,13 +146,30 @@ def _profile_links(
 
 
 def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
-    """Traces of one process, or of different ranks of one distributed job."""
+    """Traces of one process, of one session, or of different ranks of one distributed job."""
     if a.pid is not None and (a.host, a.pid) == (b.host, b.pid):
+        return True
+    if _same_session(a, b):
         return True
     distributed = a.world_size == b.world_size and (a.world_size or 0) > 1
     if not distributed or not len(a.start_ns) or not len(b.start_ns):
         return False
     return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
+
+
+def _same_session(a: ProfileTrace, b: ProfileTrace) -> bool:
+    """Profiles in one log folder: of one host at any time, of different ones at one time.
+
+    Each host names its session after its own clock, so those of one capture differ a little.
+    """
+    folder = log_folder(a.path)
+    if folder is None or folder != log_folder(b.path):
+        return False
+    if same_host(a.host, b.host):
+        return True
+    if not len(a.start_ns) or not len(b.start_ns):
+        return False
+    return abs(int(a.end_ns.max()) - int(b.end_ns.max())) <= _SESSION_NS
 
 
 def launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:

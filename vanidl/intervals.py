@@ -6,6 +6,8 @@ An interval of zero length covers nothing and is dropped by `union`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ Int64Array = NDArray[np.int64]
 
 _MIN = np.iinfo(np.int64).min
 _MAX = np.iinfo(np.int64).max
+_WINDOW = 1 << 22  # intervals that are united at a time
 
 
 class Intervals(NamedTuple):
@@ -40,7 +43,7 @@ def union(start: Int64Array, end: Int64Array) -> Intervals:
     if len(start) == 0:
         return EMPTY
     if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")
+        order = np.argsort(start)  # equal starts in any order: the same union
         start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
     first = np.empty(len(start), bool)
@@ -57,6 +60,32 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
     if len(b.start) == 0:
         return a
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def length_of_all(sets: Sequence[Intervals]) -> int:
+    """Total time covered by any of the sets, window by window: memory is that of a window."""
+    sets = [one for one in sets if len(one.start)]
+    if not sets:
+        return 0
+    low = min(int(one.start[0]) for one in sets)
+    high = max(int(one.end[-1]) for one in sets)
+    windows = -(-sum(len(one.start) for one in sets) // _WINDOW)
+    edges = [low + (high - low) * i // windows for i in range(windows + 1)]
+    return sum(_length_within(sets, a, b) for a, b in pairwise(edges))
+
+
+def _length_within(sets: Sequence[Intervals], low: int, high: int) -> int:
+    pieces = [clipped(one, low, high) for one in sets]
+    start, end = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    return union(start, end).length
+
+
+def clipped(a: Intervals, low: int, high: int) -> Intervals:
+    """The time that a covers in [low, high)."""
+    first = int(np.searchsorted(a.end, low, side="right"))
+    last = int(np.searchsorted(a.start, high, side="left"))
+    inside = slice(first, max(first, last))
+    return Intervals(np.maximum(a.start[inside], low), np.minimum(a.end[inside], high))
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:

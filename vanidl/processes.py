@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vanidl.clocks import uncertainty_ns
 from vanidl.grouping import contains, launches, same_host
 from vanidl.programs import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
+from vanidl.sources.file_names import log_folder
 from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice, Process
 
@@ -58,7 +59,10 @@ def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
             entries.append(entry)
         entry.profiles.append(k)
         _adopt_identity(entry, profile)
-    parents = [_parent(e, entries, logs) for e in entries]
+    by_pid: dict[int | None, list[int]] = {}
+    for i, e in enumerate(entries):
+        by_pid.setdefault(e.process.pid, []).append(i)
+    parents = [_parent(e, entries, by_pid, logs) for e in entries]
     _assign_roles(entries, parents, logs)
     order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process))
     return _cast(entries, order)
@@ -108,8 +112,31 @@ def _match(
         for e in near:
             if e.process.pid is None and e.process.rank == profile.rank:
                 return e
+    if profile.pid is None and profile.rank is None and log_folder(profile.path):
+        return _of_session(profile, near, profiles)
     free = [e for e in near if e.process.pid is None and not e.profiles]
     return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
+
+
+def _of_session(
+    profile: ProfileTrace, near: Sequence[_Entry], profiles: Sequence[ProfileTrace]
+) -> _Entry | None:
+    """The process of a profile that names a host only: another window's, or the only one."""
+    folder = log_folder(profile.path)
+    beside = [e for e in near if any(log_folder(profiles[k].path) == folder for k in e.profiles)]
+    alone = [e for e in near if _lived_through(e.process, profile)]
+    chosen = beside or alone
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _lived_through(process: Process, profile: ProfileTrace) -> bool:
+    """Whether a program that can train ran while the profile was recorded."""
+    if process.start_ns is None or process.end_ns is None or not len(profile.start_ns):
+        return False
+    slack = profile.clock_uncertainty_ns
+    began = process.start_ns - slack <= int(profile.start_ns.min())
+    within = began and int(profile.end_ns.max()) <= process.end_ns + slack
+    return within and _can_train(process) and not runs_another(process.command)
 
 
 def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
@@ -123,15 +150,18 @@ def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
     entry.world_size = profile.world_size or entry.world_size
 
 
-def _parent(entry: _Entry, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> int | None:
+def _parent(
+    entry: _Entry,
+    entries: Sequence[_Entry],
+    by_pid: Mapping[int | None, list[int]],
+    logs: Sequence[TracerLog],
+) -> int | None:
     """Index of the entry that forked this one, or None."""
     pid = entry.process.parent_pid
     if pid is None or pid == entry.process.pid:
         return None
     candidates = [
-        i
-        for i, e in enumerate(entries)
-        if e.process.pid == pid and same_host(e.process.host, entry.process.host)
+        i for i in by_pid.get(pid, ()) if same_host(entries[i].process.host, entry.process.host)
     ]
     alive = [i for i in candidates if _contains(entries[i], entry, logs)]
     return next(iter(alive or candidates), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -14,14 +15,17 @@ from vanidl.datafolder import DataOptions, told
 from vanidl.errors import InputError
 from vanidl.filekinds import parse_rules
 from vanidl.grouping import Group, choose, group
-from vanidl.sources import counters, darshan, dftracer, discover, pfw, run_record
+from vanidl.sources import counters, darshan, dftracer, discover, pfw, run_record, session_time
 from vanidl.sources.discover import Found
 from vanidl.sources.pieces import CounterFile, ProfileTrace, TracerLog
 from vanidl.trace import Notice, Trace
+from vanidl.working import shared_out
 
 Piece = TypeVar("Piece")
 
 _LEFT_OUT = ". Nothing of it is in this report."
+_LOGS = "Darshan logs"
+_BATCH = 16  # logs that a worker reads at a time
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, how many done, how many in all)."""
@@ -40,26 +44,52 @@ class Inputs:
 
 
 def read_trace(
-    path: str | PathLike[str], inputs: Inputs, progress: Progress | None = None
+    path: str | PathLike[str],
+    inputs: Inputs,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Trace:
-    """The trace of the run at a path, not yet analysed.
+    """The trace of the run at a path, not yet analysed; an executor's workers read the logs.
 
     Raises:
         InputError: nothing usable was found; the message says what to do.
         SeveralJobsError: the folder holds unrelated jobs.
         UsageError: an option names what is not there.
     """
+    return trace_of(discover.find(Path(path)), inputs, progress, executor=executor)
+
+
+def trace_of(
+    found: Found,
+    inputs: Inputs,
+    progress: Progress | None = None,
+    pending: counters.PendingCounters | None = None,
+    executor: Executor | None = None,
+) -> Trace:
+    """The trace of the run in files that were found.
+
+    Args:
+        found: the files.
+        inputs: what else to read, and what the user knows.
+        progress: told of every file.
+        pending: counters of all the logs, where somebody reads them already.
+        executor: its workers read the Darshan logs; None: this process does.
+
+    Raises:
+        InputError, SeveralJobsError, UsageError: as `read_trace`.
+    """
     rules = parse_rules(inputs.kind_rules)
-    found = discover.find(Path(path))
     notices = list(_unread(found))
     every_log = [*found.darshan, *found.darshan_partial]
-    pending = counters.start_counters([str(p) for p in every_log])
+    pending = pending or counters.start_counters([str(p) for p in every_log])
     read = _Reader(progress or _no_progress, notices)
-    logs = read.all("Darshan logs", darshan.read_log, every_log)
+    logs = read.logs(every_log, executor)
     traced = dftracer.combine(read.all("DFTracer traces", pfw.read_file, found.dftracer))
     records, unusable = run_record.gather(found.run_records)
     logs = [run_record.complete(log, records) for log in (*logs, *traced.logs)]
-    steps = step_sources.read(found, inputs.steps, inputs.wait_names, read)
+    offset_s = session_time.utc_offset_s((log.path, log.start_ns) for log in logs)
+    known = step_sources.Known(inputs.wait_names, offset_s)
+    steps = step_sources.read(found, inputs.steps, known, read)
     profiles = [*steps.profiles, *_own_profiles(traced.profiles, logs, steps.profiles)]
     notices += (*unusable, *run_record.losses(records), *traced.notices, *steps.notices)
     if not logs and not profiles:
@@ -68,9 +98,9 @@ def read_trace(
     counted = pending.result() | {p: CounterFile(c) for p, c in traced.counters.items()}
     notices += _losses(chosen, counted)
     options = Options(rules, inputs.clock_offset_s)
-    trace = assemble(chosen, counted, notices, options, steps.durations)
-    known, more = told(trace, inputs.data)
-    return replace(trace, told=known, warnings=(*trace.warnings, *more))
+    trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
+    facts, more = told(trace, inputs.data)
+    return replace(trace, told=facts, warnings=(*trace.warnings, *more))
 
 
 def _own_profiles(
@@ -102,6 +132,42 @@ class _Reader:
             except InputError as error:
                 self.notices.append(Notice("unreadable", f"{error}{_LEFT_OUT}"))
         return pieces
+
+    def logs(self, paths: Sequence[Path], executor: Executor | None) -> list[TracerLog]:
+        """What the Darshan logs say, read here or by the workers of an executor, in order."""
+        if executor is None:
+            return self.all(_LOGS, darshan.read_log, paths)
+        found: dict[Path, TracerLog | _Unreadable] = {}
+        batches = [list(paths[i : i + _BATCH]) for i in range(0, len(paths), _BATCH)]
+        for some, pieces in shared_out(_read_logs, batches, lambda: executor, _killed):
+            found |= zip(some, pieces, strict=True)
+            self.progress(_LOGS, len(found), len(paths))
+        lost = [p for path in paths if isinstance(p := found[path], _Unreadable)]
+        self.notices.extend(Notice("unreadable", f"{one.reason}{_LEFT_OUT}") for one in lost)
+        return [p for path in paths if isinstance(p := found[path], TracerLog)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """A log that a worker could not read."""
+
+    reason: str
+
+
+def _read_logs(paths: Sequence[Path]) -> list[TracerLog | _Unreadable]:
+    """What each log says, or why it says nothing: done by a worker."""
+    return [_read_log(path) for path in paths]
+
+
+def _read_log(path: Path) -> TracerLog | _Unreadable:
+    try:
+        return darshan.read_log(path)
+    except InputError as error:
+        return _Unreadable(str(error))
+
+
+def _killed(path: Path) -> _Unreadable:
+    return _Unreadable(f"{path}: the worker that read it ended twice; read it with `vanidl check`")
 
 
 def _unread(found: Found) -> Iterator[Notice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -14,15 +15,22 @@ from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
+from vanidl.analyses.placement import Placement
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
+from vanidl.anonymity import anonymous, anonymous_selection
+from vanidl.findings import Finding, find
+from vanidl.pseudonyms import Pseudonyms
 from vanidl.reading import Inputs, Progress, read_trace
 from vanidl.report.headline import headline
 from vanidl.selection import Selection
 from vanidl.trace import Trace
+from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
+from vanidl.working import Crew, dask_executor
 
 if TYPE_CHECKING:
     import pandas
@@ -81,6 +89,11 @@ class Run:
         return self.results.steps
 
     @property
+    def perstep(self) -> PerStep | None:
+        """What happened during each profiled step, row by row as in `steps.table`."""
+        return self.results.perstep
+
+    @property
     def overlap(self) -> Overlap | None:
         """Whether I/O is hidden behind compute or exposed."""
         return self.results.overlap
@@ -96,9 +109,33 @@ class Run:
         return self.results.phases
 
     @property
+    def placement(self) -> Placement | None:
+        """Where steps without times may lie between bursts of reads."""
+        return self.results.placement
+
+    @property
     def headline(self) -> str:
         """The answer in words, the same as in the report."""
         return str(headline(self.trace, self.results))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What to know and to change, most severe first; empty where nothing was found."""
+        return find(self.trace, self.results)
+
+    def what_if(self) -> WhatIf | None:
+        """Step times under the usual changes of the input.
+
+        None where steps, input waits or single reads were not recorded.
+        """
+        return what_if(self.trace, self.results)
+
+    def predict(self, change: Change) -> Predicted:
+        """The step time under one change of the input.
+
+        Raises:
+            UsageError: steps, input waits or single reads were not recorded.
+        """
+        return predict(self.trace, self.results, change)
 
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""
@@ -119,14 +156,36 @@ def open_run(
     selection: Selection | None = None,
     inputs: Inputs | None = None,
     progress: Progress | None = None,
+    names: Pseudonyms | None = None,
+    crew: Crew | None = None,
 ) -> Run:
     """Reads a log file, or a folder of logs and profiler output, and analyses it.
+
+    With `names` paths, hosts, users and commands are replaced before anything is computed;
+    the same `names` give the same things the same pseudonyms in other runs. A `crew` on Dask
+    reads the logs and reduces their operations; the results are the same.
 
     Raises:
         InputError: nothing usable was found; the message says what to do.
         SeveralJobsError: the folder holds unrelated jobs.
         UsageError: an option names what is not there.
     """
-    trace = read_trace(path, inputs or Inputs(), progress)
+    if crew is not None and crew.on_dask:
+        with dask_executor(crew) as executor:
+            return _opened(path, selection, (inputs, progress, names), executor)
+    return _opened(path, selection, (inputs, progress, names), None)
+
+
+def _opened(
+    path: str | PathLike[str],
+    selection: Selection | None,
+    more: tuple[Inputs | None, Progress | None, Pseudonyms | None],
+    executor: Executor | None,
+) -> Run:
+    inputs, progress, names = more
+    trace = read_trace(path, inputs or Inputs(), progress, executor)
     chosen = selection or Selection()
-    return Run(trace, analyse(trace, chosen), chosen)
+    if names is not None:
+        chosen = anonymous_selection(trace, chosen)
+        trace = anonymous(trace, names)
+    return Run(trace, analyse(trace, chosen, executor), chosen)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import UsageError
+from vanidl.spill import Parts
 from vanidl.trace import POSIX, CounterTable, Heatmap, Part, SpanKind, Spans, Trace
 
 
@@ -31,27 +32,30 @@ class Selection:
     exclude: tuple[str, ...] = ()
     from_s: float | None = None
     to_s: float | None = None
+    codes: frozenset[int] | None = None  # only these files, where names no longer tell them
 
 
 class SelectedParts(Sequence[Part]):
     """The parts of one layer with only the chosen rows, masked when they are asked for."""
 
     def __init__(self, parts: Sequence[Part], keep: _Keep) -> None:
-        self._parts = [p for p in parts if p.layer == keep.layer]
+        layers = parts.layers if isinstance(parts, Parts) else [p.layer for p in parts]
+        self._parts = parts
+        self._at = [i for i, layer in enumerate(layers) if layer == keep.layer]
         self._keep = keep
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._at)
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204
         """One part, or a list of them for a slice."""
         if isinstance(index, slice):
-            return [self._keep(p) for p in self._parts[index]]
-        return self._keep(self._parts[index])
+            return [self._keep(self._parts[i]) for i in self._at[index]]
+        return self._keep(self._parts[self._at[index]])
 
     def __iter__(self) -> Iterator[Part]:
         """The parts that keep at least one row."""
-        chosen = (self._keep(p) for p in self._parts)
+        chosen = (self._keep(self._parts[i]) for i in self._at)
         return (p for p in chosen if len(p))
 
 
@@ -119,13 +123,19 @@ def _window(trace: Trace, selection: Selection) -> tuple[int, int]:
 
 
 def _file_mask(trace: Trace, selection: Selection) -> NDArray[np.bool_] | None:
-    if selection.only is None and not selection.include and not selection.exclude:
+    chosen = (selection.only, selection.include, selection.exclude, selection.codes)
+    if chosen == (None, (), (), None):
         return None
-    keep = [
-        _wanted(path, kind, selection)
-        for path, kind in zip(trace.files.path, trace.files.kind, strict=True)
-    ]
-    return np.array(keep, bool)
+    mask = np.zeros(len(trace.files), bool)
+    mask[sorted(chosen_files(trace, selection))] = True
+    return mask
+
+
+def chosen_files(trace: Trace, selection: Selection) -> frozenset[int]:
+    """Codes of the files that the selection keeps."""
+    rows = enumerate(zip(trace.files.path, trace.files.kind, strict=True))
+    kept = (code for code, (path, kind) in rows if _wanted(path, kind, selection))
+    return frozenset(kept if selection.codes is None else selection.codes.intersection(kept))
 
 
 def _wanted(path: str, kind: str, selection: Selection) -> bool:

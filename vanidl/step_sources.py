@@ -1,8 +1,9 @@
 """Where training steps come from: which files to read, and which of them to use.
 
-A profiler trace of a process wins over its event files, because it says more. Of several
-event files of one process the one with most steps is used, and any that lies wholly before or
-after it; validation runs are not training steps, so they are used only when asked for.
+A profiler trace of a process wins over its event files, because it says more; one in which no
+step was marked does not. Of several event files of one process the one with most steps is
+used, and any that lies wholly before or after it; validation runs are not training steps, so
+they are used only when asked for.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Protocol, TypeVar
 
 from vanidl.errors import InputError, UsageError
 from vanidl.grouping import same_host
+from vanidl.session_sources import SessionFiles, read_sessions
 from vanidl.sources import discover, input_pipeline, kineto, tfevents
 from vanidl.sources.discover import Found
-from vanidl.sources.pieces import ProfileTrace, StepDurations
-from vanidl.trace import Notice
+from vanidl.sources.pieces import EventRecords, ProfileTrace, StepDurations
+from vanidl.trace import Notice, SpanKind
 
 Piece = TypeVar("Piece")
 
@@ -38,6 +40,7 @@ class StepSources:
     profiles: tuple[ProfileTrace, ...]
     durations: tuple[StepDurations, ...]
     notices: tuple[Notice, ...]
+    events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class _Events:
     path: Path
     pieces: tuple[ProfileTrace, ...]
     asked: bool  # named with --steps
+    records: EventRecords | None = None
 
     @property
     def steps(self) -> int:
@@ -68,15 +72,21 @@ class _Events:
         return min(starts), max(int(piece.end_ns.max()) for piece in self.pieces)
 
 
-def read(
-    found: Found, asked: Sequence[str], wait_names: Sequence[str], reader: Reader
-) -> StepSources:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the profiles before they are read."""
+
+    wait_names: Sequence[str] = ()  # regular expressions of spans that are input waits
+    utc_offset_s: int = 0  # local time minus UTC where they were recorded
+
+
+def read(found: Found, asked: Sequence[str], known: Known, reader: Reader) -> StepSources:
     """Everything that says when steps were, or how long they took.
 
     Args:
         found: the files of the run.
         asked: `PATH[:TAG]`, each a file or folder of profiler output or event files.
-        wait_names: regular expressions of spans that are input waits.
+        known: names of waits, time zone.
         reader: reads the files and keeps notices of those it cannot.
 
     Raises:
@@ -85,17 +95,21 @@ def read(
     """
     more = [(argument, *_asked(argument)) for argument in asked]
     traces = [*found.profiler, *(p for _, files, _ in more for p in files.profiler)]
+    names = known.wait_names
     profiles = reader.all(
-        "profiler traces", lambda p: kineto.read_trace(p, wait_names=wait_names), traces
+        "profiler traces", lambda p: kineto.read_trace(p, wait_names=names), traces
     )
+    sessions = SessionFiles.of([found, *(files for _, files, _ in more)])
+    profiles += read_sessions(sessions, names, known.utc_offset_s, reader)
     events = [_read_asked(*each, reader) for each in more]
     named = {e.path.absolute() for files in events for e in files}
     rest = [p for p in found.event_files if p.absolute() not in named]
     every = [e for files in events for e in files] + _read_found(rest, reader)
-    used, notices = choose(every, profiles)
+    used, notices = choose(every, [p for p in profiles if (p.kind == SpanKind.STEP).any()])
     tables = [*found.input_pipeline, *(p for _, files, _ in more for p in files.input_pipeline)]
     durations = reader.all("step tables", input_pipeline.read_durations, tables)
-    return StepSources((*profiles, *used), tuple(durations), notices)
+    records = tuple(e.records for e in every if e.records is not None)
+    return StepSources((*profiles, *used), tuple(durations), notices, records)
 
 
 def choose(
@@ -104,9 +118,12 @@ def choose(
     """The segments of the event files to use, and what to say of those that are not."""
     used: list[_Events] = []
     others: list[_Events] = []
+    longer: list[tuple[_Events, list[ProfileTrace]]] = []
     for events_of_file in sorted(events, key=lambda e: e.order):
         piece = events_of_file.pieces[0]
-        if any(_same_process(piece, profile) for profile in profiles):
+        beaten_by = [profile for profile in profiles if _same_process(piece, profile)]
+        if beaten_by:
+            longer.append((events_of_file, beaten_by))
             if events_of_file.asked:
                 others.append(events_of_file)
             continue
@@ -117,24 +134,29 @@ def choose(
         else:
             others.append(events_of_file)
     pieces = [piece for events_of_file in used for piece in events_of_file.pieces]
-    return pieces, (*_unused(others), *_sampled(used))
+    return pieces, (*_unused(others), *_sampled(used), *_partly_profiled(longer))
 
 
 def _asked(argument: str) -> tuple[Found, str | None]:
     path, tag = tfevents.split_tag(argument)
     files = discover.find(Path(path))
-    if not (files.profiler or files.event_files or files.input_pipeline):
+    if not (_traces(files) or files.event_files or files.input_pipeline):
         raise InputError(
             f"--steps {argument}: expected PyTorch profiler traces (.pt.trace.json, "
-            ".pt.trace.json.gz), event files (events.out.tfevents.*) or step tables "
-            "(.input_pipeline.pb), found none; give the folder that holds them"
+            ".pt.trace.json.gz), TensorFlow or JAX profiles (.xplane.pb, .trace.json.gz), event "
+            "files (events.out.tfevents.*) or step tables (.input_pipeline.pb), found none; give "
+            "the folder that holds them"
         )
     return files, tag
 
 
+def _traces(files: Found) -> tuple[Path, ...]:
+    return files.profiler + files.xplane + files.trace_viewer
+
+
 def _read_asked(argument: str, files: Found, tag: str | None, reader: Reader) -> list[_Events]:
     events = _events(files.event_files, tag, reader, asked=True)
-    if files.event_files and not events and not (files.profiler or files.input_pipeline):
+    if files.event_files and not events and not (_traces(files) or files.input_pipeline):
         tags = sorted({t for p in files.event_files for t in tfevents.read_events(p).tags})
         known = f"its tags: {', '.join(tags)}" if tags else "it has no tags"
         if tag is not None and tag not in tags:
@@ -154,7 +176,9 @@ def _events(
     paths: Sequence[Path], tag: str | None, reader: Reader, *, asked: bool
 ) -> list[_Events]:
     def read_one(path: Path) -> _Events:
-        return _Events(path, tfevents.read_steps(path, tag), asked)
+        content = tfevents.read_events(path)
+        steps = tfevents.steps_of(path, content, tag)
+        return _Events(path, steps, asked, tfevents.records_of(path, content))
 
     return [e for e in reader.all("event files", read_one, paths) if e.pieces]
 
@@ -183,6 +207,24 @@ def _unused(others: Sequence[_Events]) -> Iterator[Notice]:
             "--steps PATH[:TAG].",
             "info",
         )
+
+
+def _partly_profiled(
+    beaten: Sequence[tuple[_Events, Sequence[ProfileTrace]]],
+) -> Iterator[Notice]:
+    """What a profile that saw less than half of the training does not say."""
+    for events, profiles in beaten:
+        profiled = sum(int((p.kind == SpanKind.STEP).sum()) for p in profiles)
+        steps = sum(len(p.step) * p.every for p in events.pieces)
+        if 2 * profiled < steps and not events.evaluates:
+            yield Notice(
+                "steps_partly_profiled",
+                f"{profiles[0].path}: {profiled:,} steps were profiled, of about {steps:,} that "
+                f"{events.path} counts. Step times, input wait and overlap are of the "
+                "profiled steps; of the others they were not recorded.",
+                "info",
+            )
+            return
 
 
 def _sampled(used: Sequence[_Events]) -> Iterator[Notice]:

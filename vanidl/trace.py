@@ -140,6 +140,7 @@ class Files:
     kind: tuple[str, ...]  # dataset, checkpoint, code, log, system or other
     mount: tuple[str, ...]  # "" where no mount point is known
     file_system: tuple[str, ...]  # type as mounted: lustre, ext4, "" where unknown
+    place: tuple[int, ...] = ()  # by name, where the paths are pseudonyms; else empty
 
     def __len__(self) -> int:
         return len(self.path)
@@ -200,6 +201,19 @@ def _joined(columns: Sequence[NDArray[_Number]], dtype: type[_Number]) -> NDArra
 
 
 @dataclass(frozen=True, slots=True)
+class ClockReason:
+    """One kind of evidence on a profile's clock, in words."""
+
+    method: str
+    offsets: str  # that it leaves open, "" where it names none
+    reason: str
+
+    def __str__(self) -> str:
+        where = f" ({self.offsets})" if self.offsets else ""
+        return f"{self.method}: {self.reason}{where}"
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One profiler trace file: where it came from and how it was put on the clock."""
 
@@ -209,8 +223,16 @@ class Profile:
     has_wait_spans: bool  # False: input wait is unknown, not zero
     devices: tuple[str, ...] = ()
     clock_method: str = "absolute"
-    clock_offset_ns: int = 0
+    clock_offset_ns: int = 0  # already applied to its spans; the true one lies in [low, high]
     clock_uncertainty_ns: int = 0
+    clock_low_ns: int = 0
+    clock_high_ns: int = 0
+    clock_evidence: tuple[ClockReason, ...] = ()
+
+    @property
+    def aligned(self) -> bool:
+        """Whether its spans are on the clock of the logs; they are left out where not."""
+        return self.clock_method != "not aligned"
 
 
 @dataclass(frozen=True, slots=True)

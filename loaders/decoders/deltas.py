@@ -120,15 +120,9 @@ def _encode_line(  # noqa: PLR0913 - compiled functions take arrays, not records
 ) -> tuple[int, int]:
     """Mode and number of segments; fills `codes` and `segments` for DELTA.
 
-    Args:
-        line: The values.
-        bits: Their float16, as bits.
-        rounded: Their float16, as float32.
-        floor: Absolute tolerance.
-        codes: Room for a byte a value.
-        segments: Room for as many as a DELTA line may have.
-        closed: Differences from decoded values; else from original ones.
-        tolerance: Relative tolerance.
+    `bits` and `rounded` hold the line's float16, as bits and as float32; `floor` is the absolute
+    and `tolerance` the relative tolerance; `codes` has room for a byte a value, `segments` for as
+    many as a DELTA line may have; `closed` takes differences from decoded, not original, values.
     """
     width = len(line)
     if not _plain(line):

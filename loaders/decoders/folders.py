@@ -64,6 +64,15 @@ class Done:
     nbytes: int = 0
     encoded_nbytes: int = 0
 
+    def plus(self, nbytes: int, encoded_nbytes: int) -> Done:
+        """With one more sample encoded."""
+        return Done(
+            self.encoded + 1,
+            self.skipped,
+            self.nbytes + nbytes,
+            self.encoded_nbytes + encoded_nbytes,
+        )
+
 
 def sample_path(folder: Path, sample: int) -> Path:
     """The container of a sample of a set."""
@@ -103,15 +112,9 @@ def encode_folder(
     _claim(target, held, settings)
     left = [each for each in work if not each.target.exists()]
     done = Done(skipped=len(work) - len(left))
-    for nbytes, encoded_nbytes in _in_threads(
-        [partial(_encode, each, codecs) for each in left], threads or cores()
-    ):
-        done = Done(
-            done.encoded + 1,
-            done.skipped,
-            done.nbytes + nbytes,
-            done.encoded_nbytes + encoded_nbytes,
-        )
+    calls = [partial(_encode, each, codecs) for each in left]
+    for sizes in _in_threads(calls, threads or cores()):
+        done = done.plus(*sizes)
         if progress:
             progress(done.encoded + done.skipped, len(work))
     return done

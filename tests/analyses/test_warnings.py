@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import vanidl
+from tests import xplane_files
 from tests.analyses.recorded_warnings import RECORDED
 from tests.darshan_logs import Log, log_bytes, random_records
 from tests.event_files import Event, event_file
@@ -122,6 +123,18 @@ def profiled(base_ns: int) -> tuple[Notice, ...]:
     return analyse(assemble(Group((log,), (seen,)), {})).coverage.warnings
 
 
+def looped(*, late_ns: int, resolution_ns: int = 1, waits: bool = True) -> tuple[Notice, ...]:
+    """Twenty uneven steps that read inside their waits, in a log that is late by so much."""
+    starts = SECOND + np.cumsum(np.random.default_rng(3).integers(60, 140, 20)) * 1_000_000
+    spans, ios = [], []
+    for k, at in enumerate(starts.tolist()):
+        spans.append(Span(SpanKind.STEP, at, at + 50_000_000, k))
+        spans += [Span(SpanKind.INPUT_WAIT, at, at + 20_000_000)] if waits else []
+        ios.append(Io(at + late_ns + 1_000_000, at + late_ns + 19_000_000, 0, 4096))
+    log = replace(darshan_log(ios), start_resolution_ns=resolution_ns)
+    return analyse(assemble(Group((log,), (profile(spans),)), {})).coverage.warnings
+
+
 def spawned(trainers: int) -> tuple[Notice, ...]:
     logs = [darshan_log([Io(0, 10)], pid=pid, job_id="1") for pid in range(1, trainers + 1)]
     late = {"start_ns": JOB_START_NS + SECOND, "length_ns": SECOND}
@@ -158,6 +171,18 @@ def logged(folder: Path, *, stride: int = 1, beside: str = "") -> tuple[Notice, 
     for part in filter(None, ("train", beside)):
         (folder / part).mkdir()
         (folder / part / "events.out.tfevents.1700000001.node00.42.0").write_bytes(content)
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def partly_profiled(folder: Path, *, steps: int) -> tuple[Notice, ...]:
+    """A log, an event file of so many steps and a profile of two of them."""
+    name = "u_python_id7-42_1-1-1-1_1.darshan"
+    (folder / name).write_bytes(log_bytes(Log(job=(1000, 7, 1), dxt={"DXT_POSIX": ONE_RANK})))
+    content = event_file([Event(1_700_000_010 + i, i) for i in range(steps + 1)])
+    (folder / f"events.out.tfevents.1700000001.{xplane_files.HOST}.42.0").write_bytes(content)
+    batches = [xplane_files.Event("train", 10 * i, 10 * i + 9, step=i) for i in range(2)]
+    profile = xplane_files.xspace(batches, start_ns=1_700_000_011 * SECOND)
+    xplane_files.write_xplane(folder, profile)
     return vanidl.open_run(folder).coverage.warnings
 
 
@@ -291,6 +316,14 @@ TABLE: dict[str, Cases] = {
         {"a profile of another day": lambda _: profiled(JOB_START_NS + 86_400 * SECOND)},
         {"a profile of this run": lambda _: profiled(JOB_START_NS + SECOND)},
     ),
+    "clock_contradiction": Cases(
+        {"reads that fit the waits a second later": lambda _: looped(late_ns=SECOND)},
+        {"reads in the waits": lambda _: looped(late_ns=0)},
+    ),
+    "clock_coarse": Cases(
+        {"a log in whole seconds": lambda _: looped(late_ns=0, resolution_ns=SECOND, waits=False)},
+        {"a log with an exact start": lambda _: looped(late_ns=0, waits=False)},
+    ),
     "unassigned": Cases(
         {"a spawned worker, two trainers": lambda _: spawned(2)},
         {"a spawned worker, one trainer": lambda _: spawned(1)},
@@ -310,6 +343,10 @@ TABLE: dict[str, Cases] = {
     "steps_sampled": Cases(
         {"every fifty steps": lambda folder: logged(folder, stride=50)},
         {"every step": lambda folder: logged(folder)},
+    ),
+    "steps_partly_profiled": Cases(
+        {"two of twelve": lambda folder: partly_profiled(folder, steps=12)},
+        {"two of three": lambda folder: partly_profiled(folder, steps=3)},
     ),
     "damaged": Cases(
         {"a cut log": lambda folder: folder_of(0.9, folder)},

@@ -139,3 +139,28 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path, ending):
 def test_unknown_endings_are_left_alone(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"1")
     assert inspect_file(tmp_path / "x.bin") is None
+
+
+@pytest.mark.parametrize("ending", [".h5", ".parquet"])
+def test_damage_is_an_error_with_the_name_and_nothing_else(tmp_path, ending):
+    path = tmp_path / f"x{ending}"
+    if ending == ".h5":
+        h5py = pytest.importorskip("h5py", reason="optional: the formats extra")
+        with h5py.File(path, "w") as file:
+            file.create_dataset("g/x", data=np.arange(600).reshape(200, 3), chunks=(10, 3))
+    else:
+        arrow = pytest.importorskip("pyarrow", reason="optional: the formats extra")
+        parquet = pytest.importorskip("pyarrow.parquet", reason="optional: the formats extra")
+        parquet.write_table(arrow.table({"a": list(range(50))}), path)
+    content, random = path.read_bytes(), np.random.default_rng(4)
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(content)
+        at = int(random.integers(0, min(len(damaged), 3000)))
+        damaged[-at - 1 if ending == ".parquet" else at] ^= int(random.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            inspect_file(path)
+        except InputError as error:
+            refused += path.name in str(error)
+    assert refused > 0

@@ -16,7 +16,6 @@ pytestmark = [
 @pytest.fixture(scope="module", params=[False, True], ids=["light", "dark"])
 def driver(request):
     with browser.chromium(dark=request.param) as driver:
-        driver.shots = "dark" if request.param else "light"
         yield driver
 
 
@@ -32,7 +31,6 @@ def pages(tmp_path_factory):
 @pytest.mark.parametrize("width", [1400, 400])
 def test_page_draws_without_error_or_request(driver, pages, name, width):
     browser.opened(driver, pages / f"{name}.html", width=width)
-    browser.screenshot(driver, pages / f"{name}-{width}-{driver.shots}.png")
     assert browser.console_errors(driver) == []
     assert browser.requests(driver) == []
     assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0

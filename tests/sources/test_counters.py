@@ -121,6 +121,39 @@ def test_a_log_that_takes_forever_is_given_up(
     assert files[paths[1]].losses
 
 
+def test_a_log_that_wants_all_memory_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child.py"
+    original = Path(counters.__file__).with_name("counters_child.py").read_text()
+    child.write_text(
+        original.replace(
+            "    handle = backend",
+            "    hog = bytes(1 << 40) if path.endswith('1.darshan') else b''\n    handle = backend",
+            1,
+        )
+    )
+    monkeypatch.setattr(counters, "CHILD", child)
+    paths = several(tmp_path, [log_with(i) for i in range(3)])
+    files = read_counters(paths)
+    check(files[paths[0]], 0)
+    check(files[paths[2]], 2)
+    (loss,) = files[paths[1]].losses
+    assert "8 GiB of memory" in loss
+
+
+def test_impossible_records_are_left_out_and_counted(tmp_path: Path) -> None:
+    good = (1, 0, [2] * STDIO_COUNTERS, [1.5] * STDIO_TIMES)
+    bad = [(2, 0, [2**62] * STDIO_COUNTERS, [1.5] * STDIO_TIMES)]
+    bad += [(3, 0, [2] * STDIO_COUNTERS, [t] * STDIO_TIMES) for t in (float("nan"), 1e300)]
+    bad += [(4, 0, [-(2**40)] * STDIO_COUNTERS, [1.5] * STDIO_TIMES)]
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_bytes(Log(counters={"STDIO": [good, *bad]})))
+    (file,) = read_counters([str(path)]).values()
+    assert file.layers[0].file.tolist() == [1]
+    assert file.losses == ("STDIO: 4 of 5 records hold impossible numbers and are left out",)
+
+
 def test_starting_does_not_wait(tmp_path: Path) -> None:
     paths = several(tmp_path, [log_with(1)] * 2)
     pending = start_counters(paths)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import vanidl
 from tests.pfw_traces import EPOCH_US, PfwTrace, compressed
 from vanidl.errors import InputError
-from vanidl.sources import dftracer
+from vanidl.sources import dftracer, pfw
 from vanidl.sources.dftracer import DftracerRun
 from vanidl.sources.pfw import read_file
 from vanidl.sources.pieces import OperationTable, TracerLog
@@ -390,3 +390,17 @@ def test_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
     for a, b in zip(first.logs, second.logs, strict=True):
         for one, other in zip(a.operations, b.operations, strict=True):
             assert one.nbytes.tobytes() == other.nbytes.tobytes()
+
+
+def test_a_line_without_an_end_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pfw, "_MOST_CHUNKS", 4)
+    trace = PfwTrace()
+    trace.io("read", "/data/a.bin", 10, 5, ret=10, offset=0)
+    before = trace.text()
+    path = tmp_path / "x.pfw"
+    path.write_bytes(before + b'{"name": "' + b"x" * 4_000_000 + b'"}\n' + before)
+    read = pfw.read_file(path)
+    assert len(read.events) == 2
+    assert read.losses == ("lines left out as they are no sound event: 1",)
+    path.write_bytes(before + b"x" * 4_000_000)
+    assert pfw.read_file(path).losses == ("the last line is cut",)

@@ -171,6 +171,7 @@ def test_impossible_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     good = (0, 10, 1.0, 2.0, 0)
     bad = [(0, 1, nan, 1.0, 0), (0, 1, 1.0, inf, 0), (0, 1, -1.0, 1.0, 0), (0, -5, 1.0, 2.0, 0)]
     bad += [(0, 1, 2.0, 1.0, 0), (0, 1, 1.0, 1e300, 0), (0, 1, -inf, 1.0, 0)]
+    bad += [(0, 2**41, 1.0, 2.0, 0), (2**63 - 1, 1, 1.0, 2.0, 0)]
     streams = [[Record(1, 0, "a", [good, *bad], [good])]]
     log = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": streams}))))
     (table,) = log.operations

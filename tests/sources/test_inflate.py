@@ -46,7 +46,7 @@ def test_a_wrong_guess_changes_nothing() -> None:
     decoys = b"".join(zlib.compress(noise(i, 500)) for i in range(100))
     packed = [zlib.compress(decoys)]
     region = memoryview(packed[0])
-    assert inflate._later_start(region, 0, zlib.decompressobj) < len(region)
+    assert inflate._later_start(region, (0, 0), len(region), zlib.decompressobj) < len(region)
     assert plain(packed) == [(decoys, len(region), False)]
     assert [content for content, _, _ in plain(packed * 3)] == [decoys] * 3
 
@@ -97,3 +97,11 @@ def test_it_works_without_isal(tmp_path: Path) -> None:
     )
     root = Path(inflate.__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
+
+
+@pytest.mark.usefixtures("ahead")
+@pytest.mark.parametrize("window", [1, 20_000, 70_000])
+def test_windows_change_nothing(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflate, "_AHEAD_WINDOW", window)
+    contents = [noise(i) for i in range(20)]
+    assert [content for content, _, _ in plain([*map(zlib.compress, contents)])] == contents

@@ -52,3 +52,10 @@ def test_damaged_gzip_data(tmp_path) -> None:
     assert damage
     assert got[: len(text) // 4] == text[: len(text) // 4]
     assert stream(tmp_path / "x", gzip.compress(text) + b"no gzip")[0] == text
+
+
+def test_a_bomb_ends(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "FREE_BYTES", 1 << 20)
+    got, damage = stream(tmp_path / "x", gzip.compress(b"a" * 30_000_000))
+    assert damage == "the gzip data inflates beyond all measure"
+    assert len(got) < 10_000_000

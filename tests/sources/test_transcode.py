@@ -18,7 +18,7 @@ from vanidl.errors import InputError
 from vanidl.sources.counters import read_counters
 from vanidl.sources.darshan import read_log
 from vanidl.sources.pieces import CounterFile
-from vanidl.sources.transcode import in_zlib, openable
+from vanidl.sources.transcode import Prepared, in_zlib, prepared
 
 
 def log(version: str, order: str, compression: str) -> bytes:
@@ -68,7 +68,7 @@ def test_counters_of_a_bz2_log_are_those_of_the_same_log_in_zlib(tmp_path, versi
 def test_the_copy_is_a_whole_log_that_says_the_same(tmp_path):
     original = tmp_path / "bz2.darshan"
     original.write_bytes(log("3.41", "<", "bz2"))
-    copy = Path(openable(str(original), tmp_path))
+    copy = Path(prepared(str(original), tmp_path).path)
     assert copy != original
     a, b = read_log(original), read_log(copy)
     assert (b.whole, b.operations) == (True, ())
@@ -81,8 +81,8 @@ def test_other_logs_are_left_alone(tmp_path):
     for name, content in (("z", log("3.41", "<", "zlib")), ("x", b"no log"), ("e", b"")):
         path = tmp_path / name
         path.write_bytes(content)
-        assert openable(str(path), tmp_path) == str(path)
-    assert openable(str(tmp_path / "none"), tmp_path) == str(tmp_path / "none")
+        assert prepared(str(path), tmp_path) == Prepared(str(path))
+    assert prepared(str(tmp_path / "none"), tmp_path) == Prepared(str(tmp_path / "none"))
     with pytest.raises(InputError):
         in_zlib(memoryview(b"no log"), "x")
 

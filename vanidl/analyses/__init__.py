@@ -7,9 +7,9 @@ order, here or elsewhere, give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from vanidl.analyses import (
     access,
@@ -22,12 +22,15 @@ from vanidl.analyses import (
     heatmaps,
     operations,
     overlap,
+    perstep,
     phases,
+    placement,
     sizes,
     steps,
     summary,
     timeline,
     undated_steps,
+    workers,
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -36,28 +39,17 @@ from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
+from vanidl.analyses.placement import Placement
+from vanidl.analyses.reducing import Reduction, reduce_parts
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
+from vanidl.analyses.workers import Workers
 from vanidl.selection import Selection, select
-from vanidl.trace import Part, Trace
-
-
-class Reduction(Protocol):
-    """A module that folds parts into one small value."""
-
-    @property
-    def NOTHING(self) -> Any:  # noqa: ANN401
-        """The value of no part."""
-
-    def partial(self, part: Part, trace: Trace) -> Any:  # noqa: ANN401
-        """The value of one part."""
-
-    def combine(self, a: Any, b: Any) -> Any:  # noqa: ANN401
-        """The value of both; associative and commutative."""
-
+from vanidl.trace import Trace
 
 REDUCTIONS: dict[str, Reduction] = {
     "operations": operations,
@@ -66,6 +58,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "access": access,
     "files": files,
     "dataset": dataset,
+    "workers": workers,
 }
 
 
@@ -85,45 +78,34 @@ class Results:
     dataset: Dataset | None = None
     phases: Phases | None = None
     filetimeline: FileTimeline | None = None
+    placement: Placement | None = None
+    perstep: PerStep | None = None
+    workers: Workers | None = None
 
 
-def analyse(trace: Trace, selection: Selection | None = None) -> Results:
+def analyse(
+    trace: Trace, selection: Selection | None = None, executor: Executor | None = None
+) -> Results:
     """Every result of the trace, restricted to the selection.
 
-    Coverage is always that of the whole trace.
+    Coverage is always that of the whole trace. With an executor its workers reduce the parts;
+    the results are the same.
     """
     selection = selection or Selection()
-    seen = reduce_parts({"coverage": coverage}, trace.io, trace)["coverage"]
+    seen = reduce_parts({"coverage": coverage}, trace.io, trace, executor)["coverage"]
     chosen = select(trace, selection)
-    reduced = reduce_parts(REDUCTIONS, chosen.io, chosen)
-    reduced |= reduce_parts(second_reductions(reduced), chosen.io, chosen)
+    reduced = reduce_parts(REDUCTIONS, chosen.io, chosen, executor)
+    second = second_reductions(reduced, chosen)
+    reduced |= reduce_parts(second, chosen.io, chosen, executor)
     return finish(reduced, seen, trace, chosen, selection.layer)
 
 
-def second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
+def second_reductions(reduced: dict[str, Any], trace: Trace) -> dict[str, Reduction]:
     """Reductions that build on the values of the first: they take another pass over the parts."""
-    return {"filetimeline": filetimeline.of_busiest(reduced["files"])}
-
-
-def reduce_parts(
-    reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace
-) -> dict[str, Any]:
-    """Name -> the combined value of every reduction over all parts.
-
-    Equal-sized halves are combined first (as in a binary counter), so the work stays
-    linear times log where values grow with the parts.
-    """
-    stack: list[tuple[int, dict[str, Any]]] = []
-    for part in parts:
-        weight, values = 1, {name: r.partial(part, trace) for name, r in reductions.items()}
-        while stack and stack[-1][0] <= weight:
-            other, before = stack.pop()
-            weight, values = weight + other, _combine(reductions, before, values)
-        stack.append((weight, values))
-    total = {name: r.NOTHING for name, r in reductions.items()}
-    for _, values in reversed(stack):
-        total = _combine(reductions, values, total)
-    return total
+    return {
+        "filetimeline": filetimeline.of_busiest(reduced["files"]),
+        "perstep": perstep.of_trace(trace),
+    }
 
 
 def finish(
@@ -132,7 +114,9 @@ def finish(
     """Results from reduced values: the last, cheap part of `analyse`."""
     step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
+    splits = overlap.rank_splits(chosen, reduced["operations"])
     data = dataset.finish(reduced["dataset"], chosen, layer)
+    stages = phases.finish(reduced["operations"], chosen, data)
     results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
@@ -142,10 +126,13 @@ def finish(
         files.finish(reduced["files"], chosen, layer),
         balance.finish(reduced["operations"], chosen),
         step_result,
-        overlap.finish(reduced["operations"], chosen, table),
+        overlap.finish(splits, reduced["operations"], chosen, table),
         data,
-        phases.finish(reduced["operations"], chosen, data),
+        stages,
         filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
+        placement.finish(chosen),
+        perstep.finish(reduced["perstep"], splits, chosen, table, stages),
+        workers.finish(reduced["workers"], chosen),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 
@@ -161,10 +148,12 @@ def _untraced(results: Results, chosen: Trace, layer: str) -> Results:
     )
 
 
-def _combine(
-    reductions: dict[str, Reduction], a: dict[str, Any], b: dict[str, Any]
-) -> dict[str, Any]:
-    return {name: r.combine(a[name], b[name]) for name, r in reductions.items()}
-
-
-__all__ = ["REDUCTIONS", "Results", "analyse", "finish", "reduce_parts", "second_reductions"]
+__all__ = [
+    "REDUCTIONS",
+    "Reduction",
+    "Results",
+    "analyse",
+    "finish",
+    "reduce_parts",
+    "second_reductions",
+]

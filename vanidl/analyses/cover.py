@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import intervals
+from vanidl.analyses.sorting import compact
 
 Int64Array = NDArray[np.int64]
 
 _SAFE = 2**62
+_BLOCK = 1 << 22  # ranges that are united at a time
 
 
 class Cover(NamedTuple):
@@ -36,8 +39,7 @@ def covered(key: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
         key, start, end = key[keep], start[keep], end[keep]
     if len(key) == 0:
         return NOTHING
-    distinct = np.unique(key)
-    code = np.searchsorted(distinct, key)
+    distinct, code = compact(key)
     room = np.zeros(len(distinct), np.int64)
     np.maximum.at(room, code, end)
     room += 1
@@ -64,6 +66,43 @@ def lengths(cover: Cover) -> tuple[Int64Array, Int64Array]:
         return _NONE, _NONE
     first = np.flatnonzero(np.concatenate([[True], cover.key[1:] != cover.key[:-1]]))
     return cover.key[first], np.add.reduceat(cover.end - cover.start, first)
+
+
+def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(distinct keys ascending, bytes in any of the covers, highest end) of each key.
+
+    Keys are taken block by block, so that memory is that of a block, not of all covers.
+    """
+    keys, counts = _counts(covers)
+    if len(keys) == 0:
+        return _NONE, _NONE, _NONE
+    lengths_of, ends = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    block = np.cumsum(counts) // _BLOCK
+    for low in np.flatnonzero(np.diff(block, prepend=-1)).tolist():
+        high = int(np.searchsorted(block, block[low], "right"))
+        pieces = [_between(c, int(keys[low]), int(keys[high - 1])) for c in covers]
+        union = covered(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+        place = np.searchsorted(keys, union.key)
+        np.add.at(lengths_of, place, union.end - union.start)
+        np.maximum.at(ends, place, union.end)
+    return keys, lengths_of, ends
+
+
+def _counts(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array]:
+    """Every key of any cover, and how many ranges it has in all of them."""
+    found = [np.unique(c.key, return_counts=True) for c in covers if len(c.key)]
+    if not found:
+        return _NONE, _NONE
+    keys, inverse = np.unique(np.concatenate([k for k, _ in found]), return_inverse=True)
+    counts = np.zeros(len(keys), np.int64)
+    np.add.at(counts, inverse, np.concatenate([n for _, n in found]))
+    return keys, counts
+
+
+def _between(cover: Cover, lowest: int, highest: int) -> Cover:
+    low = int(np.searchsorted(cover.key, lowest))
+    high = int(np.searchsorted(cover.key, highest, "right"))
+    return Cover(*(column[low:high] for column in cover))
 
 
 def _one_key(key: int, start: Int64Array, end: Int64Array) -> Cover:

@@ -19,6 +19,7 @@ from vanidl.analyses.datafiles import NeverRead
 from vanidl.analyses.files import grouped
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.samples import SamplesPerFile
+from vanidl.analyses.sorting import added, compact, extremes
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
 from vanidl.trace import READ, Part, Trace
@@ -101,13 +102,14 @@ class Uses:
     """Integers only. Keys are file * 2**20 + position in Trace.ranks + 1, or file * bins + bin.
 
     `sums` holds reads, bytes, and reads whose offset was not recorded; `first`, `last` in ns.
+    `cover` holds the bytes that each position + 1 read, by file: ranks are never merged.
     """
 
     key: Int64Array
     sums: Int64Array
     first: Int64Array
     last: Int64Array
-    cover: Cover
+    cover: dict[int, Cover]
     grid: tuple[Int64Array, Int64Array]
     sizes: tuple[Int64Array, Int64Array]
     runs: Runs
@@ -116,7 +118,7 @@ class Uses:
 
 _NONE = np.empty(0, np.int64)
 NOTHING = Uses(
-    _NONE, np.empty((0, 3), np.int64), _NONE, _NONE, cover.NOTHING,
+    _NONE, np.empty((0, 3), np.int64), _NONE, _NONE, {},
     (_NONE, _NONE), (_NONE, _NONE), access.NOTHING, visits.NOTHING,
 )  # fmt: skip
 
@@ -136,7 +138,7 @@ def partial(part: Part, trace: Trace) -> Uses:
     sizes, counts = np.unique(reads.nbytes, return_counts=True)
     return Uses(
         *_sums(reads, position),
-        within._replace(key=within.key * _POSITIONS + position),
+        {position: within},
         _grid(reads, trace),
         (sizes, counts.astype(np.int64)),
         access.partial(placed, trace),
@@ -151,7 +153,7 @@ def combine(a: Uses, b: Uses) -> Uses:
     order = np.argsort(both[0], kind="stable")
     return Uses(
         *grouped(*(column[order] for column in both)),
-        cover.merge(a.cover, b.cover),
+        _merged(a.cover, b.cover),
         add_sparse(a.grid, b.grid),
         add_sparse(a.sizes, b.sizes),
         access.combine(a.runs, b.runs),
@@ -159,16 +161,22 @@ def combine(a: Uses, b: Uses) -> Uses:
     )
 
 
+def _merged(a: dict[int, Cover], b: dict[int, Cover]) -> dict[int, Cover]:
+    both = {p: cover.merge(a[p], b[p]) for p in a.keys() & b.keys()}
+    return a | b | both
+
+
 def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     """The dataset view; None where no dataset file was read through the layer."""
     counted = datafiles.counted(trace, layer)
-    by_file = cover.covered(uses.cover.key // _POSITIONS, uses.cover.start, uses.cover.end)
+    by_file = cover.together(list(uses.cover.values()))
     table = _table(uses, by_file, trace, counted)
     if not table:
         return None
     traced = len(uses.key) > 0
     found = visits.visits(uses.borders, trace.job.start_ns) if traced else None
-    files = tuple(_file(row, found, trace, counted) for row in table)
+    visited = _visited(found)
+    files = tuple(_file(row, visited, trace, counted) for row in table)
     within = access.finish(uses.runs, trace, layer)
     unique = _sum(f.unique_bytes for f in files)
     read = sum(f.bytes_read for f in files)
@@ -182,9 +190,9 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
         read / unique if unique else None,
         size,
         datafiles.traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
-        tuple(_shares(uses, trace, size or int((by_file.end - by_file.start).sum()))),
+        tuple(_shares(uses, trace, size or int(by_file[1].sum()))),
         "size on disk" if size else "bytes that any rank read",
-        visits.visit_order(found, trace.files.path) if found is not None else None,
+        visits.visit_order(found, trace.files) if found is not None else None,
         within.read if within else None,
         samples.per_file(files, record),
         transfermodes.modes(uses.sizes, tuple(f.path for f in files), trace.told),
@@ -196,17 +204,13 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
 
 def _sums(reads: Part, position: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """(key, sums, first, last) of one part, by file."""
-    files = int(reads.file.max()) + 1
-    sums = np.zeros((files, 3), np.int64)
-    sums[:, 0] = np.bincount(reads.file, minlength=files)
-    np.add.at(sums[:, 1], reads.file, reads.nbytes)
-    sums[:, 2] = np.bincount(reads.file[reads.offset < 0], minlength=files)
-    first = np.full(files, np.iinfo(np.int64).max)
-    last = np.full(files, np.iinfo(np.int64).min)
-    np.minimum.at(first, reads.file, reads.start)
-    np.maximum.at(last, reads.file, reads.end)
-    code = np.flatnonzero(sums[:, 0])
-    return code * _POSITIONS + position, sums[code], first[code], last[code]
+    files, code = compact(reads.file)
+    n = len(files)
+    nbytes = added(code, reads.nbytes, n)
+    unplaced = np.bincount(code[reads.offset < 0], minlength=n)
+    sums = np.stack([np.bincount(code, minlength=n), nbytes, unplaced], axis=1)
+    first, last = extremes(code, reads.start, reads.end, n)
+    return files.astype(np.int64) * _POSITIONS + position, sums, first, last
 
 
 def _grid(reads: Part, trace: Trace) -> tuple[Int64Array, Int64Array]:
@@ -242,11 +246,15 @@ class _Row:
     extent: int | None
 
 
-def _table(uses: Uses, by_file: Cover, trace: Trace, counted: datafiles.Counted) -> list[_Row]:
+def _table(
+    uses: Uses,
+    by_file: tuple[Int64Array, Int64Array, Int64Array],
+    trace: Trace,
+    counted: datafiles.Counted,
+) -> list[_Row]:
     """Every dataset file that was read, by traffic; from counters where nothing was traced."""
-    unique = dict(zip(*(a.tolist() for a in cover.lengths(by_file)), strict=True))
-    ends = np.flatnonzero(np.append(by_file.key[1:] != by_file.key[:-1], len(by_file.key) > 0))
-    extent = dict(zip(by_file.key[ends].tolist(), by_file.end[ends].tolist(), strict=True))
+    codes, lengths, ends = (a.tolist() for a in by_file)
+    unique, extent = dict(zip(codes, lengths, strict=True)), dict(zip(codes, ends, strict=True))
     file, sums, first, final = grouped(uses.key // _POSITIONS, uses.sums, uses.first, uses.last)
     ranked = uses.key[uses.key % _POSITIONS > 0] // _POSITIONS
     ranks = dict(zip(*(a.tolist() for a in np.unique(ranked, return_counts=True)), strict=True))
@@ -264,11 +272,20 @@ def _table(uses: Uses, by_file: Cover, trace: Trace, counted: datafiles.Counted)
     return sorted(rows, key=lambda r: (-int(r.sums[1]), trace.files.path[r.code]))
 
 
-def _file(row: _Row, found: Visits | None, trace: Trace, counted: datafiles.Counted) -> DataFile:
+def _visited(found: Visits | None) -> dict[int, int] | None:
+    """Visits of each file; None where nothing was traced."""
+    if found is None:
+        return None
+    files, counts = np.unique(found.file, return_counts=True)
+    return dict(zip(files.tolist(), counts.tolist(), strict=True))
+
+
+def _file(
+    row: _Row, visited: dict[int, int] | None, trace: Trace, counted: datafiles.Counted
+) -> DataFile:
     path, since = trace.files.path[row.code], trace.job.start_ns
     reads, nbytes = int(row.sums[0]), int(row.sums[1])
     ends = [e for e in (row.extent, counted.extent.get(row.code)) if e is not None]
-    known = row.first is not None and found is not None
     return DataFile(
         path,
         trace.told.sizes.get(path),
@@ -277,7 +294,7 @@ def _file(row: _Row, found: Visits | None, trace: Trace, counted: datafiles.Coun
         reads,
         row.unique,
         nbytes / row.unique if row.unique else None,
-        int((found.file == row.code).sum()) if known and found is not None else None,
+        None if row.first is None or visited is None else visited.get(row.code, 0),
         counted.opens.get(row.code),
         row.ranks,
         None,
@@ -291,16 +308,19 @@ def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
     if len(uses.key) == 0:
         return
     position = uses.key % _POSITIONS - 1
-    by_key = dict(zip(*(a.tolist() for a in cover.lengths(uses.cover)), strict=True))
+    held, place = np.unique(position, return_inverse=True)
+    files = dict(zip(held.tolist(), np.bincount(place).tolist(), strict=True))
+    nbytes = added(place, uses.sums[:, 1], len(held)).tolist()
+    read = dict(zip(held.tolist(), nbytes, strict=True))
+    lengths = {p: int((c.end - c.start).sum()) for p, c in uses.cover.items()}
     for rank in [*range(len(trace.ranks)), *([-1] if (position < 0).any() else [])]:
-        mine = position == rank
-        unique = sum(by_key.get(key, 0) for key in uses.key[mine].tolist())
+        unique = lengths.get(rank + 1, 0)
         process = trace.processes[trace.ranks[rank]] if rank >= 0 else None
         yield RankShare(
             process.label if process else "no rank",
             process.rank if process else None,
-            int(mine.sum()),
-            int(uses.sums[mine, 1].sum()),
+            files.get(rank, 0),
+            read.get(rank, 0),
             unique,
             unique / whole if whole else None,
         )

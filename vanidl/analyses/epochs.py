@@ -115,10 +115,11 @@ def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     if data is None or data.visits is None:
         return ()
     files = _files_of(data)
+    workers = _workers_of(trace, files)
     borders = [
         starts
         for trainer in trace.ranks
-        if (starts := _generations(trace, trainer, files)) is not None
+        if (starts := _generations(workers.get(trainer, []), files)) is not None
     ]
     if not borders or len({len(b) for b in borders}) > 1:
         return ()
@@ -135,19 +136,26 @@ def _files_of(data: Dataset) -> dict[int, set[int]]:
     return files
 
 
-def _generations(trace: Trace, trainer: int, files: dict[int, set[int]]) -> list[int] | None:
+_Life = tuple[int, int, int]  # start and end in ns, process
+
+
+def _workers_of(trace: Trace, files: dict[int, set[int]]) -> dict[int, list[_Life]]:
+    """Trainer -> its workers that read data, by start."""
+    found: dict[int, list[_Life]] = {}
+    for i, p in enumerate(trace.processes):
+        known = p.start_ns is not None and p.end_ns is not None
+        if p.role == "worker" and p.trainer is not None and i in files and known:
+            found.setdefault(p.trainer, []).append((p.start_ns or 0, p.end_ns or 0, i))
+    return {trainer: sorted(lives) for trainer, lives in found.items()}
+
+
+def _generations(workers: list[_Life], files: dict[int, set[int]]) -> list[int] | None:
     """Starts of a trainer's generations of workers; None without workers that read data.
 
     A worker that starts after one of the generation has ended belongs to the next one. Those
     that read other files than the largest (validation) are no epochs.
     """
-    workers = sorted(
-        (p.start_ns, p.end_ns, i)
-        for i, p in enumerate(trace.processes)
-        if p.trainer == trainer and p.role == "worker" and i in files
-        and p.start_ns is not None and p.end_ns is not None
-    )  # fmt: skip
-    groups: list[list[tuple[int, int, int]]] = []
+    groups: list[list[_Life]] = []
     for worker in workers:
         if not groups or worker[0] >= min(w[1] for w in groups[-1]):
             groups.append([])

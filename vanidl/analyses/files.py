@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
-from vanidl.analyses.sorting import stable_order
+from vanidl.analyses.sorting import added, compact, extremes
 from vanidl.intervals import Intervals
 from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
@@ -86,17 +86,17 @@ _POSITIONS = 1 << 20
 def partial(part: Part, trace: Trace) -> FileSums:
     """The files of one part."""
     position = int(trace.family[part.process])
-    order = stable_order(part.file)
-    file = part.file[order].astype(np.int64)
-    is_write = part.op[order] == WRITE
-    nbytes = part.nbytes[order]
-    start, end = part.start[order], part.end[order]
-    columns = (~is_write, is_write, np.where(is_write, 0, nbytes),
-               np.where(is_write, nbytes, 0), end - start)  # fmt: skip
-    sums = np.stack([c.astype(np.int64) for c in columns], axis=1)
-    rows = grouped(file, sums, start, end)
-    touched = rows[0] * _POSITIONS + position + 1
-    return FileSums(*rows, touched, _busy_by_group(part, trace, position))
+    files, place = compact(part.file)
+    n = len(files)
+    # Reads and writes of a file are neighbours: one pass over the rows adds both.
+    both = place * 2 + (part.op == WRITE)
+    counts = np.bincount(both, minlength=2 * n).reshape(n, 2)
+    nbytes = added(both, part.nbytes, 2 * n).reshape(n, 2)
+    spent = added(place, part.end - part.start, n)
+    sums = np.concatenate([counts, nbytes, spent[:, None]], axis=1)
+    first, last = extremes(place, part.start, part.end, n)
+    busy = _busy_by_group(part, trace, position, (files, place))
+    return FileSums(files, sums, first, last, files * _POSITIONS + position + 1, busy)
 
 
 def combine(a: FileSums, b: FileSums) -> FileSums:
@@ -157,19 +157,32 @@ def grouped(
 
 
 def _busy_by_group(
-    part: Part, trace: Trace, position: int
+    part: Part, trace: Trace, position: int, files: tuple[Int64Array, NDArray[np.intp]]
 ) -> dict[tuple[str, str, int], Intervals]:
-    codes = np.unique(part.file)
+    """Busy time of each group; `files` are the part's codes and each row's place in them.
+
+    Groups of the same files share one array: most runs have one mount point.
+    """
+    codes, place = files
+    found: dict[bytes, Intervals] = {}
     busy: dict[tuple[str, str, int], Intervals] = {}
     for group in ("kind", "mount", "file_system"):
         values: tuple[str, ...] = getattr(trace.files, group)
-        names = sorted({values[code] for code in codes.tolist()})
-        number = np.array([names.index(values[code]) for code in codes.tolist()])
-        of_row = number[np.searchsorted(codes, part.file)]
-        for i, name in enumerate(names):
-            mine = of_row == i
-            busy[group, name, position] = intervals.union(part.start[mine], part.end[mine])
+        names = np.array([values[code] for code in codes.tolist()], object)
+        for name in sorted(set(names.tolist())):
+            members = names == name
+            key = members.tobytes()
+            if key not in found:
+                found[key] = _busy_of(part, members, place)
+            busy[group, name, position] = found[key]
     return busy
+
+
+def _busy_of(part: Part, members: NDArray[np.bool_], place: NDArray[np.intp]) -> Intervals:
+    if members.all():
+        return intervals.union(part.start, part.end)
+    mine = members[place]
+    return intervals.union(part.start[mine], part.end[mine])
 
 
 _ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
 from vanidl.analyses.files import FileSums
+from vanidl.analyses.sorting import added, compact
 from vanidl.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -63,8 +64,10 @@ class OfFiles:
         blocks = timebins.shares(part.start[mine], part.end[mine], part.nbytes[mine], bounds)
         value = NOTHING
         for owner, at, share in blocks:
-            columns = np.where(is_write[owner], 0, share), np.where(is_write[owner], share, 0)
-            value = _added(value, row[owner] * BINS + at, np.stack(columns, axis=1))
+            key, place = compact((row[owner] * BINS + at) * 2 + is_write[owner])
+            sums = np.zeros((len(key), 2), np.int64)
+            sums[np.arange(len(key)), key & 1] = added(place, share, len(key))
+            value = _added(value, key >> 1, sums)
         return value
 
     def combine(self, a: FileBins, b: FileBins) -> FileBins:

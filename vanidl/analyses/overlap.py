@@ -7,9 +7,8 @@ window, under nothing recorded: checkpoint, logging).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
 
 import numpy as np
 
@@ -64,13 +63,14 @@ class Overlap:
     pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
 
 
-def finish(reduced: Operations, trace: Trace, table: StepTable | None) -> Overlap | None:
+def finish(
+    splits: Mapping[int, Split], reduced: Operations, trace: Trace, table: StepTable | None
+) -> Overlap | None:
     """The split of every rank with profiled steps; None where there is none."""
-    spans = rank_spans(trace)
-    if not spans or table is None:
+    if not splits or table is None:
         return None
     basis = _basis(trace)
-    rows = tuple(_split(p, s, trace, reduced, basis) for p, s in spans.items())
+    rows = tuple(_row(p, split, trace, reduced, basis) for p, split in splits.items())
     observed = _sum([_minus(r.io_s, r.unobserved_s) for r in rows])
     window = sum(r.window_s for r in rows)
     return Overlap(
@@ -82,7 +82,7 @@ def finish(reduced: Operations, trace: Trace, table: StepTable | None) -> Overla
         lost_to_input_s(table),
         _ratio(_sum([r.input_wait_s for r in rows]), window),
         _ratio(_sum([r.compute_s for r in rows]), window),
-        None,  # no reader records preprocessing yet
+        None,  # profiles hold preprocessing of profiled steps only, and this is of the run
     )
 
 
@@ -113,7 +113,7 @@ def _basis(trace: Trace) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Activity:
+class Activity:
     """What one rank did inside its window; compute and wait are disjoint on both bases."""
 
     compute: Intervals
@@ -121,7 +121,7 @@ class _Activity:
     communication: Intervals
 
 
-def _activity(position: int, spans: RankSpans, trace: Trace, basis: str | None) -> _Activity:
+def _activity(position: int, spans: RankSpans, trace: Trace, basis: str | None) -> Activity:
     mine = trace.spans.pick(trace.family[trace.spans.process] == position)
 
     def within(kind: SpanKind) -> Intervals:
@@ -134,60 +134,94 @@ def _activity(position: int, spans: RankSpans, trace: Trace, basis: str | None) 
     else:
         compute = subtract(within(SpanKind.OP), spans.waits)
         starving = spans.waits
-    return _Activity(compute, starving, subtract(within(SpanKind.COMMUNICATION), compute))
+    return Activity(compute, starving, subtract(within(SpanKind.COMMUNICATION), compute))
 
 
-def _split(
-    position: int, spans: RankSpans, trace: Trace, reduced: Operations, basis: str | None
+@dataclass(frozen=True, slots=True)
+class Split:
+    """When one rank's observed I/O was in waits, hidden and so on; None: not known."""
+
+    spans: RankSpans
+    did: Activity
+    observed: Intervals | None
+    in_wait: Intervals | None
+    hidden: Intervals | None
+    behind_communication: Intervals | None
+    other: Intervals | None
+    waited_in_io: Intervals | None  # part of the input waits
+
+
+def rank_splits(trace: Trace, reduced: Operations) -> dict[int, Split]:
+    """Position in Trace.ranks -> its split, for ranks with at least one profiled step."""
+    basis = _basis(trace)
+    return {
+        position: _split_io(
+            reduced, position, spans, _activity(position, spans, trace, basis), basis
+        )
+        for position, spans in rank_spans(trace).items()
+    }
+
+
+def _split_io(
+    reduced: Operations, position: int, spans: RankSpans, did: Activity, basis: str | None
+) -> Split:
+    """Without wait spans the waits are somewhere in the window, unknown; on basis ops even
+    hidden is then unknown, because operators of an unmarked loader look like compute.
+    """  # noqa: D205
+    if not reduced.totals:
+        return Split(spans, did, None, None, None, None, None, None)
+    observed = intersect(reduced.busy.get(position, intervals.EMPTY), spans.windows)
+    rest = subtract(observed, did.starving)
+    hidden = intersect(rest, did.compute)
+    exposed = subtract(rest, did.compute)
+    waits = spans.waits_known
+    can_hide = basis == "device" or (basis == "ops" and waits)
+    return Split(
+        spans,
+        did,
+        observed,
+        intersect(observed, did.starving) if waits else None,
+        hidden if can_hide else None,
+        intersect(exposed, did.communication) if can_hide else None,
+        subtract(exposed, did.communication) if can_hide and waits else None,
+        intersect(spans.waits, observed) if waits else None,
+    )
+
+
+def _row(
+    position: int, split: Split, trace: Trace, reduced: Operations, basis: str | None
 ) -> RankOverlap:
     process = trace.processes[trace.ranks[position]]
-    did = _activity(position, spans, trace, basis)
-    traced = bool(reduced.totals)
+    spans, did = split.spans, split.did
     busy = reduced.busy.get(position, intervals.EMPTY)
-    io = _split_io(busy, spans, did, basis) if traced else _UNTRACED
-    known = spans.waits_known
+    traced, known = bool(reduced.totals), spans.waits_known
     return RankOverlap(
         process.label,
         process.rank,
         spans.windows.length / 1e9,
-        *io,
+        busy.length / 1e9 if traced else None,
+        None if split.observed is None else (busy.length - split.observed.length) / 1e9,
+        _seconds(split.in_wait),
+        _seconds(split.hidden),
+        _seconds(split.behind_communication),
+        _seconds(split.other),
+        _exposed_s(split),
         did.compute.length / 1e9 if basis else None,
         did.communication.length / 1e9,
         spans.waits.length / 1e9 if known else None,
-        intersect(spans.waits, busy).length / 1e9 if known and traced else None,
+        _seconds(split.waited_in_io),
         did.starving.length / 1e9 if known else None,
     )
 
 
-_Seconds: TypeAlias = "float | None"
-_Split = tuple[_Seconds, _Seconds, _Seconds, _Seconds, _Seconds, _Seconds, _Seconds]
-_UNTRACED: _Split = (None, None, None, None, None, None, None)
+def _seconds(part: Intervals | None) -> float | None:
+    return None if part is None else part.length / 1e9
 
 
-def _split_io(busy: Intervals, spans: RankSpans, did: _Activity, basis: str | None) -> _Split:
-    """(io, unobserved, in_wait, hidden, behind_communication, other, exposed) in seconds.
-
-    Without wait spans the waits are somewhere in the window, unknown; on basis ops even
-    hidden is then unknown, because operators of an unmarked loader look like compute.
-    """
-    observed = intersect(busy, spans.windows)
-    in_wait = intersect(observed, did.starving)
-    rest = subtract(observed, did.starving)
-    hidden = intersect(rest, did.compute)
-    rest = subtract(rest, did.compute)
-    behind = intersect(rest, did.communication)
-    other = subtract(rest, did.communication)
-    waits = spans.waits_known
-    can_hide = basis == "device" or (basis == "ops" and waits)
-    return (
-        busy.length / 1e9,
-        (busy.length - observed.length) / 1e9,
-        in_wait.length / 1e9 if waits else None,
-        hidden.length / 1e9 if can_hide else None,
-        behind.length / 1e9 if can_hide else None,
-        other.length / 1e9 if can_hide and waits else None,
-        (observed.length - hidden.length) / 1e9 if can_hide else None,
-    )
+def _exposed_s(split: Split) -> float | None:
+    if split.observed is None or split.hidden is None:
+        return None
+    return (split.observed.length - split.hidden.length) / 1e9
 
 
 def _mean(rows: Sequence[RankOverlap]) -> RankOverlap:

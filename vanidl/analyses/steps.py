@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl import intervals
 from vanidl.analyses.operations import Operations
 from vanidl.intervals import Intervals
-from vanidl.trace import SpanKind, Spans, Trace
+from vanidl.trace import ClockReason, Profile, SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,21 @@ class StepTable:
 
 @dataclass(frozen=True, slots=True)
 class ClockEvidence:
-    """How profiler times were put on the clock of the I/O; method "none": they were not."""
+    """How a profile's times were put on the clock of the I/O.
+
+    `offset_s` was added to its times; the true offset lies in [low_s, high_s], at most
+    `uncertainty_s` away. Method "none": its steps have no times; "not aligned": how the
+    clocks differ is not known. Of both, offset and interval are None. `evidence` says why.
+    """
 
     method: str
     offset_s: float | None
     uncertainty_s: float | None
+    low_s: float | None = None
+    high_s: float | None = None
+    evidence: tuple[ClockReason, ...] = ()
+    label: str = ""  # of the rank
+    path: str = ""  # of the profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +65,9 @@ class Steps:
     mean_s: float
     median_s: float
     p99_s: float
-    clock: ClockEvidence
+    clock: ClockEvidence  # the least certain
     table: StepTable
+    clocks: tuple[ClockEvidence, ...] = ()  # of every profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,8 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
     source = " + ".join(sorted({trace.profiles[s].source for s in used}))
     return Steps(
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
-        float(np.median(duration)), float(np.percentile(duration, 99)), _clock(trace), table,
+        float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
+        clocks(trace),
     )  # fmt: skip
 
 
@@ -133,9 +145,31 @@ def _rows(
     )  # fmt: skip
 
 
-def _clock(trace: Trace) -> ClockEvidence:
-    """The least certain of the profiles' clocks."""
-    worst = max(trace.profiles, key=lambda p: p.clock_uncertainty_ns)
+def worst(trace: Trace) -> ClockEvidence:
+    """The least certain of the clocks of the profiles that are aligned."""
+    aligned = [p for p in trace.profiles if p.aligned]
+    return _clock(trace, max(aligned, key=lambda p: p.clock_uncertainty_ns))
+
+
+def clocks(trace: Trace) -> tuple[ClockEvidence, ...]:
+    """The clock of every profile."""
+    return tuple(_clock(trace, profile) for profile in trace.profiles)
+
+
+def _clock(trace: Trace, profile: Profile) -> ClockEvidence:
+    label = trace.processes[profile.process].label
+    if not profile.aligned:
+        return ClockEvidence(
+            profile.clock_method, None, None, None, None, profile.clock_evidence, label,
+            profile.path,
+        )  # fmt: skip
     return ClockEvidence(
-        worst.clock_method, worst.clock_offset_ns / 1e9, worst.clock_uncertainty_ns / 1e9
+        profile.clock_method,
+        profile.clock_offset_ns / 1e9,
+        profile.clock_uncertainty_ns / 1e9,
+        profile.clock_low_ns / 1e9,
+        profile.clock_high_ns / 1e9,
+        profile.clock_evidence,
+        label,
+        profile.path,
     )

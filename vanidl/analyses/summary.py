@@ -87,16 +87,12 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
 def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
     per_rank = [reduced.busy_ns(i) for i in range(len(trace.ranks))]
     bounds = list(reduced.busy.values())
-    everyone = intervals.union(
-        np.concatenate([b.start for b in bounds] or [intervals.EMPTY.start]),
-        np.concatenate([b.end for b in bounds] or [intervals.EMPTY.end]),
-    )
     mean_s = sum(per_rank) / max(len(per_rank), 1) / 1e9
     run_time = trace.job.run_time_s
     return BusyTime(
         mean_s,
         max(per_rank, default=0) / 1e9,
-        everyone.length / 1e9,
+        intervals.length_of_all(bounds) / 1e9,
         total.sum_ns / 1e9,
         mean_s / run_time if run_time > 0 else None,
     )

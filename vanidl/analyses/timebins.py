@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +23,46 @@ def edges(start_ns: int, end_ns: int, bins: int = FINEST) -> Int64Array:
     `bins` is a power of two up to FINEST, so every edge of wider bins is one of narrower bins.
     A run shorter than FINEST ns is taken as that long.
     """
+    return _edges(start_ns, end_ns, bins)
+
+
+@lru_cache(8)
+def _edges(start_ns: int, end_ns: int, bins: int) -> Int64Array:
     whole, rest = divmod(max(end_ns - start_ns, FINEST), bins)
     index = np.arange(bins + 1, dtype=np.int64)
-    return start_ns + index * whole - (-index * rest) // bins
+    bounds: Int64Array = start_ns + index * whole - (-index * rest) // bins
+    bounds.setflags(write=False)
+    return bounds
 
 
 def bin_of(at: Int64Array, bounds: Int64Array) -> Int64Array:
-    """The bin that holds each time; what lies outside counts in the first or last."""
-    index = np.searchsorted(bounds, at, side="right").astype(np.int64) - 1
-    clipped: Int64Array = np.clip(index, 0, len(bounds) - 2)
-    return clipped
+    """The bin that holds each time; what lies outside counts in the first or last.
+
+    Where the bounds are `edges`, a division says what else is looked up.
+    """
+    bins, length = len(bounds) - 1, int(bounds[-1] - bounds[0])
+    index: Int64Array
+    since = at - bounds[0]
+    if (
+        len(at)
+        and _even(bounds)
+        and max(abs(int(since.min())), abs(int(since.max()))) < _SAFE_PRODUCT // bins
+    ):
+        # Time t is in bin i or later where t >= ceil(i * length / bins).
+        since *= bins
+        since //= length
+        index = since
+    else:
+        index = np.searchsorted(bounds, at, side="right").astype(np.int64) - 1
+    np.clip(index, 0, bins - 1, out=index)
+    return index
+
+
+def _even(bounds: Int64Array) -> bool:
+    """Whether the bounds are `edges`."""
+    if len(bounds) < 2 or bounds[-1] - bounds[0] < FINEST:
+        return False
+    return np.array_equal(bounds, _edges(int(bounds[0]), int(bounds[-1]), len(bounds) - 1))
 
 
 def shares(

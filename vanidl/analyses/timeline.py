@@ -126,8 +126,7 @@ def spread(
     """Bytes of each bin, shape (bins,); see `timebins.shares` for the rule."""
     sums = np.zeros(len(bounds) - 1, np.int64)
     for _, at, share in timebins.shares(start, end, nbytes, bounds):
-        # bincount adds in float64, which is exact below 2**53 bytes in a bin
-        sums += np.bincount(at, share, minlength=len(sums)).astype(np.int64)
+        np.add.at(sums, at, share)
     return sums
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
-from vanidl.trace import Trace
+from vanidl.analyses.steps import ClockEvidence, Steps, StepTable, clocks
+from vanidl.trace import Trace, UndatedSteps
 
 METHOD = "none"
 
@@ -37,6 +39,16 @@ def finish(trace: Trace) -> Steps | None:
         float(duration_s.mean()),
         float(np.median(duration_s)),
         float(np.percentile(duration_s, 99)),
-        ClockEvidence(METHOD, None, None),
+        _clock(trace, found),
         table,
+        clocks(trace),
     )
+
+
+def _clock(trace: Trace, found: Sequence[tuple[int, UndatedSteps]]) -> ClockEvidence:
+    """Not aligned, where the steps are of profiles with times of their own."""
+    ranks = {rank for rank, _ in found}
+    for profile, clock in zip(trace.profiles, clocks(trace), strict=True):
+        if not profile.aligned and int(trace.family[profile.process]) in ranks:
+            return clock
+    return ClockEvidence(METHOD, None, None)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.sorting import stable_order
-from vanidl.trace import Part
+from vanidl.trace import Files, Part
 
 Int64Array = NDArray[np.int64]
 
@@ -130,17 +130,17 @@ def visits(borders: Borders, since_ns: int) -> Visits:
     )
 
 
-def visit_order(found: Visits, paths: tuple[str, ...]) -> VisitOrder:
+def visit_order(found: Visits, files: Files) -> VisitOrder:
     """In which order processes begin to read files, over all passes."""
     order = np.lexsort((found.file, found.start, found.ordinal, found.process))[:MOST_ORDERED]
     process, ordinal, file = (c[order] for c in (found.process, found.ordinal, found.file))
     sequence = np.cumsum(_changes(process, ordinal)) - 1
-    by_name = _natural_rank(np.unique(file), paths)
+    by_name = _natural_rank(np.unique(file), files)
     concordance, deviation = _concordance(sequence, by_name[np.searchsorted(np.unique(file), file)])
     first = ordinal == 0
     own = np.full(len(file), -1, np.int64)
     own[first] = np.arange(int(first.sum()))
-    key = process * (len(paths) + 1) + file
+    key = process * (len(files) + 1) + file
     place = np.argsort(key[first], kind="stable")
     at = np.searchsorted(key[first][place], key)
     own = own[first][place][np.minimum(at, len(place) - 1)] if len(place) else own
@@ -194,15 +194,18 @@ def inversions(values: Int64Array) -> int:
     return total
 
 
-def _natural_rank(files: Int64Array, paths: tuple[str, ...]) -> Int64Array:
+def _natural_rank(codes: Int64Array, files: Files) -> Int64Array:
     """Place of each file by name, numbers in names as numbers: part-2 before part-10."""
-    names = [_natural(paths[code]) for code in files.tolist()]
+    if files.place:
+        return np.argsort(np.argsort(np.array(files.place)[codes]))
+    names = [natural(files.path[code]) for code in codes.tolist()]
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     return rank
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
+def natural(path: str) -> list[tuple[int, str]]:
+    """A key that sorts names as people do: part-2 before part-10."""
     pieces = re.split(r"(\d{1,18})", path)
     return [(int(p), "") if i % 2 else (-1, p) for i, p in enumerate(pieces)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from vanidl.commands import ab, check, compare, export, record, report, summary
+from vanidl.commands import ab, check, compare, export, record, report, summary, survey
 
 
 class Command(Protocol):
@@ -21,4 +21,4 @@ class Command(Protocol):
         """Does the work; the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (summary, report, compare, record, ab, check, export)
+COMMANDS: tuple[Command, ...] = (summary, report, compare, record, ab, check, export, survey)

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from vanidl.ab import Plan, Recorded, run_pairs
-from vanidl.commands.compare import show
+from vanidl.commands.compare import public_sides, show
 from vanidl.commands.inputs import add_read_arguments, open_path
 from vanidl.compare import compare
 from vanidl.compare.recorded import open_recorded
 from vanidl.record import record
+from vanidl.record.recording import TRACERS
 
 NAME = "ab"
 HELP = "run two commands alternately under the recorder and compare them"
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--b", required=True, metavar="CMD", help="the command with the change")
     add("--repeat", type=int, default=5, metavar="N", help="pairs that count (default 5)")
     add("--drop-caches", action="store_true", help="empty the page cache before every run (root)")
-    add("--tracer", default="auto", metavar="T", help="tracer of `vanidl record` (default auto)")
+    add("--tracer", choices=TRACERS, default="auto", help="as of `vanidl record`")
+    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
     add("--runs", metavar="DIR", help="new folder for the runs (default vanidl-ab-DATE-TIME)")
     add("-o", "--output", metavar="FILE", help="write one HTML page")
     add("--label", action="append", default=[], metavar="NAME", help="name of a side, in order")
@@ -39,15 +41,18 @@ def run(options: argparse.Namespace) -> int:
     """Runs the pairs, then prints or writes their comparison; exit status 0."""
     folder = Path(options.runs or f"vanidl-ab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}")
     plan = Plan(options.a, options.b, folder, options.repeat, options.drop_caches, options.tracer)
-    run_pairs(plan, _recorded, _show if sys.stderr.isatty() else None)
+    recorder = partial(_recorded, darshan_lib=options.darshan_lib)
+    run_pairs(plan, recorder, _show if sys.stderr.isatty() else None)
     sides, conditions = open_recorded(folder, partial(open_path, options=options), options.label)
-    show(compare(sides, conditions), options.output, as_json=False)
+    show(compare(public_sides(sides, options), conditions), options.output, as_json=False)
     sys.stdout.write(f"runs: {folder}\n")
     return 0
 
 
-def _recorded(command: Sequence[str], folder: Path, tracer: str) -> Recorded:
-    return record(command, folder, tracer=tracer)
+def _recorded(
+    command: Sequence[str], folder: Path, tracer: str, darshan_lib: str | None
+) -> Recorded:
+    return record(command, folder, tracer=tracer, darshan_lib=darshan_lib)
 
 
 def _show(what: str, done: int, total: int) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from vanidl.commands.inputs import add_read_arguments, open_path
 from vanidl.compare import Comparison, compare
-from vanidl.compare.recorded import AB_FILE, open_recorded
-from vanidl.compare.sides import LETTERS, Side, distinct_names, side_of
-from vanidl.errors import UsageError
+from vanidl.compare.sides import Side, anonymous_side
+from vanidl.compared import open_sides
 from vanidl.report.compare.html import write_comparison
 from vanidl.report.compare.json import comparison_json
 from vanidl.report.compare.text import comparison_text
 from vanidl.report.compare.wording import headline
-from vanidl.run import Run
 
 NAME = "compare"
 HELP = "compare runs: what changed, by how much, and how sure that is"
@@ -48,20 +47,10 @@ def run(options: argparse.Namespace) -> int:
 
 def compared(options: argparse.Namespace) -> Comparison:
     """The comparison that the options ask for."""
-    opener = _opener(options)
     paths = [Path(path) for path in options.runs]
-    if len(options.label) > len(paths):
-        raise UsageError(f"--label: expected at most {len(paths)}, found {len(options.label)}.")
-    if len(paths) == 1:
-        return _recorded(paths[0], opener, options.label)
-    if len(paths) > len(LETTERS):
-        raise UsageError(f"expected at most {len(LETTERS)} runs, found {len(paths)}.")
-    names = [*options.label, *[""] * len(paths)]
-    sides = [
-        _side(path, letter, opener, name)
-        for path, letter, name in zip(paths, LETTERS, names, strict=False)
-    ]
-    return compare(distinct_names(sides, paths))
+    opener = partial(open_path, options=options)
+    sides, conditions = open_sides(paths, opener, options.label)
+    return compare(public_sides(sides, options), conditions)
 
 
 def show(comparison: Comparison, output: str | None, *, as_json: bool) -> None:
@@ -76,21 +65,8 @@ def show(comparison: Comparison, output: str | None, *, as_json: bool) -> None:
         sys.stdout.write(comparison_text(comparison))
 
 
-def _side(path: Path, letter: str, opener: Callable[[Path], Run], name: str) -> Side:
-    if (path / AB_FILE).is_file():
-        raise UsageError(f"{path}: holds both sides of an A/B, so expected it alone, or its runs.")
-    return side_of(path, letter, opener, name)
-
-
-def _opener(options: argparse.Namespace) -> Callable[[Path], Run]:
-    return lambda path: open_path(path, options)
-
-
-def _recorded(path: Path, opener: Callable[[Path], Run], labels: list[str]) -> Comparison:
-    if not (path / AB_FILE).is_file():
-        raise UsageError(
-            f"{path}: expected two or more runs to compare, or one folder that `vanidl ab` left "
-            f"(with {AB_FILE} in it)."
-        )
-    sides, conditions = open_recorded(path, opener, labels)
-    return compare(sides, conditions)
+def public_sides(sides: Sequence[Side], options: argparse.Namespace) -> tuple[Side, ...]:
+    """The sides, without the names of their folders and commands where --anonymize asks for it."""
+    if options.names is None:
+        return tuple(sides)
+    return tuple(anonymous_side(side, options.names, options.label) for side in sides)

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from os import PathLike
 
 from vanidl.datafolder import DataOptions
+from vanidl.pseudonyms import Pseudonyms
 from vanidl.reading import Inputs, Progress
 from vanidl.run import Run, open_run
 from vanidl.selection import Selection
+from vanidl.working import Crew
 
 
 def add_run_arguments(
@@ -52,7 +54,38 @@ def add_read_arguments(
     add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
     add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
     add("--samples-per-step", type=int, metavar="N", help="samples of one rank in one step")
+    add(
+        "--anonymize",
+        dest="names",
+        action="store_const",
+        const=Pseudonyms(),
+        help="replace paths, hosts, users and commands by numbers, the same in all output",
+    )
     add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
+    add_crew_arguments(parser)
+
+
+def add_crew_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options that choose who works: a Dask cluster."""
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
+        "--dask", metavar="ADDRESS", help="work on this Dask scheduler, for example tcp://HOST:8786"
+    )
+    who.add_argument(
+        "--workers", type=_positive, metavar="N", help="work on a Dask cluster of N processes here"
+    )
+
+
+def crew_from(options: argparse.Namespace) -> Crew:
+    """Who works, as the options say."""
+    return Crew(options.workers, options.dask)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def open_from(options: argparse.Namespace) -> Run:
@@ -81,7 +114,14 @@ def open_path(path: str | PathLike[str], options: argparse.Namespace) -> Run:
         ),
     )
     with progress_line() as progress:
-        return open_run(path, selection=selection, inputs=inputs, progress=progress)
+        return open_run(
+            path,
+            selection=selection,
+            inputs=inputs,
+            progress=progress,
+            names=options.names,
+            crew=crew_from(options),
+        )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vanidl.checked_fields import checked_fields
 from vanidl.compare.sides import Opener, Sample, Side, sample_of
 from vanidl.errors import InputError
 from vanidl.writing import write_whole
@@ -57,7 +58,7 @@ def load(folder: Path) -> Experiment:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return _experiment(content)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path}: expected what `vanidl ab` writes, found something else "
             f"({type(error).__name__}: {error}). Record again, or compare its runs by path."
@@ -91,8 +92,8 @@ def open_recorded(
 def _experiment(content: Mapping[str, Any]) -> Experiment:
     if content["schema"] != SCHEMA:
         raise ValueError(f"schema {content['schema']!r}")
-    runs = tuple(RecordedRun(**run) for run in content["runs"])
-    return Experiment(content["a"], content["b"], content["cache_policy"], runs)
+    runs = tuple(RecordedRun(**checked_fields(RecordedRun, run)) for run in content["runs"])
+    return Experiment(**checked_fields(Experiment, content), runs=runs)
 
 
 def _complete_pairs(experiment: Experiment) -> list[RecordedRun]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl.analyses import Results
 from vanidl.errors import SeveralJobsError
+from vanidl.pseudonyms import Pseudonyms
 from vanidl.run import Run
 from vanidl.trace import Job
 
@@ -88,6 +89,16 @@ def distinct_names(sides: Sequence[Side], paths: Sequence[Path]) -> tuple[Side, 
         Side(side.letter, str(path) if names.count(side.name) > 1 else side.name, side.samples)
         for side, path in zip(sides, paths, strict=True)
     )
+
+
+def anonymous_side(side: Side, names: Pseudonyms, labels: Sequence[str] = ()) -> Side:
+    """The side without names of folders and commands; a label that the user gave it stays."""
+    samples = tuple(
+        replace(sample, path=names.folder(sample.path), missing=names.text(sample.missing))
+        for sample in side.samples
+    )
+    name = side.name if side.name in labels else f"run {side.letter}"
+    return Side(side.letter, name, samples)
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
-from vanidl.export import document, place, tables
+from vanidl.export import chrome, document, place, tables
 from vanidl.run import Run
 
 Written = list[tuple[str, str]]
@@ -33,6 +33,9 @@ FORMATS: dict[str, Format] = {
     "parquet": Format(True, tables.write_parquet, "a folder with one Parquet file a table"),
     "csv": Format(True, tables.write_csv, "a folder with one CSV file a table"),
     "json": Format(False, document.write, "one file: `summary --json` and every table"),
+    "chrome": Format(
+        False, chrome.write, "one timeline for Perfetto and chrome://tracing (.json, .json.gz)"
+    ),
     "figures": Format(True, _figures, "a folder of figures for papers: PDF, SVG and PNG"),
 }
 

@@ -8,6 +8,7 @@ from vanidl.analyses import Results
 from vanidl.figures import (
     access,
     balance,
+    clocks,
     coverage,
     datafiles,
     datashares,
@@ -17,7 +18,9 @@ from vanidl.figures import (
     layers,
     mounts,
     overlap,
+    perstep,
     phases,
+    placement,
     samples,
     sizes,
     steps,
@@ -33,8 +36,12 @@ __all__ = ["FIGURES", "Column", "Figure", "Spec", "Table"]
 
 FIGURES: tuple[Callable[[Trace, Results], Figure], ...] = (
     coverage.figure,
+    clocks.figure,
     overlap.figure,
     steps.figure,
+    perstep.figure,
+    perstep.apart,
+    placement.figure,
     timeline.figure,
     heatmap.figure,
     heatmap.by_file,

@@ -55,7 +55,7 @@ class Figure:
     it is "" where there is one, and where the figure is a table by design. `says` is what
     the picture shows as a sentence, for who cannot see it. Neighbours with a `view` share a
     switch, in which that is their label. With `levels`, the spec lacks the amounts, which are
-    drawn in for the zoom.
+    drawn in for the zoom. A figure that does not apply to a run is left out of its page.
     """
 
     id: str
@@ -68,3 +68,4 @@ class Figure:
     says: str = ""
     view: str = ""
     levels: Levels | None = None
+    applies: bool = True

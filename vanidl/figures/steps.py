@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vanidl.analyses import Results
-from vanidl.analyses.steps import StepTable
+from vanidl.analyses.steps import ClockEvidence, StepTable
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -15,7 +15,7 @@ from vanidl.figures.stepspans import ShownSteps, shown_steps
 from vanidl.report.units import seconds
 from vanidl.trace import Trace
 
-TABLE_LIMIT = 300
+TABLE_LIMIT = 100
 MAX_LANES = 8
 GRID_RANKS = 64
 GRID_STEPS = 256
@@ -30,8 +30,7 @@ _GRID = (
 )
 _UNDATED = (
     "One line a rank, one column a step in the order of the table, counted from 0. A stronger "
-    "colour is a longer step. The profile has durations without start times, so these steps are "
-    "in no other picture and no overlap is claimed."
+    "colour is a longer step. {}, so these steps are in no other picture and no overlap is claimed."
 )
 _CAPTION = (
     "Steps that start late in an epoch or after a checkpoint stand out; even orange from start "
@@ -51,7 +50,7 @@ def figure(trace: Trace, results: Results) -> Figure:
     table = steps.table
     shown = shown_steps(table)
     if table.undated_s is not None:
-        (spec, cut), words = _grid(trace, table), [_UNDATED]
+        (spec, cut), words = _grid(trace, table), [_UNDATED.format(_why(steps.clock))]
     elif len(np.unique(table.rank)) > MAX_LANES:
         (spec, cut), words = _grid(trace, table), [_GRID]
     else:
@@ -69,6 +68,13 @@ def figure(trace: Trace, results: Results) -> Figure:
         twin,
         says=sentence("steps", results),
     )
+
+
+def _why(clock: ClockEvidence) -> str:
+    """Why steps have no place in time."""
+    if clock.method == "none":
+        return "The profile has durations without start times"
+    return "The profile's clock could not be put on that of the logs"
 
 
 def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:

@@ -29,6 +29,10 @@ FORMATS: dict[str, Callable[[Path], FileFacts]] = {
 """Ending of a name, in lower case -> reader."""
 
 
+_DAMAGE = (RuntimeError, KeyError, ValueError, TypeError)
+"""What h5py and pyarrow raise on damaged files, beside OSError."""
+
+
 def inspect_file(path: Path) -> FileFacts | None:
     """The facts of one file; None where no reader knows the ending of its name.
 
@@ -43,7 +47,7 @@ def inspect_file(path: Path) -> FileFacts | None:
         return None
     try:
         return reader(path)
-    except OSError as error:
+    except (OSError, *_DAMAGE) as error:
         raise InputError(
             f"{path}: expected a data file that can be opened, found: {error}. "
             "Leave --inspect out to do without."

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 
-import numpy as np
 from numpy.lib import format as npy_format
 
 from vanidl.errors import InputError
@@ -59,11 +60,11 @@ def _header(file: IO[bytes], name: str, path: str) -> ArrayFacts:
             else npy_format.read_array_header_2_0
         )  # fmt: skip
         shape, _, dtype = read(file)
-    except ValueError as error:
+        stored = math.prod(shape) * dtype.itemsize
+    except (ValueError, TypeError, SyntaxError, TokenError) as error:
         raise InputError(
             f"{path}: expected a NumPy array, found: {error}. Leave it out of --inspect."
         ) from error
-    stored = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return ArrayFacts(name, tuple(shape), str(dtype), stored_bytes=stored)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,4 +133,6 @@ def _save(figure: Figure, path: Path) -> None:
     with style.applied():
         for form in FORMATS:
             date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})
-            figure.savefig(path.with_name(f"{path.name}.{form}"), metadata=date)
+            held = BytesIO()  # matplotlib hides a full disk behind errors of its own
+            figure.savefig(held, format=form, metadata=date)
+            path.with_name(f"{path.name}.{form}").write_bytes(held.getvalue())

@@ -12,6 +12,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.figures.labels import elided
+from vanidl.report.placementwords import placement_bounds
 from vanidl.report.units import count, nbytes, percent, plural, seconds
 from vanidl.trace import STDIO, Trace
 
@@ -51,7 +52,12 @@ def headline(trace: Trace, results: Results) -> Headline:
     overlap = results.overlap
     if overlap is None:
         title = _without_overlap(trace, results)
-        support = _present(_missing(results), _untraced(results), _stdio(results.summary))
+        support = _present(
+            _missing(results),
+            placement_bounds(results.placement),
+            _untraced(results),
+            _stdio(results.summary),
+        )
         return Headline(title, support)
     title = _waited(trace, results, overlap)
     support = _present(
@@ -148,7 +154,7 @@ def _hidden(overlap: Overlap) -> str:
 
 
 def _no_overlap(trace: Trace) -> str:
-    if trace.step_durations:
+    if trace.step_durations and all(profile.aligned for profile in trace.profiles):
         return (
             "the step table holds durations without start times and cannot be laid over it, so no "
             "overlap is claimed"

@@ -8,6 +8,7 @@ from pathlib import Path
 from vanidl.analyses import Results
 from vanidl.figures import FIGURES
 from vanidl.figures.labels import elided
+from vanidl.report.advice import advice, replayed
 from vanidl.report.headline import headline
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.terms import TERMS
@@ -26,9 +27,11 @@ def render_html(trace: Trace, results: Results) -> str:
         tiles=tiles(trace, results),
         warnings=tuple(_warnings(results)),
         warned_section="Coverage",
-        figures=tuple(figure(trace, results) for figure in FIGURES),
+        figures=tuple(f for f in (figure(trace, results) for figure in FIGURES) if f.applies),
         terms=TERMS,
         commands=(("the run", elided(trace.job.command, limit=2000)),),
+        findings=advice(trace, results),
+        what_if=replayed(trace, results),
     )
     return render_page(page)
 

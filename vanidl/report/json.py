@@ -13,10 +13,11 @@ from vanidl.analyses import Results
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.perstep import by_kind
 from vanidl.analyses.sizes import SizeBin, Sizes
-from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.analyses.timeline import Timeline
+from vanidl.findings import find
 from vanidl.report.dataset_json import (
     dataset_object,
     epoch_rows,
@@ -24,7 +25,9 @@ from vanidl.report.dataset_json import (
     throughput_object,
 )
 from vanidl.report.headline import headline
+from vanidl.report.placementwords import placement_object
 from vanidl.trace import STORAGE_LAYERS, Trace
+from vanidl.whatif import what_if
 
 SCHEMA = "vanidl/1"
 
@@ -46,13 +49,20 @@ def summary_object(trace: Trace, results: Results) -> Object:
         "io": _io(results),
         "storage": _storage(results.summary),
         "layers": {t.layer: _layer(t) for t in results.summary.layers},
-        "steps": _steps(results.steps),
+        "steps": _steps(results),
         "overlap": _overlap(results.overlap),
+        "placement": placement_object(results.placement),
         "epochs": epoch_rows(results.phases),
         "phases": phase_rows(results.phases),
         "throughput": throughput_object(trace, results),
-        "findings": [],
+        "findings": [asdict(finding) for finding in find(trace, results)],
+        "what_if": _what_if(trace, results),
     }
+
+
+def _what_if(trace: Trace, results: Results) -> Object | None:
+    found = what_if(trace, results)
+    return None if found is None else asdict(found)
 
 
 def iso_time(ns: int) -> str:
@@ -196,9 +206,11 @@ def _layer(totals: LayerTotals) -> Object:
     return _without(asdict(totals), "layer")
 
 
-def _steps(steps: Steps | None) -> Object | None:
+def _steps(results: Results) -> Object | None:
+    steps, each = results.steps, results.perstep
     if steps is None:
         return None
+    kinds = () if each is None else by_kind(steps.table, each)
     return {
         "source": steps.source,
         "per_rank": {"min": steps.per_rank_min, "max": steps.per_rank_max},
@@ -207,6 +219,8 @@ def _steps(steps: Steps | None) -> Object | None:
         "median_s": steps.median_s,
         "p99_s": steps.p99_s,
         "clock": asdict(steps.clock),
+        "clocks": [asdict(clock) for clock in steps.clocks],
+        "by_kind": [asdict(kind) for kind in kinds],
     }
 
 

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
+from vanidl.report.advice import Advice, Replayed
 from vanidl.report.headline import Headline
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
@@ -51,6 +52,8 @@ class Page:
     figures: tuple[Figure, ...]
     terms: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]  # whose command, and the command
+    findings: tuple[Advice, ...] = ()
+    what_if: Replayed | None = None
 
 
 def render_page(page: Page) -> str:

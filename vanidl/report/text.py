@@ -10,13 +10,16 @@ from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.coverage import LayerCoverage
 from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.perstep import by_kind
 from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.steps import ClockEvidence
 from vanidl.analyses.summary import BusyTime, Summary
 from vanidl.figures.sizes import bin_label
+from vanidl.report.advice_text import findings_text, what_if_rows
+from vanidl.report.clockwords import clock_pairs
 from vanidl.report.dataset_text import dataset_pairs, phase_table
 from vanidl.report.headline import headline
 from vanidl.report.json import iso_time
+from vanidl.report.placementwords import placement_rows, placement_sentences
 from vanidl.report.units import bandwidth, count, nbytes, percent, plural, seconds, text
 from vanidl.trace import Trace
 
@@ -35,13 +38,18 @@ def summary_text(trace: Trace, results: Results) -> str:
         *(paragraph(sentence) for sentence in answer.support),
         "",
         *_warnings(results),
+        findings_text(trace, results, WIDTH),
         _section("Job", _job(trace)),
         _section(f"I/O through {results.summary.layer}", _io(results)),
         _section("Transfer sizes", _sizes(results)),
         _section("Dataset", dataset_pairs(trace, results)),
         aligned_table("Phases", phase_table(results)),
         _section("Steps", _steps(results)),
+        aligned_table("Steps by kind, means", _step_kinds(results)),
         _overlap(results.overlap),
+        aligned_table("What if (replayed with changed input)", what_if_rows(trace, results)),
+        *(paragraph(s) for s in placement_sentences(results.placement)),
+        aligned_table("Steps without times between bursts of reads", placement_rows(results)),
         aligned_table("By kind of file", _kinds(results)),
         aligned_table("Busiest files", _files(results)),
     ]
@@ -237,14 +245,25 @@ def _steps(results: Results) -> list[tuple[str, str]]:
         ("profiled", f"{many} a rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
-        ("clock", _clock(steps.clock)),
+        *clock_pairs(steps),
     ]  # fmt: skip
 
 
-def _clock(clock: ClockEvidence) -> str:
-    if clock.offset_s is None:
-        return "none: durations without start times, so no overlap is claimed"
-    return f"{clock.method}, offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
+def _step_kinds(results: Results) -> Sequence[Row]:
+    """First steps of epochs and checkpoint steps beside the others; the header alone without."""
+    header = ("kind", "steps", "duration", "input wait", "of it I/O", "in I/O", "read", "written")
+    steps, each = results.steps, results.perstep
+    kinds = () if steps is None or each is None else by_kind(steps.table, each)
+    if len(kinds) < 2:
+        return [header]
+    return [header] + [
+        (
+            k.kind, count(k.steps), seconds(k.duration_s), seconds(k.input_wait_s),
+            seconds(k.input_wait_io_s), seconds(k.busy_s), nbytes(k.bytes_read),
+            nbytes(k.bytes_written),
+        )
+        for k in kinds
+    ]  # fmt: skip
 
 
 _SPLIT = (

@@ -10,25 +10,27 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.errors import VanidlError
 from vanidl.sources.pieces import (
     CounterFile,
     CounterRecords,
     HeatmapRecord,
     StripeRecord,
 )
-from vanidl.sources.transcode import openable
+from vanidl.sources.transcode import prepared
 from vanidl.trace import H5D, H5F, MPIIO, PNETCDF, PNETCDF_VAR, POSIX, STDIO
 
 LAYERS = {
@@ -53,12 +55,22 @@ HEATMAP_LAYERS = {
 }
 """Darshan's id of a heat map's record (the hash of its name) to the layer."""
 
+_SUMMED = ("_OPENS", "_READS", "_WRITES", "_BYTES_READ", "_BYTES_WRITTEN")
+_LARGEST = 1 << 56  # bytes or operations on one file: 64 PiB
+_LONGEST_S = 2.0**32
+
 Array = NDArray[Any]
 
 BATCH = 64
 MEMORY_BYTES = 8 << 30
 CHILD_SECONDS = 60  # for the start; each log has a limit of its own in the child
 _LOG_SECONDS = 40
+
+_ENDINGS = {
+    -signal.SIGALRM: "Darshan's library took longer than a log of this size may",
+    3: f"Darshan's library wanted more than {MEMORY_BYTES >> 30} GiB of memory",
+}
+"""What exit statuses of the child mean."""
 
 CHILD = Path(__file__).with_name("counters_child.py")
 _START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
@@ -109,17 +121,40 @@ def _batch(paths: list[str]) -> dict[str, CounterFile]:
 
 def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:
     """The answers of one child, in order, and how it ended if there are too few."""
-    with tempfile.TemporaryDirectory(prefix="vanidl-") as folder:
+    with _folder() as folder:
         result = Path(folder) / "answers"
         result.touch()
+        logs = [prepared(path, Path(folder)) for path in paths]
         request = {
-            "logs": [(openable(path, Path(folder)), _size(path)) for path in paths],
+            "logs": [(log.path, _size(log.path)) for log in logs],
             "modules": [*LAYERS, *OTHERS],
             "result": str(result),
             "memory": MEMORY_BYTES,
         }
         ending = _wait(pickle.dumps(request), CHILD_SECONDS + _LOG_SECONDS * len(paths))
-        return list(_answers(result)), ending
+        answers = zip(logs, _answers(result), strict=False)
+        return [_with(log.losses, answer) for log, answer in answers], ending
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """A temporary folder.
+
+    Raises:
+        VanidlError: There is no room for one.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="vanidl-") as folder:
+            yield folder
+    except OSError as error:
+        raise VanidlError(
+            f"cannot write temporary files: {error.strerror or error}; name a folder with room in "
+            "the environment variable TMPDIR"
+        ) from error
+
+
+def _with(losses: tuple[str, ...], answer: dict[str, Any]) -> dict[str, Any]:
+    return answer | {"losses": [*losses, *answer["losses"]]}
 
 
 def _wait(request: bytes, seconds: float) -> str:
@@ -137,9 +172,16 @@ def _wait(request: bytes, seconds: float) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"Darshan's library took more than {seconds:.0f} s"
-    if ended.returncode < 0:
-        return f"Darshan's library ended its process with signal {-ended.returncode}"
-    return f"the process that reads them ended with status {ended.returncode}"
+    return ending(ended.returncode)
+
+
+def ending(status: int) -> str:
+    """How a child ended, in words, by its exit status or minus the signal that ended it."""
+    if status in _ENDINGS:
+        return _ENDINGS[status]
+    if status < 0:
+        return f"Darshan's library ended its process with signal {-status}"
+    return f"the process that reads them ended with status {status}"
 
 
 def _size(path: str) -> int:
@@ -157,14 +199,36 @@ def _answers(result: Path) -> Iterator[dict[str, Any]]:
 
 
 def _file(answer: Mapping[str, Any]) -> CounterFile:
-    layers = [_records(LAYERS[name], *parts) for name, parts in answer["records"].items()]
+    layers, losses = [], list(answer["losses"])
+    for name, (counters, times, *arrays) in answer["records"].items():
+        wrong = _impossible((counters, times), *arrays[2:])
+        if wrong.any():
+            losses.append(
+                f"{name}: {int(wrong.sum()):,} of {len(wrong):,} records hold impossible numbers "
+                "and are left out"
+            )
+        layers.append(_records(LAYERS[name], counters, times, *(a[~wrong] for a in arrays)))
     others = answer["others"]
     return CounterFile(
         tuple(layers),
-        tuple(answer["losses"]),
+        tuple(losses),
         tuple(_stripes(others.get("LUSTRE", ()))),
         tuple(_heatmaps(others.get("HEATMAP", ()))),
     )
+
+
+def _impossible(
+    names: tuple[list[str], list[str]], counters: Array, seconds: Array
+) -> NDArray[np.bool_]:
+    """Records that damage made: sums over them would mean nothing, or leave the integers."""
+    summed = [i for i, name in enumerate(names[0]) if name.endswith(_SUMMED)]
+    times = [i for i, name in enumerate(names[1]) if "VARIANCE" not in name]
+    with np.errstate(invalid="ignore"):
+        in_range = np.abs(seconds[:, times]) <= _LONGEST_S  # false for NaN
+    some = counters[:, summed]
+    possible = (some >= -1) & (some <= _LARGEST)
+    sound = np.concatenate([in_range, possible], axis=1)
+    return np.asarray(~sound.all(axis=1), np.bool_)
 
 
 def _stripes(records: Iterable[Any]) -> Iterator[StripeRecord]:

@@ -172,5 +172,11 @@ def _columns(backend: Any, module: str, structs: list[bytes]) -> Records:  # noq
     return names, times, rows["id"], rows["rank"], rows["counters"], rows["seconds"]
 
 
+NO_MEMORY = 3
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+    except MemoryError:
+        status = NO_MEMORY
+    sys.exit(status)

@@ -13,9 +13,16 @@ from pathlib import Path
 
 from vanidl.errors import InputError
 from vanidl.sources import apmpi, dxt
-from vanidl.sources.darshan_header import JOB, NAMES, Header, layout_losses, read_header
+from vanidl.sources.darshan_header import (
+    JOB,
+    NAMES,
+    Header,
+    believed,
+    layout_losses,
+    read_header,
+)
 from vanidl.sources.darshan_job import JobRecord, read_job, read_names
-from vanidl.sources.inflate import joined, streams
+from vanidl.sources.inflate import Stream, joined, streams
 from vanidl.sources.pieces import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
@@ -40,6 +47,8 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     data = memoryview(_bytes(name))
     header = _header(data, name)
     losses = _unfinished(name) + layout_losses(header, len(data))
+    header, doubtful = believed(header, len(data))
+    losses += doubtful
     job = _job(data, header, name, losses)
     names = _names(data, header, losses)
     tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
@@ -47,6 +56,32 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     losses += _damaged_modules(data, header)
     log = _log(name, header, job, names, [t for t in tables if t is not None], losses)
     return replace(log, mpi=mpi)
+
+
+def read_identity(path: str | os.PathLike[str]) -> TracerLog:
+    """Who wrote a log, when and on which host: all that tells which logs are one run.
+
+    The log without its operations, names and what is lost of them; much faster than `read_log`.
+
+    Raises:
+        InputError: as `read_log`.
+    """
+    name = os.fspath(path)
+    data = memoryview(_bytes(name))
+    header, _ = believed(_header(data, name), len(data))
+    job = _job(data, header, name, [])
+    host = next((h for module in dxt.LAYERS if (h := _first_host(data, header, module))), "")
+    return replace(_log(name, header, job, {}, [], []), host=host)
+
+
+def _first_host(data: memoryview, header: Header, module: str) -> str:
+    """The host in the first stream of a DXT region, "" for none."""
+    region = header.regions.get(module)
+    if region is None:
+        return ""
+    cut = bool(region.missing(len(data)))
+    first = next(streams(region.cut_from(data), header.compression, cut=cut), None)
+    return "" if first is None else dxt.first_host(first, header.byte_order)
 
 
 def _log(
@@ -121,7 +156,10 @@ def _bytes(name: str) -> bytes:
 
 def _job(data: memoryview, header: Header, name: str, losses: list[str]) -> JobRecord:
     region = header.regions[JOB]
-    raw, problem = joined(region.cut_from(data), header.compression, cut=False)
+    # More than one stream: what follows the job record is missing in the table of contents.
+    parts = list(streams(region.cut_from(data), header.compression, cut=False))
+    first, *others = parts or [Stream(b"", 0)]
+    raw, problem = bytes(first.data), first.problem
     job = read_job(raw, header)
     if job is None or max(abs(job.start_ns), abs(job.end_ns)) > _LARGEST_TIME:
         raise InputError(
@@ -131,6 +169,9 @@ def _job(data: memoryview, header: Header, name: str, losses: list[str]) -> JobR
         )
     if problem:
         losses.append(f"the bytes behind the job record are damaged: {problem}")
+    if others:
+        lost = region.length - first.end
+        losses.append(f"{lost:,} bytes behind the job record are missing in the table of contents")
     return job
 
 
@@ -162,7 +203,7 @@ def _mpi(data: memoryview, header: Header, losses: list[str]) -> tuple[MpiRecord
 def _damaged_modules(data: memoryview, header: Header) -> list[str]:
     """Sentences about modules that others read, whose checksums do not fit.
 
-    Darshan's library hands out the records before a damage as if they were right.
+    What is whole of them is read; of a module with one damaged stream that is nothing.
     """
     ours = (JOB, NAMES, *dxt.LAYERS)
     others = (r for r in header.regions.values() if r.name not in ours)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from vanidl.errors import InputError
 
@@ -132,6 +133,25 @@ def layout_losses(header: Header, size: int) -> list[str]:
     return losses
 
 
+def believed(header: Header, size: int) -> tuple[Header, list[str]]:
+    """The header without regions that lie where another lies, and a sentence for each of those.
+
+    Where one of two is plainly wrong only that is left out: it starts inside the header, or
+    reaches over others beyond the end of the file, which has `size` bytes.
+    """
+    regions = sorted(
+        (r for r in header.regions.values() if r.name != JOB), key=lambda r: (r.start, r.end)
+    )
+    last = max((r.start for r in regions if r.start < size), default=0)
+    wrong = {r.name for r in regions if r.start <= header.length}
+    wrong |= {r.name for r in regions if r.end > size and r.start < last}
+    rest = [r for r in regions if r.name not in wrong]
+    wrong |= {r.name for a, b in pairwise(rest) if b.start < a.end for r in (a, b)}
+    kept = {name: r for name, r in header.regions.items() if name not in wrong}
+    sentences = [f"{name} is said to lie where other parts lie: it is left out" for name in wrong]
+    return replace(header, regions=kept), sorted(sentences)
+
+
 def version_of(data: bytes) -> str | None:
     """Version of the format that a log names, None where the bytes are of no Darshan log."""
     for order in "<>":
@@ -174,7 +194,7 @@ def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
             f"{path}: expected a compression of {', '.join(COMPRESSIONS)} (0 to 2), "
             f"found {code}; the log's header is damaged: copy it again"
         )
-    names = _slot_names(layout)
+    names = slot_names(layout)
     regions = _regions(names, table, form.size, len(data))
     partial = tuple(name for i, name in enumerate(names) if flags >> i & 1)
     return Header(version, layout, order, COMPRESSIONS[code], partial, regions, form.size)
@@ -184,7 +204,8 @@ def _form(layout: Layout, order: str) -> struct.Struct:
     return struct.Struct(f"{order}{layout.head}{2 + 2 * layout.slots}Q{layout.slots}I")
 
 
-def _slot_names(layout: Layout) -> tuple[str, ...]:
+def slot_names(layout: Layout) -> tuple[str, ...]:
+    """A name for every module number that the header has room for."""
     spare = range(len(layout.modules), layout.slots)
     return (*layout.modules, *(f"module {i}" for i in spare))
 

@@ -28,6 +28,8 @@ NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
 _HEAD = "Qq8x64sqq"
 _HEAD_BYTES = 104
 _LATEST_NS = 1 << 62  # 146 years: beyond it a time is nonsense
+_LARGEST = 1 << 40  # bytes of one operation; larger ones would make sums leave the integers
+_FARTHEST = 1 << 62
 _BLOCK = 16384  # rows that stay in the cache between two passes
 
 _SHIFT = np.float64(3 << 51)
@@ -73,6 +75,14 @@ def decode(
     if loss := _drop_nonsense(table):
         losses.append(f"{name}: {loss}")
     return _frozen(layer, records, table), tuple(losses)
+
+
+def first_host(stream: Stream, byte_order: str) -> str:
+    """The host that the first record of a stream names, "" for none."""
+    head = struct.Struct(byte_order + _HEAD)
+    if len(stream.data) < head.size:
+        return ""
+    return text(head.unpack_from(stream.data)[2])
 
 
 class _Columns:
@@ -198,14 +208,15 @@ def _drop_nonsense(table: _Table) -> str:
     NaN and infinity have become the smallest integer, on some machines the largest.
     """
     start, end, nbytes = table["start_ns"], table["end_ns"], table["nbytes"]
-    wrong = (end < start) | (start < 0) | (end > _LATEST_NS) | (nbytes < 0)
+    wrong = (end < start) | (start < 0) | (end > _LATEST_NS)
+    wrong |= (nbytes < 0) | (nbytes > _LARGEST) | (table["offset"] > _FARTHEST)
     if not wrong.any():
         return ""
     for name, column in table.items():
         table[name] = column[~wrong]
     return (
-        f"{int(wrong.sum()):,} of {len(wrong):,} operations have an impossible time or length "
-        "and are left out"
+        f"{int(wrong.sum()):,} of {len(wrong):,} operations have an impossible time, place or "
+        "length and are left out"
     )
 
 

@@ -100,5 +100,12 @@ def session_name(path: str | Path) -> SessionName | None:
     return SessionName(match["host"], Path(path).absolute().parent.name) if match else None
 
 
+def log_folder(path: str | Path) -> Path | None:
+    """LOGDIR of LOGDIR/plugins/profile/SESSION/FILE, None for a file that lies elsewhere."""
+    parents = Path(path).absolute().parents
+    inside = len(parents) > 3 and (parents[2].name, parents[1].name) == ("plugins", "profile")
+    return parents[3] if inside else None
+
+
 def _number(digits: str | None) -> int | None:
     return None if digits is None else int(digits)

@@ -22,7 +22,7 @@ _FIRST_PIECE = 16 << 10
 _LARGEST_PIECE = 4 << 20
 _PROBE = 4 << 10
 _AHEAD_STREAM = 64 << 10  # from here on a second thread is worth it
-_AHEAD_REGION = 256 << 20  # up to here half of it is held in memory
+_AHEAD_WINDOW = 128 << 20  # half of it is held inflated in memory
 
 
 class _Inflater(Protocol):
@@ -94,53 +94,60 @@ def _trusted(stream: Stream, *, cut: bool) -> Stream:
 
 
 def _all(region: memoryview, opener: _Opener, pool: ThreadPoolExecutor) -> Iterator[Stream]:
-    """The streams of a region, the later half of them inflated by a second thread."""
+    """The streams of a region, window by window, of each the later half by a second thread."""
     last = Stream(b"", 0)
     for last in _sequence(region, 0, 1, opener):
         yield last
-    if last.problem:
-        return
-    guess = _later_start(region, last.end, opener)
-    ahead = pool.submit(_all_from, region, guess, opener) if guess < len(region) else None
-    between = _sequence(region, last.end, guess, opener)
-    for last in between:
+    first = last.end
+    while last.end < len(region) and not last.problem:
+        for stream in _window(region, (first, last.end), opener, pool):
+            last = stream
+            yield stream
+
+
+def _window(
+    region: memoryview, places: tuple[int, int], opener: _Opener, pool: ThreadPoolExecutor
+) -> Iterator[Stream]:
+    """The streams that start in one window; places: bytes of the first stream, window's start."""
+    stop = min(len(region), places[1] + _AHEAD_WINDOW)
+    guess = _later_start(region, places, stop, opener)
+    ahead = pool.submit(_all_from, region, guess, stop, opener) if guess < stop else None
+    last = Stream(b"", places[1])
+    for last in _sequence(region, places[1], guess, opener):
         yield last
     if last.problem:
         return
     # The guess was right if the streams before it end exactly there.
     found = ahead.result() if ahead is not None and last.end == guess else None
-    yield from found or _sequence(region, last.end, None, opener)
+    yield from found or _sequence(region, last.end, stop, opener)
 
 
-def _all_from(region: memoryview, start: int, opener: _Opener) -> list[Stream]:
-    return list(_sequence(region, start, None, opener))
+def _all_from(region: memoryview, start: int, stop: int, opener: _Opener) -> list[Stream]:
+    return list(_sequence(region, start, stop, opener))
 
 
-def _later_start(region: memoryview, first: int, opener: _Opener) -> int:
-    """Where about the middle of a region a stream seems to start; its length for nowhere.
+def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener: _Opener) -> int:
+    """Where about the middle of a window a stream seems to start; `stop` for nowhere.
 
     A guess from the two bytes that the region's own start has, too: right or wrong, only
-    streams that the ones before lead to are used. `first`: bytes of the first stream; where
-    streams are short, two threads only wait for each other.
+    streams that the ones before lead to are used. `places`: bytes of the region's first stream,
+    start of the window; where streams are short, two threads only wait for each other.
     """
-    if first < _AHEAD_STREAM or len(region) > _AHEAD_REGION:
-        return len(region)
-    start = (first + len(region)) // 2
+    if places[0] < _AHEAD_STREAM:
+        return stop
+    start = (places[1] + stop) // 2
     window = bytes(region[start : start + _LARGEST_PIECE])
     at = -1
     while (at := window.find(region[:2], at + 1)) >= 0:
         # Chance bytes are found out within a few hundred.
         with suppress(*_ERRORS):
             opener().decompress(memoryview(window)[at : at + _PROBE], _PROBE)
-            return start + at
-    return len(region)
+            return min(start + at, stop)
+    return stop
 
 
-def _sequence(
-    region: memoryview, position: int, stop: int | None, opener: _Opener
-) -> Iterator[Stream]:
+def _sequence(region: memoryview, position: int, stop: int, opener: _Opener) -> Iterator[Stream]:
     """The streams from a position on that start before `stop`, up to the first damage."""
-    stop = len(region) if stop is None else stop
     budget, piece = FREE_BYTES + LARGEST_RATIO * (len(region) - position), _FIRST_PIECE
     while position < stop:
         stream = _next_stream(region, position, opener(), (piece, budget))

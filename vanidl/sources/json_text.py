@@ -20,6 +20,10 @@ except ImportError:  # platforms without a wheel
     gzip_codec = zlib
 
 GZIP_MAGIC = b"\x1f\x8b"
+FREE_BYTES = 256 << 20
+LARGEST_RATIO = 200
+"""A file may inflate to FREE_BYTES + LARGEST_RATIO times its size: real traces reach 30."""
+
 _GZIP_WINDOW = 31
 _READ_BYTES = 128 * 1024
 # Text of a call that fails is lost, so small outputs keep the loss at damage small.
@@ -47,10 +51,14 @@ class TextStream:
         inflater = _Inflater()
         try:
             for piece in pieces:
+                inflater.budget += LARGEST_RATIO * len(piece)
                 yield from inflater.feed(piece)
             yield from inflater.rest()
         except (zlib.error, gzip_codec.error) as error:
             self.damage = f"the gzip data is damaged ({error})"
+            return
+        if inflater.budget < 0:
+            self.damage = "the gzip data inflates beyond all measure"
             return
         if not inflater.whole:
             self.damage = "the gzip data is cut"
@@ -62,6 +70,7 @@ class _Inflater:
     def __init__(self) -> None:
         self.pending = b""
         self.member: Any = None
+        self.budget = FREE_BYTES  # of text that may still come
 
     @property
     def whole(self) -> bool:
@@ -69,10 +78,10 @@ class _Inflater:
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         self.pending += piece
-        while self.pending:
+        while self.pending and self.budget >= 0:
             if self.member is None and not self._start_member():
                 return
-            yield self.member.decompress(self.pending, _INFLATE_BYTES)
+            yield self._text(self.pending)
             done = self.member.eof
             self.pending = self.member.unused_data if done else self.member.unconsumed_tail
             if done:
@@ -80,8 +89,13 @@ class _Inflater:
 
     def rest(self) -> Iterator[bytes]:
         """What the codec still holds back after the last input."""
-        while self.member is not None and (text := self.member.decompress(b"", _INFLATE_BYTES)):
+        while self.member is not None and self.budget >= 0 and (text := self._text(b"")):
             yield text
+
+    def _text(self, packed: bytes) -> bytes:
+        text: bytes = self.member.decompress(packed, _INFLATE_BYTES)
+        self.budget -= len(text)
+        return text
 
     def _start_member(self) -> bool:
         self.pending = self.pending.lstrip(b"\0")

@@ -82,7 +82,7 @@ class EventColumns:
 
     def _reduced(self, rows: Sequence[_Row]) -> tuple[NDArray[Any], ...]:
         categories, names, pids, tids, ts, dur = zip(*rows, strict=True)
-        times = np.array([ts, dur], np.float64)
+        times = _floats((ts, dur))
         # Comparisons with NaN are false.
         possible = (np.abs(times[0]) < _MAX_START_US) & (times[1] >= 0)
         possible &= times[1] < _MAX_DURATION_US
@@ -90,6 +90,16 @@ class EventColumns:
         source = _codes(zip(categories, names, pids, tids, strict=True), self._sources)
         start, duration = _nanoseconds(times[:, possible])
         return start, duration, source[possible]
+
+
+def _floats(times: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    """Times as floats; integers that are too large for one become NaN."""
+    try:
+        return np.array(times, np.float64)
+    except OverflowError:
+        return np.array(
+            [[t if abs(t) <= _MAX_START_US else np.nan for t in row] for row in times], np.float64
+        )
 
 
 def _lane(category: str, _name: str, pid: object, tid: object) -> tuple[bool, str, str]:

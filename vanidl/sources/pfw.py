@@ -26,11 +26,15 @@ Int64Array = NDArray[np.int64]
 ABSENT = -(2**62)
 """Stands for an integer that an event does not hold."""
 
-_COMPLETE = {1, "1", "X"}
-_METADATA = {4, "4", "M"}
+# Tuples: membership is by equality, so that a value that cannot be hashed is no error.
+_COMPLETE = (1, "1", "X")
+_METADATA = (4, "4", "M")
 _TICK_NS = {"NS": 1, "US": 1_000, "MS": 1_000_000, "S": 1_000_000_000, "SEC": 1_000_000_000}
+_LATEST_NS = 1 << 61  # 73 years after 1970
 _IO_CATEGORIES = ("POSIX", "STDIO")
 _TRACER = "dftracer"
+_MOST_CHUNKS = 256  # of one line, 64 MiB: a lost line end must not pull the file into memory
+_TOO_LONG = b"\xff"  # in place of such a line: no JSON
 _NO_ARGUMENTS: Event = {}
 
 COLUMNS = ("pid", "tid", "ts", "dur", "name", "file", "ret", "size", "offset", "flags", "epoch")
@@ -158,9 +162,9 @@ class _Content:
         arguments = _arguments(event)
         name, value = str(arguments.get("name", "")), arguments.get("value")
         self.sound += 1
-        kind = event.get("name")
+        kind = str(event.get("name"))
         if kind in self.tables:
-            self.tables[str(kind)].setdefault(str(value), name)
+            self.tables[kind].setdefault(str(value), name)
             self.host = self.host or (str(value) if kind == "HH" else "")
         elif kind == "CM" and name == "time_metric":
             self.tick_ns = _TICK_NS.get(str(value).upper(), self.tick_ns)
@@ -212,12 +216,19 @@ class _Content:
     def piece(self) -> TraceFile:
         """Everything as one frozen record; call once."""
         table = np.concatenate(self.blocks or [np.empty((len(COLUMNS), 0), np.int64)], axis=1)
+        sound = (np.abs(table[2:4]) <= self._latest).all(axis=0)
+        self.broken += int((~sound).sum())
+        table = table[:, sound]
         columns = dict(zip(COLUMNS, table, strict=True))
         return TraceFile(
             path=str(self.path),
             events=Events(columns, tuple(self.names), tuple(self.keys)),
-            starts=tuple(self.starts),
-            ends=tuple((pid, ts * self.tick_ns) for pid, ts in self.ended.items()),
+            starts=tuple(s for s in self.starts if abs(s.ts) <= self._latest),
+            ends=tuple(
+                (pid, ts * self.tick_ns)
+                for pid, ts in self.ended.items()
+                if abs(ts) <= self._latest
+            ),
             hosts=self.tables["HH"],
             files=self.tables["FH"],
             strings=self.tables["SH"],
@@ -225,6 +236,11 @@ class _Content:
             host=self.host,
             losses=tuple(self._losses()),
         )
+
+    @property
+    def _latest(self) -> int:
+        """The latest tick whose time in nanoseconds leaves room to add and subtract."""
+        return _LATEST_NS // self.tick_ns
 
     def _losses(self) -> Iterator[str]:
         broken = self.broken - self.cut
@@ -265,14 +281,19 @@ def _flags(arguments: Event) -> int:
 
 def _line_blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Whole lines, block by block; the last block holds what follows the last line end."""
-    rest = b""
+    rest: list[bytes] = []
     for chunk in chunks:
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        if lines:
+        lines = chunk.split(b"\n")
+        if len(lines) > 1:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest = [lines.pop()]
             yield lines
-    if rest:
-        yield [rest]
+        elif len(rest) < _MOST_CHUNKS:
+            rest.append(chunk)
+        else:
+            rest[:] = [_TOO_LONG] * _MOST_CHUNKS
+    if any(rest):
+        yield [b"".join(rest)]
 
 
 def _trimmed(line: bytes) -> bytes:

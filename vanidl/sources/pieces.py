@@ -150,6 +150,19 @@ class ProfileTrace:
     losses: tuple[str, ...]
     written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
     every: int = 1  # a span of kind STEP stands for that many training steps
+    clock_method: str = "absolute"  # how its times were put on the epoch
+    clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecords:
+    """Every record of one event file, in order: when it was made and how long it is."""
+
+    path: str
+    host: str
+    pid: int | None
+    wall_ns: NDArray[np.int64]  # 0 where its time is not known
+    nbytes: NDArray[np.int64]  # in the file, with its frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,11 @@ def fields(data: memoryview) -> Fields:
     found: dict[tuple[int, int], list[Value]] = {}
     at, end = 0, len(data)
     while at < end:
-        key, at = _varint(data, at)
+        key, at = varint_at(data, at)
         number, wire = key >> 3, key & 7
         value: Value
         if wire == _VARINT:
-            value, at = _varint(data, at)
+            value, at = varint_at(data, at)
         else:
             low, at = _extent(data, at, wire)
             value = data[low:at]
@@ -58,15 +58,27 @@ def fields(data: memoryview) -> Fields:
     return Fields(found)
 
 
+def field_end(data: memoryview | bytes, at: int) -> int:
+    """Where the field that starts at `at` ends.
+
+    Raises:
+        NotProtobuf: A length leads out of the message or the wire type is unknown.
+    """
+    key, at = varint_at(data, at)
+    if key & 7 == _VARINT:
+        return varint_at(data, at)[1]
+    return _extent(data, at, key & 7)[1]
+
+
 def varint_int64(value: int) -> int:
     """A varint as the signed 64-bit number that it stands for."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def _extent(data: memoryview, at: int, wire: int) -> tuple[int, int]:
+def _extent(data: memoryview | bytes, at: int, wire: int) -> tuple[int, int]:
     """Bounds of the value of a field that is no varint."""
     if wire == _BYTES:
-        length, at = _varint(data, at)
+        length, at = varint_at(data, at)
     elif wire in _FIXED:
         length = _FIXED[wire]
     else:
@@ -76,8 +88,12 @@ def _extent(data: memoryview, at: int, wire: int) -> tuple[int, int]:
     return at, at + length
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """(value, position behind it)."""
+def varint_at(data: memoryview | bytes, at: int) -> tuple[int, int]:
+    """(unsigned value, position behind it) of the varint at a position.
+
+    Raises:
+        NotProtobuf: It does not end.
+    """
     value = shift = 0
     for byte in data[at : at + _MOST_VARINT_BYTES]:
         value |= (byte & 0x7F) << shift

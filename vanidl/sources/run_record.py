@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from vanidl.checked_fields import checked_fields
 from vanidl.errors import InputError
 from vanidl.sources.pieces import ProfileTrace, TracerLog
 from vanidl.trace import Notice
@@ -73,7 +74,7 @@ def read_record(path: str | Path) -> RunRecord:
         return _record(values)
     except OSError as error:
         raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(_unusable(path, f"something else ({error})")) from error
 
 
@@ -85,17 +86,17 @@ def _unusable(path: str | Path, found: str) -> str:
 
 
 def _record(values: Mapping[str, Any]) -> RunRecord:
-    fields = {key: values[key] for key in RunRecord.__slots__ if key not in _NESTED}
     return RunRecord(
-        **fields,
+        **checked_fields(RunRecord, values),
+        settings={str(name): str(value) for name, value in values["settings"].items()},
         command=tuple(map(str, values["command"])),
         mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
-        processes=tuple(ProcessRecord(**process) for process in values["processes"]),
+        processes=tuple(
+            ProcessRecord(**checked_fields(ProcessRecord, process))
+            for process in values["processes"]
+        ),
         losses=tuple(map(str, values["losses"])),
     )
-
-
-_NESTED = ("command", "mounts", "processes", "losses")
 
 
 def write_record(path: str | Path, record: RunRecord) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from vanidl.errors import InputError
 from vanidl.sources.crc32c import masked_crcs
 from vanidl.sources.file_names import event_file_name
-from vanidl.sources.pieces import ProfileTrace
+from vanidl.sources.pieces import EventRecords, ProfileTrace
 from vanidl.sources.protobuf import Fields, NotProtobuf, fields, varint_int64
 from vanidl.trace import SpanKind
 
@@ -52,6 +52,8 @@ class EventFile:
 
     tags: dict[str, Marks]
     losses: tuple[str, ...]
+    wall_s: tuple[float, ...] = ()  # of every record, 0 where it is not known
+    nbytes: tuple[int, ...] = ()  # of every record, with its frame
 
 
 def read_steps(path: str | Path, tag: str | None = None) -> tuple[ProfileTrace, ...]:
@@ -66,13 +68,33 @@ def read_steps(path: str | Path, tag: str | None = None) -> tuple[ProfileTrace, 
     Raises:
         InputError: The file cannot be read or is no event file.
     """
-    content = read_events(path)
+    return steps_of(path, read_events(path), tag)
+
+
+def steps_of(
+    path: str | Path, content: EventFile, tag: str | None = None
+) -> tuple[ProfileTrace, ...]:
+    """The same of a file that was read already."""
     chosen = _tag(content) if tag is None else tag
     if chosen not in content.tags:
         return ()
     return tuple(
         _piece(Path(path), segment, chosen, () if i else content.losses)
         for i, segment in enumerate(_segments(content.tags[chosen]))
+    )
+
+
+def records_of(path: str | Path, content: EventFile) -> EventRecords:
+    """When each record of a file that was read already was made, and how long it is."""
+    name = event_file_name(Path(path))
+    wall_s = np.array(content.wall_s, float)
+    usable = np.isfinite(wall_s) & (wall_s > 0) & (wall_s < 2**33)
+    return EventRecords(
+        str(path),
+        name.host if name else "",
+        name.pid if name else None,
+        np.round(np.where(usable, wall_s, 0.0) * 1e6).astype(np.int64) * 1_000,
+        np.array(content.nbytes, np.int64),
     )
 
 
@@ -92,16 +114,20 @@ def read_events(path: str | Path) -> EventFile:
     if data and not records:
         raise InputError(f"{path}: {_EXPECTED}, found {loss}; give events.out.tfevents.* files")
     found_tags: dict[str, list[tuple[float, int]]] = {}
+    walls: list[float] = []
     for low, high in records:
         try:
             wall_s, step, tags = _event(data, low, high)
         except NotProtobuf as error:
             loss = f"a record holds no event ({error})"
             break
+        walls.append(wall_s)
         for name in tags:
             found_tags.setdefault(name, []).append((wall_s, step))
     tagged = {name: _marks(rows) for name, rows in found_tags.items()}
-    return EventFile(tagged, (f"the event file is damaged: {loss}",) if loss else ())
+    losses = (f"the event file is damaged: {loss}",) if loss else ()
+    framed = [high - low + _HEAD.size + _FOOT_BYTES for low, high in records[: len(walls)]]
+    return EventFile(tagged, losses, tuple(walls), tuple(framed))
 
 
 def split_tag(argument: str) -> tuple[str, str | None]:

@@ -60,6 +60,21 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
 
 
 @triton.jit
+def _units(code: tl.tensor) -> tl.tensor:  # difference in units of its segment, 0 for a head
+    size = (16 + (code & 15)) << ((code >> 4) & 7)
+    size = tl.where((code & 127) == 0, 0, size)
+    return tl.where(code > 128, -size, size)
+
+
+@triton.jit
+def _half_bits(word: tl.tensor, run: tl.tensor) -> tl.tensor:  # float16 of segment and running sum
+    start = (word & 0xFFFF).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+    unit = (((word >> 16) & 0xFF).to(tl.int32) << 23).to(tl.float32, bitcast=True)
+    value = start + unit * (run - (word >> 32).to(tl.int32)).to(tl.float32)
+    return value.to(tl.float16).to(tl.int16, bitcast=True)
+
+
+@triton.jit
 def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
     bytes_ptr: tl.tensor,  # staged buffer as uint8
     numbers_ptr: tl.tensor,  # the same as int32
@@ -91,9 +106,7 @@ def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
         column = begin + tl.arange(0, SPAN)[None, :]
         inside = good[:, None] & (column < width)
         code = tl.load(codes + column, mask=inside, other=0).to(tl.int32)
-        size = (16 + (code & 15)) << ((code >> 4) & 7)
-        size = tl.where((code & 127) == 0, 0, size)
-        step = tl.where(code > 128, -size, size)
+        step = _units(code)
         head = (code == 128).to(tl.int32)
         run = tl.cumsum(step, 1) + total[:, None]
         own = tl.cumsum(head, 1) + number[:, None]
@@ -101,14 +114,9 @@ def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
         number += tl.sum(head, 1)
         known = inside & (own >= first[:, None]) & (own < end[:, None])
         word = tl.load(segments + own, mask=known, other=0)
-        start = (word & 0xFFFF).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-        unit = (((word >> 16) & 0xFF).to(tl.int32) << 23).to(tl.float32, bitcast=True)
-        value = start + unit * (run - (word >> 32).to(tl.int32)).to(tl.float32)
-        bits = value.to(tl.float16).to(tl.int16, bitcast=True)
-        tl.store(target + column, bits, mask=inside)
-        strange += tl.sum(
-            (inside & ((own < first[:, None]) | (own >= end[:, None]))).to(tl.int32), 1
-        )
+        tl.store(target + column, _half_bits(word, run), mask=inside)
+        outside = (own < first[:, None]) | (own >= end[:, None])
+        strange += tl.sum((inside & outside).to(tl.int32), 1)
     strange += (listed & ((line < 0) | (line >= lines) | (number + 1 != end))).to(tl.int32)
     tl.store(status_ptr + sample, 1, mask=tl.sum(strange, 0) > 0)
 

@@ -53,7 +53,17 @@ def _sample(sample: Sample) -> Object:
         "start": None if job is None else iso_time(job.start_ns),
         "wall_time_s": sample.wall_time_s,
         "missing": sample.missing or None,
+        "coverage": _coverage(sample),
     }
+
+
+def _coverage(sample: Sample) -> Object | None:
+    """Whether the run was recorded whole, and every warning about it."""
+    if sample.results is None:
+        return None
+    coverage = sample.results.coverage
+    warnings = [{"code": w.code, "message": w.message} for w in coverage.warnings]
+    return {"complete": coverage.complete, "warnings": warnings}
 
 
 def _pairing(pairing: Pairing) -> Object:

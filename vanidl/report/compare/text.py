@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vanidl.compare import Change, Comparison, Pairing, Side
+from vanidl.compare.metrics import LOSSES
 from vanidl.report.compare.wording import CONFIDENCE, headline, interval, runs
 from vanidl.report.text import aligned_table, paragraph, printable
 from vanidl.report.units import ratio, shown
@@ -18,6 +19,7 @@ def comparison_text(comparison: Comparison) -> str:
         *(f"  {side.letter}  {_named(side)}" for side in comparison.sides),
         *(f"  {name}: {value}" for name, value in comparison.conditions),
         "",
+        *(line for side in comparison.sides for line in _missing(side)),
         *(_table(pairing) for pairing in comparison.pairings),
     ]
     return printable("\n".join(blocks)).rstrip("\n") + "\n"
@@ -26,6 +28,18 @@ def comparison_text(comparison: Comparison) -> str:
 def _named(side: Side) -> str:
     many = f" ({len(side.samples)} runs)" if len(side.samples) > 1 else ""
     return f"{side.name}{many}"
+
+
+def _missing(side: Side) -> list[str]:
+    """What is missing in the runs of a side, a paragraph for each warning that says so."""
+    said = dict.fromkeys(
+        (warning.code, warning.message)
+        for sample in side.samples
+        if sample.results is not None
+        for warning in sample.results.coverage.warnings
+        if warning.code in LOSSES
+    )
+    return [f"{paragraph(f'! {side.letter}: {code}: {message}')}\n" for code, message in said]
 
 
 def _table(pairing: Pairing) -> str:

@@ -19,8 +19,11 @@
 
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = hosts.filter((host) => host.tagName === "DETAILS" && !host.open);
-    for (const host of closed) { fill(host); host.open = true; }
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const host of closed) {
+      if (hosts.includes(host)) fill(host);
+      host.open = true;
+    }
   });
   window.addEventListener("afterprint", () => closed.forEach((host) => { host.open = false; }));
 

@@ -1,0 +1,68 @@
+"""One rank of benchmarks/spatial.py, which starts it: loads every sample once, in its own way."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+
+from loaders.loading import Settings
+from loaders.samples import SampleSet, open_samples
+from loaders.spatial import Division
+from loaders.spatial.loader import SpatialLoader, SpatialSettings
+from loaders.spatial.team import Team, open_team
+from loaders.world import World
+
+
+def main() -> None:
+    """Prints the seconds of each sample, from all ready to all done, and what was read."""
+    folder, grid, way = json.loads(sys.argv[1])
+    torch.set_num_threads(1)
+    team, samples = open_team(World.detect()), open_samples(folder)
+    division, seconds, nbytes = Division(tuple(grid)), list[float](), 0
+    loads = h5py_slabs if way == "h5py" else blocks
+    stream = loads(samples, division, way, team)
+    for _ in range(len(samples)):
+        team.gather("")
+        begin = time.perf_counter()
+        nbytes += next(stream)
+        team.gather("")
+        seconds.append(time.perf_counter() - begin)
+    said = {"rank": team.world.rank, "seconds": seconds, "nbytes": nbytes}
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+    team.close()
+
+
+def blocks(samples: SampleSet, division: Division, way: str, team: Team) -> Iterator[int]:
+    """Bytes of each block through this package's loader; nothing is read ahead."""
+    spatial = SpatialSettings(division, way=way, ahead=0)
+    loader = SpatialLoader(samples, Settings(team.world, 1, shuffle=False), spatial, team)
+    before = 0
+    for _ in loader:
+        total = loader.stats().nbytes
+        yield total - before
+        before = total
+
+
+def h5py_slabs(samples: SampleSet, division: Division, _way: str, team: Team) -> Iterator[int]:
+    """The same through h5py, as anyone would write it."""
+    import h5py
+
+    for sample in range(len(samples)):
+        array: Any = None
+        with h5py.File(samples.path(sample)) as file:
+            box = division.block(file["counts"].shape, team.world.rank % division.parts)
+            array = file["counts"][tuple(slice(*each) for each in box)]
+        yield array.nbytes
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""A thread that swaps samples with other ranks while this one trains.
+
+Items go in the order of their numbers, on every rank the same. The lowest item that is not
+through yet is therefore under way on both its ends, however few bytes may be under way at once:
+no rank can wait for one that waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.errors import LoadersError
+from loaders.pls.storage import HEADER_NBYTES, Measured, new_message, sample_of
+from loaders.pls.transport import Flight, Swap, Transport
+
+IN_FLIGHT_NBYTES = 256 << 20
+TIMEOUT_S = 300.0
+_JOIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """One item of this rank: which sample it gives to whom, and which it gets from whom."""
+
+    item: int
+    target: int
+    gives: int
+    source: int
+    gets: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an exchange may take.
+
+    Attributes:
+        in_flight_nbytes: Bytes under way at once, both directions together; one item always may.
+        timeout_s: An item that takes longer is an error.
+    """
+
+    in_flight_nbytes: int = IN_FLIGHT_NBYTES
+    timeout_s: float = TIMEOUT_S
+
+
+@dataclass
+class Traffic:
+    """What was swapped so far: samples each way, bytes of messages, and the most bytes at once."""
+
+    swapped: int = 0
+    sent_nbytes: int = 0
+    received_nbytes: int = 0
+    peak_in_flight_nbytes: int = 0
+
+
+class Courier:
+    """Carries orders out in a thread, the first given first.
+
+    Args:
+        transport: To the other ranks; only the thread uses it from now on.
+        store: Where samples are taken from and put.
+        sizes: Bytes of every sample, by id.
+        limits: What may be under way, and for how long.
+    """
+
+    def __init__(
+        self, transport: Transport, store: Measured, sizes: NDArray[np.int64], limits: Limits
+    ) -> None:
+        self._transport, self._store, self._sizes = transport, store, sizes
+        self._limits, self.traffic = limits, Traffic()
+        self._jobs: SimpleQueue[tuple[Sequence[Order], Future[None]] | None] = SimpleQueue()
+        self._broken = False
+        # A daemon: a rank that ends early is not held up by one that is gone.
+        self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
+        self._thread.start()
+
+    def carry(self, orders: Sequence[Order]) -> Future[None]:
+        """Hands orders over; the result is there when all are through, or says why not."""
+        future: Future[None] = Future()
+        self._jobs.put((orders, future))
+        return future
+
+    def close(self) -> None:
+        """Ends the thread; one that still waits for a rank is left behind."""
+        self._broken = True
+        self._jobs.put(None)
+        self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            orders, future = job
+            with _Told(future, self._break):
+                self._carry(orders)
+
+    def _break(self) -> None:
+        self._broken = True
+
+    def _carry(self, orders: Sequence[Order]) -> None:
+        if self._broken:
+            raise LoadersError("expected an exchange that works, found one that failed: start anew")
+        waiting, flying = deque(orders), deque[tuple[Swap, Flight]]()
+        under_way = 0
+        while waiting or flying:
+            while waiting and (not flying or self._fits(waiting[0], under_way)):
+                flying.append(self._start(waiting.popleft()))
+                under_way += flying[-1][0].nbytes
+                peak = max(self.traffic.peak_in_flight_nbytes, under_way)
+                self.traffic.peak_in_flight_nbytes = peak
+            swap, flight = flying.popleft()
+            flight.wait(self._limits.timeout_s)
+            self._receive(swap)
+            under_way -= swap.nbytes
+
+    def _fits(self, order: Order, under_way: int) -> bool:
+        nbytes = int(self._sizes[order.gives] + self._sizes[order.gets]) + 2 * HEADER_NBYTES
+        return under_way + nbytes <= self._limits.in_flight_nbytes
+
+    def _start(self, order: Order) -> tuple[Swap, Flight]:
+        outgoing = self._store.message(order.gives)
+        incoming = new_message(-1, int(self._sizes[order.gets]))
+        swap = Swap(order.item, order.target, outgoing, order.source, incoming, order.gets)
+        return swap, self._transport.start(swap)
+
+    def _receive(self, swap: Swap) -> None:
+        found = sample_of(swap.incoming)
+        if found != swap.gets:
+            raise LoadersError(
+                f"expected sample {swap.gets} from rank {swap.source}, found sample {found}: "
+                "ranks are not in the same epoch"
+            )
+        self._store.add(swap.incoming)
+        self.traffic.swapped += 1
+        self.traffic.sent_nbytes += swap.outgoing.nbytes
+        self.traffic.received_nbytes += swap.incoming.nbytes
+
+
+class _Told:
+    """Tells a future how what is inside ended, and somebody that it failed."""
+
+    def __init__(self, future: Future[None], failed: Callable[[], None]) -> None:
+        self._future, self._failed = future, failed
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._failed()
+            self._future.set_exception(error)
+        return True

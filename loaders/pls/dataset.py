@@ -1,0 +1,190 @@
+"""The local part of a data set: what PyTorch's DataLoader sees of it on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from loaders.counts import Counts
+from loaders.errors import InputError, UsageError
+from loaders.pls.ownership import Int64Array, deal
+from loaders.pls.sources import ImageFiles, Item, Items, Source, sample_source
+from loaders.pls.storage import FolderStore, Measured, MemoryStore
+from loaders.samples import SampleSet
+from loaders.world import World
+
+Base = Any
+"""A SampleSet, a Source, or a data set with __len__ and __getitem__."""
+
+IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
+
+
+class PartialLocalDataset(Dataset[Any]):
+    """The samples that this rank holds, by slot: 0 .. n_r - 1.
+
+    Nothing is read before the first sample is asked for, or `settle` is called; then the rank
+    reads its share, and no sample from the source afterwards. `Scheduler` changes what is held.
+
+    Args:
+        base: A `SampleSet`, a `Source`, or any map-style data set (its items are pickled).
+        world: Ranks; default: as the launcher says.
+        folder: On this node, for the samples; each rank takes a sub-folder. None: in memory.
+        partition: `shuffled`: homes are drawn at random; `blocks`: each rank's are contiguous.
+        seed: Of the homes; the same on every rank.
+
+    Attributes:
+        homes: (slots, ranks) ids of all ranks before the first exchange.
+        store: What is here.
+        partition: As given.
+        counts: What was read from the source.
+    """
+
+    def __init__(
+        self,
+        base: Base,
+        *,
+        world: World | None = None,
+        folder: str | Path | None = None,
+        partition: str = "shuffled",
+        seed: int = 0,
+    ) -> None:
+        self.world = World.detect() if world is None else world
+        self.source, self.partition = _source(base), partition
+        ranks, rank = self.world.ranks, self.world.rank
+        self.homes = deal(len(self.source), ranks, partition=partition, seed=seed)
+        self.store = Measured(_store(folder, rank, self.source.identity()))
+        self.counts = Counts()
+        own = self.homes[self.homes[:, rank] >= 0, rank]
+        # Shared: DataLoader workers that live on see what was exchanged.
+        self._held = torch.from_numpy(own.copy()).share_memory_()
+        self._settled = False
+
+    def __len__(self) -> int:
+        """n_r: samples of this rank, the same in every epoch."""
+        return len(self._held)
+
+    def __getitem__(self, slot: int) -> Item:
+        """The sample in a slot, as the base has it (arrays by name for a `SampleSet`)."""
+        if not -len(self) <= slot < len(self):
+            raise IndexError(f"expected a slot below {len(self)}, found {slot}")
+        if not self._settled:
+            self.settle(self.held())
+        return self.source.decode(self.store.message(int(self._held[slot])))
+
+    def held(self) -> Int64Array:
+        """Ids in slot order."""
+        ids: Int64Array = self._held.numpy().copy()
+        return ids
+
+    def settle(self, ids: Int64Array) -> int:
+        """Holds exactly these samples; what is missing is read from the source.
+
+        Returns:
+            Samples read.
+
+        Raises:
+            InputError: A sample cannot be read or kept.
+        """
+        wanted = set(ids.tolist())
+        for sample in self.store:
+            if sample not in wanted:
+                self.store.discard(sample)
+        missing = [i for i in ids.tolist() if i not in self.store]
+        for message in self.source.read(missing, self.counts):
+            self.store.add(message)
+        self._held[:] = torch.from_numpy(ids)
+        self._settled = True
+        return len(missing)
+
+    def switch(self, ids: Int64Array, gone: Sequence[int]) -> None:
+        """Takes received samples into slots, and forgets those that were given away."""
+        self._held[:] = torch.from_numpy(ids)
+        for sample in gone:
+            self.store.discard(sample)
+
+
+class ImageFolder(PartialLocalDataset):
+    """This rank's part of a folder that has a sub-folder of images for each class.
+
+    Items are (picture, label), as torchvision's ImageFolder has them: an RGB PIL image, through
+    `transform` if there is one.
+
+    Args:
+        root: Of all images, seen by every rank.
+        class_file: One class a line; the line is the label. None: the sub-folders' names, sorted.
+        transform: Of the picture.
+        world: As for `PartialLocalDataset`, like the following.
+        local_folder: Its `folder`.
+        seed: Of the homes.
+
+    Raises:
+        InputError: No images, or a class without a sub-folder.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        class_file: str | Path | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        *,
+        world: World | None = None,
+        local_folder: str | Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.classes = _classes(Path(root), class_file)
+        self.transform = transform
+        files = _images(Path(root), self.classes)
+        paths, labels = [path for path, _ in files], [label for _, label in files]
+        source = ImageFiles(paths, labels, f"images in {root}", self._present)
+        super().__init__(source, world=world, folder=local_folder, seed=seed)
+
+    def _present(self, _sample: int, picture: Item, label: int) -> tuple[Item, int]:
+        return (picture if self.transform is None else self.transform(picture)), label
+
+
+def _source(base: Base) -> Source:
+    if isinstance(base, SampleSet):
+        return sample_source(base)
+    if all(hasattr(base, name) for name in ("read", "decode", "identity")):
+        source: Source = base
+        return source
+    if not hasattr(base, "__getitem__") or not hasattr(base, "__len__"):
+        raise UsageError(
+            f"expected a data set with __len__ and __getitem__, found {type(base).__name__}"
+        )
+    return Items(base)
+
+
+def _store(folder: str | Path | None, rank: int, identity: str) -> MemoryStore | FolderStore:
+    if folder is None:
+        return MemoryStore()
+    return FolderStore(Path(folder) / f"rank{rank:05d}", identity)
+
+
+def _classes(folder: Path, class_file: str | Path | None) -> list[str]:
+    if class_file is None:
+        if not folder.is_dir():
+            raise InputError(f"expected a folder of classes at {folder}, found none: name another")
+        return sorted(each.name for each in folder.iterdir() if each.is_dir())
+    try:
+        lines = Path(class_file).read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"expected class names in {class_file}, found: {error}") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _images(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
+    """Every image with its label, in the order of classes and names: the same on every rank."""
+    found: list[tuple[Path, int]] = []
+    for label, name in enumerate(classes):
+        if not (folder / name).is_dir():
+            raise InputError(f"expected a folder {name} in {folder}, found none: correct the file")
+        paths = sorted(p for p in (folder / name).rglob("*") if p.suffix.lower() in IMAGES)
+        found += [(path, label) for path in paths]
+    if not found:
+        raise InputError(f"expected images in {folder}, found none: name another folder")
+    return found

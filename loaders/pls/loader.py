@@ -1,0 +1,241 @@
+"""Partial local shuffling as a loader of the registry.
+
+A batch holds samples of this rank's local part; global batches are not the DataLoader's. The
+first `__next__` reads this rank's share from storage; afterwards samples come from where they are
+kept, and only what is exchanged moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from loaders.baseline import collate
+from loaders.counts import Stats
+from loaders.loading import Batch, Loader, Settings, Spanned
+from loaders.pls.courier import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
+from loaders.pls.dataset import PartialLocalDataset
+from loaders.pls.iteration import LocalSampler, exchanging
+from loaders.pls.ownership import PARTITIONS
+from loaders.pls.scheduler import Scheduler
+from loaders.pls.transport import BACKENDS, open_transport
+from loaders.position import Position
+from loaders.samples import SampleSet
+from loaders.scheduled.background import Background
+
+NAME = "pls"
+HELP = "partial local shuffling: each rank keeps its share, a fraction is exchanged each epoch"
+FRACTION = 0.3
+READY = 2
+"""Batches that wait for the training process, with `workers`."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the exchange."""
+    add = parser.add_argument
+    add("--exchange-fraction", type=float, default=FRACTION, metavar="Q", help="0..1 of a rank's")
+    add("--exchange-backend", default="auto", choices=BACKENDS)
+    add("--exchange-bytes", type=int, default=IN_FLIGHT_NBYTES, help="under way at once")
+    add("--exchange-timeout-s", type=float, default=TIMEOUT_S, help="for one sample")
+    add("--partition", default="shuffled", choices=PARTITIONS, help="who holds what at first")
+    add("--local-folder", metavar="DIR", help="on the node, for samples (default: memory)")
+
+
+def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
+    """The loader that the options describe. Nothing is read, and no rank waited for, yet.
+
+    Raises:
+        UsageError: The options make no sense, or there are fewer samples than ranks.
+        InputError: The local folder holds other samples.
+    """
+    dataset = PartialLocalDataset(
+        samples,
+        world=settings.world,
+        folder=options.local_folder,
+        partition=options.partition,
+        seed=settings.seed,
+    )
+    exchange = ExchangeSettings(
+        fraction=options.exchange_fraction,
+        backend=options.exchange_backend,
+        limits=Limits(options.exchange_bytes, options.exchange_timeout_s),
+    )
+    return PartialLocalLoader(dataset, settings, exchange)
+
+
+@dataclass(frozen=True)
+class ExchangeSettings:
+    """How to exchange.
+
+    Attributes:
+        fraction: Q, 0 to 1.
+        backend: One of `BACKENDS`.
+        limits: What may be under way, and for how long.
+    """
+
+    fraction: float = FRACTION
+    backend: str = "auto"
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class PartialLocalStats(Stats):
+    """`Stats` of this loader. `loads` were read from storage, `hits` served from the local part.
+
+    Attributes:
+        swapped: Samples sent to other ranks, and as many received.
+        sent_nbytes: Bytes of their messages.
+        received_nbytes: Bytes of the messages that came.
+        exchange_wait_s: Seconds that training waited for the exchange, settling included.
+        peak_samples: Most samples kept at once.
+        peak_nbytes: Bytes of most.
+        peak_in_flight_nbytes: Most bytes under way at once, both directions.
+    """
+
+    swapped: int = 0
+    sent_nbytes: int = 0
+    received_nbytes: int = 0
+    exchange_wait_s: float = 0.0
+    peak_samples: int = 0
+    peak_nbytes: int = 0
+    peak_in_flight_nbytes: int = 0
+
+
+class PartialLocalLoader:
+    """Batches of one rank's local part.
+
+    Args:
+        dataset: The local part of samples that are arrays by name.
+        settings: As for every loader; with `workers`, a thread makes batches ahead.
+        exchange: How to exchange.
+    """
+
+    def __init__(
+        self, dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
+    ) -> None:
+        self.dataset = dataset
+        self._settings, self._exchange = settings, exchange
+        self._sampler = LocalSampler(
+            dataset,
+            settings.batch,
+            seed=settings.seed,
+            shuffle=settings.shuffle,
+            drop_last=settings.drop_last,
+        )
+        self._position = Position(_identity(dataset, settings, exchange))
+        self._scheduler: Scheduler | None = None
+        self._stream: Generator[Batch, None, None] | None = None
+        self._waits, self._hits = list[float](), 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch. An iteration that is still open ends."""
+        self._end_stream()
+        self._stream = stream = self._epoch(self._position.epoch, self._position.begin())
+        with closing(stream):
+            for batch in Spanned(stream, self._waits, name=type(self).__name__):
+                self._position.step += 1
+                yield batch
+
+    def __len__(self) -> int:
+        """Steps of an epoch: the same on every rank."""
+        return -(-len(self._sampler) // self._settings.batch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch`."""
+        self._position.set_epoch(epoch)
+
+    def stats(self) -> PartialLocalStats:
+        """What was read, kept, exchanged and waited for."""
+        store, scheduler = self.dataset.store, self._scheduler
+        done = asdict(self.dataset.counts.stats(self._waits)) | {"hits": self._hits}
+        if scheduler is None:
+            return PartialLocalStats(**done)
+        return PartialLocalStats(
+            **done,
+            **asdict(scheduler.traffic),
+            exchange_wait_s=scheduler.waited_s,
+            peak_samples=store.peak_samples,
+            peak_nbytes=store.peak_nbytes,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, step, and what has to be the same to go on."""
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on behind the last batch of `state`: what this rank held then is read anew.
+
+        Raises:
+            UsageError: The state is of another seed, fraction, number of ranks or data set.
+        """
+        self._position.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends threads. What is in a local folder stays there."""
+        self._end_stream()
+        if self._scheduler is not None:
+            self._scheduler.close()
+
+    def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        batches = self._ahead if self._settings.workers else self._batches
+        yield from exchanging(self._opened(), batches(epoch, start), epoch, start)
+
+    def _opened(self) -> Scheduler:
+        """The scheduler: made with the first batch, when ranks can speak to each other."""
+        if self._scheduler is None:
+            transport = open_transport(self._settings.world, self._exchange.backend)
+            self._scheduler = Scheduler(
+                self.dataset,
+                self._settings.batch,
+                self._exchange.fraction,
+                seed=self._settings.seed,
+                transport=transport,
+                limits=self._exchange.limits,
+            )
+            self._scheduler.steps = len(self)
+        return self._scheduler
+
+    def _ahead(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        with closing(Background(self._batches(epoch, start), READY)) as reading:
+            yield from reading
+
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        order, batch = self._sampler.order(epoch).tolist(), self._settings.batch
+        for begin in range(start * batch, len(order), batch):
+            slots = order[begin : begin + batch]
+            self._hits += len(slots)
+            stacked = collate([self.dataset[slot] for slot in slots])
+            yield _pinned(stacked) if self._settings.pin_memory else stacked
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+
+
+def _pinned(batch: Batch) -> Batch:
+    if not torch.cuda.is_available():
+        return batch
+    return {name: value.pin_memory() for name, value in batch.items()}
+
+
+def _identity(
+    dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
+) -> dict[str, Any]:
+    """What decides the stream of ids of a rank."""
+    return {
+        "source": dataset.source.identity(),
+        "ranks": settings.world.ranks,
+        "rank": settings.world.rank,
+        "batch": settings.batch,
+        "seed": settings.seed,
+        "shuffle": settings.shuffle,
+        "drop_last": settings.drop_last,
+        "fraction": exchange.fraction,
+        "partition": dataset.partition,
+    }

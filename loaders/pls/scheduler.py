@@ -1,0 +1,238 @@
+"""The four calls of the slides: what is exchanged in an epoch, when, and when it takes effect.
+
+    scheduler = Scheduler(dataset, batch_size=b, fraction=Q)
+    for epoch in range(epochs):
+        scheduler.scheduling(epoch)
+        for batch in loader:
+            ...                                           # train
+            sends, receives = scheduler.communicate()     # returns at once
+            ...                                           # the longer, the better hidden
+            scheduler.synchronize(sends, receives)        # waits
+        scheduler.clean_local_storage()
+
+`Exchanging` makes the calls itself. In an epoch each rank trains on what it held at its beginning;
+what it receives is trained on from the next epoch on. So every sample is used once an epoch.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loaders.errors import UsageError
+from loaders.pls.courier import Courier, Limits, Order, Traffic
+from loaders.pls.dataset import PartialLocalDataset
+from loaders.pls.ownership import NOBODY, Exchange, Int64Array, Ownership
+from loaders.pls.transport import Transport, open_transport
+
+
+@dataclass(frozen=True)
+class Requests:
+    """One direction of what `communicate` began: how many samples, and when they are through."""
+
+    samples: int = 0
+    future: Future[None] | None = None
+
+
+class Scheduler:
+    """Exchanges a fraction of the local samples in each epoch, a portion each step.
+
+    Making one, and the first `scheduling`, are collective: every rank has to. The latter reads
+    this rank's share.
+
+    Args:
+        dataset: The local part.
+        batch_size: Samples of a rank in a step: the steps of an epoch follow, and with them how
+            much is exchanged in each.
+        fraction: Q, 0 to 1.
+        seed: Of the exchanges; the same on every rank.
+        transport: To the other ranks; default: MPI where mpiexec started them, else gloo.
+        limits: What may be under way, and for how long.
+
+    Attributes:
+        ownership: Who holds what, in any epoch.
+        steps: Steps of an epoch, over which the exchange is spread; the same on every rank.
+        waited_s: Seconds that the caller spent in the four calls.
+
+    Raises:
+        UsageError: Ranks have different settings.
+    """
+
+    def __init__(
+        self,
+        dataset: PartialLocalDataset,
+        batch_size: int,
+        fraction: float,
+        *,
+        seed: int = 0,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise UsageError(f"expected batches of at least 1, found {batch_size}: raise it")
+        self.ownership = Ownership(dataset.homes, fraction, seed)
+        self.steps = -(-len(dataset.homes) // batch_size)
+        self.waited_s = 0.0
+        self._dataset, self._rank = dataset, dataset.world.rank
+        self._limits = limits or Limits()
+        self._transport = transport or open_transport(dataset.world)
+        self._agree((batch_size, fraction, seed))
+        self._courier: Courier | None = None
+        self._epoch: _Epoch | None = None
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was swapped so far."""
+        return Traffic() if self._courier is None else self._courier.traffic
+
+    def scheduling(self, epoch: int, step: int = 0) -> None:
+        """Decides what is exchanged during an epoch.
+
+        An epoch that is still open is finished first. Where the rank does not hold what it should
+        at the beginning of `epoch` (the first one, a resumed one), it reads that from the source.
+
+        Args:
+            epoch: 0, 1, ...
+            step: Steps of it that were done before a resume: their portions go first.
+
+        Raises:
+            InputError: A sample cannot be read.
+        """
+        if self._epoch is not None:
+            self.clean_local_storage()
+        with self._waiting():
+            held = self.ownership.held(epoch)
+            own = self.ownership.held_by(self._rank, epoch)
+            if self._courier is None or not np.array_equal(own, self._dataset.held()):
+                self._dataset.settle(own)
+            if self._courier is None:
+                sizes = self._sizes(held)
+                self._courier = Courier(self._transport, self._dataset.store, sizes, self._limits)
+            exchange = self.ownership.exchange(epoch)
+            orders = _orders(exchange, held, self._rank)
+            self._epoch = _Epoch(epoch, len(exchange), orders, step)
+
+    def communicate(self) -> tuple[Requests, Requests]:
+        """Begins to exchange the portion of this step; what is sent, and what is received.
+
+        All portions of an epoch are begun by its last step but one.
+
+        Raises:
+            UsageError: `scheduling` was not called.
+        """
+        epoch = self._opened()
+        with self._waiting():
+            epoch.step += 1
+            portion = epoch.portion(max(self.steps - 1, 1))
+            return self._carry(portion)
+
+    def synchronize(self, sends: Requests, receives: Requests) -> None:
+        """Waits until a portion is sent and received.
+
+        Raises:
+            LoadersError: Another rank ended, or is too slow.
+        """
+        with self._waiting():
+            for requests in (sends, receives):
+                if requests.future is not None:
+                    requests.future.result()
+
+    def clean_local_storage(self) -> None:
+        """Ends the exchange of the epoch: received samples take the places of those given away.
+
+        Portions that were not begun, as the epoch was cut short, are exchanged now.
+
+        Raises:
+            LoadersError: Another rank ended, or is too slow.
+            UsageError: `scheduling` was not called.
+        """
+        epoch = self._opened()
+        epoch.step = self.steps
+        self._carry(epoch.portion(1))
+        with self._waiting():
+            for future in epoch.futures:
+                future.result()
+            gone = [order.gives for order in epoch.orders]
+            self._dataset.switch(self.ownership.held_by(self._rank, epoch.number + 1), gone)
+        self._epoch = None
+
+    def close(self) -> None:
+        """Ends the thread that exchanges. An open epoch stays unfinished."""
+        if self._courier is not None:
+            self._courier.close()
+        self._transport.close()
+
+    def _carry(self, portion: list[Order]) -> tuple[Requests, Requests]:
+        if not portion or self._courier is None or self._epoch is None:
+            return Requests(), Requests()
+        future = self._courier.carry(portion)
+        self._epoch.futures.append(future)
+        return Requests(len(portion), future), Requests(len(portion), future)
+
+    def _opened(self) -> _Epoch:
+        if self._epoch is None:
+            raise UsageError("expected scheduling(epoch) first, found no epoch: call it")
+        return self._epoch
+
+    def _agree(self, settings: tuple[object, ...]) -> None:
+        """Raises, on every rank, where ranks would do different things."""
+        homes = zlib.crc32(np.ascontiguousarray(self._dataset.homes).tobytes())
+        own = (self._dataset.source.identity(), homes, *settings)
+        for rank, found in enumerate(self._transport.gather(own)):
+            if found != own:
+                raise UsageError(
+                    f"expected the samples and settings {own} on every rank, found {found} on "
+                    f"rank {rank}: start all ranks alike"
+                )
+
+    def _sizes(self, held: Int64Array) -> Int64Array:
+        """Bytes of every sample, by id: each rank knows those that it holds."""
+        own = self._dataset.held()
+        mine = np.array([self._dataset.store.nbytes(i) for i in own.tolist()], np.int64)
+        sizes = np.zeros(int(self.ownership.sizes.sum()), np.int64)
+        for rank, of_rank in enumerate(self._transport.gather(mine)):
+            sizes[held[: len(of_rank), rank]] = of_rank
+        return sizes
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.waited_s += time.perf_counter() - begin
+
+
+@dataclass
+class _Epoch:
+    """The exchange of an epoch as one rank sees it, and how far it is."""
+
+    number: int
+    items: int
+    orders: list[Order]
+    step: int
+    begun: int = 0
+    futures: list[Future[None]] = field(default_factory=list)
+
+    def portion(self, steps: int) -> list[Order]:
+        """Orders to begin now, when `steps` steps share them out: the same items on all ranks."""
+        until = self.items * min(self.step, steps) // steps
+        first, self.begun = self.begun, max(self.begun, until)
+        return [order for order in self.orders if first <= order.item < self.begun]
+
+
+def _orders(exchange: Exchange, held: Int64Array, rank: int) -> list[Order]:
+    """What a rank gives and gets, in order of items; those that stay are not in it."""
+    having = np.flatnonzero(exchange.slots[:, rank] != NOBODY)
+    items = having[exchange.targets[having, rank] != rank]
+    sources = exchange.sources[items, rank]
+    gives = held[exchange.slots[items, rank], rank]
+    gets = held[exchange.slots[items, sources], sources]
+    columns = (items, exchange.targets[items, rank], gives, sources, gets)
+    return [Order(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]

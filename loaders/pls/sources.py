@@ -1,0 +1,224 @@
+"""Where samples come from before they are anybody's, and what their bytes mean."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.counts import Counts
+from loaders.errors import InputError
+from loaders.pls.storage import HEADER_NBYTES, Bytes, content, new_message, read_file, sample_of
+from loaders.reading import Arrays
+from loaders.samples import SampleSet
+from loaders.scheduled.reading import open_reads
+
+THREADS = 8
+"""Reads under way at once."""
+WINDOW_NBYTES = 64 << 20
+"""Of samples that are read together."""
+
+Item = Any
+"""What a data set returns for an id: whatever its maker likes."""
+
+
+class Source(Protocol):
+    """All samples of a data set, by id, wherever they lie."""
+
+    def __len__(self) -> int:
+        """N."""
+
+    def identity(self) -> str:
+        """Says which samples these are, in one line."""
+
+    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+        """The messages of some samples, read anew, in any order; loads and requests are counted.
+
+        Raises:
+            InputError: One of them cannot be read.
+        """
+
+    def decode(self, message: Bytes) -> Item:
+        """The sample that a message holds; none of it lies in the message's memory."""
+
+
+class ArraySource:
+    """Samples in HDF5 files: their bytes are those of the arrays, one behind the other."""
+
+    def __init__(self, samples: SampleSet) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self._samples)
+
+    def identity(self) -> str:
+        """Workload, number, seed and size."""
+        return identity(self._samples)
+
+    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+        """Messages in order of ids. Neighbouring rows are read together.
+
+        Raises:
+            InputError: A file, a dataset or its shape is not as described.
+        """
+        window = max(1, WINDOW_NBYTES // self._samples.sample_nbytes)
+        reads = open_reads(self._samples, gap=0, threads=THREADS)
+        nothing = np.empty(0, np.int64)
+        try:
+            with ThreadPoolExecutor(THREADS) as pool:
+                for some in _windows(sorted(ids), window):
+                    messages = {i: new_message(i, self._samples.sample_nbytes) for i in some}
+                    target = _Fields(self._samples, messages)
+                    tasks = reads.tasks(np.array(some, np.int64), nothing, target)
+                    for done in pool.map(lambda task: task(), tasks):
+                        counts.add(nbytes=done.nbytes, requests=done.requests)
+                    counts.add(loads=len(some))
+                    yield from messages.values()
+        finally:
+            reads.close()
+
+    def decode(self, message: Bytes) -> Arrays:
+        """Copies of the arrays, and `sample`, the id."""
+        views = _Fields(self._samples, {sample_of(message): message})
+        found = {f.name: views(f.name, sample_of(message)).copy() for f in self._samples.fields}
+        return found | {"sample": np.asarray(sample_of(message), np.int64)}
+
+
+class _Fields:
+    """The arrays of samples inside their messages, by name and id: views."""
+
+    def __init__(self, samples: SampleSet, messages: dict[int, Bytes]) -> None:
+        self._messages, self._of = messages, {each.name: each for each in samples.fields}
+        ends = np.cumsum([each.nbytes for each in samples.fields]).tolist()
+        self._end = dict(zip(self._of, ends, strict=True))
+
+    def __call__(self, name: str, sample: int) -> NDArray[Any]:
+        field, end = self._of[name], self._end[name]
+        raw = content(self._messages[sample])[end - field.nbytes : end]
+        return raw.view(field.dtype).reshape(field.shape)
+
+
+class ImageFiles:
+    """Image files: their bytes are the files', so that they travel compressed.
+
+    Args:
+        paths: Of the files, by id.
+        labels: Class of each.
+        name: What the files are, for `identity`.
+        present: (sample, RGB picture, label) -> what a user gets.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        labels: Sequence[int],
+        name: str,
+        present: Callable[[int, Any, int], Any],
+    ) -> None:
+        self._paths, self._labels, self._name, self._present = paths, labels, name, present
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self._paths)
+
+    def identity(self) -> str:
+        """The name, and how many."""
+        return f"{self._name}: {len(self)} images"
+
+    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+        """Messages with the bytes of the files.
+
+        Raises:
+            InputError: A file cannot be read.
+        """
+        with ThreadPoolExecutor(THREADS) as pool:
+            for some in _windows(ids, 4 * THREADS):
+                for message in pool.map(lambda i: read_file(self._paths[i], i), some):
+                    counts.add(loads=1, nbytes=message.nbytes - HEADER_NBYTES, requests=1)
+                    yield message
+
+    def decode(self, message: Bytes) -> Item:
+        """What `present` makes of the picture.
+
+        Raises:
+            InputError: The bytes are no image.
+        """
+        from PIL import Image
+
+        sample = sample_of(message)
+        try:
+            with Image.open(BytesIO(content(message).tobytes())) as file:
+                picture = file.convert("RGB")
+        except OSError as error:
+            raise InputError(
+                f"expected an image in {self._paths[sample]}, found: {error}; make it anew"
+            ) from error
+        return self._present(sample, picture, self._labels[sample])
+
+
+class Items:
+    """Samples of any map-style data set: their bytes are a pickle of what it returns.
+
+    Only ranks of the same job exchange them, and only they read what they stored.
+    """
+
+    def __init__(self, dataset: Item) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self._dataset)
+
+    def identity(self) -> str:
+        """The class, and how many."""
+        return f"{type(self._dataset).__qualname__}: {len(self)} items"
+
+    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+        """Messages, one by one: nobody knows whether the data set allows threads."""
+        for sample in ids:
+            packed = pickle.dumps(self._dataset[sample], protocol=5)
+            message = new_message(sample, len(packed))
+            content(message)[:] = np.frombuffer(packed, np.uint8)
+            counts.add(loads=1, nbytes=len(packed), requests=1)
+            yield message
+
+    def decode(self, message: Bytes) -> Item:
+        """What the data set returned."""
+        return pickle.loads(content(message).tobytes())
+
+
+def identity(samples: SampleSet) -> str:
+    """Says which samples these are, in one line."""
+    return f"{samples.workload}: {len(samples)} samples, seed {samples.seed}, size {samples.size}"
+
+
+def sample_source(samples: SampleSet) -> Source:
+    """The source for a layout of samples; decodes to arrays by name, and `sample`, the id."""
+    if samples.layout != "images":
+        return ArraySource(samples)
+    paths = [samples.path(i) for i in range(len(samples))]
+    labels = [i % int(samples.details["classes"]) for i in range(len(samples))]
+    return ImageFiles(paths, labels, identity(samples), _as_arrays)
+
+
+def _as_arrays(sample: int, picture: Item, label: int) -> Arrays:
+    """As `loaders.reading.ImageReader` reads it."""
+    return {
+        "image": np.array(picture),
+        "label": np.asarray(label, np.int64),
+        "sample": np.asarray(sample, np.int64),
+    }
+
+
+def _windows(ids: Sequence[int], most: int) -> Iterator[list[int]]:
+    left = iter(ids)
+    while some := list(islice(left, most)):
+        yield some

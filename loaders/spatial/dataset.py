@@ -1,0 +1,135 @@
+"""Blocks for those who keep their DataLoader: a map-style data set of this rank's blocks.
+
+    team = open_team(World.detect())
+    dataset = SlabDataset(files, "counts", Division((1, 4, 1, 1), halo=1), team)
+    loader = DataLoader(dataset, batch_size=1, sampler=sampler)     # num_workers=0
+
+With a team, every rank asks for the samples of its group in the same order as the others of the
+group, and as often as all other ranks: a failure on one rank then raises on all. That needs the
+process that holds the connection, so `num_workers` is 0. Without a team (`part` says which block)
+nothing is exchanged, and any number of workers may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, get_worker_info
+
+from loaders.counts import Counts, Stats
+from loaders.errors import InputError, UsageError
+from loaders.samples import Field, Place
+from loaders.spatial.describe import RawFile, describe
+from loaders.spatial.grid import Division
+from loaders.spatial.reading import JOINT_WAYS, WAYS, Array, Begun, BlockReader
+from loaders.spatial.sharing import Sharing
+from loaders.spatial.team import Attempt, Team, Unconnected
+from loaders.world import World
+
+MOST_WORKERS = 1024
+"""Worker processes whose reads can be counted."""
+
+
+class SlabDataset(Dataset[torch.Tensor]):
+    """This rank's block of one array in each of many files.
+
+    Args:
+        files: One a sample: paths (`.npy`, else HDF5), or `RawFile`s. All arrays have the shape
+            and type of the first.
+        key: Name of the HDF5 dataset; of no meaning for other files.
+        division: Grid, halo and edges.
+        team: The ranks that share samples, P = product of the grid in each group; None: alone.
+        part: Which block, where there is no team.
+        way: One of `loaders.spatial.reading.WAYS`.
+
+    Raises:
+        UsageError: The grid does not fit the array or the ranks, or neither or both of team and
+            part are given.
+        InputError: The first file is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str | Path | RawFile],
+        key: str,
+        division: Division,
+        team: Team | None = None,
+        *,
+        part: int | None = None,
+        way: str = "auto",
+    ) -> None:
+        if not files:
+            raise InputError("expected at least one file, found none: name some")
+        self._files, self._key, self._connected = list(files), key, team is not None
+        self._team = team or _alone(division, part)
+        if (team is None) == (part is None):
+            raise UsageError("expected a team or a part, found both or neither: give one")
+        _check_way(way, self._team)
+        first = describe(self._source(0))
+        array = Array(Field(key, first.shape, first.dtype.str), division, self._source)
+        array.window(0)  # raises where the grid does not fit
+        self._array, self._counts = array, Counts(MOST_WORKERS)
+        sharing = Sharing(self._team.world, division.parts)
+        self._reader = BlockReader([array], sharing, self._team, way)
+
+    def __len__(self) -> int:
+        """Number of files."""
+        return len(self._files)
+
+    def __getitem__(self, sample: int) -> torch.Tensor:
+        """The block with its halo, in the stored type and native byte order.
+
+        Raises:
+            IndexError: No such file.
+            UsageError: Ranks are to exchange, and this is a worker process.
+            InputError: The file is missing or damaged, or another rank failed.
+        """
+        if not 0 <= sample < len(self):
+            raise IndexError(f"expected a sample in 0..{len(self) - 1}, found {sample}")
+        if self._connected and get_worker_info() is not None:
+            raise UsageError(
+                "expected num_workers=0, as ranks exchange in the training process, found a "
+                "worker: give a part instead of a team, or no workers"
+            )
+        out, begun = np.empty(self._reader.shape(self._array), self._array.dtype), Begun()
+        with Attempt() as tried:
+            begun = self._reader.begin(sample, {self._key: out})
+        tried.agree(self._team)
+        self._reader.complete(begun.unfinished)
+        self._counts.add(loads=1, nbytes=begun.moved.nbytes, requests=begun.moved.requests)
+        return torch.from_numpy(out)
+
+    @property
+    def chunk_overlap(self) -> float | None:
+        """Filtered chunks that all parts read / chunks; None: no such chunks were seen."""
+        return self._reader.chunk_overlap
+
+    def stats(self) -> Stats:
+        """What this rank read. Waits are the DataLoader's to tell."""
+        return self._counts.stats([])
+
+    def _source(self, sample: int) -> Place | RawFile:
+        file = self._files[sample]
+        return file if isinstance(file, RawFile) else Place(Path(file), self._key, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._connected:
+            raise UsageError("expected num_workers=0 with a team, found another process: see above")
+        return self.__dict__
+
+
+def _alone(division: Division, part: int | None) -> Unconnected:
+    return Unconnected(World(part or 0, division.parts, 0, 1, "arguments"))
+
+
+def _check_way(way: str, team: Team) -> None:
+    if way not in WAYS:
+        raise UsageError(f"expected a way among {', '.join(WAYS)}, found {way}: choose one")
+    if way == "independent" and not team.mpi:
+        raise UsageError("expected ranks started by mpiexec for MPI-IO, found others: use posix")
+    if way in JOINT_WAYS and not team.connected:
+        raise UsageError(f"expected a team for {way}, found none: give one")

@@ -1,0 +1,187 @@
+"""Dividing an array among the ranks that share a sample: a process grid, halos and edges."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.errors import UsageError
+from loaders.spatial.boxes import Box, extent
+
+EDGES = ("zero", "clamp", "periodic")
+"""What a halo holds beyond the array: zeros, the nearest element, or the opposite side."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A box of the stored array, and where it goes in the array that is read."""
+
+    source: Box
+    target: Box
+
+
+@dataclass(frozen=True)
+class Window:
+    """One rank's block with its halo: what to read, and what to make of it.
+
+    Attributes:
+        shape: Of the array that is read: the part of block and halo inside the stored array.
+        pieces: Boxes that fill it, each element once.
+        pads: Elements to add before and after each axis, beyond the array's edges.
+        wraps: For each axis that is read in full because the window goes around it: its first
+            index, which may be negative, and its length; else None.
+        edges: One of `EDGES`.
+    """
+
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+    pads: tuple[tuple[int, int], ...]
+    wraps: tuple[tuple[int, int] | None, ...]
+    edges: str = "zero"
+
+    @property
+    def plain(self) -> bool:
+        """True where what is read is the window itself."""
+        return not any(any(pad) for pad in self.pads) and not any(self.wraps)
+
+    @property
+    def full_shape(self) -> tuple[int, ...]:
+        """Shape of the window, halo included."""
+        pairs = zip(self.shape, self.pads, self.wraps, strict=True)
+        return tuple(wrap[1] if wrap else n + sum(pad) for n, pad, wrap in pairs)
+
+    def finish(self, read: NDArray[Any]) -> NDArray[Any]:
+        """The window, made from the array that was read."""
+        for axis, wrap in enumerate(self.wraps):
+            if wrap:
+                around = np.arange(wrap[0], wrap[0] + wrap[1]) % read.shape[axis]
+                read = np.take(read, around, axis)
+        if not any(any(pad) for pad in self.pads):
+            return read
+        return np.pad(read, self.pads, mode="edge" if self.edges == "clamp" else "constant")
+
+
+@dataclass(frozen=True)
+class Division:
+    """How an array is divided.
+
+    Attributes:
+        grid: Parts along each axis; their product is the number of ranks that share a sample.
+        halo: Elements read beyond the block: along each axis, or one number for each axis that
+            the grid divides. Where ranks exchange halos themselves, as DistConv does, leave 0.
+        edges: One of `EDGES`.
+    """
+
+    grid: tuple[int, ...]
+    halo: int | tuple[int, ...] = 0
+    edges: str = "zero"
+
+    def __post_init__(self) -> None:
+        widths = self.halo if isinstance(self.halo, tuple) else (self.halo,)
+        if min(self.grid, default=1) < 1 or min(widths, default=0) < 0:
+            raise UsageError(f"expected parts of 1 or more and a halo of 0 or more, found {self}")
+        if self.edges not in EDGES:
+            raise UsageError(f"expected edges among {', '.join(EDGES)}, found {self.edges}")
+        if isinstance(self.halo, tuple) and len(self.halo) != len(self.grid):
+            raise UsageError(f"expected a halo width an axis of {self.grid}, found {self.halo}")
+
+    @property
+    def parts(self) -> int:
+        """Ranks that share a sample."""
+        return math.prod(self.grid)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Halo of each axis."""
+        if isinstance(self.halo, tuple):
+            return self.halo
+        return tuple(self.halo if parts > 1 else 0 for parts in self.grid)
+
+    def block(self, shape: tuple[int, ...], part: int) -> Box:
+        """The block of one part, without halo. Parts are numbered in C order of the grid.
+
+        Raises:
+            UsageError: The array has other axes than the grid, or one shorter than its parts.
+        """
+        if len(shape) != len(self.grid) or any(
+            n < parts for n, parts in zip(shape, self.grid, strict=True)
+        ):
+            raise UsageError(
+                f"expected an array with the axes of the grid {self.grid}, none shorter than its "
+                f"parts, found shape {shape}: choose another grid"
+            )
+        place = np.unravel_index(part, self.grid)
+        cuts = (borders(n, parts) for n, parts in zip(shape, self.grid, strict=True))
+        return tuple((cut[i], cut[i + 1]) for cut, i in zip(cuts, place, strict=True))
+
+    def window(self, shape: tuple[int, ...], part: int) -> Window:
+        """The block of one part with its halo.
+
+        Raises:
+            UsageError: See `block`.
+        """
+        block = self.block(shape, part)
+        axes = [
+            _axis(n, start - width, stop + width, self.edges)
+            for n, (start, stop), width in zip(shape, block, self.widths, strict=True)
+        ]
+        return Window(
+            tuple(sum(b - a for a, b in axis.sources) for axis in axes),
+            tuple(_pieces([axis.sources for axis in axes])),
+            tuple(axis.pad for axis in axes),
+            tuple(axis.wrap for axis in axes),
+            self.edges,
+        )
+
+
+def borders(n: int, parts: int) -> tuple[int, ...]:
+    """Where `parts` blocks of n elements begin, and n: sizes differ by 1 at most, larger first."""
+    size, larger = divmod(n, parts)
+    return tuple(i * size + min(i, larger) for i in range(parts + 1))
+
+
+def plain_window(shape: tuple[int, ...], box: Box) -> Window:
+    """The window that is a box inside an array of `shape`."""
+    assert len(shape) == len(box)
+    target = tuple((0, n) for n in extent(box))
+    none: tuple[tuple[int, int] | None, ...] = (None,) * len(box)
+    return Window(extent(box), (Piece(box, target),), ((0, 0),) * len(box), none)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Ranges to read along one axis in order, and what is to be added."""
+
+    sources: tuple[tuple[int, int], ...]
+    pad: tuple[int, int] = (0, 0)
+    wrap: tuple[int, int] | None = None
+
+
+def _axis(n: int, low: int, high: int, edges: str) -> _Axis:
+    """[low, high) along an axis of n elements, of which a part may be outside."""
+    inside = (max(low, 0), min(high, n))
+    if inside == (low, high):
+        return _Axis((inside,))
+    if edges != "periodic":
+        return _Axis((inside,), (inside[0] - low, high - inside[1]))
+    if high - low >= n:  # around the whole axis: every element is read once, then repeated
+        return _Axis(((0, n),), wrap=(low, high - low))
+    before = ((low + n, n),) if low < 0 else ()
+    after = ((0, high - n),) if high > n else ()
+    return _Axis((*before, inside, *after))
+
+
+def _pieces(axes: list[tuple[tuple[int, int], ...]]) -> list[Piece]:
+    placed = []
+    for sources in axes:
+        ends = np.cumsum([0, *(b - a for a, b in sources)]).tolist()
+        placed.append(list(zip(sources, pairwise(ends), strict=True)))
+    return [
+        Piece(tuple(source for source, _ in each), tuple(target for _, target in each))
+        for each in product(*placed)
+    ]

@@ -1,0 +1,369 @@
+"""The ready loader: each rank gets its block of every sample; P ranks share a sample.
+
+Ids are dealt to groups as DistributedSampler deals them to ranks; `batch` is of a group. A thread
+reads ahead what needs no other rank. In `__next__` ranks agree that all have read, then exchange
+what is to be exchanged: so a failure on one rank raises on all, in the same step, and leaving an
+epoch early never leaves a rank waiting.
+
+What a batch holds: `sample`, the divided arrays as blocks with their halos, all others whole.
+A model that trains on blocks sees blocks only: exchanging what convolutions need at the borders
+of blocks is the model's own part (DistConv), as is summing over a sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from loaders.counts import Counts, Stats
+from loaders.errors import InputError, UsageError
+from loaders.loading import Batch, Loader, Settings, Spanned
+from loaders.order import epoch_order, padded_order
+from loaders.position import Position
+from loaders.samples import SampleSet
+from loaders.scheduled.background import Background
+from loaders.spatial import mpiio
+from loaders.spatial.divided import arrays_of
+from loaders.spatial.grid import EDGES, Division
+from loaders.spatial.reading import JOINT_WAYS, WAYS, Begun, BlockReader
+from loaders.spatial.sharing import Sharing
+from loaders.spatial.store import Block, Served, SlabStore
+from loaders.spatial.team import Attempt, Team, open_team
+
+NAME = "spatial"
+HELP = "each rank reads its block of a sample (spatial parallelism, MPI-IO)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How samples are divided and read."""
+    add = parser.add_argument
+    add("--grid", type=_numbers, metavar="1xPx1x1", help="parts an axis (default: axis 1 by all)")
+    add(
+        "--divide",
+        action="append",
+        metavar="FIELD",
+        help="(default: the largest field, and those of its shape)",
+    )
+    add("--halo", type=_halo, default=0, metavar="N|NxN..", help="read beyond the block")
+    add("--edges", default="zero", choices=EDGES, help="what a halo holds beyond the array")
+    add("--io", default="auto", choices=list(WAYS), help="who reads what, see README")
+    add("--slab-store", action="store_true", help="keep blocks in memory, exchange them later")
+    add("--slabs-ahead", type=int, default=1, metavar="STEPS", help="read ahead by a thread")
+
+
+@dataclass(frozen=True)
+class SpatialSettings:
+    """What this loader is told beside `Settings`.
+
+    Attributes:
+        division: Grid, halo and edges of the divided arrays.
+        divide: Names of fields to divide; None: the largest, and those of its shape.
+        way: One of `loaders.spatial.reading.WAYS`.
+        store: Keep blocks and exchange them, instead of reading a sample again.
+        ahead: Steps read ahead; 0 reads in `__next__`.
+    """
+
+    division: Division
+    divide: tuple[str, ...] | None = None
+    way: str = "auto"
+    store: bool = False
+    ahead: int = 1
+
+    def __post_init__(self) -> None:
+        if self.way not in WAYS or self.ahead < 0:
+            raise UsageError(
+                f"expected a way among {', '.join(WAYS)} and 0 or more steps ahead, found "
+                f"{self.way}, {self.ahead}: correct the options"
+            )
+
+
+def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
+    """The loader that the options describe.
+
+    Raises:
+        UsageError: The grid does not fit the samples or the ranks.
+    """
+    grid = options.grid or default_grid(samples, settings.world.ranks)
+    chosen = SpatialSettings(
+        Division(grid, options.halo, options.edges),
+        tuple(options.divide) if options.divide else None,
+        options.io,
+        options.slab_store,
+        options.slabs_ahead,
+    )
+    return SpatialLoader(samples, settings, chosen)
+
+
+def default_grid(samples: SampleSet, ranks: int) -> tuple[int, ...]:
+    """All ranks share each sample, along the largest field's second axis (depth behind channels).
+
+    A field of two axes or fewer is divided along its first.
+    """
+    axes = len(max(samples.fields, key=lambda each: each.nbytes).shape)
+    along = 1 if axes > 2 else 0
+    return tuple(ranks if axis == along else 1 for axis in range(axes))
+
+
+@dataclass(frozen=True)
+class SpatialStats(Stats):
+    """`Stats` of one rank. `loads` and `hits` are samples of which this rank had its part.
+
+    Attributes:
+        received: Blocks that came from another rank's store.
+        received_nbytes: Bytes of these.
+        shares_nbytes: Bytes that came from other ranks of the group, who read them for this one.
+        store_nbytes: Bytes of the blocks that this rank keeps.
+        chunk_overlap: Filtered chunks that the parts of a sample read, in all / chunks of it:
+            1 is none twice. None: no filtered chunks were read.
+    """
+
+    received: int = 0
+    received_nbytes: int = 0
+    shares_nbytes: int = 0
+    store_nbytes: int = 0
+    chunk_overlap: float | None = None
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step under way: the groups' ids, this rank's batch, and the rows of it by id."""
+
+    dealt: list[list[int]]
+    batch: Batch
+    rows: dict[int, Block]
+    read: list[int]
+    begun: Begun
+
+
+class SpatialLoader:
+    """Blocks of one rank, epoch after epoch.
+
+    Args:
+        samples: What to load.
+        settings: `batch` is a group's; `workers` is not used, a thread reads ahead.
+        spatial: How samples are divided and read.
+        team: The ranks; None: connected on first use, by what started them.
+
+    Raises:
+        UsageError: The grid does not fit the samples or the ranks, or ranks are to exchange
+            and cannot.
+    """
+
+    def __init__(
+        self,
+        samples: SampleSet,
+        settings: Settings,
+        spatial: SpatialSettings,
+        team: Team | None = None,
+    ) -> None:
+        self.sharing = Sharing(settings.world, spatial.division.parts)
+        self._samples, self._spatial = samples, spatial
+        self._settings = self.sharing.of_groups(settings)
+        if not len(samples):
+            raise InputError("expected at least one sample, found none: make the data anew")
+        self._arrays = arrays_of(samples, spatial.division, spatial.divide)
+        check_reach(settings, spatial)
+        self._counts, self._waits = Counts(), list[float]()
+        self._served, self._shares_nbytes = Served(), 0
+        self._store = SlabStore(self.sharing) if spatial.store else None
+        self._position = Position(self._identity(settings))
+        self._team, self._own_team = team, team is None
+        self._reader: BlockReader | None = None
+        self._reading: Background[_Step] | Generator[_Step, None, None] | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch. An iteration that is still open ends."""
+        self._end_reading()
+        team, start = self._opened(), self._position.begin()
+        stream = self._steps(self._position.epoch, start)
+        ahead = self._spatial.ahead if not team.mpi or mpiio.multithreaded() else 0
+        self._reading = reading = Background(stream, ahead) if ahead else stream
+        with closing(reading):
+            batches = self._batches(reading, len(self) - start, team)
+            for batch in Spanned(batches, self._waits, name=type(self).__name__):
+                self._position.step += 1
+                yield batch
+
+    def __len__(self) -> int:
+        """Steps of an epoch: the same on every rank."""
+        return self._settings.steps(self._samples)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch`."""
+        self._position.set_epoch(epoch)
+
+    def stats(self) -> SpatialStats:
+        """What was read, kept, exchanged and waited for."""
+        done = asdict(self._counts.stats(self._waits))
+        return SpatialStats(
+            **done,
+            received=self._served.received,
+            received_nbytes=self._served.received_nbytes,
+            shares_nbytes=self._shares_nbytes,
+            store_nbytes=self._store.nbytes if self._store else 0,
+            chunk_overlap=self._reader.chunk_overlap if self._reader else None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, step, and what has to be the same to go on."""
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on behind the last batch of `state`. The store starts empty.
+
+        Raises:
+            UsageError: The state is of another seed, batch, division, number of ranks or samples.
+        """
+        self._position.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends the thread and the connection to other ranks."""
+        self._end_reading()
+        if self._team is not None and self._own_team:
+            self._team.close()
+            self._team = None
+
+    def _identity(self, settings: Settings) -> dict[str, Any]:
+        division = asdict(self._spatial.division)
+        return settings.identity(self._samples) | {k: str(v) for k, v in division.items()}
+
+    def _opened(self) -> Team:
+        """Connects on first use: under torchrun, whoever trains begins the process group."""
+        if self._team is None or self._reader is None:
+            self._team = self._team or open_team(self.sharing.world)
+            way = self._spatial.way
+            self._reader = BlockReader(self._arrays, self.sharing, self._team, way)
+        return self._team
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        self._reading = None
+
+    # -- local: in the thread ---------------------------------------------------------------
+
+    def _steps(self, epoch: int, start: int) -> Generator[_Step, None, None]:
+        known = self._store.known() if self._store else set[int]()
+        for dealt in self._dealt(epoch)[start:]:
+            yield self._begin(dealt, known)
+            if self._store:
+                known |= {sample for ids in dealt for sample in ids}
+
+    def _dealt(self, epoch: int) -> list[list[list[int]]]:
+        """Step -> group -> ids."""
+        settings, groups = self._settings, self.sharing.groups
+        drawn = epoch_order(
+            len(self._samples), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle
+        )
+        order = padded_order(
+            drawn, ranks=groups, batch=settings.batch, drop_last=settings.drop_last
+        )
+        size = groups * settings.batch
+        steps = [order[a : a + size] for a in range(0, len(order), size)]
+        return [[step[group::groups].tolist() for group in range(groups)] for step in steps]
+
+    def _begin(self, dealt: list[list[int]], known: set[int]) -> _Step:
+        """Reads of a step what no rank has; what others have and exchanges are still to come."""
+        assert self._reader is not None
+        ids = dealt[self.sharing.group]
+        batch, rows = self._empty(ids)
+        step = _Step(dealt, batch, rows, [each for each in rows if each not in known], Begun())
+        for sample in step.read:
+            begun = self._reader.begin(sample, rows[sample])
+            step.begun.moved += begun.moved
+            step.begun.unfinished += begun.unfinished
+        return step
+
+    def _empty(self, ids: list[int]) -> tuple[Batch, dict[int, Block]]:
+        """A batch to be filled, and its rows by id, arrays on the same memory."""
+        assert self._reader is not None
+        batch: Batch = {"sample": torch.tensor(ids, dtype=torch.int64)}
+        views: dict[str, NDArray[Any]] = {}
+        pin = self._settings.pin_memory and torch.cuda.is_available()
+        for array in self._reader.arrays:
+            shape = (len(ids), *self._reader.shape(array))
+            kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
+            tensor = torch.empty(shape, dtype=kind, pin_memory=pin)
+            batch[array.field.name], views[array.field.name] = tensor, tensor.numpy()
+        first = {sample: ids.index(sample) for sample in ids}
+        row = partial(_row, views)
+        return batch, {sample: row(place) for sample, place in first.items()}
+
+    # -- joint: in the training thread --------------------------------------------------------
+
+    def _batches(self, reading: Iterator[_Step], steps: int, team: Team) -> Iterator[Batch]:
+        for _ in range(steps):
+            with Attempt() as tried:
+                step = next(reading)
+            tried.agree(team)
+            yield self._complete(step, team)
+
+    def _complete(self, step: _Step, team: Team) -> Batch:
+        assert self._reader is not None
+        moved = step.begun.moved
+        self._shares_nbytes += self._reader.complete(step.begun.unfinished)
+        served = Served()
+        if self._store:
+            served = self._store.serve(step.dealt, step.rows, team)
+            self._store.keep(step.dealt, step.rows)
+        self._served = Served(
+            self._served.hits + served.hits,
+            self._served.received + served.received,
+            self._served.received_nbytes + served.received_nbytes,
+        )
+        self._counts.add(
+            loads=len(step.read), hits=served.hits, nbytes=moved.nbytes, requests=moved.requests
+        )
+        return _repeated(step)
+
+
+def check_reach(settings: Settings, spatial: SpatialSettings) -> None:
+    """Returns where ranks can exchange what these settings have them exchange.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    source, ranks = settings.world.source, settings.world.ranks
+    if spatial.way == "independent" and source != "mpi":
+        raise UsageError(
+            f"expected ranks started by mpiexec for MPI-IO, found {source}: start with mpiexec, "
+            "or choose --io auto or posix"
+        )
+    exchanging = spatial.store or spatial.way in JOINT_WAYS
+    if exchanging and ranks > 1 and source not in ("mpi", "torch.distributed"):
+        raise UsageError(
+            f"expected ranks that can exchange blocks, found {ranks} ranks from {source}: start "
+            "them with mpiexec or torchrun"
+        )
+
+
+def _row(views: Mapping[str, NDArray[Any]], place: int) -> Block:
+    """One sample of a batch, on the batch's memory (scalars too)."""
+    return {n: view[place : place + 1].reshape(view.shape[1:]) for n, view in views.items()}
+
+
+def _repeated(step: _Step) -> Batch:
+    """The batch, with an id that it holds twice (padding) copied from its first row."""
+    ids = step.batch["sample"].tolist()
+    for place, sample in enumerate(ids):
+        if ids.index(sample) != place:
+            for name, values in step.rows[sample].items():
+                step.batch[name][place] = torch.from_numpy(values)
+    return step.batch
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split("x"))
+
+
+def _halo(text: str) -> int | tuple[int, ...]:
+    numbers = _numbers(text)
+    return numbers if len(numbers) > 1 else numbers[0]

@@ -1,0 +1,270 @@
+"""One rank's part of a sample: what it reads itself, and what it completes with its group.
+
+`begin` is local and may run in a thread ahead of training; `complete` sends and receives, and is
+called by the training thread once all ranks know that nobody failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaders.errors import InputError
+from loaders.samples import Field, Place
+from loaders.spatial import mpiio, posix
+from loaders.spatial.boxes import Box, run_length, slices, whole
+from loaders.spatial.chunks import chunk_overlap
+from loaders.spatial.describe import RawFile, describe
+from loaders.spatial.grid import Division, Piece, Window, plain_window
+from loaders.spatial.joint import Joint, first_has_all, level_shares
+from loaders.spatial.layouts import Chunked, Contiguous, Layout, Moved, Opener
+from loaders.spatial.sharing import Sharing
+from loaders.spatial.team import Message, Team
+
+WAYS: dict[str, str] = {
+    "auto": "collective for short runs where ranks are connected, else independent or posix",
+    "independent": "the block's own runs through MPI-IO",
+    "posix": "the block's own runs through pread",
+    "collective": "a level share in one piece, then an exchange",
+    "scatter": "twin: the first rank of a group reads all and scatters",
+    "crop": "twin: every rank reads all and crops",
+}
+"""Way of reading -> what it does."""
+JOINT_WAYS = ("collective", "scatter")
+"""Ways that need ranks which can tell each other something."""
+LONG_RUN_NBYTES = 1 << 20
+"""Runs at least that long are read one by one: a request's latency is small beside them."""
+MOST_LAYOUTS = 4096
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of every sample.
+
+    Attributes:
+        field: Name, shape and type.
+        division: How it is divided; None: every rank gets all of it.
+        source: Sample -> where it lies.
+    """
+
+    field: Field
+    division: Division | None
+    source: Callable[[int], Place | RawFile]
+
+    def window(self, part: int) -> Window:
+        """What a part needs of it."""
+        shape = self.field.shape
+        if self.division is None:
+            return plain_window(shape, whole(shape))
+        return self.division.window(shape, part)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """In memory: native byte order."""
+        return np.dtype(self.field.dtype).newbyteorder("=")
+
+    def run_nbytes(self, dtype: np.dtype[Any]) -> int:
+        """Bytes of the shortest contiguous run of any part in C order: the same on all ranks."""
+        assert self.division is not None
+        shape = self.field.shape
+        windows = (self.division.window(shape, part) for part in range(self.division.parts))
+        lengths = (run_length(shape, piece.source) for w in windows for piece in w.pieces)
+        return min(lengths) * dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An array of a sample that waits for the exchange: this rank's share, and where it goes."""
+
+    array: Array
+    joint: Joint
+    share: NDArray[Any]
+    out: NDArray[Any]
+
+
+@dataclass
+class Begun:
+    """What was read of one or more samples, and what waits for the exchange."""
+
+    moved: Moved = field(default_factory=Moved)
+    unfinished: list[Unfinished] = field(default_factory=list)
+
+
+class BlockReader:
+    """Reads one part of samples.
+
+    Args:
+        arrays: Of every sample.
+        sharing: Which part, of which group.
+        team: The ranks that exchange; it says whether MPI is there.
+        way: One of `WAYS`.
+    """
+
+    def __init__(self, arrays: Sequence[Array], sharing: Sharing, team: Team, way: str) -> None:
+        self.arrays, self._sharing, self._team, self._way = tuple(arrays), sharing, team, way
+        use_mpi = team.mpi and way != "posix"
+        self._opener: Opener = mpiio.opened if use_mpi else posix.opened
+        self._windows = {each.field.name: each.window(sharing.part) for each in arrays}
+        self._joints: dict[tuple[str, str], Joint] = {}
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
+        self.chunk_overlap: float | None = None
+        """Chunks that the parts read / chunks, of filtered arrays; None: none was seen."""
+
+    def shape(self, array: Array) -> tuple[int, ...]:
+        """Of this part's block with its halo."""
+        return self._windows[array.field.name].full_shape
+
+    def begin(self, sample: int, out: Mapping[str, NDArray[Any]]) -> Begun:
+        """Reads into `out` (by name of the field) what needs no exchange, and a share of the rest.
+
+        Raises:
+            InputError: A file is missing, damaged, or not of the described shape.
+            OSError: It cannot be read.
+        """
+        begun = Begun()
+        for array in self.arrays:
+            self._begin(array, array.source(sample), out[array.field.name], begun)
+        return begun
+
+    def complete(self, unfinished: Sequence[Unfinished]) -> int:
+        """Exchanges shares and fills what waits for them; bytes received. Every rank calls it."""
+        sends, receives = list[Message](), list[Message]()
+        placed: list[tuple[Unfinished, NDArray[Any]]] = []
+        for each in unfinished:
+            window = self._windows[each.array.field.name]
+            placed.append((each, np.empty(window.shape, each.share.dtype)))
+        arrived = [self._post(each, raw, sends, receives) for each, raw in placed]
+        self._team.exchange(sends, receives)
+        for (each, raw), boxes in zip(placed, arrived, strict=True):
+            for target, content in boxes:
+                raw[slices(target)] = content
+            each.out[...] = self._windows[each.array.field.name].finish(raw)
+        return sum(content.nbytes for _, content in receives)
+
+    def _post(
+        self, each: Unfinished, raw: NDArray[Any], sends: list[Message], receives: list[Message]
+    ) -> list[tuple[Box, NDArray[Any]]]:
+        """Lists what to send and to receive; keeps what this rank read for itself."""
+        part, group = self._sharing.part, self._sharing.group
+        for transfer in each.joint.kept(part):
+            raw[slices(transfer.target)] = transfer.take(each.share)
+        for transfer in each.joint.sent(part):
+            rank = self._sharing.rank_of(group, transfer.receiver)
+            sends.append((rank, transfer.take(each.share)))
+        boxes = []
+        for transfer in each.joint.received(part):
+            content = np.empty(transfer.shape, each.share.dtype)
+            receives.append((self._sharing.rank_of(group, transfer.sender), content))
+            boxes.append((transfer.target, content))
+        return boxes
+
+    def _begin(
+        self, array: Array, source: Place | RawFile, out: NDArray[Any], begun: Begun
+    ) -> None:
+        layout, row = self._described(array, source)
+        way = self._chosen(array, layout)
+        if way in JOINT_WAYS:
+            joint = self._joint(array, way)
+            share, moved = self._read_share(layout, row, joint.shares[self._sharing.part])
+            begun.unfinished.append(Unfinished(array, joint, share, out))
+        else:
+            window = self._windows[array.field.name]
+            moved = self._read_window(layout, row, window, out, crop=way == "crop")
+        begun.moved += moved
+
+    def _chosen(self, array: Array, layout: Layout) -> str:
+        """The way for one array: the same on all ranks, as all see the same file."""
+        if array.division is None or self._sharing.parts == 1:
+            return "own"
+        in_order = isinstance(layout, Contiguous) and not layout.fortran
+        if self._way == "auto" and self._team.connected and in_order:
+            short = array.run_nbytes(layout.dtype) < LONG_RUN_NBYTES
+            return "collective" if short else "own"
+        if self._way == "collective":
+            return "collective" if in_order else "own"
+        return self._way if self._way in ("scatter", "crop") else "own"
+
+    def _joint(self, array: Array, way: str) -> Joint:
+        key = (array.field.name, way)
+        if key not in self._joints:
+            assert array.division is not None
+            shares = level_shares if way == "collective" else first_has_all
+            self._joints[key] = shares(array.field.shape, array.division)
+        return self._joints[key]
+
+    def _read_share(
+        self, layout: Layout, row: int | None, share: tuple[int, int]
+    ) -> tuple[NDArray[Any], Moved]:
+        """Elements [start, stop) of one sample's array, flat."""
+        start, stop = share
+        content = np.empty(stop - start, layout.dtype)
+        if start == stop:
+            return content, Moved()
+        shape = layout.shape if row is None else layout.shape[1:]
+        if isinstance(layout, Contiguous) and not layout.fortran:
+            first = (row or 0) * int(np.prod(shape)) + start
+            flat = layout.flat(first, first + stop - start)
+            return content, flat.read(
+                plain_window(flat.shape, whole(flat.shape)).pieces, content, self._opener
+            )
+        everything = plain_window(shape, whole(shape))
+        return content, self._read_pieces(layout, row, everything, content.reshape(shape))
+
+    def _read_window(
+        self,
+        layout: Layout,
+        row: int | None,
+        window: Window,
+        out: NDArray[Any],
+        *,
+        crop: bool,
+    ) -> Moved:
+        if window.plain and layout.dtype == out.dtype and not crop:
+            return self._read_pieces(layout, row, window, out)
+        raw = np.empty(window.shape, layout.dtype)
+        if crop:
+            shape = layout.shape if row is None else layout.shape[1:]
+            full = np.empty(shape, layout.dtype)
+            moved = self._read_pieces(layout, row, plain_window(shape, whole(shape)), full)
+            for piece in window.pieces:
+                raw[slices(piece.target)] = full[slices(piece.source)]
+        else:
+            moved = self._read_pieces(layout, row, window, raw)
+        out[...] = window.finish(raw)
+        return moved
+
+    def _read_pieces(
+        self, layout: Layout, row: int | None, window: Window, out: NDArray[Any]
+    ) -> Moved:
+        if row is None:
+            return layout.read(window.pieces, out, self._opener)
+        pieces = [Piece(((row, row + 1), *p.source), ((0, 1), *p.target)) for p in window.pieces]
+        return layout.read(pieces, out[np.newaxis], self._opener)
+
+    def _described(self, array: Array, source: Place | RawFile) -> tuple[Layout, int | None]:
+        row = source.row if isinstance(source, Place) else None
+        key = (source.path, source.dataset) if isinstance(source, Place) else (source,)
+        if key not in self._layouts:
+            if len(self._layouts) >= MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[key] = describe(source)
+            self._note_overlap(array, self._layouts[key])
+        layout = self._layouts[key]
+        found = layout.shape if row is None else layout.shape[1:]
+        if found != array.field.shape:
+            raise InputError(
+                f"expected {array.field.name} of shape {array.field.shape} in {source.path}, "
+                f"found {found}: make the data anew"
+            )
+        return layout, row
+
+    def _note_overlap(self, array: Array, layout: Layout) -> None:
+        if array.division is None or not (isinstance(layout, Chunked) and layout.code.filters):
+            return
+        sides = layout.code.shape[-len(array.field.shape) :]
+        overlap = chunk_overlap(array.field.shape, sides, array.division)
+        self.chunk_overlap = max(overlap, self.chunk_overlap or 0.0)

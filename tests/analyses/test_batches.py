@@ -1,0 +1,184 @@
+"""Which worker reads went into which step: the truth or nothing, on made-up and recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vanidl
+from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from vanidl.analyses.batches import deliveries
+from vanidl.assemble import assemble
+from vanidl.grouping import Group
+from vanidl.trace import READ, SpanKind
+
+RUNS = Path(__file__).parents[1] / "data"
+MS = 1_000_000
+
+
+class Loader(NamedTuple):
+    """A training loop with a PyTorch DataLoader, simulated."""
+
+    workers: int = 2
+    batches: int = 9  # an epoch
+    epochs: int = 2
+    reads: int = 3  # a batch
+    read_ms: int = 4
+    step_ms: int = 10
+    ahead: int = 2  # batches a worker may be ahead: prefetch_factor
+    skip: int = 3  # calls of __next__ before the profile
+    drop: int = 0  # and after it
+
+
+class Truth(NamedTuple):
+    trace: object
+    taken: list[tuple[int, int, int]]  # pid of the worker, start of the last read, end of the wait
+
+
+def simulated(loader: Loader) -> Truth:
+    reads: dict[int, list[Io]] = {}
+    lives: dict[int, tuple[int, int]] = {}
+    calls: list[tuple[int, int, tuple[int, int] | None]] = []  # start, end, (pid, last read)
+    now = 100
+    for epoch in range(loader.epochs):
+        now = _epoch(loader, epoch, now, (reads, lives, calls))
+    mine = calls[loader.skip : len(calls) - loader.drop]
+    spans = [Span(SpanKind.INPUT_WAIT, s * MS, e * MS) for s, e, _ in mine]
+    spans += _steps(mine, loader)
+    logs = [darshan_log([], length_ns=(now + 100) * MS)]
+    for pid, (start, end) in lives.items():
+        ios = [io._replace(start=io.start - start * MS, end=io.end - start * MS)
+               for io in reads[pid]]  # fmt: skip
+        logs.append(
+            darshan_log(
+                ios, pid=pid, parent=100, start_ns=JOB_START_NS + start * MS,
+                length_ns=(end - start) * MS,
+            )
+        )  # fmt: skip
+    trace = assemble(Group(tuple(logs), (profile(spans),)), {})
+    taken = [
+        (batch[0], JOB_START_NS + batch[1] * MS, JOB_START_NS + end * MS)
+        for _, end, batch in mine
+        if batch
+    ]
+    return Truth(trace, taken)
+
+
+def _epoch(loader: Loader, epoch: int, now: int, into) -> int:
+    reads, lives, calls = into
+    pids = [101 + epoch * loader.workers + w for w in range(loader.workers)]
+    for pid in pids:
+        reads[pid], lives[pid] = [], (now, now)
+    asked = dict.fromkeys(range(min(loader.ahead * loader.workers, loader.batches)), now)
+    ready: dict[int, tuple[int, int]] = {}
+    for k in range(loader.batches + 1):
+        for j in sorted(asked):
+            pid = pids[j % loader.workers]
+            begin = max(asked.pop(j), reads[pid][-1].end // MS if reads[pid] else now)
+            for r in range(loader.reads):
+                start = begin + r * loader.read_ms
+                io = Io(start * MS, (start + loader.read_ms) * MS, j * 900 + r * 100, 100)
+                reads[pid].append(io)
+            ready[j] = (pid, reads[pid][-1].start // MS)
+        if k == loader.batches:
+            calls.append((now, now + 1, None))
+            now += 1
+            break
+        pid, last = ready[k]
+        end = max(now, last + loader.read_ms) + 1
+        calls.append((now, end, (pid, last)))
+        later = k + loader.ahead * loader.workers
+        if later < loader.batches:
+            asked[later] = end
+        now = end + loader.step_ms
+    for pid in pids:
+        lives[pid] = (lives[pid][0], now + 1)
+    return now + 2
+
+
+def _steps(calls, loader: Loader) -> list[Span]:
+    """A step begins with the first wait after the one before, the last call of an epoch too."""
+    spans, start = [], None
+    for begin, end, batch in calls:
+        start = begin if start is None else start
+        if batch:
+            until = end + loader.step_ms
+            spans.append(Span(SpanKind.STEP, start * MS, until * MS, len(spans)))
+            start = None
+    return spans
+
+
+loaders = st.builds(
+    Loader,
+    workers=st.integers(1, 4),
+    batches=st.integers(4, 20),
+    epochs=st.integers(1, 3),
+    reads=st.integers(1, 5),
+    read_ms=st.integers(1, 12),
+    step_ms=st.integers(1, 30),
+    ahead=st.integers(1, 4),
+    skip=st.integers(0, 6),
+    drop=st.integers(0, 6),
+)
+
+
+@settings(max_examples=150)
+@given(loaders)
+def test_what_is_known_is_true(loader):
+    truth = simulated(loader)
+    for found in deliveries(truth.trace):
+        pids = [truth.trace.processes[p].pid for p in found.worker]
+        got = list(zip(pids, found.read_ns.tolist(), found.taken_ns.tolist(), strict=True))
+        # The wait of a call whose step is not in the profile delivers to no step.
+        assert set(got) <= set(truth.taken)
+        assert len(got) >= len(truth.taken) - 1
+
+
+@pytest.mark.parametrize("loader", [Loader(), Loader(workers=3, batches=10), Loader(workers=1)])
+def test_a_profile_over_an_epochs_end_tells(loader):
+    (found,) = deliveries(simulated(loader).trace)
+    assert len(found) == loader.epochs * loader.batches - loader.skip
+
+
+@pytest.mark.parametrize(
+    "loader", [Loader(epochs=1, batches=40, skip=10, drop=20), Loader(batches=40, skip=5, drop=60)]
+)
+def test_a_profile_within_an_epoch_does_not_tell(loader):
+    assert deliveries(simulated(loader).trace) == ()
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("torch_pfs_workers4", 1), ("ddp_two_hosts", 2)])
+def test_batches_of_recorded_runs_are_those_of_the_step_numbers(name, ranks):
+    """ProfilerStep#k takes the k-th batch of the run: a count that the mapping does not use."""
+    trace = vanidl.open_run(RUNS / name).trace
+    found = deliveries(trace)
+    assert len(found) == ranks
+    for each in found:
+        steps = trace.spans.pick(
+            (trace.spans.kind == SpanKind.STEP) & (trace.spans.process == each.trainer)
+        )
+        number = steps.step[np.searchsorted(steps.start, each.taken_ns, side="right") - 1]
+        workers = sorted(
+            (p.start_ns, i) for i, p in enumerate(trace.processes)
+            if p.role == "worker" and p.trainer == each.trainer
+        )  # fmt: skip
+        a_generation = len(workers) // 2  # two epochs
+        batches = 32 if a_generation == 4 else 16
+        epoch, k = number // batches, number % batches
+        expected = [
+            workers[e * a_generation + w][1] for e, w in zip(epoch, k % a_generation, strict=True)
+        ]
+        assert sorted(each.worker.tolist()) == sorted(expected)
+        assert [w in [i for _, i in workers[e * a_generation:][:a_generation]]
+                for w, e in zip(each.worker, epoch, strict=True)] == [True] * len(each)  # fmt: skip
+
+
+def test_without_workers_there_is_nothing_to_tell():
+    assert deliveries(vanidl.open_run(RUNS / "torch_pfs_workers0").trace) == ()
+    trace = simulated(Loader()).trace
+    assert all((part.op == READ).all() for part in trace.io)

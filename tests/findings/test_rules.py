@@ -1,0 +1,89 @@
+"""Every rule fires where its label says so and is silent elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import pytest
+
+import vanidl
+from tests.findings.labeled import LABELS, RECIPES, RECORDED, held_back
+from tests.findings.recipe import trace_of
+from vanidl.analyses import Results, analyse
+from vanidl.findings import RULES, Facts, apply, find
+from vanidl.findings.finding import SEVERITIES
+from vanidl.trace import Trace
+
+CODES = [rule.code for rule in RULES]
+
+
+@functools.cache
+def made(name: str) -> tuple[Trace, Results]:
+    trace = trace_of(RECIPES[name])
+    return trace, analyse(trace)
+
+
+@functools.cache
+def opened(folder: Path, name: str) -> tuple[Trace, Results]:
+    run = vanidl.open_run(folder / "data" / name)
+    return run.trace, run.results
+
+
+def codes(run: tuple[Trace, Results]) -> set[str]:
+    return {finding.code for finding in find(*run)}
+
+
+@pytest.mark.parametrize("name", [n for n in RECIPES if not held_back(n)])
+def test_made_up_runs_have_the_findings_of_their_labels(name):
+    assert codes(made(name)) == set(LABELS[name])
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDED if not held_back(n)])
+def test_recorded_runs_have_the_findings_of_their_labels(name, shared):
+    assert codes(opened(shared, name)) == set(LABELS[name])
+
+
+def test_held_back_half_has_precision_and_recall_of_95_percent(shared):
+    right = extra = missing = 0
+    for name in filter(held_back, LABELS):
+        found = codes(made(name) if name in RECIPES else opened(shared, name))
+        label = set(LABELS[name])
+        right += len(found & label)
+        extra += len(found - label)
+        missing += len(label - found)
+    assert right / (right + extra) >= 0.95, f"{extra} of {right + extra} findings are false"
+    assert right / (right + missing) >= 0.95, f"{missing} of {right + missing} were missed"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=CODES)
+def test_each_rule_has_a_run_where_it_fires_and_one_where_it_does_not(rule):
+    fires = [name for name in RECIPES if rule.code in LABELS[name]]
+    silent = next(name for name in RECIPES if name not in fires)
+    assert fires, f"no recipe for {rule.code}"
+    finding = apply(rule, Facts(*made(fires[0])))
+    assert finding is not None
+    assert finding.code == rule.code
+    assert finding.evidence
+    assert finding.severity in SEVERITIES
+    assert apply(rule, Facts(*made(silent))) is None
+
+
+def test_an_empty_log_gives_no_finding(shared):
+    assert find(*opened(shared, "public/darshan_logs/empty_log.darshan")) == ()
+
+
+def test_codes_are_stable_and_each_rule_is_explained():
+    definitions = json.loads((Path(__file__).parent / "labels.json").read_text())["definitions"]
+    assert sorted(CODES) == sorted(c for c in definitions if not c.startswith("("))
+    assert all(rule.definition and rule.threshold and rule.reason for rule in RULES)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_no_gain_exceeds_the_time_that_was_observed(name):
+    trace, results = made(name)
+    for finding in find(trace, results):
+        gain = finding.gain_at_most_s
+        assert gain is None or 0 <= gain <= trace.job.run_time_s
+        json.dumps(dict(finding.evidence), allow_nan=False)

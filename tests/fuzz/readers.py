@@ -1,0 +1,154 @@
+"""Every reader of a file that somebody else wrote, with a small whole file for it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests import xplane_files
+from tests.darshan_logs import Log, log_bytes, random_records
+from tests.event_files import Event, event_file, step_table
+from tests.kineto_traces import kernel, steps, trace
+from tests.pfw_traces import PfwTrace
+from vanidl.compare import recorded
+from vanidl.formats import numpy_files, tfrecord
+from vanidl.sources import (
+    darshan,
+    input_pipeline,
+    kineto,
+    pfw,
+    run_record,
+    tfevents,
+    trace_viewer,
+    xplane,
+)
+
+HOSTILE_VALUES: tuple[Any, ...] = (
+    None, True, 0, -1, 2**31, 2**63 - 1, -(2**63), 2**64, 10**400, 1e308, -1e308, math.nan,
+    math.inf, "", "9" * 30, "x" * 70_000, "\x1b]0;x\x07", "\ud800", "../../etc", [], {}, [[]],
+    [None], {"a": 1},
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, the name that its file (and folder) must have, and the content of a whole one."""
+
+    name: str
+    content: bytes
+    read: Callable[[Path], object]
+    is_json: bool = False
+
+
+def _pfw() -> bytes:
+    written = PfwTrace()
+    written.io("read", "/data/a.bin", 10, 5, size=4096, ret=4096, offset=0)
+    written.io("fwrite", "/out/model.pt", 30, 5, size=4096, ret=4096)
+    written.end(100)
+    return written.text()
+
+
+def _darshan() -> bytes:
+    streams = random_records(1, ranks=2, files=2, rows=6)
+    names = {2**63: b"/p/a.h5", 2**63 + 17: b"/p/b.h5"}
+    return log_bytes(Log(names=names, dxt={"DXT_POSIX": streams}, compression="none"))
+
+
+def _run_record() -> bytes:
+    process = {"pid": 10, "parent_pid": 1, "command": "python train.py", "rank": 0,
+               "first_seen_ns": 1, "last_seen_ns": 2, "state": "missing",
+               "running": False}  # fmt: skip
+    values = {
+        "schema": run_record.SCHEMA, "id": "r1", "command": ["python"], "folder": "/job",
+        "host": "n1", "tracer": "darshan", "tracer_version": "3.4.7", "settings": {"A": "1"},
+        "start_ns": 1, "end_ns": 2, "exit_status": 0, "ranks": 1,
+        "mounts": [["/data", "lustre"]], "processes": [process], "losses": ["one"],
+    }  # fmt: skip
+    return json.dumps(values).encode()
+
+
+def _ab_record() -> bytes:
+    runs = [
+        {"side": side, "pair": pair, "folder": f"{side}{pair}", "wall_time_s": 1.5,
+         "exit_status": 0, "tracer": "darshan"}
+        for pair in (0, 1) for side in "ab"
+    ]  # fmt: skip
+    head = {"schema": recorded.SCHEMA, "a": "old", "b": "new", "cache_policy": recorded.WARM}
+    return json.dumps({**head, "runs": runs}).encode()
+
+
+def _npy() -> bytes:
+    import io
+
+    held = io.BytesIO()
+    np.save(held, np.zeros((3, 4), np.float32))
+    return held.getvalue()
+
+
+_KINETO = json.dumps(trace([*steps(2), kernel("gemm", 1050, 20)], distributedInfo={"rank": 0}))
+_EVENTS = event_file([Event(1.7e9 + i, i, ("loss", "lr"), 7 * i) for i in range(5)])
+
+_SESSION = (
+    xplane_files.Event("Profiled batch", 0, 90, step=4),
+    xplane_files.Event("IteratorGetNextOp::DoCompute", 5, 20, line="get_next"),
+    xplane_files.Event("m/MatMul:MatMul", 30, 60, title="MatMul", line="tf_Compute/1"),
+    xplane_files.Event("fusion.1", 30, 60, hlo_op="fusion.1", line="tf_XLAEigen/1"),
+    xplane_files.Event("sgemm", 30, 60, plane="/device:GPU:0", line="Stream #1"),
+)
+
+READERS: dict[str, Reader] = {
+    "darshan": Reader("x.darshan", _darshan(), darshan.read_log),
+    "kineto": Reader("x.pt.trace.json", _KINETO.encode(), kineto.read_trace, is_json=True),
+    "kineto gzip": Reader(
+        "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), kineto.read_trace
+    ),
+    "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tfevents.read_steps),
+    "input pipeline": Reader(
+        "n.input_pipeline.pb", step_table([(0, 78.8), (1, 3.0)]), input_pipeline.read_durations
+    ),
+    "xplane": Reader("n.xplane.pb", xplane_files.xspace(_SESSION), xplane.read_profile),
+    "trace viewer": Reader(
+        f"{xplane_files.SESSION}/n.trace.json.gz",
+        json.dumps(xplane_files.viewer_trace(_SESSION)).encode(),
+        trace_viewer.read_profile,
+        is_json=True,
+    ),
+    "dftracer": Reader("x.pfw", _pfw(), pfw.read_file),
+    "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), pfw.read_file),
+    "run record": Reader("run.json", _run_record(), run_record.read_record, is_json=True),
+    "ab record": Reader(
+        "ab.json", _ab_record(), lambda path: recorded.load(path.parent), is_json=True
+    ),
+    "tfrecord": Reader("x.tfrecord", _EVENTS, tfrecord.facts),
+    "npy": Reader("x.npy", _npy(), numpy_files.npy_facts),
+}
+
+
+def replaced(value: Any, place: int, new: Any) -> Any:
+    """A JSON value in which the place-th value, counted from the outside, is another."""
+    return _walk(value, [place], new)
+
+
+def _walk(value: Any, left: list[int], new: Any) -> Any:
+    left[0] -= 1
+    if left[0] < 0:
+        left[0] = 1 << 60
+        return new
+    if isinstance(value, dict):
+        return {key: _walk(item, left, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_walk(item, left, new) for item in value]
+    return value
+
+
+def count(value: Any) -> int:
+    """How many values a JSON value holds, itself among them."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(count, inner))

@@ -1,0 +1,146 @@
+"""The loader of the registry: steps, order, resume."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("h5py", reason="h5py is not installed")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from loaders import pls
+from loaders.errors import UsageError
+from loaders.loading import Settings, open_loader
+from loaders.pls import loader as module
+from loaders.pls import transport
+from loaders.reading import reader
+from loaders.world import World
+from tests.loaders.pls.threads import on_ranks
+
+RANKS = 3
+
+
+def opened(samples, rank, **more):
+    settings = Settings(world=World(rank, RANKS), batch=2, epochs=3, seed=7, **more)
+    return open_loader("pls", samples, settings, {"exchange_fraction": 0.5})
+
+
+@pytest.fixture
+def connected(monkeypatch):
+    """Loaders of one process find the transport of their rank."""
+    transports = {}
+    monkeypatch.setattr(module, "open_transport", lambda world, backend: transports[world.rank])
+    return transports
+
+
+def ids(loader, epoch):
+    loader.set_epoch(epoch)
+    return [batch["sample"].tolist() for batch in loader]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_steps_are_the_baselines_and_batches_hold_the_local_part(
+    workers, drop_last, ptycho, connected
+):
+    def work(rank, sender):
+        connected[rank] = sender
+        loader = opened(ptycho, rank, workers=workers, drop_last=drop_last)
+        settings = Settings(world=World(rank, RANKS), batch=2, drop_last=drop_last)
+        assert len(loader) == settings.steps(ptycho)
+        epochs = [ids(loader, epoch) for epoch in range(3)]
+        assert [len(batches) for batches in epochs] == [len(loader)] * 3
+        loader.close()
+        return epochs, loader.stats()
+
+    results, _ = on_ranks(RANKS, work)
+    owner = pls.Ownership(pls.deal(21, RANKS, seed=7), 0.5, seed=7)
+    for epoch in range(3):
+        seen = [{i for batch in result[0][epoch] for i in batch} for result in results]
+        for rank, own in enumerate(seen):
+            assert own <= set(owner.held_by(rank, epoch).tolist())
+        if not drop_last:
+            assert set().union(*seen) == set(range(21))
+    stats = [result[1] for result in results]
+    assert sum(s.loads for s in stats) == 21
+    assert {s.hits for s in stats} == {sum(len(b) for b in results[0][0][0]) * 3}
+    assert all(s.peak_samples <= 7 * 1.5 for s in stats)
+
+
+def test_batches_hold_the_samples_bytes(ptycho):
+    loader = open_loader("pls", ptycho, Settings(batch=4))
+    direct = reader(ptycho)
+    for batch in loader:
+        for row, sample in enumerate(batch["sample"].tolist()):
+            for name, values in direct.read(sample).items():
+                assert torch.equal(batch[name][row], torch.from_numpy(values))
+    direct.close()
+    loader.close()
+
+
+@pytest.mark.parametrize("stop", [(0, 1), (1, 2), (2, 4)])
+def test_a_resumed_run_gives_the_identical_remaining_stream(stop, ptycho, connected):
+    def whole(rank, sender):
+        connected[rank] = sender
+        loader = opened(ptycho, rank)
+        stream, state = [], None
+        for epoch in range(3):
+            loader.set_epoch(epoch)
+            for batch in loader:
+                stream.append(batch["sample"].tolist())
+                if (loader.state_dict()["epoch"], loader.state_dict()["step"]) == stop:
+                    state, stream = loader.state_dict(), []
+        loader.close()
+        return stream, state
+
+    wholes, _ = on_ranks(RANKS, whole)
+
+    def rest(rank, sender):
+        connected[rank] = sender
+        loader = opened(ptycho, rank)
+        loader.load_state_dict(wholes[rank][1])
+        stream = [batch for epoch in range(stop[0], 3) for batch in ids(loader, epoch)]
+        loader.close()
+        return stream, loader.stats().loads
+
+    for (expected, _), (found, loads) in zip(wholes, on_ranks(RANKS, rest)[0], strict=True):
+        assert found == expected
+        assert loads == 7  # what it held then, no more
+
+
+def test_a_repeated_epoch_is_the_same(ptycho, connected):
+    def work(rank, sender):
+        connected[rank] = sender
+        loader = opened(ptycho, rank)
+        first, second, again = (ids(loader, epoch) for epoch in (0, 1, 0))
+        loader.close()
+        return first, second, again
+
+    for first, second, again in on_ranks(RANKS, work)[0]:
+        assert first == again != second
+
+
+def test_a_state_of_another_fraction_is_refused(ptycho):
+    loader = open_loader("pls", ptycho, Settings(batch=4))
+    other = open_loader("pls", ptycho, Settings(batch=4), {"exchange_fraction": 0.9})
+    with pytest.raises(UsageError, match="fraction"):
+        loader.load_state_dict(other.state_dict())
+
+
+def test_backends_that_do_not_fit_the_launcher_are_refused(monkeypatch):
+    monkeypatch.setattr(transport, "MPITransport", transport.Alone)
+    assert transport.open_transport(World(), "mpi").ranks == 1
+    for backend, world in (("mpi", World(0, 2)), ("auto", World(1, 2, 1, 2, "mpi"))):
+        with pytest.raises(UsageError, match="mpiexec"):
+            transport.open_transport(world, backend)
+    with pytest.raises(UsageError, match="backend"):
+        transport.open_transport(World(0, 2), "ftp")
+
+
+def test_a_local_folder_is_used_again(ptycho, tmp_path):
+    loads = []
+    for _ in range(2):
+        loader = open_loader("pls", ptycho, Settings(batch=4), {"local_folder": str(tmp_path)})
+        assert len(list(loader)) == 6
+        loader.close()
+        loads.append(loader.stats().loads)
+    assert loads == [21, 0]

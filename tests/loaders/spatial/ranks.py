@@ -1,0 +1,62 @@
+"""One rank of the tests in test_ranks.py, which start it with mpiexec or torchrun."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+
+from loaders.errors import LoadersError
+from loaders.loading import Settings
+from loaders.samples import open_samples
+from loaders.spatial import Division, RawFile
+from loaders.spatial.dataset import SlabDataset
+from loaders.spatial.loader import SpatialLoader, SpatialSettings
+from loaders.spatial.team import open_team
+from loaders.world import World
+
+
+def load(folders, grid, options, batch, epochs):
+    """Batches through a loader; what each rank saw, checked by checksum."""
+    world = World.detect()
+    samples = open_samples(folders[min(world.rank, len(folders) - 1)])
+    spatial = SpatialSettings(Division(tuple(grid)), **options)
+    loader = SpatialLoader(samples, Settings(world, batch, epochs), spatial)
+    seen, failed = {}, None
+    try:
+        for epoch in range(epochs):
+            loader.set_epoch(epoch)
+            for each in loader:
+                for sample, block in zip(each["sample"].tolist(), each["counts"], strict=True):
+                    seen[sample] = zlib.crc32(block.numpy().tobytes())
+    except LoadersError as error:
+        failed = str(error)
+    stats = loader.stats()
+    loader.close()
+    say = {"rank": world.rank, "seen": seen, "failed": failed, "mpi": world.source == "mpi"}
+    say |= {"nbytes": stats.nbytes, "loads": stats.loads, "received": stats.received}
+    say |= {"hits": stats.hits, "steps": stats.steps, "requests": stats.requests}
+    tell(say)
+
+
+def block(path, shape, dtype, grid, way):
+    """One block of a raw file; a checksum of it."""
+    team = open_team(World.detect())
+    raw = RawFile(path, tuple(shape), dtype)
+    dataset = SlabDataset([raw], "x", Division(tuple(grid)), team, way=way)
+    found, failed = 0, None
+    try:
+        found = zlib.crc32(dataset[0].numpy().tobytes())
+    except LoadersError as error:
+        failed = str(error)
+    say = {"rank": team.world.rank, "checksum": found, "failed": failed}
+    tell(say | {"nbytes": dataset.stats().nbytes})
+    team.close()
+
+
+def tell(said):
+    sys.stdout.write(json.dumps(said) + "\n")
+
+
+if __name__ == "__main__":
+    {"load": load, "block": block}[sys.argv[1]](*json.loads(sys.argv[2]))

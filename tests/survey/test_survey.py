@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.darshan_logs import Log
+from tests.large_logs import Workload, write_log
+from vanidl.commands.survey import HELP
+from vanidl.report.json import summary_object
+from vanidl.run import open_run
+from vanidl.survey import rows as survey_rows
+from vanidl.survey import survey
+from vanidl.survey.fleet import page
+from vanidl.survey.jobs import Job
+from vanidl.survey.keeping import Kept
+from vanidl.survey.rows import COLUMNS, MORE, missing
+
+parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
+
+JOBS = 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five jobs of one log each, a day apart, and a file that is no log."""
+    root = tmp_path_factory.mktemp("logs")
+    for i in range(JOBS):
+        day = 1_700_000_000 + 86_400 * i
+        log = Log(start=(day, 0), end=(day + 60, 0))
+        path = root / f"day{i}" / f"me_x_id{i}-{i}_1-1-1-1_1.darshan"
+        path.parent.mkdir()
+        write_log(path, Workload(400 * (i + 1), ranks=2, files=3, seed=i, job=i), log)
+    (root / "bad_x_id1-1_1-1-1-1_1.darshan").write_bytes(b"no log" * 10)
+    return root
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path, tmp_path_factory: pytest.TempPathFactory):
+    return survey(folder, tmp_path_factory.mktemp("out"))
+
+
+def test_a_job_is_a_row_with_the_numbers_of_its_summary(folder: Path, done) -> None:
+    read = [row for row in done.rows if row["problem"] is None]
+    assert len(read) == JOBS
+    for row in read:
+        run = open_run(folder / row["first_log"])
+        content = json.loads(json.dumps(summary_object(run.trace, run.results)))
+        for name, _, place in COLUMNS:
+            value = content
+            for key in place:
+                value = None if value is None else value[key]
+            assert row[name] == value, name
+        assert row["findings"] == len(content["findings"])
+
+
+def test_what_cannot_be_read_is_a_row_that_says_so(done) -> None:
+    (row,) = [row for row in done.rows if row["problem"] is not None]
+    assert row["first_log"].startswith("bad_x")
+    assert "expected a Darshan log" in row["problem"]
+    assert row["ops"] is None
+
+
+def test_the_table_holds_the_rows(done) -> None:
+    table = parquet.read_table(done.parquet).to_pylist()
+    assert table == list(done.rows)
+    assert list(table[0]) == [name for name, *_ in (*COLUMNS, *MORE)]
+
+
+def test_the_page_is_whole_and_fetches_nothing(done) -> None:
+    text = done.page.read_text()
+    assert 'content="default-src &#39;none&#39;' in text
+    assert [f.id for f in page(done.rows, "x").figures] == [
+        "worst", "share", "moved", "sizes", "trend",
+    ]  # fmt: skip
+    trend = page(done.rows, "x").figures[-1].table
+    assert trend is not None
+    assert len(trend.rows) == JOBS
+
+
+def test_what_is_done_is_kept(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    first = survey(folder, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "done").iterdir()}
+    again = survey(folder, tmp_path)
+    assert (first.kept, again.kept) == (0, JOBS)
+    assert again.rows == first.rows
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "done").iterdir()} == before
+
+
+def test_only_a_job_whose_log_changed_is_redone(folder: Path, tmp_path: Path) -> None:
+    survey(folder, tmp_path)
+    changed = next(folder.glob("day2/*"))
+    os.utime(changed, ns=(1, changed.stat().st_mtime_ns + 1))
+    assert survey(folder, tmp_path).kept == JOBS - 1
+
+
+def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    job = Job("1", ("a",), "a", "key")
+    kept.add({"key": missing(job, "why")})
+    (tmp_path / "done" / "broken.json").write_text("{")
+    (tmp_path / "done" / "old.json").write_text('{"version": 0, "rows": {"k": {}}}')
+    assert Kept(tmp_path).rows == {"key": missing(job, "why")}
+
+
+def test_nothing_read_gives_a_page_too() -> None:
+    job = Job(None, ("a",), "a", "key")
+    assert "not known" in page([missing(job, "why")], "x").headline.title
+
+
+def test_the_help_says_what_comes_out() -> None:
+    assert "one row a job" in HELP
+    assert survey_rows.MORE[2] == ("findings", "int64")
+
+
+def test_a_process_number_that_comes_again_joins_no_jobs(tmp_path: Path) -> None:
+    # Every log of the generator names the same parent, which here is one of the jobs.
+    parent = 12
+    for i in range(3):
+        day = 1_700_000_000 + 86_400 * i
+        log = Log(start=(day, 0), end=(day + 60, 0))
+        path = tmp_path / f"me_x_id{i}-{parent if i == 0 else i}_1-1-1-1_1.darshan"
+        write_log(path, Workload(100, files=2, job=i), log)
+    assert len(survey(tmp_path, tmp_path / "out").rows) == 3

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.large_logs import Workload, write_log
+from tests.sameness import same
+from vanidl.analyses import analyse, reducing
+from vanidl.reading import Inputs, read_trace
+from vanidl.working import Crew, crew_executors, shared_out
+
+
+def squares(items: list[int]) -> list[int]:
+    """What workers do; 7 kills its worker."""
+    if 7 in items:
+        os._exit(1)
+    return [i * i for i in items]
+
+
+def test_a_worker_that_dies_takes_nothing_along() -> None:
+    batches = [[1, 2], [3, 4], [5, 6, 7, 8], [9]]
+    with crew_executors(Crew()) as opened:
+        done = list(shared_out(squares, batches, opened, lambda item: -item))
+    results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
+    assert results == {i: i * i for i in range(1, 10) if i != 7} | {7: -7}
+
+
+def test_nothing_to_do() -> None:
+    with crew_executors(Crew()) as opened:
+        assert list(shared_out(squares, [], opened, lambda item: -item)) == []
+
+
+@pytest.mark.parametrize("rows", [100, 1 << 20])
+def test_an_executor_reduces_to_the_same(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reducing, "MOST_ROWS", rows)
+    path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(3000, ranks=3, files=5))
+    trace = read_trace(path, Inputs())
+    with ThreadPoolExecutor(2) as executor:
+        assert same(analyse(trace), analyse(trace, executor=executor))
+
+
+def vanidl(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "vanidl", *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_dask_gives_the_same_results(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="an optional extra")
+    path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(3000, ranks=3, files=5))
+    on_dask = vanidl("summary", str(path), "--json", "--workers", "2")
+    assert on_dask == vanidl("summary", str(path), "--json")
+
+
+def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="an optional extra")
+    path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(100))
+    done = subprocess.run(
+        [sys.executable, "-m", "vanidl", "summary", str(path), "--dask", "tcp://127.0.0.1:9"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "expected the address of a Dask scheduler" in done.stderr.splitlines()[-1]

@@ -1,0 +1,135 @@
+"""The replay against laws of queues, and its predictions against runs that were measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vanidl
+from tests.findings.recipe import Recipe, trace_of
+from vanidl.analyses import analyse
+from vanidl.errors import UsageError
+from vanidl.whatif import Change, predict, what_if
+from vanidl.whatif.reads import reads
+from vanidl.whatif.replay import replay
+
+times = st.lists(st.floats(0.001, 2), min_size=1, max_size=30)
+
+
+def steps(load, compute, workers, ahead=2, first=None):
+    load, compute = np.array(load), np.array(compute)
+    first = np.zeros(len(load), bool) if first is None else np.array(first)
+    return replay([load], [compute], first, [(workers, ahead)])
+
+
+@given(times, st.floats(0.001, 2))
+def test_without_workers_a_step_is_loading_and_compute(load, compute):
+    both = steps(load, [compute] * len(load), 0)
+    assert both == pytest.approx(np.array(load) + compute)
+
+
+@given(times, st.floats(0.001, 2), st.integers(1, 6), st.integers(1, 4))
+def test_more_workers_or_places_never_slow_a_run_of_equal_batches(load, compute, workers, ahead):
+    equal = [float(np.mean(load))] * len(load)
+    computes = [compute] * len(load)
+    total = steps(equal, computes, workers, ahead).sum()
+    assert steps(equal, computes, workers + 1, ahead).sum() <= total + 1e-9
+    assert steps(equal, computes, workers, ahead + 1).sum() <= total + 1e-9
+    assert compute * len(load) <= total <= sum(equal) + compute * len(load) + 1e-9
+
+
+def test_one_worker_is_bound_by_the_slower_of_loading_and_compute():
+    assert steps([3.0] * 40, [1.0] * 40, 1)[1:] == pytest.approx(3.0)
+    assert steps([1.0] * 40, [3.0] * 40, 1)[1:] == pytest.approx(3.0)
+
+
+def test_workers_start_anew_with_an_epoch():
+    first = [False] * 5 + [True] + [False] * 4
+    lengths = steps([2.0] * 10, [3.0] * 10, 4, first=first)
+    assert lengths[[0, 5]] == pytest.approx([5.0, 5.0])
+    assert np.delete(lengths, [0, 5]) == pytest.approx(3.0)
+
+
+def test_ranks_wait_for_the_slowest():
+    slow, fast = np.full(4, 2.0), np.full(4, 0.5)
+    lengths = replay([slow, fast], [np.ones(4)] * 2, np.zeros(4, bool), [(0, 2), (0, 2)])
+    assert lengths == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("name", ["torch_pfs_workers0", "torch_hdf5_workers0"])
+def test_replay_of_reads_in_the_process_gives_back_what_was_measured(shared, name):
+    found = vanidl.open_run(shared / "data/recorded" / name).what_if()
+    assert found.replayed_s == pytest.approx(found.step_s, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "workers"),
+    [
+        ("torch_pfs_workers0", "torch_pfs_workers4", 4),
+        ("torch_hdf5_workers0", "torch_hdf5_workers2", 2),
+    ],
+)
+def test_predicted_change_is_within_20_percent_of_the_measured_one(shared, before, after, workers):
+    run, other = (vanidl.open_run(shared / "data/recorded" / n) for n in (before, after))
+    measured = run.steps.mean_s - other.steps.mean_s
+    predicted = run.steps.mean_s - run.predict(Change(workers=workers)).step_s
+    assert predicted == pytest.approx(measured, rel=0.2)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("read_us", [2_000, 20_000, 60_000])
+def test_prediction_of_made_up_workers_is_what_these_workers_do(workers, read_us):
+    base = Recipe(workers=0, read_us=read_us, epochs=1, steps=40)
+    made = Recipe(workers=workers, read_us=read_us, epochs=1, steps=40)
+    before, after = (trace_of(recipe) for recipe in (base, made))
+    found = predict(before, analyse(before), Change(workers=workers))
+    assert found.step_s == pytest.approx(analyse(after).steps.mean_s, rel=0.02)
+
+
+def test_faster_storage_and_decoding_scale_their_own_part():
+    trace = trace_of(Recipe(workers=0, read_us=6_000, decode_us=4_000))
+    results = analyse(trace)
+    half_io = predict(trace, results, Change(bandwidth=2, latency=0.5)).step_s
+    half_decode = predict(trace, results, Change(decode=2)).step_s
+    assert [half_io, half_decode] == pytest.approx([0.068, 0.072], rel=0.01)
+
+
+def test_request_cost_finds_latency_and_bandwidth():
+    trace = trace_of(Recipe(workers=0))
+    assert reads(trace).cost is None  # one size tells nothing
+    part = trace.io[0]
+    data = np.flatnonzero(part.nbytes > 8000)
+    nbytes = part.nbytes.copy()
+    nbytes[data] = np.random.default_rng(1).integers(1_000, 4_000_000, len(data))
+    end = part.end.copy()
+    end[data] = part.start[data] + 500_000 + nbytes[data]
+    cost = reads(replace(trace, io=(replace(part, nbytes=nbytes, end=end),))).cost
+    assert cost.latency_s == pytest.approx(500e-6, rel=1e-3)
+    assert cost.s_per_byte == pytest.approx(1e-9, rel=1e-3)
+
+
+def test_results_of_a_part_of_the_time_are_not_replayed(shared):
+    run = vanidl.open_run(shared / "data/recorded/torch_pfs_workers0")
+    assert run.what_if() is not None
+    assert run.select(vanidl.Selection(from_s=10.0, to_s=20.0)).what_if() is None
+
+
+@pytest.mark.parametrize(
+    "recipe", [Recipe(profiled=False), Recipe(wait_spans=False), Recipe(shift_s=60.0)]
+)
+def test_a_run_without_waits_is_not_replayed(recipe):
+    trace = trace_of(recipe)
+    results = analyse(trace)
+    assert what_if(trace, results) is None
+    with pytest.raises(UsageError, match="expected profiled steps"):
+        predict(trace, results, Change())
+
+
+@pytest.mark.parametrize("wrong", [{"bandwidth": 0}, {"kept": 1.5}, {"workers": -1}, {"ahead": 0}])
+def test_impossible_changes_are_refused(wrong):
+    with pytest.raises(UsageError, match="expected"):
+        Change(**wrong)

@@ -1,0 +1,138 @@
+"""Folding parts into small values: by threads here, or by the workers of an executor."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Protocol
+
+from vanidl.trace import Part, Trace, concatenate_spans
+
+MOST_THREADS = 8
+MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
+MOST_PARTS = 64
+_WORTH_A_THREAD = 1 << 15  # operations; below, threads wait for the interpreter
+_AHEAD = 64  # batches that are with the workers at a time
+
+Values = dict[str, Any]
+
+
+class Reduction(Protocol):
+    """A module that folds parts into one small value."""
+
+    @property
+    def NOTHING(self) -> Any:  # noqa: ANN401
+        """The value of no part."""
+
+    def partial(self, part: Part, trace: Trace) -> Any:  # noqa: ANN401
+        """The value of one part."""
+
+    def combine(self, a: Any, b: Any) -> Any:  # noqa: ANN401
+        """The value of both; associative and commutative."""
+
+
+def reduce_parts(
+    reductions: dict[str, Reduction],
+    parts: Iterable[Part],
+    trace: Trace,
+    executor: Executor | None = None,
+) -> Values:
+    """Name -> the combined value of every reduction over all parts.
+
+    With an executor its workers fold batches of parts, which may be cut anywhere. Equal-sized
+    halves are combined first (as in a binary counter), so the work stays linear times log where
+    values grow with the parts.
+    """
+    if executor is None:
+        return _folded(reductions, _partials(reductions, parts, trace))
+    return _folded(reductions, _from_workers(reductions, parts, trace, executor))
+
+
+def _folded(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Values:
+    stack: list[tuple[int, Values]] = []
+    for one in partials:
+        weight, values = 1, one
+        while stack and stack[-1][0] <= weight:
+            other, before = stack.pop()
+            weight, values = weight + other, _combine(reductions, before, values)
+        stack.append((weight, values))
+    total = {name: r.NOTHING for name, r in reductions.items()}
+    for _, values in reversed(stack):
+        total = _combine(reductions, values, total)
+    return total
+
+
+def _partials(
+    reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace
+) -> Iterator[Values]:
+    """The values of each part in turn, worked out by a few threads: numpy lets them run."""
+
+    def values_of(part: Part) -> Values:
+        return {name: r.partial(part, trace) for name, r in reductions.items()}
+
+    with ThreadPoolExecutor(_threads()) as pool:
+        ahead: deque[Future[Values]] = deque()
+        for part in parts:
+            if len(part) < _WORTH_A_THREAD:
+                yield from (ahead.popleft().result() for _ in range(len(ahead)))
+                yield values_of(part)
+                continue
+            ahead.append(pool.submit(values_of, part))
+            if len(ahead) > _threads():  # so only a few parts are in memory
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _threads() -> int:
+    return min(os.cpu_count() or 1, MOST_THREADS)
+
+
+def _from_workers(
+    reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace, executor: Executor
+) -> Iterator[Values]:
+    """The values of each batch in turn; a few batches are under way."""
+    told = _told(trace)
+    ahead: deque[Future[Values]] = deque()
+    for batch in _batches(parts):
+        ahead.append(executor.submit(reduce_parts, reductions, batch, told))
+        if len(ahead) >= _AHEAD:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
+
+
+def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    batch: list[Part] = []
+    for part in parts:
+        for low in range(0, len(part), MOST_ROWS):
+            batch.append(part.rows(slice(low, low + MOST_ROWS)))
+            if len(batch) >= MOST_PARTS or sum(map(len, batch)) >= MOST_ROWS:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
+
+
+def _told(trace: Trace) -> Trace:
+    """The trace with what a partial looks at: the job, its processes and its files."""
+    return replace(
+        trace,
+        io=(),
+        spans=concatenate_spans((), ()),
+        profiles=(),
+        counters={},
+        logs=(),
+        warnings=(),
+        stripes=(),
+        heatmaps=(),
+        mpi=(),
+        step_durations=(),
+    )
+
+
+def _combine(reductions: dict[str, Reduction], a: Values, b: Values) -> Values:
+    return {name: r.combine(a[name], b[name]) for name, r in reductions.items()}

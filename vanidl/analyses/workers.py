@@ -1,0 +1,105 @@
+"""What each process read of the dataset, and how evenly workers side by side share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vanidl.analyses.dataset import KIND
+from vanidl.trace import READ, Part, Trace
+
+Sums = tuple[int, int, int, int]
+"""Bytes read, time reading (sum of durations), first start, last end; times in ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLoad:
+    """The dataset reads of one worker process, and the trainer and group that it works in.
+
+    Workers of one trainer whose reads overlap in time, directly or through others, are a group:
+    those of one epoch, where a loader starts them anew for each.
+    """
+
+    process: int  # index into Trace.processes
+    trainer: int
+    group: int
+    bytes_read: int
+    read_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Loads by trainer, group and process.
+
+    `spread` is max / mean of the bytes within groups of at least two, weighted by bytes: sum of
+    each group's largest times its size / sum of bytes. None without such a group.
+    """
+
+    rows: tuple[WorkerLoad, ...]
+    spread: float | None
+    largest_group: int
+
+
+NOTHING: dict[int, Sums] = {}
+
+
+def partial(part: Part, trace: Trace) -> dict[int, Sums]:
+    """The dataset reads of one part, by process."""
+    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
+    mine = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(len(part), bool)
+    if not mine.any():
+        return {}
+    start, end = part.start[mine], part.end[mine]
+    sums = int(part.nbytes[mine].sum()), int((end - start).sum()), int(start.min()), int(end.max())
+    return {part.process: sums}
+
+
+def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:
+    """The reads of both."""
+    both = dict(a)
+    for process, (nbytes, spent, first, last) in b.items():
+        before = both.get(process, (0, 0, first, last))
+        both[process] = (
+            before[0] + nbytes, before[1] + spent, min(before[2], first), max(before[3], last)
+        )  # fmt: skip
+    return both
+
+
+def finish(sums: dict[int, Sums], trace: Trace) -> Workers | None:
+    """Loads of every worker that read; None where none did."""
+    rows: list[WorkerLoad] = []
+    for trainer in trace.ranks:
+        mine = {p: s for p, s in sums.items() if _is_worker_of(trace, p, trainer)}
+        for group, members in enumerate(_groups(mine)):
+            rows += [
+                WorkerLoad(p, trainer, group, mine[p][0], mine[p][1] / 1e9) for p in sorted(members)
+            ]
+    return Workers(tuple(rows), *_spread(rows)) if rows else None
+
+
+def _is_worker_of(trace: Trace, process: int, trainer: int) -> bool:
+    person = trace.processes[process]
+    return person.role == "worker" and person.trainer == trainer
+
+
+def _groups(sums: dict[int, Sums]) -> list[list[int]]:
+    """Processes whose spans of reading hang together, in order of time."""
+    groups: list[list[int]] = []
+    reach = 0
+    for process in sorted(sums, key=lambda p: (sums[p][2], p)):
+        if not groups or sums[process][2] >= reach:
+            groups.append([])
+        groups[-1].append(process)
+        reach = max(reach, sums[process][3])
+    return groups
+
+
+def _spread(rows: list[WorkerLoad]) -> tuple[float | None, int]:
+    groups: dict[tuple[int, int], list[int]] = {}
+    for row in rows:
+        groups.setdefault((row.trainer, row.group), []).append(row.bytes_read)
+    several = [g for g in groups.values() if len(g) > 1]
+    total = sum(map(sum, several))
+    spread = sum(max(g) * len(g) for g in several) / total if total else None
+    return spread, max(map(len, groups.values()), default=0)

@@ -1,0 +1,38 @@
+"""`vanidl survey FOLDER -o OUT`: one row a job, and a page of all jobs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vanidl.commands.inputs import add_crew_arguments, crew_from, progress_line
+from vanidl.report.units import plural
+from vanidl.survey import survey
+
+NAME = "survey"
+HELP = "read the Darshan logs of many jobs: a table with one row a job, and a page of all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FOLDER, where the results go, and who works."""
+    parser.add_argument("folder", metavar="FOLDER", help="Darshan logs, up to six levels below")
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="survey",
+        metavar="OUT",
+        help="folder of jobs.parquet and fleet.html; what is done in it is not done again",
+    )
+    add_crew_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes both files and says how many jobs there are; exit status 0."""
+    with progress_line() as progress:
+        done = survey(options.folder, options.output, crew=crew_from(options), progress=progress)
+    unread = sum(row["problem"] is not None for row in done.rows)
+    said = [plural(len(done.rows), "job")]
+    said += [f"{done.kept} of them done before"] if done.kept else []
+    said += [f"{unread} could not be read (column problem)"] if unread else []
+    sys.stdout.write(f"{', '.join(said)}\n{done.parquet}\n{done.page}\n")
+    return 0

@@ -1,0 +1,52 @@
+"""Findings: rules over results, each with code, severity, evidence, advice and a bound on its gain.
+
+A rule is a small pure function of trace and results (`Facts`). Where what it needs was not
+recorded it is silent. Analyses know nothing of findings.
+"""
+
+from __future__ import annotations
+
+from vanidl.analyses import Results
+from vanidl.findings import knowing, opening, requests, reuse, saving, spread, stepping, waiting
+from vanidl.findings.facts import Facts
+from vanidl.findings.finding import SEVERITIES, Finding, Rule, severity
+from vanidl.trace import Trace
+
+RULES: tuple[Rule, ...] = (
+    *waiting.RULES,
+    *stepping.RULES,
+    *reuse.RULES,
+    *requests.RULES,
+    *opening.RULES,
+    *spread.RULES,
+    *saving.RULES,
+    *knowing.RULES,
+)
+
+
+def find(trace: Trace, results: Results) -> tuple[Finding, ...]:
+    """Every finding of the run, most severe first, then by the bound on the gain."""
+    facts = Facts(trace, results)
+    found = [f for rule in RULES if (f := apply(rule, facts))]
+    return tuple(
+        sorted(found, key=lambda f: (SEVERITIES.index(f.severity), -(f.gain_at_most_s or 0.0)))
+    )
+
+
+def apply(rule: Rule, facts: Facts) -> Finding | None:
+    """What one rule finds; None where it is silent."""
+    said = rule.find(facts)
+    if said is None:
+        return None
+    return Finding(
+        rule.code,
+        severity(said.gain_at_most_s, facts.base_s, said.weight),
+        said.title,
+        said.detail,
+        said.advice,
+        said.evidence,
+        said.gain_at_most_s,
+    )
+
+
+__all__ = ["RULES", "Facts", "Finding", "Rule", "apply", "find"]

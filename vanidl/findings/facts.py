@@ -1,0 +1,149 @@
+"""Quantities that several rules share, each computed once from trace and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses import Results
+from vanidl.analyses.files import GroupRow
+from vanidl.trace import POSIX, CounterTable, Trace
+
+DATASET = "dataset"
+MATTERS = 0.02
+"""Share of the observed time from which on I/O matters: less than that no rule about the shape of
+the reads speaks, as no change of them could be told from the noise between two runs."""
+LOSING = frozenset(
+    {"truncated", "partial", "records_exhausted", "reads_not_seen", "stdio_untraced", "damaged",
+     "unreadable"}
+)  # fmt: skip
+"""Warnings after which recorded I/O is a lower bound."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run as the rules look at it. Times in seconds; None: not recorded."""
+
+    trace: Trace
+    results: Results
+
+    @cached_property
+    def serious(self) -> frozenset[str]:
+        """Codes of the warnings that are more than worth knowing."""
+        warnings = self.results.coverage.warnings
+        return frozenset(w.code for w in warnings if w.severity == "warning")
+
+    @property
+    def lossy(self) -> bool:
+        """Whether recorded I/O is only a lower bound."""
+        return bool(LOSING & self.serious)
+
+    @property
+    def window_s(self) -> float | None:
+        """Mean profiled window of the observed ranks."""
+        overlap = self.results.overlap
+        return overlap.mean.window_s if overlap and overlap.mean.window_s > 0 else None
+
+    @property
+    def base_s(self) -> float:
+        """The time that shares are of: the profiled window, else the run time."""
+        return self.window_s or self.trace.job.run_time_s
+
+    @cached_property
+    def lost_s(self) -> float | None:
+        """What training lost to input waits; on a device only what it stood idle."""
+        overlap = self.results.overlap
+        if overlap is None or overlap.lost_to_input_s is None:
+            return None
+        idle = [r.starving_wait_s for r in overlap.per_rank]
+        if overlap.basis != "device" or None in idle:
+            return overlap.lost_to_input_s
+        return min(overlap.lost_to_input_s, sum(i or 0.0 for i in idle))
+
+    @cached_property
+    def io_bound_s(self) -> float | None:
+        """The most that any change of reading can gain.
+
+        Where input waits are known: lost to input, and not more than the waits in which the
+        ranks were in I/O (all of the wait where I/O is missing from the trace). Else the time
+        in which a rank, on average, read the dataset.
+        """
+        if self.lost_s is None:
+            return self.dataset_s
+        in_io = [r.input_wait_io_s for r in self.results.overlap.per_rank]  # type: ignore[union-attr]
+        if self.lossy or None in in_io:
+            return self.lost_s
+        return min(self.lost_s, sum(i or 0.0 for i in in_io))
+
+    @property
+    def matters(self) -> bool:
+        """Whether reading the dataset costs enough to look at how it is read."""
+        if self.results.dataset is None or self.io_bound_s is None:
+            return False
+        base = self.base_s if self.lost_s is not None else self.trace.job.run_time_s
+        return base > 0 and self.io_bound_s >= MATTERS * base
+
+    @cached_property
+    def dataset_s(self) -> float | None:
+        """Time a rank on average read dataset files: busy time, else by counters."""
+        row = self.group(DATASET)
+        if row is not None and row.busy_s is not None:
+            return row.busy_s
+        table = self.counters
+        seconds = None if table is None else table.seconds.get("POSIX_F_READ_TIME")
+        if table is None or seconds is None or not self.trace.ranks:
+            return None
+        of_data = seconds[self.of_kind(table, DATASET)]
+        return float(of_data[of_data > 0].sum()) / len(self.trace.ranks)
+
+    @cached_property
+    def metadata_s(self) -> float | None:
+        """Time a rank on average spent in open, stat and close of dataset files, by counters."""
+        table = self.counters
+        seconds = None if table is None else table.seconds.get("POSIX_F_META_TIME")
+        if table is None or seconds is None or "meta_time_not_credible" in self.serious:
+            return None
+        of_data = seconds[self.of_kind(table, DATASET)]
+        return float(of_data[of_data > 0].sum()) / max(len(self.trace.ranks), 1)
+
+    def group(self, kind: str) -> GroupRow | None:
+        """Totals of one kind of file."""
+        return next((g for g in self.results.files.by_kind if g.name == kind), None)
+
+    @property
+    def counters(self) -> CounterTable | None:
+        """Darshan's POSIX counters."""
+        return self.trace.counters.get(POSIX)
+
+    def of_kind(self, table: CounterTable, *kinds: str) -> NDArray[np.bool_]:
+        """Mask of the records whose file is of one of the kinds."""
+        return self.of_files(table, lambda code: self.trace.files.kind[code] in kinds)
+
+    def of_files(self, table: CounterTable, wanted: Callable[[int], bool]) -> NDArray[np.bool_]:
+        """Mask of the records whose file code is wanted."""
+        mask = np.array([wanted(code) for code in range(len(self.trace.files))], bool)
+        return mask[table.file] if len(mask) else np.zeros(len(table.file), bool)
+
+    @property
+    def reads(self) -> int:
+        """Reads of dataset files."""
+        data = self.results.dataset
+        return sum(f.reads for f in data.files) if data else 0
+
+    @property
+    def mean_read_nbytes(self) -> float:
+        """Mean size of a dataset read, 0 without any."""
+        data = self.results.dataset
+        return data.bytes_read / self.reads if data and self.reads else 0.0
+
+    @property
+    def jumps(self) -> float | None:
+        """Share of the dataset reads that begin elsewhere than the one before ended."""
+        within = self.results.dataset.within if self.results.dataset else None
+        if within is None or not within.ops or within.forward is None or within.backward is None:
+            return None
+        return (within.forward + within.backward) / within.ops

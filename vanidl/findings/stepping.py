@@ -1,0 +1,111 @@
+"""Single steps that are slow: the first of an epoch, and the tail."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.perstep import first_within
+from vanidl.analyses.steps import StepTable
+from vanidl.findings.facts import Facts
+from vanidl.findings.finding import Rule, Said
+from vanidl.report.units import factor, seconds
+
+FIRST_FACTOR = 3.0
+TAIL_FACTOR = 2.0
+EXCESS_SHARE = 0.02
+FEWEST_STEPS = 20
+
+
+def _table(facts: Facts) -> StepTable | None:
+    steps = facts.results.steps
+    return None if steps is None or steps.table.undated_s is not None else steps.table
+
+
+def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
+    """The steps in which an epoch begins, of each rank; checkpoint steps among them."""
+    phases = facts.results.phases
+    first = np.zeros(len(table.step), bool)
+    for epoch in phases.epochs if phases else ():
+        first[first_within(table, epoch)] = True
+    return first
+
+
+def _slow_first(facts: Facts) -> Said | None:
+    table = _table(facts)
+    if table is None:
+        return None
+    first = _first_of_epochs(facts, table)
+    if not first.any() or first.all():
+        return None
+    duration = table.duration_s
+    usual = float(duration[~first].mean())  # a median misleads where workers hand over in turns
+    ranks = len(np.unique(table.rank))
+    excess = float(np.maximum(duration[first] - usual, 0).sum()) / ranks
+    mean = float(duration[first].mean())
+    if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
+        return None
+    return Said(
+        f"The first step of an epoch takes {factor(mean / usual)} the usual time",
+        f"{seconds(mean)} on average against {seconds(usual)} of the others: workers are started "
+        "anew, or buffers fill while nothing computes.",
+        "Keep workers over epochs (persistent_workers=True), start reading the next epoch before "
+        "this one ends, warm up the pipeline before the loop.",
+        {
+            "first_steps": [int(s) for s in table.step[first]],
+            "mean_s": mean,
+            "mean_of_the_others_s": usual,
+            "excess_s_a_rank": excess,
+        },
+        excess,
+    )
+
+
+def _slow_tail(facts: Facts) -> Said | None:
+    table = _table(facts)
+    if table is None or np.isnan(table.input_wait_s).any():
+        return None
+    rest = ~_first_of_epochs(facts, table)
+    duration, wait = table.duration_s[rest], table.input_wait_s[rest]
+    if len(duration) < FEWEST_STEPS:
+        return None
+    usual, slowest = (float(v) for v in np.percentile(duration, [50, 99]))
+    slow = duration >= TAIL_FACTOR * usual
+    excess_of_each = duration[slow] - usual
+    ranks = len(np.unique(table.rank))
+    excess = float(excess_of_each.sum()) / ranks
+    waited = float(np.minimum(wait[slow], excess_of_each).sum()) / ranks
+    is_slow = slowest >= TAIL_FACTOR * usual > 0 and excess >= EXCESS_SHARE * facts.base_s
+    if not is_slow or waited < excess / 2:
+        return None
+    return Said(
+        f"{int(slow.sum())} steps take at least twice the median, waiting for input",
+        f"99 % of the steps take under {seconds(slowest)}, half under {seconds(usual)}; of the "
+        f"{seconds(excess)} above the median {seconds(waited)} is input wait.",
+        "Look at these steps in the timeline: large or slow files, a busy storage server, one "
+        "worker behind the others. A longer prefetch queue evens out what is rare.",
+        {
+            "slow_steps": [int(s) for s in table.step[rest][slow][:20]],
+            "median_s": usual,
+            "p99_s": slowest,
+            "excess_s_a_rank": excess,
+            "of_it_input_wait_s": waited,
+        },
+        waited,
+    )
+
+
+RULES = (
+    Rule(
+        "slow_first_step", "mean length of the steps in which an epoch begins / mean of the others",
+        "3 x, 2 % of the window in excess",
+        "a pipeline that starts empty makes one step as long as a batch takes to load",
+        _slow_first,
+    ),
+    Rule(
+        "slow_tail", "99th percentile of the other steps / their median",
+        "2 x, 2 % of the window in excess, more than half of it input wait, 20 steps at least",
+        "rare slow reads: an average hides them, a synchronous job waits for each",
+        _slow_tail,
+    ),
+)  # fmt: skip

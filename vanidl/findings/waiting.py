@@ -1,0 +1,205 @@
+"""Training waits: for input, for I/O that nothing hides, for other ranks."""
+
+from __future__ import annotations
+
+from vanidl.analyses.overlap import Overlap
+from vanidl.findings import loaders
+from vanidl.findings.facts import Facts
+from vanidl.findings.finding import Rule, Said, Value
+from vanidl.report.units import percent, seconds
+
+BOUND_SHARE = 0.10
+MOSTLY = 0.5
+OBSERVED_SHARE = 0.05
+HIDDEN_SHARE = 0.2
+OTHERS_SHARE = 0.05
+
+
+def _waits(facts: Facts) -> Overlap | None:
+    """The overlap of a run that is bound by its input."""
+    overlap = facts.results.overlap
+    share = overlap.input_wait_share if overlap else None
+    return overlap if share is not None and share >= BOUND_SHARE else None
+
+
+def _io_share(facts: Facts, overlap: Overlap) -> float | None:
+    """Share of the wait in reads and writes or, by the counters, in metadata calls."""
+    wait, in_io = overlap.mean.input_wait_s, overlap.mean.input_wait_io_s
+    if not wait or in_io is None:
+        return None
+    return min((in_io + (_metadata_s(facts, overlap) or 0.0)) / wait, 1.0)
+
+
+def _metadata_s(facts: Facts, overlap: Overlap) -> float | None:
+    """Metadata time of dataset files a rank, for the profiled share of its I/O.
+
+    No tracer gives these calls singly: that they fell into waits is taken, not seen.
+    """
+    mean = overlap.mean
+    if facts.metadata_s is None or not mean.io_s or mean.unobserved_s is None:
+        return None
+    return facts.metadata_s * (1 - mean.unobserved_s / mean.io_s)
+
+
+def _wait_evidence(facts: Facts, overlap: Overlap) -> dict[str, Value]:
+    longest = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0)
+    return {
+        "input_wait_share": overlap.input_wait_share,
+        "input_wait_s": overlap.mean.input_wait_s,
+        "input_wait_io_s": overlap.mean.input_wait_io_s,
+        "metadata_s": _metadata_s(facts, overlap),
+        "lost_to_input_s": overlap.lost_to_input_s,
+        "longest_wait": {"rank": longest.label, "seconds": longest.input_wait_s},
+    }
+
+
+def _title(overlap: Overlap, rest: str) -> str:
+    return f"Training waits for input {percent(overlap.input_wait_share)} of the time, {rest}"
+
+
+def _bound_io(facts: Facts) -> Said | None:
+    overlap = _waits(facts)
+    share = _io_share(facts, overlap) if overlap else None
+    if overlap is None or share is None or share < MOSTLY:
+        return None
+    evidence = _wait_evidence(facts, overlap)
+    plan = loaders.scheduled(facts)
+    hint = " The scheduled loader would not read the same bytes again." if plan else ""
+    return Said(
+        _title(overlap, "mostly for I/O"),
+        f"Of {seconds(overlap.mean.input_wait_s)} of wait the rank was in reads and writes for "
+        f"{seconds(overlap.mean.input_wait_io_s)}; metadata calls took "
+        f"{seconds(_metadata_s(facts, overlap))} by the counters.",
+        "Read ahead: more DataLoader workers or a larger prefetch_factor, tf.data prefetch; then "
+        "make the reads themselves cheaper, see the findings about requests and files." + hint,
+        evidence | ({"predicted": plan} if plan else {}),
+        facts.lost_s,
+    )
+
+
+def _bound_decoding(facts: Facts) -> Said | None:
+    overlap = _waits(facts)
+    share = _io_share(facts, overlap) if overlap else None
+    if overlap is None or share is None or share >= MOSTLY or facts.lossy:
+        return None
+    evidence = _wait_evidence(facts, overlap)
+    predicted = loaders.decoders(facts)
+    return Said(
+        _title(overlap, "and not for I/O"),
+        f"Only {percent(share)} of the wait was I/O, metadata included: the rest is decoding, "
+        "augmentation, collating or the start of workers.",
+        "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
+        "encoded samples and decodes them on the device. Faster storage will not help.",
+        evidence | ({"predicted": predicted} if predicted else {}),
+        facts.lost_s,
+    )
+
+
+def _bound_unknown(facts: Facts) -> Said | None:
+    overlap = _waits(facts)
+    if overlap is None:
+        return None
+    share = _io_share(facts, overlap)
+    if share is not None and (share >= MOSTLY or not facts.lossy):
+        return None
+    why = "no single operation was traced" if share is None else "not all reads were recorded"
+    return Said(
+        _title(overlap, "for I/O or decoding"),
+        f"How much of the wait is I/O is not known: {why}.",
+        "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
+        "more prefetch help with both.",
+        _wait_evidence(facts, overlap),
+        facts.lost_s,
+    )
+
+
+def _not_overlapped(facts: Facts) -> Said | None:
+    overlap = facts.results.overlap
+    if overlap is None or overlap.hidden_fraction is None:
+        return None
+    mean = overlap.mean
+    if mean.io_s is None or mean.exposed_s is None or mean.compute_s is None:
+        return None
+    observed = mean.io_s - (mean.unobserved_s or 0.0)
+    if observed < OBSERVED_SHARE * mean.window_s or overlap.hidden_fraction >= HIDDEN_SHARE:
+        return None
+    free = max(mean.compute_s - (mean.hidden_s or 0.0), 0.0)
+    return Said(
+        f"{percent(1 - overlap.hidden_fraction)} of the I/O does not run under compute",
+        f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps lies bare, "
+        f"beside {seconds(mean.compute_s)} of compute under which it could run.",
+        "Read in the background: DataLoader(num_workers=N, prefetch_factor=...), tf.data "
+        "prefetch, or a loader with a thread that reads ahead, as the scheduled one.",
+        {
+            "hidden_fraction": overlap.hidden_fraction,
+            "observed_io_s": observed,
+            "exposed_s": mean.exposed_s,
+            "compute_s": mean.compute_s,
+            "processes_a_rank": len(facts.trace.processes) / max(len(facts.trace.ranks), 1),
+        },
+        min(mean.exposed_s, free),
+    )
+
+
+def _others(facts: Facts) -> Said | None:
+    overlap = facts.results.overlap
+    if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
+        return None
+    blamed = {}
+    for row in overlap.per_rank:
+        behind = overlap.lost_to_input_s - (row.input_wait_s or 0.0)
+        time_s = min(row.communication_s or 0.0, behind)
+        if time_s >= OTHERS_SHARE * row.window_s > 0:
+            blamed[row.label] = time_s
+    if not blamed:
+        return None
+    slowest = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0)
+    return Said(
+        f"{len(blamed)} of {overlap.ranks_observed} ranks wait in collectives for other ranks' "
+        "input",
+        f"Up to {seconds(max(blamed.values()))} of a rank's communication falls to waiting for "
+        f"slower ranks; {slowest.label} waited longest for input "
+        f"({seconds(slowest.input_wait_s)}).",
+        "Faster networks will not help: give every rank the same input rate (workers, bytes, "
+        "local storage), and look first at the rank named.",
+        {
+            "ranks": sorted(blamed),
+            "at_most_s": {label: blamed[label] for label in sorted(blamed)},
+            "slowest": {"rank": slowest.label, "input_wait_s": slowest.input_wait_s},
+            "lost_to_input_s": overlap.lost_to_input_s,
+        },
+        overlap.lost_to_input_s - overlap.mean.input_wait_s,
+    )
+
+
+_SHARE_REASON = (
+    "a tenth of the time is more than runs differ by chance, and DFAnalyzer's 20 % would pass over "
+    "a loss that one option of the loader removes"
+)
+RULES = (
+    Rule(
+        "input_bound_io", "input wait / window; how much of it was I/O, metadata included",
+        "10 % of the window, half of it in I/O", _SHARE_REASON, _bound_io,
+    ),
+    Rule(
+        "input_bound_decoding", "the same, with most of the wait outside any I/O",
+        "10 % of the window, less than half in I/O, all reads recorded", _SHARE_REASON,
+        _bound_decoding,
+    ),
+    Rule(
+        "input_bound", "the same, where it is not known how much of the wait is I/O",
+        "10 % of the window", _SHARE_REASON, _bound_unknown,
+    ),
+    Rule(
+        "io_not_overlapped", "observed I/O that did not run under compute",
+        "I/O of 5 % of the window, less than a fifth hidden",
+        "below a fifth the loader has no prefetch that works; less I/O than that is not worth one",
+        _not_overlapped,
+    ),
+    Rule(
+        "waits_for_other_ranks",
+        "communication of a rank, as far as other ranks waited longer for input",
+        "5 % of a rank's window", "uneven steps and the collective itself cost a few per cent",
+        _others,
+    ),
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""Findings and predictions as the page shows them: plain texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from vanidl.analyses import Results
+from vanidl.figures.labels import elided
+from vanidl.findings import Finding, find
+from vanidl.findings.finding import Value
+from vanidl.report.units import count, nbytes, percent, ratio, seconds
+from vanidl.trace import Trace
+from vanidl.whatif import WhatIf, what_if
+
+_MOST = 12
+_LONG = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One finding in texts; `evidence` are names and values."""
+
+    code: str
+    severity: str
+    title: str
+    detail: str
+    advice: str
+    gain: str
+    evidence: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The table of predictions: rows are change, step time, of what it was, gain."""
+
+    note: str
+    rows: tuple[tuple[str, str, str, str], ...]
+    assumptions: tuple[str, ...]
+
+
+def advice(trace: Trace, results: Results) -> tuple[Advice, ...]:
+    """Every finding of the run, most severe first."""
+    return tuple(_advice(finding) for finding in find(trace, results))
+
+
+def replayed(trace: Trace, results: Results) -> Replayed | None:
+    """The predictions; None where the run cannot be replayed."""
+    found = what_if(trace, results)
+    if found is None:
+        return None
+    rows = tuple(
+        (row.name, seconds(row.step_s), ratio(row.ratio), seconds(row.gain_at_most_s))
+        for row in found.rows
+    )
+    return Replayed(replay_note(found), rows, found.assumptions)
+
+
+def replay_note(found: WhatIf) -> str:
+    """How well the model gives back what was measured."""
+    return (
+        f"The mean step took {seconds(found.step_s)}; the same batches replayed with nothing "
+        f"changed give {seconds(found.replayed_s)}."
+    )
+
+
+def _advice(finding: Finding) -> Advice:
+    gain = finding.gain_at_most_s
+    return Advice(
+        finding.code,
+        finding.severity,
+        elided(finding.title, limit=_LONG),
+        elided(finding.detail, limit=1000),
+        finding.advice,
+        "" if gain is None else f"gains at most {seconds(gain)} a rank",
+        tuple(_flat("", finding.evidence))[:_MOST],
+    )
+
+
+def _flat(prefix: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Names and texts of all values, those of inner mappings behind their name."""
+    for name, value in values.items():
+        label = f"{prefix}{name.replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            yield from _flat(f"{label}: ", value)
+        else:
+            yield elided(label, limit=120), elided(_text(name, value), limit=_LONG)
+
+
+def _text(name: str, value: Value) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value[:_MOST]) + (", ..." if len(value) > _MOST else "")
+    if isinstance(value, str) or value is None or isinstance(value, Mapping):
+        return "not recorded" if value is None else str(value)
+    if name.endswith(("_s", "seconds", "_s_a_rank")):
+        return seconds(value)
+    if "bytes" in name and "share" not in name:
+        return nbytes(value)
+    if "share" in name or "fraction" in name or name == "jumps":
+        return percent(value)
+    return count(value) if isinstance(value, int) else f"{value:.3g}"

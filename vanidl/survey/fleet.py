@@ -1,0 +1,275 @@
+"""The page of a survey: which jobs lost most to I/O, how jobs are spread, how that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from vanidl.figures import palette
+from vanidl.figures.cutting import n_of_m
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.labels import elided
+from vanidl.report.headline import Headline
+from vanidl.report.page import Page, render_page, write_page
+from vanidl.report.tiles import Tile
+from vanidl.report.units import count, nbytes, percent, plural
+from vanidl.survey.rows import Row
+
+MOST_ROWS = 1000
+MOST_POINTS = 5000
+
+_WORST = (
+    Column("job"),
+    Column("start"),
+    Column("I/O per rank", "s"),
+    Column("I/O share", "share"),
+    Column("run time", "s"),
+    Column("ranks", "count"),
+    Column("bytes read", "bytes"),
+    Column("bytes written", "bytes"),
+    Column("median size", "bytes"),
+    Column("traced", "share"),
+    Column("warnings"),
+    Column("findings", "count"),
+    Column("first log"),
+    Column("command"),
+)
+
+TERMS = (
+    ("I/O per rank", "Time a rank was in at least one operation, mean over the job's ranks."),
+    ("I/O share", "I/O per rank / run time. Whether that time was hidden, logs alone do not say."),
+    ("traced", "Operations with a record of their own / operations that were counted."),
+    ("rank-hours", "Ranks x hours: what a job costs whoever pays for processors."),
+)
+
+
+def write_fleet(rows: Sequence[Row], folder: str, path: Path) -> None:
+    """Writes the page of the rows: whole or not at all.
+
+    Raises:
+        VanidlError: it cannot be written there.
+    """
+    write_page(render_page(page(rows, folder)), path)
+
+
+def page(rows: Sequence[Row], folder: str) -> Page:
+    """The page of all jobs."""
+    read = [row for row in rows if row["problem"] is None]
+    return Page(
+        title=f"I/O of {plural(len(rows), 'job')}",
+        kind="I/O survey",
+        headline=_headline(rows, read),
+        facts=_facts(rows, folder),
+        tiles=_tiles(read),
+        warnings=tuple(_problems(rows)),
+        warned_section="Jobs",
+        figures=(_worst(read), _share(read), _moved(read), _sizes(read), _trend(read)),
+        terms=TERMS,
+        commands=(),
+    )
+
+
+def _headline(rows: Sequence[Row], read: Sequence[Row]) -> Headline:
+    known = [row for row in read if row["io_share"] is not None]
+    heavy = sum(row["io_share"] >= 0.1 for row in known)
+    title = (
+        f"{count(heavy)} of {plural(len(known), 'job')} spent 10 % of their time or more in I/O."
+        if known
+        else "No job has a trace of its operations, so how long its I/O took is not known."
+    )
+    support = [f"{plural(len(rows) - len(read), 'job')} could not be read."]
+    without = len(read) - len(known)
+    more = [f"Of {plural(without, 'job')} only counters are known." if without else ""]
+    return Headline(title, tuple(s for s in (*support[: len(rows) > len(read)], *more) if s))
+
+
+def _facts(rows: Sequence[Row], folder: str) -> tuple[tuple[str, str], ...]:
+    starts = sorted(row["start"] for row in rows if row["start"])
+    span = f"{starts[0][:10]} to {starts[-1][:10]}" if starts else "not recorded"
+    logs = sum(row["logs"] for row in rows)
+    return (
+        ("folder", elided(folder, limit=80)),
+        ("jobs", count(len(rows))),
+        ("logs", count(logs)),
+        ("started", span),
+    )
+
+
+def _tiles(read: Sequence[Row]) -> tuple[Tile, ...]:
+    timed = [row for row in read if row["io_share"] is not None]
+    cost = [row["ranks"] * row["run_time_s"] / 3600 for row in timed]
+    lost = [row["ranks"] * row["io_per_rank_mean_s"] / 3600 for row in timed]
+    median = float(np.median([row["io_share"] for row in timed])) if timed else None
+    moved = [(_total(row, "read"), _total(row, "written")) for row in read]
+    return (
+        Tile("I/O of all", percent(sum(lost) / sum(cost)) if sum(cost) else "not recorded",
+             "rank-hours in I/O / rank-hours of the jobs with a trace"),
+        Tile("Median job", percent(median) if timed else "not recorded", "its share of I/O"),
+        Tile("Rank-hours in I/O", f"{sum(lost):,.1f}" if timed else "not recorded",
+             "hidden or not, over the jobs with a trace"),
+        Tile("Read", nbytes(sum(r for r, _ in moved)), "POSIX and STDIO, all jobs"),
+        Tile("Written", nbytes(sum(w for _, w in moved)), "POSIX and STDIO, all jobs"),
+    )  # fmt: skip
+
+
+def _total(row: Row, what: str) -> int:
+    stored = row[f"storage_bytes_{what}"]
+    return int(stored if stored is not None else row[f"bytes_{what}"] or 0)
+
+
+def _problems(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+    found = [row for row in rows if row["problem"] is not None]
+    shown = [
+        ("unreadable", elided(f"{row['first_log']}: {row['problem']}", limit=400), "warning")
+        for row in found[:20]
+    ]
+    if len(found) > len(shown):
+        more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see jobs.parquet."
+        shown.append(("unreadable", more, "warning"))
+    return shown
+
+
+def _worst(read: Sequence[Row]) -> Figure:
+    timed = [row for row in read if row["io_per_rank_mean_s"] is not None]
+    if not timed:
+        reason = "No job has a trace of its operations: record with DXT_ENABLE_IO_TRACE=1."
+        return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
+    timed.sort(key=lambda r: (-r["ranks"] * r["io_per_rank_mean_s"], r["first_log"]))
+    rows = tuple(_worst_row(row) for row in timed[:MOST_ROWS])
+    caption = "Most rank-hours in I/O first: ranks x I/O per rank."
+    table = Table(_WORST, rows, n_of_m(len(rows), len(timed), "jobs"))
+    return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
+
+
+def _worst_row(row: Row) -> tuple[str | int | float | None, ...]:
+    names = ("io_per_rank_mean_s", "io_share", "run_time_s", "ranks", "bytes_read",
+             "bytes_written", "size_median", "traced_fraction", "warnings", "findings")  # fmt: skip
+    return (
+        elided(row["job"] or "not recorded", limit=40),
+        row["start"],
+        *(row[name] for name in names),
+        elided(row["first_log"], limit=120),
+        elided(row["command"] or "", limit=120) or None,
+    )
+
+
+def _share(read: Sequence[Row]) -> Figure:
+    values = [row["io_share"] for row in read if row["io_share"] is not None]
+    edges = np.linspace(0, 1, 21)
+    labels = [f"{low:.0%} to {high:.0%}" for low, high in pairwise(edges)]
+    caption = "How many jobs spent which share of their run time in I/O, mean over ranks."
+    return _histogram(("share", "Share of time in I/O", caption), values, edges, labels)
+
+
+def _moved(read: Sequence[Row]) -> Figure:
+    values = [_total(row, "read") + _total(row, "written") for row in read]
+    caption = "How many jobs read and wrote how much together, through POSIX and STDIO."
+    return _powers(("moved", "Bytes of a job", caption), values)
+
+
+def _sizes(read: Sequence[Row]) -> Figure:
+    values = [row["size_median"] for row in read if row["size_median"] is not None]
+    caption = "The median size of a job's operations: small ones on the left wait for each other."
+    return _powers(("sizes", "Median size of an operation", caption), values)
+
+
+_Names = tuple[str, str, str]  # id, title, caption
+
+
+def _powers(names: _Names, values: Sequence[float]) -> Figure:
+    """A histogram over powers of four, nothing moved apart."""
+    top = max([*values, 1])
+    edges = [0.0, 1.0]
+    while edges[-1] <= top:
+        edges.append(edges[-1] * 4)
+    labels = ["0 B", *(f"{nbytes(a)} to {nbytes(4 * a)}" for a in edges[1:-1])]
+    return _histogram(names, values, np.array(edges), labels)
+
+
+def _histogram(
+    names: _Names, values: Sequence[float], edges: np.ndarray[tuple[int], np.dtype[np.float64]],
+    labels: Sequence[str],
+) -> Figure:  # fmt: skip
+    key, title, caption = names
+    if not values:
+        return Figure(key, "Distributions", title, "", empty_reason="No job has recorded it.")
+    clipped = np.clip(np.array(values, float), edges[0], edges[-1])
+    numbers = np.histogram(clipped, edges)[0].tolist()
+    spec: Spec = {
+        "data": [
+            {
+                "type": "bar",
+                "x": list(range(len(labels))),
+                "y": numbers,
+                "customdata": list(labels),
+                "marker": palette.fill(palette.READ),
+                "hovertemplate": "%{customdata}: %{y:,} jobs<extra></extra>",
+            }
+        ],
+        "layout": palette.layout(
+            260,
+            bargap=0.1,
+            xaxis=palette.axis(
+                tickvals=list(range(len(labels))), ticktext=list(labels), showgrid=False
+            ),
+            yaxis=palette.axis("jobs"),
+        ),
+    }
+    rows = tuple(zip(labels, numbers, strict=True))
+    table = Table((Column(title.lower()), Column("jobs", "count")), rows)
+    most = labels[int(np.argmax(numbers))]
+    says = f"Most of {plural(len(values), 'job')}, {count(max(numbers))}, are at {most}."
+    return Figure(key, "Distributions", title, caption, spec, table, says=says)
+
+
+def _trend(read: Sequence[Row]) -> Figure:
+    """A point a day: medians do not move with the number of jobs."""
+    days: dict[str, list[Row]] = {}
+    for row in read:
+        if row["start"] and row["io_share"] is not None:
+            days.setdefault(row["start"][:10], []).append(row)
+    if not days:
+        reason = "No job has a trace of its operations."
+        return Figure("trend", "Over time", "Share of I/O by day", "", empty_reason=reason)
+    names = sorted(days)
+    shares = [float(np.median([row["io_share"] for row in days[day]])) for day in names]
+    caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
+    spec: Spec = {
+        "data": [_line(names, shares, [f"{len(days[day])}" for day in names])],
+        "layout": palette.layout(
+            260, xaxis=palette.axis(type="date"), yaxis=palette.axis("share", tickformat=".0%")
+        ),
+    }
+    columns = (Column("day"), Column("jobs", "count"), Column("median share", "share"),
+               Column("rank time in I/O", "s"))  # fmt: skip
+    rows = tuple(
+        (
+            day,
+            len(days[day]),
+            share,
+            _rank_time_s(days[day]),
+        )
+        for day, share in zip(names, shares, strict=True)
+    )
+    says = f"From {percent(shares[0])} on {names[0]} to {percent(shares[-1])} on {names[-1]}."
+    table = Table(columns, rows[-MOST_POINTS:])
+    return Figure("trend", "Over time", "Share of I/O by day", caption, spec, table, says=says)
+
+
+def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": x,
+        "y": y,
+        "customdata": jobs,
+        "line": {"color": palette.READ},
+        "hovertemplate": "%{x}: %{y:.1%} of %{customdata} jobs<extra></extra>",
+    }
+
+
+def _rank_time_s(rows: Sequence[Row]) -> float:
+    return float(sum(row["ranks"] * row["io_per_rank_mean_s"] for row in rows))

@@ -1,0 +1,59 @@
+"""What is done of a survey, kept in its folder: one small file a batch, written whole.
+
+Whoever is stopped, begins again with what was kept; only jobs whose logs changed are redone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from vanidl.errors import VanidlError
+from vanidl.survey.rows import Row
+from vanidl.writing import write_whole
+
+_FOLDER = "done"
+_VERSION = 1  # of the rows; raised when a column comes or changes its meaning
+
+
+class Kept:
+    """Rows by key of their job.
+
+    Raises:
+        VanidlError: the folder cannot be made.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self._folder = output / _FOLDER
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VanidlError(
+                f"cannot write {output}: {error.strerror or error}; choose another place with -o"
+            ) from error
+        self.rows: dict[str, Row] = {}
+        for path in sorted(self._folder.glob("*.json")):
+            self.rows |= _rows(path)
+
+    def add(self, rows: Mapping[str, Row]) -> None:
+        """Keeps the rows of some jobs.
+
+        Raises:
+            VanidlError: they cannot be written.
+        """
+        name = hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()[:32]
+        content = json.dumps({"version": _VERSION, "rows": dict(rows)}).encode()
+        write_whole(self._folder / f"{name}.json", content, "what is done")
+        self.rows |= rows
+
+
+def _rows(path: Path) -> dict[str, Row]:
+    """The rows of one file, none where they are of another version or damaged: redone then."""
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        content = json.loads(path.read_bytes())
+        if content["version"] == _VERSION:
+            return dict(content["rows"].items())
+    return {}

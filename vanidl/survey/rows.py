@@ -1,0 +1,125 @@
+"""One job -> one row. Every number is that of the JSON contract, under its name there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vanidl.analyses import analyse
+from vanidl.errors import VanidlError
+from vanidl.reading import Inputs, trace_of
+from vanidl.report.json import summary_object
+from vanidl.sources import counters
+from vanidl.sources.darshan import UNFINISHED, read_identity
+from vanidl.sources.discover import Found
+from vanidl.sources.pieces import TracerLog
+from vanidl.survey.jobs import Job
+
+Row = dict[str, Any]
+
+COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("job", "string", ("job", "id")),
+    ("command", "string", ("job", "command")),
+    ("start", "string", ("job", "start")),  # ISO 8601 UTC
+    ("run_time_s", "double", ("job", "run_time_s")),
+    ("ranks", "int64", ("job", "ranks")),
+    ("processes", "int64", ("job", "processes")),
+    ("layer", "string", ("io", "layer")),
+    ("source", "string", ("io", "source")),  # trace, counters
+    ("ops", "int64", ("io", "ops")),
+    ("reads", "int64", ("io", "reads")),
+    ("writes", "int64", ("io", "writes")),
+    ("bytes_read", "int64", ("io", "bytes_read")),
+    ("bytes_written", "int64", ("io", "bytes_written")),
+    ("storage_bytes_read", "int64", ("storage", "bytes_read")),
+    ("storage_bytes_written", "int64", ("storage", "bytes_written")),
+    ("io_share", "double", ("io", "time", "share")),
+    ("io_per_rank_mean_s", "double", ("io", "time", "per_rank_mean_s")),
+    ("io_any_rank_s", "double", ("io", "time", "any_rank_s")),
+    ("bandwidth_bytes_per_s", "double", ("io", "bandwidth", "aggregate_bytes_per_s")),
+    ("size_median", "double", ("io", "sizes", "median")),
+    ("size_max", "int64", ("io", "sizes", "max")),
+    ("read_ops", "int64", ("io", "access", "read", "ops")),
+    ("read_consecutive", "int64", ("io", "access", "read", "consecutive")),
+    ("read_forward", "int64", ("io", "access", "read", "forward")),
+    ("read_backward", "int64", ("io", "access", "read", "backward")),
+    ("files", "int64", ("io", "files", "count")),
+    ("reread_factor", "double", ("io", "dataset", "reread_factor")),
+    ("complete", "bool", ("coverage", "complete")),
+)
+"""Name and type of a column, and where its value lies in `vanidl summary --json`."""
+
+MORE: tuple[tuple[str, str], ...] = (
+    ("traced_fraction", "double"),  # of the layer's operations
+    ("warnings", "string"),  # codes, separated by spaces
+    ("findings", "int64"),
+    ("logs", "int64"),
+    ("first_log", "string"),  # relative to the folder that was surveyed
+    ("problem", "string"),  # why there is no more than this; null where the job was read
+)
+
+
+def identities(paths: Sequence[str]) -> list[tuple[str, TracerLog | None, str]]:
+    """(path, who wrote the log, why that cannot be said); exactly one of the last two is set."""
+    return [_identity(path) for path in paths]
+
+
+def _identity(path: str) -> tuple[str, TracerLog | None, str]:
+    try:
+        return path, read_identity(path), ""
+    except VanidlError as error:
+        return path, None, str(error)
+
+
+def rows(jobs: Sequence[Job]) -> list[Row]:
+    """A row for each job, in turn; the counters of all are read by the same children."""
+    pending = counters.start_counters([path for job in jobs for path in job.paths])
+    return [row(job, pending) for job in jobs]
+
+
+def row(job: Job, pending: counters.PendingCounters) -> Row:
+    """What one job did; one that cannot be read has only its logs and the problem."""
+    try:
+        return _read(job, pending)
+    except VanidlError as error:
+        return missing(job, str(error))
+
+
+def missing(job: Job, problem: str) -> Row:
+    """The row of a job that could not be read."""
+    empty = dict.fromkeys([name for name, _, _ in COLUMNS] + [name for name, _ in MORE])
+    return empty | _place(job) | {"job": job.id, "problem": " ".join(problem.split())}
+
+
+def _read(job: Job, pending: counters.PendingCounters) -> Row:
+    paths = [Path(path) for path in job.paths]
+    found = Found(
+        paths[0].parent,
+        darshan=tuple(p for p in paths if not p.name.endswith(UNFINISHED)),
+        darshan_partial=tuple(p for p in paths if p.name.endswith(UNFINISHED)),
+    )
+    trace = trace_of(found, Inputs(), pending=pending)
+    results = analyse(trace)
+    content = summary_object(trace, results)
+    values = {name: _at(content, place) for name, _, place in COLUMNS}
+    covered = content["coverage"]["layers"].get(values["layer"], {})
+    return values | _place(job) | {
+        "traced_fraction": covered.get("traced_fraction"),
+        "warnings": " ".join(sorted({w["code"] for w in content["coverage"]["warnings"]})),
+        "findings": len(content["findings"]),
+        "problem": None,
+    }  # fmt: skip
+
+
+def _place(job: Job) -> Row:
+    return {"logs": len(job.paths), "first_log": job.first}
+
+
+def _at(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN401
+    value: Any = content
+    for name in place:
+        if value is None:
+            return None
+        value = value[name]
+    return value

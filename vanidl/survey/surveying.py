@@ -1,0 +1,96 @@
+"""`survey`: every job below a folder -> rows in a Parquet file, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.reading import Progress
+from vanidl.sources import discover
+from vanidl.sources.pieces import TracerLog
+from vanidl.survey import table
+from vanidl.survey.fleet import write_fleet
+from vanidl.survey.jobs import Job, batches, jobs_of
+from vanidl.survey.keeping import Kept
+from vanidl.survey.rows import Row, identities, missing, rows
+from vanidl.working import Crew, Open, crew_executors, shared_out
+
+LOGS_A_BATCH = 32
+
+_KILLED = (
+    "the process that read it ended twice before it was done; look at its logs with `vanidl check`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Rows by start; `kept` of them were done before."""
+
+    rows: tuple[Row, ...]
+    kept: int
+    parquet: Path
+    page: Path
+
+
+def survey(
+    folder: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    crew: Crew | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Reads the Darshan logs of every job below a folder; one row a job, and a page of all.
+
+    What is done stays in `output`: another call with the same one does only what is new.
+
+    Raises:
+        InputError: there is no Darshan log.
+        UsageError: pyarrow or, where it is asked for, Dask is not installed.
+        VanidlError: the output cannot be written.
+    """
+    table.require()
+    tell = progress or _silent
+    root, target = Path(folder), Path(output)
+    found = discover.find(root)
+    paths = [str(p) for p in (*found.darshan, *found.darshan_partial)]
+    if not paths:
+        raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
+    kept = Kept(target)
+    with crew_executors(crew or Crew()) as opened:
+        jobs, unread = jobs_of(root, _identities(paths, opened, tell))
+        before = sum(job.key in kept.rows for job in jobs)
+        _work_off([job for job in jobs if job.key not in kept.rows], kept, opened, tell)
+    done = [kept.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
+    done.sort(key=lambda row: (row["start"] or "", row["first_log"]))
+    parquet, page = target / "jobs.parquet", target / "fleet.html"
+    table.write(done, parquet)
+    write_fleet(done, str(root), page)
+    return Survey(tuple(done), before, parquet, page)
+
+
+def _identities(
+    paths: Sequence[str], opened: Open, tell: Progress
+) -> list[tuple[str, TracerLog | None, str]]:
+    found: list[tuple[str, TracerLog | None, str]] = []
+    size = 4 * LOGS_A_BATCH
+    groups = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
+    for _, results in shared_out(identities, groups, opened, lambda path: (path, None, _KILLED)):
+        found += results
+        tell("Darshan logs", len(found), len(paths))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _work_off(jobs: Sequence[Job], kept: Kept, opened: Open, tell: Progress) -> None:
+    done = 0
+    parts = list(batches(jobs, LOGS_A_BATCH))
+    for some, results in shared_out(rows, parts, opened, lambda job: missing(job, _KILLED)):
+        kept.add({job.key: row for job, row in zip(some, results, strict=True)})
+        done += len(some)
+        tell("jobs", done, len(jobs))
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """The library is silent unless asked."""

@@ -1,0 +1,57 @@
+"""What is changed about a run's input, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vanidl.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a run's input would differ; the defaults change nothing.
+
+    Raises:
+        UsageError: a number is out of its range.
+    """
+
+    workers: int | None = None  # of each rank; 0: in the training process; None: as it was
+    ahead: int | None = None  # batches that a worker prepares ahead; None: as it was, else 2
+    bandwidth: float = 1.0  # bytes a second of each reader, times that
+    latency: float = 1.0  # of a request, or how many requests there are, times that
+    decode: float = 1.0  # speed of what is not I/O in loading, times that
+    kept: float = 0.0  # share of the data that is not read again after the first epoch
+
+    def __post_init__(self) -> None:
+        if min(self.bandwidth, self.decode) <= 0 or self.latency < 0:
+            raise UsageError("expected speeds above 0 and a latency of at least 0 times itself")
+        if not 0 <= self.kept <= 1:
+            raise UsageError(f"expected a kept share between 0 and 1, found {self.kept}")
+        if (self.workers or 0) < 0 or (self.ahead is not None and self.ahead < 1):
+            raise UsageError("expected workers from 0 and batches ahead from 1 on")
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Mean step time of a change, and what it saves over the profiled steps.
+
+    `gain_at_most_s` is per rank: (step time now - then) times profiled steps, not below 0.
+    """
+
+    name: str
+    step_s: float
+    ratio: float  # of the mean step time now
+    gain_at_most_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Predictions for one run. `replayed_s` is the model's own mean step time with no change.
+
+    How far it is from `step_s`, which was measured, is the least error of every prediction.
+    """
+
+    step_s: float
+    replayed_s: float
+    rows: tuple[Predicted, ...]
+    assumptions: tuple[str, ...]

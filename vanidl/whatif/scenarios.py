@@ -1,0 +1,113 @@
+"""What a run's step time would be under changed input: any change, and a table of usual ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses import Results
+from vanidl.errors import UsageError
+from vanidl.report.units import plural
+from vanidl.trace import Trace
+from vanidl.whatif.batches import AHEAD, Batches, batches, can_replay
+from vanidl.whatif.change import Change, Predicted, WhatIf
+from vanidl.whatif.reads import RequestCost, reads
+from vanidl.whatif.replay import replay
+
+ASSUMPTIONS = (
+    "Compute takes as long as it did: readers take no core from it.",
+    "Readers beside each other are as fast as one alone, up to the storage's limit, which the "
+    "trace does not show: predictions are what can be gained at most.",
+    "Ranks begin each step together; in each epoch workers start anew, at no cost of their own.",
+    "What is not I/O in loading counts as decoding; of a run with workers it is the most that fits "
+    "the waits that were seen.",
+)
+
+_MOST_WORKERS = (1, 2, 4, 8)
+_A_RANK = " a rank"
+
+
+def what_if(trace: Trace, results: Results) -> WhatIf | None:
+    """The usual changes; None where steps, input waits or single reads were not recorded."""
+    if not can_replay(trace, results):
+        return None
+    read = reads(trace)
+    ranks, cost = batches(trace, results, read), read.cost
+    now = _mean_s(ranks)
+    rows = [_row("no input wait at all", float(np.max([b.compute_s for b in ranks], axis=0).mean()),
+                 ranks)]  # fmt: skip
+    rows += [
+        _row(name, _step_s(ranks, change, cost), ranks) for name, change in _usual(ranks, cost)
+    ]
+    rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
+    return WhatIf(now, _step_s(ranks, Change(), cost), tuple(rows), ASSUMPTIONS)
+
+
+def predict(trace: Trace, results: Results, change: Change) -> Predicted:
+    """Mean step time under one change.
+
+    Raises:
+        UsageError: the run lacks steps, input waits or single reads to replay.
+    """
+    if not can_replay(trace, results):
+        raise UsageError(
+            "expected profiled steps with input waits and traced reads, found a run without: "
+            "record it with the PyTorch profiler and DXT or DFTracer."
+        )
+    read = reads(trace)
+    ranks = batches(trace, results, read)
+    return _row("as asked", _step_s(ranks, change, read.cost), ranks)
+
+
+def _usual(ranks: tuple[Batches, ...], cost: RequestCost | None) -> list[tuple[str, Change]]:
+    most = max(b.workers for b in ranks)
+    rows = [(plural(n, "worker") + _A_RANK, Change(workers=n)) for n in _MOST_WORKERS if n > most]
+    if most:
+        rows.append(("twice as many batches read ahead", Change(ahead=2 * AHEAD)))
+    if cost is None:
+        rows.append(("storage twice as fast", Change(bandwidth=2, latency=0.5)))
+    else:
+        rows.append(("twice the bandwidth of storage", Change(bandwidth=2)))
+        rows.append(("half the latency of storage", Change(latency=0.5)))
+    rows.append(("decoding twice as fast", Change(decode=2)))
+    if any(b.again.any() for b in ranks):
+        rows.append(("half of the data kept after the first epoch", Change(kept=0.5)))
+        rows.append(("all data kept after the first epoch", Change(kept=1.0)))
+    return rows
+
+
+def _adds_nothing(row: Predicted, before: Predicted) -> bool:
+    """Whether more workers than in the row before change nothing."""
+    of_workers = row.name.endswith(_A_RANK) and before.name.endswith(_A_RANK)
+    return of_workers and row.ratio > before.ratio - 0.005
+
+
+def _row(name: str, step_s: float, ranks: tuple[Batches, ...]) -> Predicted:
+    now = _mean_s(ranks)
+    gain = max(now - step_s, 0.0) * len(ranks[0].step_s)
+    return Predicted(name, step_s, step_s / now, gain)
+
+
+def _mean_s(ranks: tuple[Batches, ...]) -> float:
+    return float(np.mean([b.step_s.mean() for b in ranks]))
+
+
+def _step_s(ranks: tuple[Batches, ...], change: Change, cost: RequestCost | None) -> float:
+    loads = [_load(b, change, cost) for b in ranks]
+    queues = [
+        (b.workers if change.workers is None else change.workers, change.ahead or AHEAD)
+        for b in ranks
+    ]
+    computes = [b.compute_s for b in ranks]
+    return float(replay(loads, computes, ranks[0].first, queues).mean())
+
+
+def _load(batch: Batches, change: Change, cost: RequestCost | None) -> NDArray[np.float64]:
+    """Time to load each batch. Without a fitted cost the change that helps more takes all of it."""
+    if cost is None:
+        scale = min(change.latency, 1 / change.bandwidth)
+    else:
+        share = cost.latency_share
+        scale = share * change.latency + (1 - share) / change.bandwidth
+    load: NDArray[np.float64] = batch.io_s * scale + batch.decode_s / change.decode
+    return load * (1 - change.kept * batch.again)
