@@ -69,7 +69,9 @@ class SlabDataset(Dataset[torch.Tensor]):
         if (team is None) == (part is None):
             raise UsageError("expected a team or a part, found both or neither: give one")
         _check_way(way, self._team)
-        first = describe(self._source(0))
+        with Attempt() as tried:
+            first = describe(self._source(0))
+        tried.agree(self._team)
         array = Array(Field(key, first.shape, first.dtype.str), division, self._source)
         array.window(0)  # raises where the grid does not fit
         self._array, self._counts = array, Counts(MOST_WORKERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import h5py
 import numpy as np
@@ -20,6 +21,8 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+_ONE_AT_A_TIME = Lock()
+"""Python before 3.11.9 and 3.12.3 fails at times where threads parse literals at once."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ def _npy(path: Path) -> Contiguous:
     try:
         with path.open("rb") as file:
             read_header = _HEADERS[np.lib.format.read_magic(file)]
-            shape, fortran, dtype = read_header(file)
+            with _ONE_AT_A_TIME:
+                shape, fortran, dtype = read_header(file)
             return Contiguous(path, file.tell(), shape, dtype, fortran)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(

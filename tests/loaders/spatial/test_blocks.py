@@ -301,3 +301,14 @@ def test_reads_of_more_than_2_gib(tmp_path):
     assert block.shape == shape
     assert (int(block[1, 0]), int(block[1, -1])) == (5, 5)
     assert dataset.stats().nbytes == shape[0] * shape[1] > 1 << 31
+
+
+def test_a_rank_that_finds_no_file_tells_all(tmp_path):
+    file, _ = store(tmp_path, "npy", content((4, 6), "<i2"))
+
+    def work(team):
+        mine = file if team.world.rank else tmp_path / "missing.npy"
+        with pytest.raises(InputError, match=r"missing\.npy"):
+            SlabDataset([mine], "x", Division((1, 2)), team)
+
+    assert on_ranks(2, work) == [None, None]
