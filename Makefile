@@ -28,10 +28,7 @@ fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, and every reader under athe
 
 reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
-	$(BIN)/python reports/baseline_workers.py
-	$(BIN)/python reports/scheduled.py
-	$(BIN)/python reports/pls.py
-	$(BIN)/python reports/spatial.py
+	$(BIN)/python reports/ab.py
 
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py

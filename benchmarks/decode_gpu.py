@@ -2,18 +2,18 @@
 
     python benchmarks/decode_gpu.py [--rehearse]   (rehearsal: no GPU, in Triton's interpreter)
 
-Runs unattended. Correctness comes first: fresh random samples, outputs poisoned before, compared
-bit for bit with the CPU; nothing is timed if that fails. Then, by CUDA events, medians, batches
-rotated so that their data exceed the L2 cache several times:
+Runs unattended. Fresh random samples, outputs poisoned before, are compared bit for bit with the
+CPU; nothing is timed if that fails. Then, by CUDA events, medians, batches rotated so that their
+data exceed the L2 cache several times:
   copy     device to device, bytes read + written: the limit
   decode   bytes of the containers read + bytes of float16 written, batches of 1 to 32;
            required >= 0.7 of the copy from batch 16 on
   feed     samples/s from page-locked memory to decoded float16 on the device: ours, int16 copy +
            log on the GPU (NVIDIA's MLPerf path), float16 copy, float32 copy, nvCOMP's algorithms
-           on the same int16, CPU gzip + log; required for CosmoFlow >= 3.3 x the int16 copy
-           (limit 3.74), for DeepCAM >= 3.0 x the float32 copy
-A step that cannot run (no nvCOMP, no time left) is written down with its reason, and the rest
-goes on. Writes JSON and text, with hardware, driver and date.
+           on the same int16, CPU gzip + log; required: CosmoFlow >= 3.3 x int16 copy (limit
+           3.74), DeepCAM >= 3.0 x float32 copy
+What cannot run (no nvCOMP, no time left) is named with its reason; the rest goes on. Writes JSON
+and text, with hardware, driver and date.
 """
 
 from __future__ import annotations
@@ -388,13 +388,12 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     label = "-".join(where["hardware"].split()[:2]).lower()
     stem = folder / f"decode_gpu-{label}-{where['date'][:10]}"
-    content = {"environment": where, "steps": steps, "required": verdicts}
-    Path(f"{stem}.json").write_text(json.dumps(content, indent=1) + "\n")
+    content = json.dumps({"environment": where, "steps": steps, "required": verdicts}, indent=1)
+    Path(f"{stem}.json").write_text(content + "\n")
     lines = [f"{name}: {value}" for name, value in (where | steps).items()]
     lines += [f"{'met' if met else 'NOT MET'}  {name}" for name, met in verdicts.items()]
-    text = "made by benchmarks/decode_gpu.py\n" + "\n".join(lines) + "\n"
+    print(text := "\n".join(["made by benchmarks/decode_gpu.py", *lines, ""]))
     Path(f"{stem}.txt").write_text(text)
-    print(text)
 
 
 if __name__ == "__main__":

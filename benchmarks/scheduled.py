@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -114,7 +115,13 @@ def write(folder: Path, samples: int) -> None:
 
 
 def write_shards(source: Path, python: str) -> bool:
-    """The same samples as MDS shards of 4 MiB; False where `streaming` is not installed."""
+    """The same samples as MDS shards of 4 MiB; False where `streaming` is not installed.
+
+    Raises:
+        SystemExit: There is no such Python.
+    """
+    if shutil.which(python) is None:
+        sys.exit(f"expected a Python in --streaming-python, found no program {python}")
     program = (
         "import sys, h5py\nfrom streaming import MDSWriter\n"
         "names = ('diffraction', 'amplitude', 'phase')\n"

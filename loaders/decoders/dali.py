@@ -48,12 +48,10 @@ def pipeline(
     built = dali.Pipeline(
         batch_size=batch, num_threads=threads, device_id=device_id, prefetch_queue_depth=1
     )
+    samples = source(paths, names, batch=batch, device=device, threads=threads)
     with built:
         outputs = functions.external_source(
-            source=source(paths, names, batch=batch, device=device, threads=threads),
-            num_outputs=len(names),
-            device=device,
-            batch=True,
+            source=samples, num_outputs=len(names), device=device, batch=True
         )
         built.set_outputs(*outputs)
     built.build()

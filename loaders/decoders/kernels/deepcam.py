@@ -75,6 +75,20 @@ def _half_bits(word: tl.tensor, run: tl.tensor) -> tl.tensor:  # float16 of segm
 
 
 @triton.jit
+def _listed_lines(
+    numbers_ptr: tl.tensor, index: tl.tensor, row: tl.tensor, lines: int
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """Of rows in the table of lines: listed?, line, first segment, end, and fit to be decoded?"""
+    listed = row < tl.load(index + 8)
+    line = tl.load(numbers_ptr + tl.load(index) // 4 + row, mask=listed, other=0).to(tl.int64)
+    firsts = numbers_ptr + tl.load(index + 1) // 4 + row
+    first = tl.load(firsts, mask=listed, other=0)
+    end = tl.minimum(tl.load(firsts + 1, mask=listed, other=0), tl.load(index + 9).to(tl.int32))
+    good = listed & (line >= 0) & (line < lines) & (first >= 0)
+    return listed, line, first, end, good
+
+
+@triton.jit
 def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
     bytes_ptr: tl.tensor,  # staged buffer as uint8
     numbers_ptr: tl.tensor,  # the same as int32
@@ -90,12 +104,7 @@ def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
     sample = tl.program_id(1).to(tl.int64)
     index = words_ptr + sample * COLUMNS
     row = tl.program_id(0).to(tl.int64) * LINES + tl.arange(0, LINES)
-    listed = row < tl.load(index + 8)
-    line = tl.load(numbers_ptr + tl.load(index) // 4 + row, mask=listed, other=0).to(tl.int64)
-    firsts = numbers_ptr + tl.load(index + 1) // 4 + row
-    first = tl.load(firsts, mask=listed, other=0)
-    end = tl.minimum(tl.load(firsts + 1, mask=listed, other=0), tl.load(index + 9).to(tl.int32))
-    good = listed & (line >= 0) & (line < lines) & (first >= 0)
+    listed, line, first, end, good = _listed_lines(numbers_ptr, index, row, lines)
     codes = bytes_ptr + tl.multiple_of(tl.load(index + 2), 16) + row[:, None] * width
     segments = words_ptr + tl.load(index + 3) // 8
     target = out_ptr + (sample * lines + line[:, None]) * width
