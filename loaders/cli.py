@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from loaders.commands import COMMANDS
 from loaders.errors import LoadersError, MissingError
+from loaders.world import abort_on_error
 
 INTERRUPTED = 130
 
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> None:
     """The console script."""
+    abort_on_error()
     sys.exit(main())
 
 

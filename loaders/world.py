@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from loaders.errors import MissingError, UsageError
@@ -84,6 +85,23 @@ def communicator() -> MPI.Intracomm:
             "pip install 'vanidl[mpi]' brings both (or use the system's MPI with mpi4py)"
         ) from error
     return MPI.COMM_WORLD
+
+
+def abort_on_error() -> None:
+    """Has an error that nobody catches end all ranks of an MPI job, which would wait for this one.
+
+    What `python -m mpi4py` does, for programs that only turn out to be ranks of MPI.
+    """
+    shown = sys.excepthook
+
+    def abort(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown(kind, error, trace)
+        if "mpi4py.MPI" in sys.modules:
+            from mpi4py.run import set_abort_status
+
+            set_abort_status(1)
+
+    sys.excepthook = abort
 
 
 def _torch_world(environment: Mapping[str, str]) -> World | None:

@@ -83,3 +83,22 @@ def test_mpiexec(run_python, python):
     assert sorted(w["rank"] for w in worlds) == [0, 1]
     assert sorted(w["local_rank"] for w in worlds) == [0, 1]
     assert {(w["ranks"], w["source"]) for w in worlds} == {(2, "mpi")}
+
+
+LOST = """
+from loaders.world import World, abort_on_error, communicator
+abort_on_error()
+if World.detect().rank == 1:
+    raise RuntimeError("this rank is lost")
+communicator().Barrier()
+"""
+
+
+@pytest.mark.mpi
+def test_an_error_on_one_rank_of_mpi_ends_all(run_python, python):
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    if MPIEXEC is None:
+        pytest.skip("mpiexec is not installed")
+    done = run_python([MPIEXEC, "-n", "3", python, "-c", LOST])
+    assert done.returncode != 0
+    assert "RuntimeError: this rank is lost" in done.stderr
