@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import InputError
+from loaders.pread import read_into
 
 Bytes = NDArray[np.uint8]
 
@@ -75,7 +76,7 @@ def read_file(path: Path, sample: int) -> Bytes:
     try:
         with path.open("rb", buffering=0) as file:
             message = new_message(sample, os.fstat(file.fileno()).st_size)
-            _read_into(file.fileno(), content(message))
+            read_into(file.fileno(), content(message).data, 0)
     except OSError as error:
         raise InputError(
             f"expected sample {sample} in {path}, found: {error}; start anew"
@@ -252,12 +253,3 @@ def _write(path: Path, values: Bytes) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _read_into(file: int, values: Bytes) -> None:
-    left = values.data
-    while left:
-        got = os.readv(file, [left])
-        if not got:
-            raise OSError("the file became shorter while it was read")
-        left = left[got:]

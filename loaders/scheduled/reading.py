@@ -1,15 +1,14 @@
 """Aggregated reads of many samples, as tasks for a pool of threads.
 
 Rows of a contiguous HDF5 dataset lie at a known place of the file (H5Dget_offset): a run of
-them is one `preadv` straight into its destinations, without HDF5's lock, several at once. Rows
-of a chunked or compressed dataset are read by HDF5 in whole chunks. Samples in files of their
-own are read one by one.
+them is one `pread` without HDF5's lock, several at once. Rows of a chunked or compressed dataset
+are read by HDF5 in whole chunks. Samples in files of their own are read one by one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import InputError
+from loaders.pread import read_into
 from loaders.reading import HDF5Reader, Reader, reader
 from loaders.samples import Field, SampleSet
 from loaders.scheduled.coalesce import StorageSpeed, measure, runs
@@ -30,7 +30,6 @@ Target = Callable[[str, int], NDArray[Any]]
 
 MOST_RUN_NBYTES = 4 << 20
 """A run longer than that is split, so that threads share it and memory for it stays small."""
-_MOST_VIEWS = os.sysconf("SC_IOV_MAX")
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,24 @@ class ContiguousRows:
 
     def __init__(self, file: int, offset: int, field: Field, most_gap: int) -> None:
         self._file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
-        self._unwanted = bytearray(field.nbytes)  # gaps land here, whoever reads them
 
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Runs with gaps of up to `most_gap` rows, none longer than `MOST_RUN_NBYTES`."""
         return _split(*runs(rows, self.most_gap), max(1, MOST_RUN_NBYTES // self._field.nbytes))
 
     def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
-        """One `preadv`, each wanted row straight to its target."""
-        views: list[Any] = [self._unwanted] * (stop - start)
+        """One `pread`: a single row straight to its target, more through memory between."""
+        nbytes, begin = self._field.nbytes, self._offset + start * self._field.nbytes
+        if stop - start == 1 and len(wanted):
+            return Done(nbytes, read_into(self._file, self._bytes(target, start).data, begin))
+        block = np.empty((stop - start, nbytes), np.uint8)
+        requests = read_into(self._file, block.reshape(-1).data, begin)
         for row in wanted.tolist():
-            views[row - start] = target(self._field.name, row).reshape(-1).view(np.uint8)
-        requests = _fill(self._file, views, self._offset + start * self._field.nbytes)
-        return Done((stop - start) * self._field.nbytes, requests)
+            self._bytes(target, row)[:] = block[row - start]
+        return Done(block.nbytes, requests)
+
+    def _bytes(self, target: Target, row: int) -> NDArray[np.uint8]:
+        return target(self._field.name, row).reshape(-1).view(np.uint8)
 
 
 class ChunkedRows:
@@ -252,22 +256,3 @@ def _split(start: Int64Array, stop: Int64Array, most: int) -> tuple[Int64Array, 
         return start, stop
     last = [np.minimum(a + most, b) for a, b in zip(first, stop, strict=True)]
     return np.concatenate(first), np.concatenate(last)
-
-
-def _fill(file: int, views: Sequence[Any], offset: int) -> int:
-    """Fills byte views one behind the other from a file; the calls that it took.
-
-    Raises:
-        InputError: The file ends before.
-    """
-    left, calls = [memoryview(each) for each in views], 0
-    while left:
-        got = os.preadv(file, left[:_MOST_VIEWS], offset)
-        if got == 0:
-            raise InputError(f"expected data at byte {offset}, found the file's end: make it anew")
-        calls, offset = calls + 1, offset + got
-        while left and got >= len(left[0]):
-            got -= len(left.pop(0))
-        if got:
-            left[0] = left[0][got:]
-    return calls

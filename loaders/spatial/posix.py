@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaders.errors import InputError
+from loaders.pread import read_into
 from loaders.spatial.boxes import Box, run_length, run_starts
 from loaders.spatial.layouts import Contiguous, Fill, Moved
 
@@ -38,13 +39,5 @@ def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> Mo
     nbytes = run_length(layout.shape, box) * itemsize
     starts = (run_starts(layout.shape, box) * itemsize + layout.offset).tolist()
     for number, start in enumerate(starts):
-        _read(file, out.data[number * nbytes : (number + 1) * nbytes], start)
+        read_into(file, out.data[number * nbytes : (number + 1) * nbytes], start)
     return Moved(len(starts) * nbytes, len(starts))
-
-
-def _read(file: int, view: memoryview, offset: int) -> None:
-    while view:  # one call brings at most 2 GiB
-        got = os.preadv(file, [view], offset)
-        if got == 0:
-            raise InputError(f"expected data at byte {offset}, found the file's end: make it anew")
-        view, offset = view[got:], offset + got

@@ -54,6 +54,20 @@ def test_one_process(recorded: Recorder, tmp_path: Path, data: Path) -> None:
     assert done.cpu_s > 0
 
 
+def test_reads_of_the_loaders_are_seen(recorded: Recorder, tmp_path: Path, data: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    text = (
+        "from loaders.pread import read_into\n"
+        f"file = os.open({str(data)!r}, os.O_RDONLY)\n"
+        f"for i in range({READS}): read_into(file, memoryview(bytearray({NBYTES})), i * 7)\n"
+    )
+    done = recorded(sys.executable, script(tmp_path, data, text))
+    assert reads_of(done, data) == (READS, READS * NBYTES)
+    access = run_of(done, data).access
+    assert access is not None  # offsets are recorded, too
+    assert access.read.forward + access.read.backward == READS - 1
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_multiprocessing(
     recorded: Recorder, tmp_path: Path, data: Path, method: str
