@@ -20,8 +20,10 @@ demo: $(VENV)/installed  ## a report of a recorded training run, and its headlin
 test: $(VENV)/installed-loaders browser fuse  ## all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
-fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, and every reader under atheris
+fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, readers under atheris
 	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/test_hostile_files.py \
+	  tests/analyses tests/sources
 	@$(BIN)/python -m pip install -qq "atheris>=3" 2>/dev/null || echo "atheris has no wheel here"
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from tokenize import TokenError
 
 import h5py
 import numpy as np
@@ -77,7 +78,7 @@ def _npy(path: Path) -> Contiguous:
             with _ONE_AT_A_TIME:
                 shape, fortran, dtype = read_header(file)
             return Contiguous(path, file.tell(), shape, dtype, fortran)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError, TokenError) as error:
         raise InputError(
             f"expected an NPY file of version 1 or 2 in {path}, found: {error}; save it anew"
         ) from error

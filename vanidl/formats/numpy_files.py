@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from pathlib import Path
 from tokenize import TokenError
@@ -59,7 +60,9 @@ def _header(file: IO[bytes], name: str, path: str) -> ArrayFacts:
             npy_format.read_array_header_1_0 if version == (1, 0)
             else npy_format.read_array_header_2_0
         )  # fmt: skip
-        shape, _, dtype = read(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # "created on Python 2": no matter here
+            shape, _, dtype = read(file)
         stored = math.prod(shape) * dtype.itemsize
     except (ValueError, TypeError, SyntaxError, TokenError) as error:
         raise InputError(
