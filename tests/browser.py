@@ -33,7 +33,7 @@ def missing() -> str:
 
 
 @contextmanager
-def chromium(*, dark: bool = False) -> Iterator[Any]:
+def chromium() -> Iterator[Any]:
     """A driver that logs console and network, closed at the end."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
@@ -45,11 +45,16 @@ def chromium(*, dark: bool = False) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        prefer(driver, "light")
         yield driver
     finally:
         driver.quit()
+
+
+def prefer(driver: Any, scheme: str) -> None:
+    """Pages are shown in the `light` or `dark` scheme from now on."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 def opened(driver: Any, page: Path, *, width: int) -> None:

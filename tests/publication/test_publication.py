@@ -56,35 +56,40 @@ def _fits(figure):
     assert drawn.y1 <= figure.get_figheight() + 0.03
 
 
-def test_every_file_is_written(tmp_path):
-    written = publication.write(*example("full"), tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """(folder of all files of a run, what was said of them)."""
+    folder = tmp_path_factory.mktemp("figures")
+    return folder, publication.write(*example("full"), folder)
+
+
+def test_every_file_is_written(written):
+    folder, said = written
+    names = {path.name for path in folder.iterdir()}
     alone = {f"{n}-{w}.{f}" for n in DRAWINGS for w in style.WIDTHS_IN for f in publication.FORMATS}
     assert names == alone | {f"panel.{f}" for f in publication.FORMATS}
-    assert len(written) == len(DRAWINGS) + 1
-    for path in tmp_path.glob("*.png"):
+    assert len(said) == len(DRAWINGS) + 1
+    for path in folder.glob("*.png"):
         with Image.open(path) as image:
             width = 7.2 if "1col" not in path.name else 3.5
             assert image.width == pytest.approx(width * style.DPI, abs=1)
 
 
-def test_fonts_are_embedded(tmp_path):
-    publication.write(*example("full"), tmp_path)
-    for path in tmp_path.glob("*.pdf"):
+def test_fonts_are_embedded(written):
+    folder, _ = written
+    for path in folder.glob("*.pdf"):
         content = path.read_bytes()
         assert b"/FontFile2" in content  # TrueType, whole glyphs; Type 3 has none
         assert b"/Subtype /Type3" not in content
-    for path in tmp_path.glob("*.svg"):
+    for path in folder.glob("*.svg"):
         assert "<text" not in path.read_text(encoding="utf-8")
 
 
-def test_the_same_run_gives_the_same_files(tmp_path):
-    contents = []
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        publication.write(*example("one_rank"), tmp_path / name)
-        contents.append({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()})
-    assert contents[0] == contents[1]
+def test_the_same_run_gives_the_same_files(written, tmp_path):
+    folder, _ = written
+    publication.write(*example("full"), tmp_path)
+    first, again = ({p.name: p.read_bytes() for p in f.iterdir()} for f in (folder, tmp_path))
+    assert first == again
 
 
 def test_what_is_unknown_is_said_and_not_drawn(tmp_path):

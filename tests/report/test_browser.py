@@ -13,10 +13,17 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["light", "dark"])
-def driver(request):
-    with browser.chromium(dark=request.param) as driver:
+@pytest.fixture(scope="module")
+def driver():
+    with browser.chromium() as driver:
         yield driver
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request, driver):
+    browser.prefer(driver, request.param)
+    yield request.param
+    browser.prefer(driver, "light")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +36,7 @@ def pages(tmp_path_factory):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.usefixtures("scheme")
 def test_page_draws_without_error_or_request(driver, pages, name, width):
     browser.opened(driver, pages / f"{name}.html", width=width)
     assert browser.console_errors(driver) == []

@@ -247,13 +247,19 @@ def test_bytes_by_the_emulated_storage(launcher, way, universes, tmp_path, run_p
     assert max(beside.values()) < SAMPLES * 16_384  # headers, and the parameters
 
 
-@pytest.mark.parametrize("launcher", STARTED)
-def test_the_command_trains_and_measures(launcher, universes, run_python):
-    more = ["--data", universes.folder, "--loader", "spatial", "--grid", "1x2x1x1", "--batch", "1"]
-    line = [*LAUNCHERS[launcher](4), "-m", "loaders"]
-    ranks = said(run_python([*line, "train", *more, "--json", "--slab-store", "--epochs", "2"]))
+COMMAND = ["--loader", "spatial", "--grid", "1x2x1x1", "--batch", "1"]
+
+
+def test_the_command_trains(universes, run_python):
+    line = [*LAUNCHERS["torchrun"](4), "-m", "loaders", "train", "--data", universes.folder]
+    ranks = said(run_python([*line, *COMMAND, "--json", "--slab-store", "--epochs", "2"]))
     assert [len(each["losses"]) for each in ranks] == [6] * 4
     assert [each["samples"] for each in ranks] == [6] * 4
-    done = run_python([*line, "bench", *more, "--repeat", "2", "--halo", "1"])
+
+
+@pytest.mark.mpi
+def test_the_command_measures(universes, run_python):
+    line = [*LAUNCHERS["mpiexec"](4), "-m", "loaders", "bench", "--data", universes.folder]
+    done = run_python([*line, *COMMAND, "--repeat", "2", "--halo", "1"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ratio  1.00") == 4
