@@ -105,10 +105,11 @@ def alone(random: np.random.Generator) -> Loop:
     return Loop({TRAINER: rows}, {}, waits, steps, at + random.uniform(0.5, 5))
 
 
-def with_workers(random: np.random.Generator) -> Loop:
+def with_workers(random: np.random.Generator, workers: int | None = None) -> Loop:
     """Workers read ahead, made anew each epoch, as PyTorch does it."""
     pace, batches = Pace.of(random), int(random.integers(20, 80))
-    workers, ahead = int(random.integers(1, 5)), int(random.choice([2, 2, 2, 4]))
+    workers = int(random.integers(1, 5)) if workers is None else workers
+    ahead = int(random.choice([2, 2, 2, 4]))
     loop = Loop({TRAINER: start_up(random)}, {}, [], [], 0.0)
     at, number = float(random.uniform(1, 10)), TRAINER + 1
     for _ in range(int(random.integers(1, 4))):

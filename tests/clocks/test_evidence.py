@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.clocks.draws import CASES, MS, SECOND, Draw, alone, drawn, with_workers
+from tests.clocks.draws import CASES, MS, SECOND, Draw, Loop, alone, drawn, with_workers
 from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl import clocks
 from vanidl.clocks import absolute, known_files, waits, worker_order
@@ -97,6 +97,29 @@ def test_a_wrong_mapping_leaves_no_offset_open():
             replace(scene, profile=replace(scene.profile, **cut)), scene.lifetime
         )
         assert after is None or holds(after.offsets, truth)
+
+
+def counted_loop(workers: int):
+    """Workers under a loop that counts its batches: no wait finds the end of an epoch."""
+
+    def make(random: np.random.Generator) -> Loop:
+        loop = with_workers(random, workers)
+        begins = {begin for begin, _ in loop.steps}
+        return replace(loop, waits=[w for w in loop.waits if w[0] in begins])
+
+    return make
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_loop_that_counts_its_batches_contradicts_no_clock(workers):
+    known = 0
+    for seed in range(12):
+        scene, truth = scene_of(counted_loop(workers), seed, hidden=False)
+        found = worker_order.find(scene, scene.lifetime)
+        assert found is None or holds(found.offsets, truth)
+        known += found is not None
+        assert clocks.align(scene).notices == ()
+    assert known >= 8
 
 
 def test_logs_in_whole_seconds_of_several_processes_share_no_axis():

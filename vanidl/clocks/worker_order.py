@@ -4,7 +4,8 @@ PyTorch's loader deals batches to its workers in turn: batch k of an epoch is th
 of worker k mod W. What worker k mod W reads for it ends before the k-th `__next__` returns;
 what it reads for batch k + P W begins after the k-th `__next__` began, since only then it is
 asked for; and a new epoch's workers read after the last `__next__` of the old one, which finds
-nothing (StopIteration). A wrong mapping leaves no offset open: it shows itself.
+nothing (StopIteration). A loop that counts its batches does not ask for that one: where no
+wait shows it, both are tried. A wrong mapping leaves no offset open: it shows itself.
 
 P is the loader's prefetch_factor. A worker does not idle before it has read its first P
 batches, so it is at most the number of batches before the first pause that stands out; where
@@ -65,7 +66,7 @@ def find(scene: Scene, within: Intervals) -> Evidence | None:
         borders = [tuple(pick(rows) for rows in g) for g in generations]
         found = [
             (low, high, calls)
-            for calls in _mappings(borders, len(start))
+            for calls in _mappings(borders, len(start), (True,) if len(stops) else (True, False))
             for low, high in _open(calls, start, end, stops)
         ]
         offsets = meeting(intervals.union(*_columns(found)), within)
@@ -131,17 +132,23 @@ _UNITS = (
 )
 
 
-def _mappings(generations: Sequence[Generation], waits: int) -> Iterator[_Calls]:
-    """Every number of batches an epoch that deals the reads out evenly."""
+def _mappings(
+    generations: Sequence[Generation], waits: int, closings: Sequence[bool]
+) -> Iterator[_Calls]:
+    """Every number of batches an epoch that deals the reads out evenly.
+
+    `closings`: whether an epoch ends with a wait that finds nothing; each is tried.
+    """
     counts = [[len(rows.start) for rows in g] for g in generations]
     if counts[0][0] == 0 or any(c != counts[0] for c in counts):
         return
-    least = max(-(-waits // len(generations)) - 1, 1)
-    for batches in range(least, sum(counts[0]) + 1):
+    least = -(-waits // len(generations))
+    for batches in range(max(least - 1, 1), sum(counts[0]) + 1):
         per_batch = _per_batch(counts[0], batches)
-        cells = (len(generations) * (batches + 1) - waits + 1) * waits
-        if per_batch and 0 < cells <= _MOST_CELLS:
-            yield _calls(generations, batches, per_batch)
+        for closing in closings if per_batch else ():
+            cells = (len(generations) * (batches + closing) - waits + 1) * waits
+            if 0 < cells <= _MOST_CELLS:
+                yield _calls(generations, batches, per_batch, closing)
 
 
 def _per_batch(counts: Sequence[int], batches: int) -> int:
@@ -159,16 +166,19 @@ def _per_batch(counts: Sequence[int], batches: int) -> int:
     return size if all(fits) else 0
 
 
-def _calls(generations: Sequence[Generation], batches: int, per_batch: int) -> _Calls:
+def _calls(
+    generations: Sequence[Generation], batches: int, per_batch: int, closing: bool
+) -> _Calls:
     workers = len(generations[0])
     blocks = [_epoch(g, batches, per_batch) for g in generations]
     begins = np.array([int(start.min()) for start, _ in blocks] + [_NEVER], np.int64)
-    ends = [np.append(end, -_NEVER) for _, end in blocks]
+    ends = [np.append(end, [-_NEVER] * closing) for _, end in blocks]
     ahead = _ahead(blocks, workers)
     skipped = min(ahead * workers, batches) if ahead else batches
-    never = np.full(skipped + 1, _NEVER, np.int64)
+    never = np.full(skipped + closing, _NEVER, np.int64)
     asked = [np.concatenate([start[skipped:], never]) for start, _ in blocks]
-    after = [np.append(np.full(batches, _NEVER, np.int64), later) for later in begins[1:]]
+    before = np.full(batches - 1 + closing, _NEVER, np.int64)
+    after = [np.append(before, later) for later in begins[1:]]
     columns = [np.concatenate(column) for column in (ends, asked, after)]
     return _Calls(columns[0], columns[1], columns[2], batches, per_batch, ahead)
 
