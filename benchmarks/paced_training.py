@@ -3,7 +3,9 @@
     python benchmarks/paced_training.py DATA LOADER COMPUTE_S [OPTION=VALUE ...]
 
 So that what differs between two runs is their input: no core computes for the model. Options are
-`workers`, `batch`, `epochs`, and the loader's own. Profiler trace as VANIDL_RUN says.
+`workers`, `batch`, `epochs`, and the loader's own. Several ranks (torchrun, mpiexec) end each step
+together, by an all-reduce of one number. Profiler trace as VANIDL_RUN says; the profiler warms up
+on a step of nothing, so that the first batch is in the trace.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import time
 from pathlib import Path
 
 import torch
+import torch.distributed
 
-from loaders.loading import Settings, open_loader
+from loaders.groups import process_group
+from loaders.loading import Loader, Settings, open_loader
 from loaders.recording import Places, recorder
 from loaders.samples import open_samples
+from loaders.world import World
 
 OWN = ("workers", "batch", "epochs")
 
@@ -27,19 +32,32 @@ def main() -> None:
     torch.set_num_threads(1)
     data, name, compute_s, *rest = sys.argv[1:]
     options = {k: ast.literal_eval(v) for k, v in (pair.split("=", 1) for pair in rest)}
-    settings = Settings(**{k: options.pop(k) for k in OWN if k in options})
+    told = {k: options.pop(k) for k in OWN if k in options}
+    settings = Settings(world=World.detect(), **told)
     samples = open_samples(Path(data))
     loader = open_loader(name, samples, settings, options)
-    steps = settings.epochs * len(loader)
     try:
-        with recorder(Places.from_environment(), settings.world, steps=steps) as record:
-            for epoch in range(settings.epochs):
-                loader.set_epoch(epoch)
-                for step, _ in enumerate(loader):
-                    time.sleep(float(compute_s))
-                    record.step(step, 0.0)
+        with process_group(settings.world):
+            train(loader, settings, float(compute_s))
     finally:
         loader.close()
+
+
+def train(loader: Loader, settings: Settings, compute_s: float) -> None:
+    """Steps of all epochs, recorded."""
+    done, together = 0, torch.zeros(1)
+    with recorder(
+        Places.from_environment(), settings.world, steps=settings.epochs * len(loader) + 1
+    ) as record:
+        record.step(done, 0.0)
+        for epoch in range(settings.epochs):
+            loader.set_epoch(epoch)
+            for _ in loader:
+                time.sleep(compute_s)
+                if settings.world.ranks > 1:
+                    torch.distributed.all_reduce(together)
+                done += 1
+                record.step(done, 0.0)
 
 
 if __name__ == "__main__":

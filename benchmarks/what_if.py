@@ -1,12 +1,13 @@
 """Whether predicted step times are those that are then measured, on A/B pairs.
 
-    python benchmarks/what_if.py [--tracer darshan] [--darshan-lib PATH] [--repeat 1]
+    python benchmarks/what_if.py [--tracer darshan] [--darshan-lib PATH] [--repeat 1] [--only WORD]
 
-Each pair is recorded on the emulated parallel file system (5 ms a request, 40 MB/s in all): the
-baseline, and the baseline with workers or another loader in its place. From the first of each
-pair alone the mean step time of the second is predicted. Limit: the predicted change is within
-20 % of the measured one, as the median over repeats. The model's part of a step is waited for, not
-computed, so that readers and model do not compete for this machine's cores.
+Each pair is recorded on the emulated parallel file system (5 ms a request, 40 MB/s in all; blocks:
+also 20 MB/s a rank): the baseline, and the baseline with workers or another loader in its place.
+From the first of each pair alone, and what the storage can give where one rank read for all, the
+mean step time of the second is predicted. Limit: the predicted change is within 20 % of the
+measured one, as the median over repeats. The model's part of a step is waited for, not computed,
+so that readers and model do not compete for this machine's cores. Several ranks are torchrun's.
 """
 
 from __future__ import annotations
@@ -28,15 +29,25 @@ from vanidl import Run, open_run  # noqa: E402
 from vanidl.record import record  # noqa: E402
 from vanidl.whatif import Change  # noqa: E402
 
-COST = Cost(latency_s=0.005, total_bytes_per_s=40e6)
+TOTAL = 40e6
+COST = Cost(latency_s=0.005, total_bytes_per_s=TOTAL)
+COSTS = {"blocks": Cost(latency_s=0.005, client_bytes_per_s=20e6, total_bytes_per_s=TOTAL)}
+RANKS = {"shuffled": 2, "blocks": 3}
 WITHIN = 0.2
 JOB = Path(__file__).parent / "paced_training.py"
 PACE = {
     "one epoch": ("0.1", "batch=8", "epochs=1"),
     "three epochs": ("0.1", "batch=8", "epochs=3"),
     "cosmoflow": ("0.05", "batch=4", "epochs=3"),
+    "shuffled": ("0.1", "batch=8", "epochs=4"),
+    "blocks": ("0.1", "batch=1", "epochs=2"),
 }
 """Set of samples -> seconds of a step on the device, and the loader's settings."""
+
+Loader = tuple[str, ...]
+"""Name and options."""
+Pair = tuple[str, Change | None, Loader]
+"""Name, the change as the model knows it, what is recorded."""
 
 
 def main() -> int:
@@ -45,59 +56,104 @@ def main() -> int:
     parser.add_argument("--tracer", default="darshan")
     parser.add_argument("--darshan-lib")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--only", default="", metavar="WORD", help="pairs of sets with that name")
     options = parser.parse_args()
     ratios: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make("ptycho", folder / "one epoch", samples=384)
-        make("ptycho", folder / "three epochs", samples=128)
-        make("cosmoflow", folder / "cosmoflow", samples=32, size=32)
-        encode_folder(folder / "cosmoflow", folder / "cosmoflow" / ENCODED)
+        made(folder)
         for i in range(options.repeat):
             for pair, ratio in measured(folder, options, i):
                 ratios.setdefault(pair, []).append(ratio)
     return report(ratios)
 
 
+def made(folder: Path) -> None:
+    """The samples of every set."""
+    make("ptycho", folder / "one epoch", samples=384)
+    make("ptycho", folder / "three epochs", samples=128)
+    make("ptycho", folder / "shuffled", samples=128)
+    make("cosmoflow", folder / "blocks", samples=8, size=96)
+    make("cosmoflow", folder / "cosmoflow", samples=32, size=32)
+    encode_folder(folder / "cosmoflow", folder / "cosmoflow" / ENCODED)
+
+
 def measured(folder: Path, options: argparse.Namespace, repeat: int) -> list[tuple[str, float]]:
     """(pair, predicted change / measured change) of one round."""
     found = []
-    for workload in PACE:
+    for workload in (w for w in PACE if options.only in w):
         runs = folder / f"runs{repeat}-{workload}"
-        with EmulatedStorage(folder / workload, runs / "pfs", cost=COST) as storage:
+        cost = COSTS.get(workload, COST)
+        with EmulatedStorage(
+            folder / workload, runs / "pfs", cost=cost, client_env="RANK"
+        ) as storage:
             job = [str(storage.target), workload]
-            before = recorded(*job, runs, options, ("baseline", "workers=0"))
-            for pair, change, loader in pairs(workload, folder, before):
-                after = recorded(*job, runs, options, loader)
-                found.append((pair, ratio_of_changes(pair, before, after, change)))
+            for first, others in pairs(workload).items():
+                before = recorded(*job, runs, options, first)
+                for pair, change, loader in others:
+                    after = recorded(*job, runs, options, loader)
+                    change = change or encoded(folder / workload, before)
+                    found.append((pair, ratio_of_changes(pair, before, after, change)))
     return found
 
 
 def recorded(
-    data: str, workload: str, runs: Path, options: argparse.Namespace, loader: tuple[str, ...]
+    data: str, workload: str, runs: Path, options: argparse.Namespace, loader: Loader
 ) -> Run:
     """The run of one loader, recorded."""
     compute_s, *pace = PACE[workload]
-    line = [sys.executable, "-W", "ignore", str(JOB), data, loader[0], compute_s]
+    line = [sys.executable, "-W", "ignore"]
+    if workload in RANKS:
+        line += ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS[workload])]
     place = runs / "-".join(loader)
-    record([*line, *pace, *loader[1:]], place, tracer=options.tracer,
-           darshan_lib=options.darshan_lib)  # fmt: skip
+    record([*line, str(JOB), data, loader[0], compute_s, *pace, *loader[1:]], place,
+           tracer=options.tracer, darshan_lib=options.darshan_lib)  # fmt: skip
     return open_run(place)
 
 
-def pairs(workload: str, folder: Path, before: Run) -> list[tuple[str, Change, tuple[str, ...]]]:
-    """(name, the change as the model knows it, loader and options) for each pair."""
+def pairs(workload: str) -> dict[Loader, list[Pair]]:
+    """Loader and options of a baseline -> what it is compared with.
+
+    Without a change: `encoded` says which, once the baseline was recorded.
+    """
+    if workload == "blocks":
+        return blocks()
+    read_alone = ("baseline", "workers=0")
     if workload == "cosmoflow":
-        return [("decoded", encoded(folder / workload, before), ("decoded", "workers=0"))]
+        return {read_alone: [("decoded", None, ("decoded", "workers=0"))]}
     if workload == "one epoch":
-        return [(f"{n} workers", Change(workers=n), ("baseline", f"workers={n}")) for n in (2, 4)]
-    return [
+        changes = [
+            (f"{n} workers", Change(workers=n), ("baseline", f"workers={n}")) for n in (2, 4)
+        ]
+        return {read_alone: changes}
+    if workload == "shuffled":
+        changes = [
+            (f"pls, Q {q}", Change(exchanged=q), ("pls", f"exchange_fraction={q}"))
+            for q in (0.1, 0.3)
+        ]  # fmt: skip
+        return {read_alone: changes, ("baseline", "workers=2"): [
+            ("pls, Q 0.3, from 2 workers", *changes[1][1:])]}  # fmt: skip
+    return {read_alone: [
         (
             f"scheduled, {kept:.0%} kept", Change(workers=1, ahead=8, kept=kept),
             ("scheduled", f"buffer_fraction={kept}", "read_threads=1"),
         )
         for kept in (0.5, 0.85)
-    ]  # fmt: skip
+    ]}  # fmt: skip
+
+
+def blocks() -> dict[Loader, list[Pair]]:
+    """Three ranks that read all and crop, or one that reads all and scatters, against blocks."""
+    change = Change(divided=RANKS["blocks"], total_bytes_per_s=TOTAL)
+    ahead = Change(divided=RANKS["blocks"], total_bytes_per_s=TOTAL, workers=1, ahead=1)
+    own = ("spatial", "io='posix'", "slabs_ahead=0")
+    return {
+        ("spatial", "io='crop'", "slabs_ahead=0"): [
+            ("spatial, from all read", change, own),
+            ("spatial, read ahead, from all read", ahead, (*own[:2], "slabs_ahead=1")),
+        ],
+        ("spatial", "io='scatter'", "slabs_ahead=0"): [("spatial, from scattered", change, own)],
+    }
 
 
 def encoded(folder: Path, before: Run) -> Change:

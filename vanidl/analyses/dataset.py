@@ -97,6 +97,24 @@ class Dataset:
     visits: Visits | None
 
 
+SAME_SHARE = 0.9
+
+
+def read_by_all(data: Dataset, epochs: int) -> bool:
+    """Whether each of several ranks reads (nearly) all of the dataset in each of its passes.
+
+    `epochs`: passes over the data, 0 where they are not known.
+    """
+    ranks = len(data.ranks)
+    if ranks < 2 or not data.unique_bytes:
+        return False
+    if min(r.unique_bytes for r in data.ranks) < SAME_SHARE * data.unique_bytes:
+        return False
+    if all(r.bytes_read <= 1.1 * r.unique_bytes for r in data.ranks):
+        return True
+    return epochs > 0 and data.bytes_read >= SAME_SHARE * ranks * epochs * data.unique_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Uses:
     """Integers only. Keys are file * 2**20 + position in Trace.ranks + 1, or file * bins + bin.

@@ -24,6 +24,7 @@ Int64Array = NDArray[np.int64]
 _NUMBER = re.compile(r"(\d+)\s*$")
 _WHOLE_WINDOW = 0.8  # a profile must cover this share of the dataset's reads to number epochs
 _SAME_FILES = 0.5
+_LITTLE = 0.01  # of the bytes read from the largest file: a description, not samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,7 @@ def _by_annotation(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
 
 def _by_loader(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     """Steps with one wait more than the others: the first of them ended the epoch before."""
-    first = first_read_ns(trace, data)
-    last = last_read_ns(trace, data)
+    first, last = _samples_read(trace, data)
     ranks = rank_spans(trace)
     borders, begin, end = [], [], []
     for position in ranks:
@@ -96,6 +96,18 @@ def _by_loader(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
             return ()
     start = min(begin) if first is None else min(first, min(begin))
     return (start, *(min(column) for column in zip(*borders, strict=True)))
+
+
+def _samples_read(trace: Trace, data: Dataset | None) -> tuple[int | None, int | None]:
+    """First and last read of the files that hold most: a program may read what describes them
+    long before it trains."""
+    files = data.files if data else ()
+    most = max((f.bytes_read for f in files), default=0)
+    files = tuple(f for f in files if f.bytes_read >= _LITTLE * most)
+    return (
+        _extreme(trace, [f.first_s for f in files], min),
+        _extreme(trace, [f.last_s for f in files], max),
+    )
 
 
 def _extra_waits(

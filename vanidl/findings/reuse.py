@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said, Value
@@ -10,7 +10,6 @@ from vanidl.report.units import nbytes, percent
 
 AGAIN = 1.5
 MEMORY_NBYTES = 32 << 30
-SAME_SHARE = 0.9
 PART_FACTOR = 1.5
 
 
@@ -21,15 +20,8 @@ def _hosts(facts: Facts) -> int:
 def _read_the_same(facts: Facts) -> Dataset | None:
     """The dataset where every rank reads (nearly) all of it in each pass."""
     data = facts.results.dataset
-    if data is None or len(data.ranks) < 2 or not data.unique_bytes:
-        return None
-    ranks = len(data.ranks)
-    if min(r.unique_bytes for r in data.ranks) < SAME_SHARE * data.unique_bytes:
-        return None
-    one_pass = all(r.bytes_read <= 1.1 * r.unique_bytes for r in data.ranks)
     epochs = len(facts.results.phases.epochs) if facts.results.phases else 0
-    full = SAME_SHARE * ranks * epochs * data.unique_bytes
-    return data if one_pass or (epochs and data.bytes_read >= full) else None
+    return data if data is not None and read_by_all(data, epochs) else None
 
 
 def _again(facts: Facts) -> Said | None:

@@ -30,6 +30,7 @@ class Batches:
     step but the wait for slower ranks. `first` marks the first batch of an epoch, for which no
     worker has read ahead. `again` is the share of a batch that was read before: 1 in epochs after
     the first; where no epoch is known, for all batches the share of the bytes read again.
+    `nbytes` were read for a batch: the rank's bytes, dealt out as its time in reads is.
     """
 
     io_s: Array
@@ -40,6 +41,7 @@ class Batches:
     first: NDArray[np.bool_]
     again: Array
     workers: int
+    nbytes: Array
 
 
 def can_replay(trace: Trace, results: Results) -> bool:
@@ -113,6 +115,7 @@ def _of_rank(spans: RankSpans, read: RankReads, epochs: list[int], workers: int)
         first,
         (epoch > 1).astype(float),
         workers,
+        io_s * (read.nbytes / read.sum_s if read.sum_s else 0.0),
     )
 
 

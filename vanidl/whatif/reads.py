@@ -19,10 +19,11 @@ _SPREAD = 0.01
 
 @dataclass(frozen=True, slots=True)
 class RankReads:
-    """Union of a rank's dataset reads, and the sum of their durations in seconds."""
+    """Union of a rank's dataset reads, and the sums of their durations and bytes."""
 
     busy: Intervals = intervals.EMPTY
     sum_s: float = 0.0
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def reads(trace: Trace) -> Reads:
         found[position] = RankReads(
             intervals.merge(before.busy, intervals.union(start, end)),
             before.sum_s + float((end - start).sum()) / 1e9,
+            before.nbytes + int(part.nbytes[mine].sum()),
         )
         sums += _moments(part, mine)
     return Reads(found, _fitted(sums))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vanidl.analyses import Results
+from vanidl.analyses.dataset import read_by_all
 from vanidl.errors import UsageError
 from vanidl.report.units import plural
 from vanidl.trace import Trace
 from vanidl.whatif.batches import AHEAD, Batches, batches, can_replay
-from vanidl.whatif.change import Change, Predicted, WhatIf
+from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
+from vanidl.whatif.loading import loads, workers
 from vanidl.whatif.reads import RequestCost, reads
 from vanidl.whatif.replay import replay
 
@@ -21,6 +22,11 @@ ASSUMPTIONS = (
     "Ranks begin each step together; in each epoch workers start anew, at no cost of their own.",
     "What is not I/O in loading counts as decoding; of a run with workers it is the most that fits "
     "the waits that were seen.",
+    "Where each rank reads its block, what is not I/O shrinks with it, and the latency of requests "
+    "stays; in partial local shuffling a rank reads its part before its first step, and what it "
+    "exchanges travels while steps compute.",
+    f"A change whose step is not {NO_GAIN:.1%} shorter than both the measured one and the replayed "
+    "one gains nothing and is left out.",
 )
 
 _MOST_WORKERS = (1, 2, 4, 8)
@@ -33,14 +39,16 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
         return None
     read = reads(trace)
     ranks, cost = batches(trace, results, read), read.cost
-    now = _mean_s(ranks)
-    rows = [_row("no input wait at all", float(np.max([b.compute_s for b in ranks], axis=0).mean()),
-                 ranks)]  # fmt: skip
+    replayed_s = _step_s(ranks, Change(), cost)
+    alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
+    rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
+    changes = _usual(ranks, cost) + _shared(ranks, results)
     rows += [
-        _row(name, _step_s(ranks, change, cost), ranks) for name, change in _usual(ranks, cost)
+        _row(name, _step_s(ranks, change, cost), ranks, replayed_s) for name, change in changes
     ]
     rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
-    return WhatIf(now, _step_s(ranks, Change(), cost), tuple(rows), ASSUMPTIONS)
+    rows = [r for r in rows if r.gain_at_most_s > 0]
+    return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), ASSUMPTIONS)
 
 
 def predict(trace: Trace, results: Results, change: Change) -> Predicted:
@@ -56,7 +64,8 @@ def predict(trace: Trace, results: Results, change: Change) -> Predicted:
         )
     read = reads(trace)
     ranks = batches(trace, results, read)
-    return _row("as asked", _step_s(ranks, change, read.cost), ranks)
+    replayed_s = _step_s(ranks, Change(), read.cost)
+    return _row("as asked", _step_s(ranks, change, read.cost), ranks, replayed_s)
 
 
 def _usual(ranks: tuple[Batches, ...], cost: RequestCost | None) -> list[tuple[str, Change]]:
@@ -76,15 +85,29 @@ def _usual(ranks: tuple[Batches, ...], cost: RequestCost | None) -> list[tuple[s
     return rows
 
 
+def _shared(ranks: tuple[Batches, ...], results: Results) -> list[tuple[str, Change]]:
+    """What several ranks can do about reading."""
+    if len(ranks) < 2:
+        return []
+    epochs = len(results.phases.epochs) if results.phases else 0
+    if results.dataset is not None and read_by_all(results.dataset, epochs):
+        name = f"each of {len(ranks)} ranks reads its block of a sample (spatial)"
+        return [(name, Change(divided=len(ranks)))]
+    if not any(b.again.any() for b in ranks):
+        return []
+    return [("each rank keeps its part and exchanges 10 % (pls)", Change(exchanged=0.1))]
+
+
 def _adds_nothing(row: Predicted, before: Predicted) -> bool:
     """Whether more workers than in the row before change nothing."""
     of_workers = row.name.endswith(_A_RANK) and before.name.endswith(_A_RANK)
     return of_workers and row.ratio > before.ratio - 0.005
 
 
-def _row(name: str, step_s: float, ranks: tuple[Batches, ...]) -> Predicted:
+def _row(name: str, step_s: float, ranks: tuple[Batches, ...], replayed_s: float) -> Predicted:
     now = _mean_s(ranks)
-    gain = max(now - step_s, 0.0) * len(ranks[0].step_s)
+    shorter = min(now, replayed_s) - step_s >= NO_GAIN * now
+    gain = (now - step_s) * len(ranks[0].step_s) if shorter else 0.0
     return Predicted(name, step_s, step_s / now, gain)
 
 
@@ -93,21 +116,6 @@ def _mean_s(ranks: tuple[Batches, ...]) -> float:
 
 
 def _step_s(ranks: tuple[Batches, ...], change: Change, cost: RequestCost | None) -> float:
-    loads = [_load(b, change, cost) for b in ranks]
-    queues = [
-        (b.workers if change.workers is None else change.workers, change.ahead or AHEAD)
-        for b in ranks
-    ]
+    queues = [(workers(b, change), change.ahead or AHEAD) for b in ranks]
     computes = [b.compute_s for b in ranks]
-    return float(replay(loads, computes, ranks[0].first, queues).mean())
-
-
-def _load(batch: Batches, change: Change, cost: RequestCost | None) -> NDArray[np.float64]:
-    """Time to load each batch. Without a fitted cost the change that helps more takes all of it."""
-    if cost is None:
-        scale = min(change.latency, 1 / change.bandwidth)
-    else:
-        share = cost.latency_share
-        scale = share * change.latency + (1 - share) / change.bandwidth
-    load: NDArray[np.float64] = batch.io_s * scale + batch.decode_s / change.decode
-    return load * (1 - change.kept * batch.again)
+    return float(replay(loads(ranks, change, cost), computes, ranks[0].first, queues).mean())

@@ -1,0 +1,76 @@
+"""How long each rank's batches take to load under a change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vanidl.whatif.batches import Array, Batches
+from vanidl.whatif.change import Change
+from vanidl.whatif.reads import RequestCost
+
+
+def loads(ranks: Sequence[Batches], change: Change, cost: RequestCost | None) -> list[Array]:
+    """For each rank the seconds that its batches take, shape (steps,)."""
+    least = _least_s(ranks, change)
+    return [_exchanged(b, _load(b, change, cost, least), change) for b in ranks]
+
+
+def workers(batch: Batches, change: Change) -> int:
+    """Of the batch's rank. Partial local shuffling reads in the training process."""
+    if change.workers is not None:
+        return change.workers
+    return batch.workers if change.exchanged is None else 0
+
+
+def _load(batch: Batches, change: Change, cost: RequestCost | None, least: Array) -> Array:
+    """Loading where it is done, at the speed that the storage leaves to it."""
+    io_s = np.maximum(batch.io_s * _slower(change, cost), least * max(workers(batch, change), 1))
+    read: Array = io_s + batch.decode_s / (change.decode * change.divided)
+    return read * (1 - _kept(change) * batch.again)
+
+
+def _slower(change: Change, cost: RequestCost | None) -> float:
+    """I/O time then / now. Without a fitted cost the change that helps more takes all of it."""
+    per_byte = 1 / (change.bandwidth * change.divided)
+    if cost is None:
+        return min(change.latency, per_byte)
+    share = cost.latency_share
+    return share * change.latency + (1 - share) * per_byte
+
+
+def _kept(change: Change) -> float:
+    return change.kept if change.exchanged is None else 1.0
+
+
+def _least_s(ranks: Sequence[Batches], change: Change) -> Array:
+    """Seconds in which the storage delivers one step to all ranks.
+
+    Where samples are divided, each group of ranks needs what its largest reader reads now:
+    either every rank reads all of it, or one does and gives it away.
+    """
+    nbytes = np.array([b.nbytes for b in ranks])
+    if change.total_bytes_per_s is None:
+        return np.zeros(nbytes.shape[1])
+    whole = nbytes.sum(0)
+    if change.divided > 1:
+        whole = nbytes.max(0) * max(len(ranks) / change.divided, 1.0)
+    seconds: Array = whole / change.total_bytes_per_s
+    return seconds
+
+
+def _exchanged(batch: Batches, load: Array, change: Change) -> Array:
+    """Partial local shuffling: all that is read comes first, then what its link cannot hide.
+
+    A portion travels while the step after it loads and computes, so that a batch is handed over
+    no sooner than the exchange, which began with the step before, has ended.
+    """
+    if change.exchanged is None:
+        return load
+    found = np.zeros_like(load)
+    found[0] = load.sum()
+    if change.link_bytes_per_s is not None:
+        busy = change.exchanged * batch.nbytes / change.link_bytes_per_s
+        found[1:] = np.maximum(busy[1:] - batch.compute_s[:-1], 0.0)
+    return found
