@@ -89,23 +89,23 @@ def measured(folder: Path, options: argparse.Namespace, repeat: int) -> list[tup
         ) as storage:
             job = [str(storage.target), workload]
             for first, others in pairs(workload).items():
-                before = recorded(*job, runs, options, first)
+                place = runs / "-".join(first)
+                before = recorded(*job, place / "before", options, first)
                 for pair, change, loader in others:
-                    after = recorded(*job, runs, options, loader)
+                    after = recorded(*job, place / pair, options, loader)
                     change = change or encoded(folder / workload, before)
                     found.append((pair, ratio_of_changes(pair, before, after, change)))
     return found
 
 
 def recorded(
-    data: str, workload: str, runs: Path, options: argparse.Namespace, loader: Loader
+    data: str, workload: str, place: Path, options: argparse.Namespace, loader: Loader
 ) -> Run:
     """The run of one loader, recorded."""
     compute_s, *pace = PACE[workload]
     line = [sys.executable, "-W", "ignore"]
     if workload in RANKS:
         line += ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS[workload])]
-    place = runs / "-".join(loader)
     record([*line, str(JOB), data, loader[0], compute_s, *pace, *loader[1:]], place,
            tracer=options.tracer, darshan_lib=options.darshan_lib)  # fmt: skip
     return open_run(place)
@@ -127,12 +127,7 @@ def pairs(workload: str) -> dict[Loader, list[Pair]]:
         ]
         return {read_alone: changes}
     if workload == "shuffled":
-        changes = [
-            (f"pls, Q {q}", Change(exchanged=q), ("pls", f"exchange_fraction={q}"))
-            for q in (0.1, 0.3)
-        ]  # fmt: skip
-        return {read_alone: changes, ("baseline", "workers=2"): [
-            ("pls, Q 0.3, from 2 workers", *changes[1][1:])]}  # fmt: skip
+        return shuffled()
     return {read_alone: [
         (
             f"scheduled, {kept:.0%} kept", Change(workers=1, ahead=8, kept=kept),
@@ -140,6 +135,18 @@ def pairs(workload: str) -> dict[Loader, list[Pair]]:
         )
         for kept in (0.5, 0.85)
     ]}  # fmt: skip
+
+
+def shuffled() -> dict[Loader, list[Pair]]:
+    """Two ranks that shuffle globally, against partial local shuffling."""
+    q = {
+        q: (Change(exchanged=q, total_bytes_per_s=TOTAL), ("pls", f"exchange_fraction={q}"))
+        for q in (0.1, 0.3)
+    }
+    return {
+        ("baseline", "workers=0"): [(f"pls, Q {fraction}", *pair) for fraction, pair in q.items()],
+        ("baseline", "workers=2"): [("pls, Q 0.3, from 2 workers", *q[0.3])],
+    }
 
 
 def blocks() -> dict[Loader, list[Pair]]:

@@ -51,6 +51,7 @@ class Workload:
     checkpoints: int = 1  # files of each rank that it writes instead
     sample_nbytes: tuple[int, ...] = (4096, 131072, 131072, 524288)  # drawn for each operation
     folder: str = "/p/dataset"
+    busy: float = 1.0  # operations last that much longer; at most 1.1, or they overlap
     seed: int = 0
     job: int = 4711
 
@@ -152,7 +153,7 @@ def _rank(log: Log, work: Workload, rank: int, share: int, totals: Totals) -> It
         rows = _operations(rng, work, count, writes=writes)
         slot = run_s / max(share, 1)
         rows["start"] = (before + np.arange(count) + rows["start"]) * slot
-        rows["end"] = rows["start"] + rows["end"] * slot
+        rows["end"] = rows["start"] + rows["end"] * (work.busy * slot)
         before += count
         totals.counters.append(_counters(log, key, rank, rows, write=writes, totals=totals))
         yield _head(log, key, rank, (count, 0) if writes else (0, count))

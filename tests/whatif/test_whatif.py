@@ -14,6 +14,7 @@ from tests.findings.recipe import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
 from vanidl.whatif import Change, predict, what_if
+from vanidl.whatif.change import NO_GAIN
 from vanidl.whatif.reads import reads
 from vanidl.whatif.replay import replay
 
@@ -98,6 +99,92 @@ def test_faster_storage_and_decoding_scale_their_own_part():
     assert [half_io, half_decode] == pytest.approx([0.068, 0.072], rel=0.01)
 
 
+SHARED = Recipe(workers=0, ranks=2, fresh=False, epochs=3, steps=8, read_us=6_000)
+
+
+def predicted(recipe: Recipe, **change) -> float:
+    trace = trace_of(recipe)
+    return predict(trace, analyse(trace), Change(**change)).step_s
+
+
+def test_partial_local_shuffling_reads_its_part_once_and_eight_at_a_time():
+    """One epoch's loading in the first step, an eighth of it long; then compute alone."""
+    trace = trace_of(SHARED)
+    results = analyse(trace)
+    load_s = SHARED.batch * SHARED.read_us / 1e6
+    steps, compute_s = SHARED.epochs * SHARED.steps, SHARED.compute_us / 1e6
+    expected = compute_s + SHARED.steps * load_s / 8 / steps
+    found = predict(trace, results, Change(exchanged=0.3)).step_s
+    assert found == pytest.approx(expected, rel=0.02)
+
+
+def test_partial_local_shuffling_is_bound_by_storage_and_by_its_link():
+    nbytes = SHARED.batch * SHARED.sample_nbytes
+    steps, compute_s = SHARED.epochs * SHARED.steps, SHARED.compute_us / 1e6
+    first_s = SHARED.steps * SHARED.ranks * nbytes / 100e6
+    slow = predicted(SHARED, exchanged=0.3, total_bytes_per_s=100e6)
+    assert slow == pytest.approx(compute_s + first_s / steps, rel=0.02)
+    carried_s = 0.5 * nbytes / 50e6  # longer than a step computes
+    assert carried_s > compute_s
+    linked = predicted(SHARED, exchanged=0.5, link_bytes_per_s=50e6)
+    assert linked == pytest.approx(carried_s, rel=0.06)
+    assert predicted(SHARED, exchanged=0.5, link_bytes_per_s=50e9) == pytest.approx(
+        predicted(SHARED, exchanged=0.0)
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_blocks_take_their_part_of_the_time(ranks):
+    same = replace(SHARED, ranks=ranks, who_reads="same", decode_us=1_000, epochs=1, steps=16)
+    now = same.batch * (same.read_us + same.decode_us) / 1e6
+    found = predicted(same, divided=ranks)
+    assert found == pytest.approx(same.compute_us / 1e6 + now / ranks, rel=0.02)
+
+
+def test_blocks_of_what_one_rank_read_are_bound_by_storage():
+    one = replace(SHARED, ranks=4, who_reads="one", epochs=1, steps=16)
+    nbytes = one.batch * one.sample_nbytes  # of a step, for all
+    found = predicted(one, divided=4, total_bytes_per_s=200e6)
+    assert found == pytest.approx(one.compute_us / 1e6 + nbytes / 200e6, rel=0.05)
+
+
+def rows(recipe: Recipe) -> dict[str, float]:
+    trace = trace_of(recipe)
+    return {r.name: r.gain_at_most_s for r in what_if(trace, analyse(trace)).rows}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "word"),
+    [
+        (SHARED, "pls"),
+        (replace(SHARED, who_reads="same"), "spatial"),
+        (replace(SHARED, ranks=1), None),
+    ],
+)
+def test_the_table_names_what_several_ranks_can_do(recipe, word):
+    named = {w for name in rows(recipe) for w in ("pls", "spatial") if w in name}
+    assert named == ({word} if word else set())
+
+
+@pytest.mark.parametrize(
+    "recipe", [Recipe(), Recipe(workers=0), SHARED, Recipe(read_us=1, decode_us=0)]
+)
+def test_a_change_that_gains_nothing_is_no_row(recipe):
+    """Rounding gives gains of 1e-13 s; a row has one of 0.1 % of the steps at least."""
+    trace = trace_of(recipe)
+    found = what_if(trace, analyse(trace))
+    steps = recipe.epochs * recipe.steps
+    assert all(r.gain_at_most_s >= NO_GAIN * found.step_s * steps for r in found.rows)
+    assert all(r.step_s < found.replayed_s for r in found.rows)
+
+
+def test_no_gain_is_said_as_zero():
+    trace = trace_of(Recipe(workers=0, decode_us=0))
+    results = analyse(trace)
+    assert predict(trace, results, Change(bandwidth=1 + 1e-12)).gain_at_most_s == 0
+    assert predict(trace, results, Change(bandwidth=0.5)).gain_at_most_s == 0
+
+
 def test_request_cost_finds_latency_and_bandwidth():
     trace = trace_of(Recipe(workers=0))
     assert reads(trace).cost is None  # one size tells nothing
@@ -129,7 +216,19 @@ def test_a_run_without_waits_is_not_replayed(recipe):
         predict(trace, results, Change())
 
 
-@pytest.mark.parametrize("wrong", [{"bandwidth": 0}, {"kept": 1.5}, {"workers": -1}, {"ahead": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bandwidth": 0},
+        {"kept": 1.5},
+        {"workers": -1},
+        {"ahead": 0},
+        {"divided": 0},
+        {"exchanged": 1.1},
+        {"link_bytes_per_s": 0.0},
+        {"total_bytes_per_s": -1.0},
+    ],
+)
 def test_impossible_changes_are_refused(wrong):
     with pytest.raises(UsageError, match="expected"):
         Change(**wrong)

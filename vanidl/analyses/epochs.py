@@ -99,8 +99,7 @@ def _by_loader(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
 
 
 def _samples_read(trace: Trace, data: Dataset | None) -> tuple[int | None, int | None]:
-    """First and last read of the files that hold most: a program may read what describes them
-    long before it trains."""
+    """First and last read of samples: what describes them may be read long before training."""
     files = data.files if data else ()
     most = max((f.bytes_read for f in files), default=0)
     files = tuple(f for f in files if f.bytes_read >= _LITTLE * most)

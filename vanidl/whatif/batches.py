@@ -13,7 +13,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.workers import Workers
 from vanidl.trace import SpanKind, Trace
-from vanidl.whatif.reads import RankReads, Reads
+from vanidl.whatif.reads import Reads
 from vanidl.whatif.replay import replay
 
 Array = NDArray[np.float64]
@@ -31,6 +31,7 @@ class Batches:
     worker has read ahead. `again` is the share of a batch that was read before: 1 in epochs after
     the first; where no epoch is known, for all batches the share of the bytes read again.
     `nbytes` were read for a batch: the rank's bytes, dealt out as its time in reads is.
+    `latency_share` is that of requests in `io_s`; None: not known.
     """
 
     io_s: Array
@@ -42,6 +43,7 @@ class Batches:
     again: Array
     workers: int
     nbytes: Array
+    latency_share: float | None
 
 
 def can_replay(trace: Trace, results: Results) -> bool:
@@ -66,7 +68,7 @@ def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
     meeting = {p: _communication(trace, p, s) for p, s in ranks.items()}
     least = np.min(list(meeting.values()), axis=0)
     found = (
-        _of_rank(s, read.of_rank(p), starts, _side_by_side(workers, trace.ranks[p]))
+        _of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p]))
         for p, s in ranks.items()
     )
     alone = (
@@ -93,8 +95,11 @@ def _side_by_side(workers: Workers | None, trainer: int) -> int:
     return max(groups.values(), default=0)
 
 
-def _of_rank(spans: RankSpans, read: RankReads, epochs: list[int], workers: int) -> Batches:
+def _of_rank(
+    spans: RankSpans, found: Reads, position: int, epochs: list[int], workers: int
+) -> Batches:
     low, high = spans.steps.start, spans.steps.end
+    read = found.of_rank(position)
     busy = read.busy
     wait = spans.wait_ns(low, high) / 1e9
     in_wait = intervals.covered_within(intervals.intersect(busy, spans.waits), low, high) / 1e9
@@ -116,6 +121,7 @@ def _of_rank(spans: RankSpans, read: RankReads, epochs: list[int], workers: int)
         (epoch > 1).astype(float),
         workers,
         io_s * (read.nbytes / read.sum_s if read.sum_s else 0.0),
+        found.latency_share(position),
     )
 
 

@@ -8,13 +8,17 @@ import numpy as np
 
 from vanidl.whatif.batches import Array, Batches
 from vanidl.whatif.change import Change
-from vanidl.whatif.reads import RequestCost
+
+_AT_ONCE = 8
+"""Reads under way at once while the pls loader reads a rank's part (its THREADS)."""
 
 
-def loads(ranks: Sequence[Batches], change: Change, cost: RequestCost | None) -> list[Array]:
+def loads(ranks: Sequence[Batches], change: Change) -> list[Array]:
     """For each rank the seconds that its batches take, shape (steps,)."""
     least = _least_s(ranks, change)
-    return [_exchanged(b, _load(b, change, cost, least), change) for b in ranks]
+    if change.exchanged is not None:
+        return [_exchanged(b, change, least) for b in ranks]
+    return [_load(b, change, least) for b in ranks]
 
 
 def workers(batch: Batches, change: Change) -> int:
@@ -24,24 +28,20 @@ def workers(batch: Batches, change: Change) -> int:
     return batch.workers if change.exchanged is None else 0
 
 
-def _load(batch: Batches, change: Change, cost: RequestCost | None, least: Array) -> Array:
+def _load(batch: Batches, change: Change, least: Array) -> Array:
     """Loading where it is done, at the speed that the storage leaves to it."""
-    io_s = np.maximum(batch.io_s * _slower(change, cost), least * max(workers(batch, change), 1))
+    io_s = np.maximum(batch.io_s * _slower(batch, change), least * max(workers(batch, change), 1))
     read: Array = io_s + batch.decode_s / (change.decode * change.divided)
-    return read * (1 - _kept(change) * batch.again)
+    return read * (1 - change.kept * batch.again)
 
 
-def _slower(change: Change, cost: RequestCost | None) -> float:
-    """I/O time then / now. Without a fitted cost the change that helps more takes all of it."""
+def _slower(batch: Batches, change: Change) -> float:
+    """I/O time then / now. Where latency is not known, the change that helps more takes it all."""
     per_byte = 1 / (change.bandwidth * change.divided)
-    if cost is None:
+    share = batch.latency_share
+    if share is None:
         return min(change.latency, per_byte)
-    share = cost.latency_share
     return share * change.latency + (1 - share) * per_byte
-
-
-def _kept(change: Change) -> float:
-    return change.kept if change.exchanged is None else 1.0
 
 
 def _least_s(ranks: Sequence[Batches], change: Change) -> Array:
@@ -60,17 +60,17 @@ def _least_s(ranks: Sequence[Batches], change: Change) -> Array:
     return seconds
 
 
-def _exchanged(batch: Batches, load: Array, change: Change) -> Array:
+def _exchanged(batch: Batches, change: Change, least: Array) -> Array:
     """Partial local shuffling: all that is read comes first, then what its link cannot hide.
 
     A portion travels while the step after it loads and computes, so that a batch is handed over
     no sooner than the exchange, which began with the step before, has ended.
     """
-    if change.exchanged is None:
-        return load
-    found = np.zeros_like(load)
-    found[0] = load.sum()
-    if change.link_bytes_per_s is not None:
+    new = 1 - batch.again
+    alone_s = float((_load(batch, change, np.zeros_like(new)) * new).sum())
+    found = np.zeros_like(new)
+    found[0] = max(alone_s / _AT_ONCE, float((least * new).sum()))
+    if change.exchanged and change.link_bytes_per_s is not None:
         busy = change.exchanged * batch.nbytes / change.link_bytes_per_s
         found[1:] = np.maximum(busy[1:] - batch.compute_s[:-1], 0.0)
     return found

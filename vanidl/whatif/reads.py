@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,24 +15,25 @@ from vanidl.trace import READ, Part, Trace
 
 _FEWEST = 100
 _SPREAD = 0.01
+_SMALL = 0.1  # of the mean size: what such a read takes is nearly all latency
 
 
 @dataclass(frozen=True, slots=True)
 class RankReads:
-    """Union of a rank's dataset reads, and the sums of their durations and bytes."""
+    """Union of a rank's dataset reads, their number, and the sums of their durations and bytes."""
 
     busy: Intervals = intervals.EMPTY
     sum_s: float = 0.0
     nbytes: int = 0
+    reads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """A read takes latency_s + nbytes * s_per_byte; and the share of latency in all of them."""
+    """A read takes latency_s + nbytes * s_per_byte."""
 
     latency_s: float
     s_per_byte: float
-    latency_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,19 @@ class Reads:
         """The reads of one rank."""
         return self.ranks.get(position, RankReads())
 
+    def latency_share(self, position: int) -> float | None:
+        """Share of latency in the time of a rank's reads; None: not known."""
+        mine = self.of_rank(position)
+        if self.cost is None:
+            return None
+        return min(self.cost.latency_s * mine.reads / mine.sum_s, 1.0) if mine.sum_s else 0.0
+
 
 def reads(trace: Trace) -> Reads:
     """The dataset reads of every rank, in one pass over the parts."""
     is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
     found: dict[int, RankReads] = {}
-    sums = np.zeros(5)
+    sums, small = np.zeros(5), list[tuple[float, int]]()
     for part in trace.io:
         mine = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(0, bool)
         if not mine.any():
@@ -63,9 +71,11 @@ def reads(trace: Trace) -> Reads:
             intervals.merge(before.busy, intervals.union(start, end)),
             before.sum_s + float((end - start).sum()) / 1e9,
             before.nbytes + int(part.nbytes[mine].sum()),
+            before.reads + int((part.nbytes[mine] > 0).sum()),
         )
         sums += _moments(part, mine)
-    return Reads(found, _fitted(sums))
+        small += _small(part, mine)
+    return Reads(found, _fitted(sums, small))
 
 
 def _moments(part: Part, mine: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -75,14 +85,34 @@ def _moments(part: Part, mine: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.array([len(x), x.sum(), (x * x).sum(), y.sum(), (x * y).sum()])
 
 
-def _fitted(sums: NDArray[np.float64]) -> RequestCost | None:
-    """Least squares, neither latency nor time a byte below 0."""
+def _small(part: Part, mine: NDArray[np.bool_]) -> list[tuple[float, int]]:
+    """(median seconds of the part's small reads, how many), nothing where there are none."""
+    sizes = part.nbytes[mine]
+    few = mine & (part.nbytes > 0) & (part.nbytes <= _SMALL * sizes.mean())
+    if not few.any():
+        return []
+    return [(float(np.median(part.end[few] - part.start[few])) / 1e9, int(few.sum()))]
+
+
+def _fitted(sums: NDArray[np.float64], small: Sequence[tuple[float, int]]) -> RequestCost | None:
+    """Least squares, neither latency nor time a byte below 0.
+
+    The latency is no more than small reads take: their mean, to which the line is fitted, holds
+    what they waited behind large reads of others.
+    """
     n, x1, x2, y1, xy = sums.tolist()
     spread = n * x2 - x1 * x1
     if n < _FEWEST or spread <= _SPREAD * n * x2 or y1 <= 0:
         return None
     slope = max((n * xy - x1 * y1) / spread, 0.0)
     latency = (y1 - slope * x1) / n
-    if latency < 0:
-        latency, slope = 0.0, y1 / x1
-    return RequestCost(latency, slope, latency * n / y1)
+    if sum(count for _, count in small) >= _FEWEST:
+        latency = min(latency, _weighted_median(small))
+    latency = max(latency, 0.0)
+    return RequestCost(latency, (y1 - latency * n) / x1)
+
+
+def _weighted_median(rows: Sequence[tuple[float, int]]) -> float:
+    values, weights = np.array(sorted(rows)).T
+    middle = np.searchsorted(np.cumsum(weights), weights.sum() / 2)
+    return float(values[middle])

@@ -12,7 +12,7 @@ from vanidl.trace import Trace
 from vanidl.whatif.batches import AHEAD, Batches, batches, can_replay
 from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
 from vanidl.whatif.loading import loads, workers
-from vanidl.whatif.reads import RequestCost, reads
+from vanidl.whatif.reads import reads
 from vanidl.whatif.replay import replay
 
 ASSUMPTIONS = (
@@ -23,8 +23,8 @@ ASSUMPTIONS = (
     "What is not I/O in loading counts as decoding; of a run with workers it is the most that fits "
     "the waits that were seen.",
     "Where each rank reads its block, what is not I/O shrinks with it, and the latency of requests "
-    "stays; in partial local shuffling a rank reads its part before its first step, and what it "
-    "exchanges travels while steps compute.",
+    "stays. In partial local shuffling a rank reads its part before its first step, 8 reads at "
+    "once, and what it exchanges travels while steps compute.",
     f"A change whose step is not {NO_GAIN:.1%} shorter than both the measured one and the replayed "
     "one gains nothing and is left out.",
 )
@@ -37,15 +37,12 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
     """The usual changes; None where steps, input waits or single reads were not recorded."""
     if not can_replay(trace, results):
         return None
-    read = reads(trace)
-    ranks, cost = batches(trace, results, read), read.cost
-    replayed_s = _step_s(ranks, Change(), cost)
+    ranks = batches(trace, results, reads(trace))
+    replayed_s = _step_s(ranks, Change())
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
-    changes = _usual(ranks, cost) + _shared(ranks, results)
-    rows += [
-        _row(name, _step_s(ranks, change, cost), ranks, replayed_s) for name, change in changes
-    ]
+    changes = _usual(ranks) + _shared(ranks, results)
+    rows += [_row(name, _step_s(ranks, change), ranks, replayed_s) for name, change in changes]
     rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
     rows = [r for r in rows if r.gain_at_most_s > 0]
     return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), ASSUMPTIONS)
@@ -62,18 +59,17 @@ def predict(trace: Trace, results: Results, change: Change) -> Predicted:
             "expected profiled steps with input waits and traced reads, found a run without: "
             "record it with the PyTorch profiler and DXT or DFTracer."
         )
-    read = reads(trace)
-    ranks = batches(trace, results, read)
-    replayed_s = _step_s(ranks, Change(), read.cost)
-    return _row("as asked", _step_s(ranks, change, read.cost), ranks, replayed_s)
+    ranks = batches(trace, results, reads(trace))
+    replayed_s = _step_s(ranks, Change())
+    return _row("as asked", _step_s(ranks, change), ranks, replayed_s)
 
 
-def _usual(ranks: tuple[Batches, ...], cost: RequestCost | None) -> list[tuple[str, Change]]:
+def _usual(ranks: tuple[Batches, ...]) -> list[tuple[str, Change]]:
     most = max(b.workers for b in ranks)
     rows = [(plural(n, "worker") + _A_RANK, Change(workers=n)) for n in _MOST_WORKERS if n > most]
     if most:
         rows.append(("twice as many batches read ahead", Change(ahead=2 * AHEAD)))
-    if cost is None:
+    if ranks[0].latency_share is None:
         rows.append(("storage twice as fast", Change(bandwidth=2, latency=0.5)))
     else:
         rows.append(("twice the bandwidth of storage", Change(bandwidth=2)))
@@ -115,7 +111,7 @@ def _mean_s(ranks: tuple[Batches, ...]) -> float:
     return float(np.mean([b.step_s.mean() for b in ranks]))
 
 
-def _step_s(ranks: tuple[Batches, ...], change: Change, cost: RequestCost | None) -> float:
+def _step_s(ranks: tuple[Batches, ...], change: Change) -> float:
     queues = [(workers(b, change), change.ahead or AHEAD) for b in ranks]
     computes = [b.compute_s for b in ranks]
-    return float(replay(loads(ranks, change, cost), computes, ranks[0].first, queues).mean())
+    return float(replay(loads(ranks, change), computes, ranks[0].first, queues).mean())
