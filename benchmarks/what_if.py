@@ -3,7 +3,7 @@
     python benchmarks/what_if.py [--tracer darshan] [--darshan-lib PATH] [--repeat 1] [--only WORD]
 
 Each pair is recorded on the emulated parallel file system (5 ms a request, 40 MB/s in all; blocks:
-also 20 MB/s a rank): the baseline, and the baseline with workers or another loader in its place.
+5 MB/s a rank, 10 MB/s in all): the baseline, and the baseline with workers or another loader in its place.
 From the first of each pair alone, and what the storage can give where one rank read for all, the
 mean step time of the second is predicted. Limit: the predicted change is within 20 % of the
 measured one, as the median over repeats. The model's part of a step is waited for, not computed,
@@ -31,7 +31,8 @@ from vanidl.whatif import Change  # noqa: E402
 
 TOTAL = 40e6
 COST = Cost(latency_s=0.005, total_bytes_per_s=TOTAL)
-COSTS = {"blocks": Cost(latency_s=0.005, client_bytes_per_s=20e6, total_bytes_per_s=TOTAL)}
+BLOCKS_TOTAL = 10e6
+COSTS = {"blocks": Cost(0.005, client_bytes_per_s=5e6, total_bytes_per_s=BLOCKS_TOTAL)}
 RANKS = {"shuffled": 2, "blocks": 3}
 WITHIN = 0.2
 JOB = Path(__file__).parent / "paced_training.py"
@@ -73,7 +74,7 @@ def made(folder: Path) -> None:
     make("ptycho", folder / "one epoch", samples=384)
     make("ptycho", folder / "three epochs", samples=128)
     make("ptycho", folder / "shuffled", samples=128)
-    make("cosmoflow", folder / "blocks", samples=8, size=96)
+    make("cosmoflow", folder / "blocks", samples=8, size=60)
     make("cosmoflow", folder / "cosmoflow", samples=32, size=32)
     encode_folder(folder / "cosmoflow", folder / "cosmoflow" / ENCODED)
 
@@ -151,8 +152,8 @@ def shuffled() -> dict[Loader, list[Pair]]:
 
 def blocks() -> dict[Loader, list[Pair]]:
     """Three ranks that read all and crop, or one that reads all and scatters, against blocks."""
-    change = Change(divided=RANKS["blocks"], total_bytes_per_s=TOTAL)
-    ahead = Change(divided=RANKS["blocks"], total_bytes_per_s=TOTAL, workers=1, ahead=1)
+    change = Change(divided=RANKS["blocks"], total_bytes_per_s=BLOCKS_TOTAL)
+    ahead = Change(divided=RANKS["blocks"], total_bytes_per_s=BLOCKS_TOTAL, workers=1, ahead=1)
     own = ("spatial", "io='posix'", "slabs_ahead=0")
     return {
         ("spatial", "io='crop'", "slabs_ahead=0"): [

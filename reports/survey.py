@@ -73,14 +73,15 @@ def write_job(random: np.random.Generator, folder: Path, job: int, start_s: int)
     weeks = (start_s - FIRST_DAY) / (7 * 86_400)
     busy = min(float(np.exp(random.normal(-2.5 + 0.2 * weeks, 1.0))), 1.1)
     log = Log(
-        start=(start_s, 0), end=(start_s + length_s, 0), command=f"python {program}".encode(),
+        start=(start_s, 0), end=(start_s + length_s, 0),
+        command=f"python {program} --run {job}".encode(),
         metadata=b"lib_ver=3.4.7\n",
     )  # fmt: skip
     work = replace(work, segments=int(random.integers(200, 3000)), busy=busy, seed=job, job=job)
     if random.random() < 0.1:
         write_logs(folder, int(random.integers(2, 5)), work, log)
         return
-    path = folder / f"me_{Path(program).stem}_id{job}-{job}_1-2-3-4_1.darshan"
+    path = folder / f"me_{Path(program).stem}_id{job}-{job + 9000}_1-2-3-4_1.darshan"
     write_log(path, replace(work, ranks=int(2 ** random.integers(0, 6))), log)
     if random.random() < 0.03:
         path.write_bytes(path.read_bytes()[: int(random.uniform(0.5, 0.98) * path.stat().st_size)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ MOST_POINTS = 5000
 
 _WORST = (
     Column("job"),
-    Column("start"),
+    Column("start (UTC)"),
     Column("I/O per rank", "s"),
     Column("I/O share", "share"),
     Column("run time", "s"),
@@ -147,21 +147,28 @@ def _worst(read: Sequence[Row]) -> Figure:
 def _worst_row(row: Row) -> tuple[str | int | float | None, ...]:
     names = ("io_per_rank_mean_s", "io_share", "run_time_s", "ranks", "bytes_read",
              "bytes_written", "size_median", "traced_fraction", "warnings", "findings")  # fmt: skip
+    numbers = dict.fromkeys(names) | {name: row[name] for name in names}
+    numbers["warnings"] = _first_of(row["warnings"].split())
     return (
-        elided(row["job"] or "not recorded", limit=40),
-        row["start"],
-        *(row[name] for name in names),
-        elided(row["first_log"], limit=120),
-        elided(row["command"] or "", limit=120) or None,
+        elided(row["job"] or "not recorded", limit=22),
+        row["start"][:16].replace("T", " ") if row["start"] else None,
+        *numbers.values(),
+        elided(row["first_log"], limit=60),
+        elided(row["command"] or "", limit=60) or None,
     )
+
+
+def _first_of(codes: Sequence[str]) -> str | None:
+    """One code, and how many more there are."""
+    more = f" +{len(codes) - 1}" if len(codes) > 1 else ""
+    return f"{codes[0]}{more}" if codes else None
 
 
 def _share(read: Sequence[Row]) -> Figure:
     values = [row["io_share"] for row in read if row["io_share"] is not None]
-    edges = np.linspace(0, 1, 21)
-    labels = [f"{low:.0%} to {high:.0%}" for low, high in pairwise(edges)]
+    bins = [_Bin(f"{low} to {low + 5} %", low / 100, f"{low} %") for low in range(0, 100, 5)]
     caption = "How many jobs spent which share of their run time in I/O, mean over ranks."
-    return _histogram(("share", "Share of time in I/O", caption), values, edges, labels)
+    return _histogram(("share", "Share of time in I/O", caption), values, bins, 4)
 
 
 def _moved(read: Sequence[Row]) -> Figure:
@@ -172,39 +179,59 @@ def _moved(read: Sequence[Row]) -> Figure:
 
 def _sizes(read: Sequence[Row]) -> Figure:
     values = [row["size_median"] for row in read if row["size_median"] is not None]
-    caption = "The median size of a job's operations: small ones on the left wait for each other."
+    caption = (
+        "The median size of a job's operations: in small ones, latency counts more than bandwidth."
+    )
     return _powers(("sizes", "Median size of an operation", caption), values)
 
 
 _Names = tuple[str, str, str]  # id, title, caption
 
 
+@dataclass(frozen=True, slots=True)
+class _Bin:
+    """Values from `low` up to the next bin's; `border` is `low` in words."""
+
+    label: str
+    low: float
+    border: str
+
+
 def _powers(names: _Names, values: Sequence[float]) -> Figure:
-    """A histogram over powers of four, nothing moved apart."""
-    top = max([*values, 1])
-    edges = [0.0, 1.0]
-    while edges[-1] <= top:
-        edges.append(edges[-1] * 4)
-    labels = ["0 B", *(f"{nbytes(a)} to {nbytes(4 * a)}" for a in edges[1:-1])]
-    return _histogram(names, values, np.array(edges), labels)
+    """A histogram over powers of four from the least value on, nothing moved apart."""
+    moved = [v for v in values if v >= 1]
+    first, last = _power(min(moved, default=1)), _power(max(moved, default=1))
+    bins = [
+        _Bin(f"{nbytes(4**n)} to {nbytes(4 ** (n + 1))}", float(4**n), nbytes(4**n))
+        for n in range(first, last + 1)
+    ]
+    if len(moved) < len(values):
+        bins.insert(0, _Bin("nothing", 0.0, "0 B"))
+    return _histogram(names, values, bins, -(-len(bins) // 6))
 
 
-def _histogram(
-    names: _Names, values: Sequence[float], edges: np.ndarray[tuple[int], np.dtype[np.float64]],
-    labels: Sequence[str],
-) -> Figure:  # fmt: skip
+def _power(value: float) -> int:
+    """The largest n with 4**n <= value."""
+    return (int(value).bit_length() - 1) // 2
+
+
+def _histogram(names: _Names, values: Sequence[float], bins: Sequence[_Bin], every: int) -> Figure:
+    """Jobs by bin; the axis names the border of every so many bins."""
     key, title, caption = names
     if not values:
         return Figure(key, "Distributions", title, "", empty_reason="No job has recorded it.")
-    clipped = np.clip(np.array(values, float), edges[0], edges[-1])
-    numbers = np.histogram(clipped, edges)[0].tolist()
+    lows = np.array([b.low for b in bins])
+    place = np.clip(np.searchsorted(lows, values, "right") - 1, 0, len(bins) - 1)
+    numbers = np.bincount(place, minlength=len(bins)).tolist()
+    labels = [b.label for b in bins]
+    borders = range(0, len(bins), every)
     spec: Spec = {
         "data": [
             {
                 "type": "bar",
                 "x": list(range(len(labels))),
                 "y": numbers,
-                "customdata": list(labels),
+                "customdata": labels,
                 "marker": palette.fill(palette.READ),
                 "hovertemplate": "%{customdata}: %{y:,} jobs<extra></extra>",
             }
@@ -213,7 +240,11 @@ def _histogram(
             260,
             bargap=0.1,
             xaxis=palette.axis(
-                tickvals=list(range(len(labels))), ticktext=list(labels), showgrid=False
+                tickvals=[i - 0.5 for i in borders],
+                ticktext=[bins[i].border for i in borders],
+                tickangle=0,
+                range=[-0.6, len(bins) - 0.4],
+                showgrid=False,
             ),
             yaxis=palette.axis("jobs"),
         ),

@@ -30,7 +30,7 @@ class Batches:
     step but the wait for slower ranks. `first` marks the first batch of an epoch, for which no
     worker has read ahead. `again` is the share of a batch that was read before: 1 in epochs after
     the first; where no epoch is known, for all batches the share of the bytes read again.
-    `nbytes` were read for a batch: the rank's bytes, dealt out as its time in reads is.
+    `nbytes` were read for a batch: the same for all batches with reads.
     `latency_share` is that of requests in `io_s`; None: not known.
     """
 
@@ -120,9 +120,16 @@ def _of_rank(
         first,
         (epoch > 1).astype(float),
         workers,
-        io_s * (read.nbytes / read.sum_s if read.sum_s else 0.0),
+        _evenly(io_s, read.nbytes / read.sum_s if read.sum_s else 0.0),
         found.latency_share(position),
     )
+
+
+def _evenly(io_s: Array, bytes_per_s: float) -> Array:
+    """The bytes of all batches, spread over those with reads."""
+    reading = io_s > 0
+    dealt: Array = reading * (io_s.sum() * bytes_per_s / max(int(reading.sum()), 1))
+    return dealt
 
 
 def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:

@@ -11,6 +11,8 @@ from vanidl.whatif.change import Change
 
 _AT_ONCE = 8
 """Reads under way at once while the pls loader reads a rank's part (its THREADS)."""
+_SERVED = 0.5
+"""Of the largest reader's bytes."""
 
 
 def loads(ranks: Sequence[Batches], change: Change) -> list[Array]:
@@ -18,7 +20,18 @@ def loads(ranks: Sequence[Batches], change: Change) -> list[Array]:
     least = _least_s(ranks, change)
     if change.exchanged is not None:
         return [_exchanged(b, change, least) for b in ranks]
-    return [_load(b, change, least) for b in ranks]
+    most = max(float(b.nbytes.sum()) for b in ranks)
+    return [
+        np.zeros_like(least)
+        if change.divided > 1 and _is_served(b, most)
+        else _load(b, change, least)
+        for b in ranks
+    ]
+
+
+def _is_served(batch: Batches, most_nbytes: float) -> bool:
+    """Whether the rank waits for what another reads: as divided, it takes no longer than that."""
+    return float(batch.nbytes.sum()) < _SERVED * most_nbytes
 
 
 def workers(batch: Batches, change: Change) -> int:
@@ -29,19 +42,24 @@ def workers(batch: Batches, change: Change) -> int:
 
 
 def _load(batch: Batches, change: Change, least: Array) -> Array:
-    """Loading where it is done, at the speed that the storage leaves to it."""
-    io_s = np.maximum(batch.io_s * _slower(batch, change), least * max(workers(batch, change), 1))
-    read: Array = io_s + batch.decode_s / (change.decode * change.divided)
+    """Loading where it is done; bytes come no faster than the storage delivers them to all."""
+    latency, transfer = _slower(batch, change)
+    transfer_s = np.maximum(batch.io_s * transfer, least * max(workers(batch, change), 1))
+    own_s = batch.decode_s / (change.decode * change.divided)
+    read: Array = batch.io_s * latency + transfer_s + own_s
     return read * (1 - change.kept * batch.again)
 
 
-def _slower(batch: Batches, change: Change) -> float:
-    """I/O time then / now. Where latency is not known, the change that helps more takes it all."""
+def _slower(batch: Batches, change: Change) -> tuple[float, float]:
+    """(latency, transfer) then, as shares of the I/O time now.
+
+    Where they cannot be told apart, the change that helps more takes it all.
+    """
     per_byte = 1 / (change.bandwidth * change.divided)
     share = batch.latency_share
     if share is None:
-        return min(change.latency, per_byte)
-    return share * change.latency + (1 - share) * per_byte
+        return 0.0, min(change.latency, per_byte)
+    return share * change.latency, (1 - share) * per_byte
 
 
 def _least_s(ranks: Sequence[Batches], change: Change) -> Array:
