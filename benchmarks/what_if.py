@@ -3,9 +3,9 @@
     python benchmarks/what_if.py [--tracer darshan] [--darshan-lib PATH] [--repeat 1] [--only WORD]
 
 Each pair is recorded on the emulated parallel file system (5 ms a request, 40 MB/s in all; blocks:
-5 MB/s a rank, 10 MB/s in all): the baseline, and the baseline with workers or another loader in its place.
-From the first of each pair alone, and what the storage can give where one rank read for all, the
-mean step time of the second is predicted. Limit: the predicted change is within 20 % of the
+5 MB/s a rank, 10 MB/s in all): the baseline, and the baseline with workers or another loader in
+its place. From the first of each pair alone, and for several ranks what the storage gives to all,
+the mean step time of the second is predicted. Limit: the predicted change is within 20 % of the
 measured one, as the median over repeats. The model's part of a step is waited for, not computed,
 so that readers and model do not compete for this machine's cores. Several ranks are torchrun's.
 """
