@@ -30,6 +30,7 @@ fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, reade
 
 reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
+	$(BIN)/python reports/survey.py
 	$(BIN)/python reports/ab.py
 
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/

@@ -1,6 +1,6 @@
-"""Makes the page of a survey: 240 made-up jobs of 60 days.
+"""Makes the page of a survey: 120 made-up jobs of 60 days.
 
-    python reports/survey.py [--jobs 240] [--logs FOLDER] [--page reports/survey.html]
+    python reports/survey.py [--jobs 120] [--logs FOLDER] [--page reports/survey.html]
 
 The logs are written by tests/large_logs.py: training that reads small or large pieces, more of it
 from shared storage as weeks go by, jobs that mostly write checkpoints, jobs of several processes
@@ -41,7 +41,7 @@ KINDS = (
 def main() -> int:
     """Writes the page; exit status of `vanidl survey`."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--jobs", type=int, default=240)
+    parser.add_argument("--jobs", type=int, default=120)
     parser.add_argument("--logs", type=Path, help="folder for the logs (default: temporary)")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()

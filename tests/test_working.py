@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from tests.large_logs import Workload, write_log
 from tests.sameness import same
 from vanidl.analyses import analyse, reducing
 from vanidl.reading import Inputs, read_trace
+from vanidl.report.json import summary_object
+from vanidl.run import open_run
+from vanidl.survey import survey
+from vanidl.survey.rows import COLUMNS
 from vanidl.working import Crew, crew_executors, shared_out
 
 
@@ -61,6 +67,40 @@ def test_dask_gives_the_same_results(tmp_path: Path) -> None:
     write_log(path, Workload(3000, ranks=3, files=5))
     on_dask = vanidl("summary", str(path), "--json", "--workers", "2")
     assert on_dask == vanidl("summary", str(path), "--json")
+
+
+@pytest.fixture(scope="module")
+def scheduler_address() -> Iterator[str]:
+    """A Dask scheduler with one worker process, which commands reach by its address alone."""
+    distributed = pytest.importorskip("distributed", reason="an optional extra")
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_scheduler_at_an_address_gives_the_same_results(
+    scheduler_address: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "me_x_id1-2_1-1-1-1_1.darshan"
+    path.parent.mkdir()
+    write_log(path, Workload(3000, ranks=3, files=5))
+    crew = Crew(dask=scheduler_address)
+    there, here = open_run(path, crew=crew), open_run(path)
+    content = summary_object(there.trace, there.results)
+    assert content == summary_object(here.trace, here.results)
+    pytest.importorskip("pyarrow", reason="the table of a survey is Parquet")
+    (row,) = survey(path.parent, tmp_path / "out", crew=crew).rows
+    assert row["problem"] is None
+    for name, _, place in COLUMNS:
+        value = content
+        for key in place:
+            value = None if value is None else value[key]
+        assert row[name] == value, name
 
 
 def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:

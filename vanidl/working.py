@@ -6,6 +6,7 @@ doing is done again, in halves, and only what kills a worker alone is given up.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import sys
@@ -57,9 +58,7 @@ def dask_executor(crew: Crew) -> Iterator[Executor]:
         try:
             stack.enter_context(_dask().config.set(_SETTINGS))
             if crew.dask is None:
-                cluster = distributed.LocalCluster(
-                    n_workers=crew.workers, threads_per_worker=1, dashboard_address=None
-                )
+                cluster = distributed.LocalCluster(crew.workers, **_LOCAL)
                 client = distributed.Client(stack.enter_context(cluster))
             else:
                 client = distributed.Client(crew.dask, timeout=10)
@@ -72,6 +71,12 @@ def dask_executor(crew: Crew) -> Iterator[Executor]:
         yield client.get_executor(pure=False)
 
 
+_LOCAL: dict[str, Any] = {
+    "threads_per_worker": 1,
+    "dashboard_address": "127.0.0.1:0",  # any free port: without one, a second cluster warns
+    "scheduler_kwargs": {"dashboard": False},
+    "silence_logs": logging.CRITICAL,  # of workers that end slowly; what fails is raised
+}
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GB"}
 """Parts are sent as they are: a megabyte of operations is no large graph here."""
 

@@ -153,8 +153,8 @@ def _worst_row(row: Row) -> tuple[str | int | float | None, ...]:
         elided(row["job"] or "not recorded", limit=22),
         row["start"][:16].replace("T", " ") if row["start"] else None,
         *numbers.values(),
-        elided(row["first_log"], limit=60),
-        elided(row["command"] or "", limit=60) or None,
+        elided(row["first_log"], limit=46),
+        elided(row["command"] or "", limit=46) or None,
     )
 
 
