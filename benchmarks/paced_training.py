@@ -4,8 +4,8 @@
 
 So that what differs between two runs is their input: no core computes for the model. Options are
 `workers`, `batch`, `epochs`, and the loader's own. Several ranks (torchrun, mpiexec) end each step
-together, by an all-reduce of one number. Profiler trace as VANIDL_RUN says; the profiler warms up
-on a step of nothing, so that the first batch is in the trace.
+together, by an all-reduce of one number. Profiler trace as VANIDL_RUN says; with `first=1` the
+profiler warms up on a step of nothing, so that the first batch is in the trace, too.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ def main() -> None:
     data, name, compute_s, *rest = sys.argv[1:]
     options = {k: ast.literal_eval(v) for k, v in (pair.split("=", 1) for pair in rest)}
     told = {k: options.pop(k) for k in OWN if k in options}
+    first = bool(options.pop("first", 0))
     settings = Settings(world=World.detect(), **told)
     samples = open_samples(Path(data))
     loader = open_loader(name, samples, settings, options)
     try:
         with process_group(settings.world):
-            train(loader, settings, float(compute_s))
+            train(loader, settings, float(compute_s), warm_up=first)
     finally:
         loader.close()
 
 
-def train(loader: Loader, settings: Settings, compute_s: float) -> None:
+def train(loader: Loader, settings: Settings, compute_s: float, *, warm_up: bool) -> None:
     """Steps of all epochs, recorded."""
     done, together = 0, torch.zeros(1)
     with recorder(
-        Places.from_environment(), settings.world, steps=settings.epochs * len(loader) + 1
+        Places.from_environment(), settings.world, steps=settings.epochs * len(loader) + warm_up
     ) as record:
-        record.step(done, 0.0)
+        if warm_up:
+            record.step(done, 0.0)
         for epoch in range(settings.epochs):
             loader.set_epoch(epoch)
             for _ in loader:

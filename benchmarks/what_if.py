@@ -40,8 +40,8 @@ PACE = {
     "one epoch": ("0.1", "batch=8", "epochs=1"),
     "three epochs": ("0.1", "batch=8", "epochs=3"),
     "cosmoflow": ("0.05", "batch=4", "epochs=3"),
-    "shuffled": ("0.1", "batch=8", "epochs=4"),
-    "blocks": ("0.1", "batch=1", "epochs=2"),
+    "shuffled": ("0.1", "batch=8", "epochs=4", "first=1"),
+    "blocks": ("0.1", "batch=1", "epochs=2", "first=1"),
 }
 """Set of samples -> seconds of a step on the device, and the loader's settings."""
 
