@@ -17,7 +17,7 @@ Int64Array = NDArray[np.int64]
 
 _MIN = np.iinfo(np.int64).min
 _MAX = np.iinfo(np.int64).max
-_WINDOW = 1 << 22  # intervals that are united at a time
+_WINDOW = 1 << 18  # intervals that are united at a time: few enough for the cache
 
 
 class Intervals(NamedTuple):
@@ -36,21 +36,35 @@ EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: Int64Array, end: Int64Array) -> Intervals:
-    """The time covered by any of the intervals [start[i], end[i]), in any order."""
+    """The time covered by any of the intervals [start[i], end[i]), in any order.
+
+    Where none of them touch and they are in order, they are the result themselves.
+    """
     keep = end > start
     if not keep.all():
         start, end = start[keep], end[keep]
     if len(start) == 0:
         return EMPTY
+    if (start[1:] > end[:-1]).all():
+        return Intervals(start, end)
+    return _joined(*ordered(start, end))
+
+
+def ordered(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(starts ascending, reach): between reach[i - 1] and a later start[i] nothing is covered.
+
+    Starts and ends may be sorted apart, which is faster than together: where nothing is
+    covered, the intervals that started before are those that ended before, however many. So
+    reach[i] is the i-th smallest end, or of intervals in order the largest so far.
+    """
     if (start[1:] < start[:-1]).any():
-        order = np.argsort(start)  # equal starts in any order: the same union
-        start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
-    first = np.empty(len(start), bool)
-    first[0] = True
-    np.greater(start[1:], reach[:-1], out=first[1:])
-    last = np.append(np.flatnonzero(first)[1:] - 1, len(start) - 1)
-    return Intervals(start[first], reach[last])
+        return np.sort(start), np.sort(end)
+    return start, np.maximum.accumulate(end)
+
+
+def _joined(start: Int64Array, reach: Int64Array) -> Intervals:
+    gap = np.flatnonzero(start[1:] > reach[:-1])
+    return Intervals(start[np.append(0, gap + 1)], reach[np.append(gap, len(start) - 1)])
 
 
 def merge(a: Intervals, b: Intervals) -> Intervals:
@@ -59,6 +73,8 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
         return b
     if len(b.start) == 0:
         return a
+    if b.start[0] < a.start[0]:
+        a, b = b, a
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
 
 
@@ -77,7 +93,11 @@ def length_of_all(sets: Sequence[Intervals]) -> int:
 def _length_within(sets: Sequence[Intervals], low: int, high: int) -> int:
     pieces = [clipped(one, low, high) for one in sets]
     start, end = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return union(start, end).length
+    if len(start) == 0:
+        return 0
+    start, reach = ordered(start, end)
+    gaps = np.maximum(start[1:] - reach[:-1], 0)
+    return int(reach[-1] - start[0] - gaps.sum())
 
 
 def clipped(a: Intervals, low: int, high: int) -> Intervals:

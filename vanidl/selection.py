@@ -44,6 +44,17 @@ class SelectedParts(Sequence[Part]):
         self._at = [i for i, layer in enumerate(layers) if layer == keep.layer]
         self._keep = keep
 
+    @property
+    def whole(self) -> bool:
+        """Whether the layer's parts are chosen with all their rows."""
+        return not self._keep.masks
+
+    @property
+    def others(self) -> Iterator[Part]:
+        """The parts of the other layers."""
+        mine = set(self._at)
+        return (self._parts[i] for i in range(len(self._parts)) if i not in mine)
+
     def __len__(self) -> int:
         return len(self._at)
 
@@ -66,6 +77,11 @@ class _Keep:
     from_ns: int
     to_ns: int
     timed: bool
+
+    @property
+    def masks(self) -> bool:
+        """Whether rows of the layer may be left out."""
+        return self.timed or self.files is not None
 
     def __call__(self, part: Part) -> Part:
         mask: NDArray[np.bool_] | None = None if self.files is None else self.files[part.file]

@@ -263,9 +263,9 @@ def test_combine_is_commutative_and_associative_in_what_comes_of_it(name):
 
 
 def _finish(reduced, trace):
-    from vanidl.analyses import coverage, finish, second_reductions
+    from vanidl.analyses import coverage, finish, reductions_of
 
-    reduced |= reduce_parts(second_reductions(reduced, trace), trace.io, trace)
+    reduced |= reduce_parts(reductions_of(trace), trace.io, trace)
     return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
 
 

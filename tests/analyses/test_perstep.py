@@ -11,7 +11,7 @@ import vanidl
 from tests.analyses.test_laws import operations, spans, steps, trace_of
 from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.sameness import same
-from vanidl.analyses import analyse, reduce_parts, second_reductions
+from vanidl.analyses import analyse, reduce_parts, reductions_of
 from vanidl.analyses.perstep import by_kind
 from vanidl.assemble import assemble
 from vanidl.grouping import Group
@@ -82,7 +82,7 @@ def test_slowest_files_are_those_with_most_time_in_the_step(ios):
 @given(operations(), st.randoms(use_true_random=False))
 def test_any_order_of_parts_gives_the_same_bits(ios, random):
     trace = trace_of(ios, max_part_rows=3)
-    reduction = second_reductions(_reduced(trace), trace)["perstep"]
+    reduction = reductions_of(trace)["perstep"]
     parts = list(trace.io)
     whole = reduce_parts({"perstep": reduction}, parts, trace)["perstep"]
     random.shuffle(parts)
@@ -90,12 +90,6 @@ def test_any_order_of_parts_gives_the_same_bits(ios, random):
     for part in parts:
         shuffled = reduction.combine(reduction.partial(part, trace), shuffled)
     assert same(shuffled, whole)
-
-
-def _reduced(trace):
-    from vanidl.analyses import REDUCTIONS
-
-    return reduce_parts(REDUCTIONS, trace.io, trace)
 
 
 def looped(first_step: int = 0):

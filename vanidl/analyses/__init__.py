@@ -15,6 +15,7 @@ from vanidl.analyses import (
     access,
     balance,
     by_counters,
+    checkpoints,
     coverage,
     dataset,
     files,
@@ -48,7 +49,7 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
-from vanidl.selection import Selection, select
+from vanidl.selection import SelectedParts, Selection, select
 from vanidl.trace import Trace
 
 REDUCTIONS: dict[str, Reduction] = {
@@ -60,6 +61,9 @@ REDUCTIONS: dict[str, Reduction] = {
     "dataset": dataset,
     "workers": workers,
 }
+
+
+_COVERAGE: dict[str, Reduction] = {"coverage": coverage}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +96,36 @@ def analyse(
     the results are the same.
     """
     selection = selection or Selection()
-    seen = reduce_parts({"coverage": coverage}, trace.io, trace, executor)["coverage"]
     chosen = select(trace, selection)
-    reduced = reduce_parts(REDUCTIONS, chosen.io, chosen, executor)
-    second = second_reductions(reduced, chosen)
-    reduced |= reduce_parts(second, chosen.io, chosen, executor)
+    first = REDUCTIONS | reductions_of(chosen)
+    # Parts may have to be read from disk: those chosen whole are looked at for both at once.
+    if isinstance(chosen.io, SelectedParts) and chosen.io.whole:
+        reduced = reduce_parts(first | _COVERAGE, chosen.io, chosen, executor)
+        others = reduce_parts(_COVERAGE, chosen.io.others, trace, executor)
+        seen = coverage.combine(reduced["coverage"], others["coverage"])
+    else:
+        reduced = reduce_parts(first, chosen.io, chosen, executor)
+        seen = reduce_parts(_COVERAGE, trace.io, trace, executor)["coverage"]
+    if second := second_reductions(reduced):
+        reduced |= reduce_parts(second, chosen.io, chosen, executor)
     return finish(reduced, seen, trace, chosen, selection.layer)
 
 
-def second_reductions(reduced: dict[str, Any], trace: Trace) -> dict[str, Reduction]:
-    """Reductions that build on the values of the first: they take another pass over the parts."""
-    return {
-        "filetimeline": filetimeline.of_busiest(reduced["files"]),
+def reductions_of(trace: Trace) -> dict[str, Reduction]:
+    """Reductions made for one trace; those of its files over time only where these are few."""
+    made: dict[str, Reduction] = {
+        "checkpoints": checkpoints.of_trace(trace),
         "perstep": perstep.of_trace(trace),
     }
+    files = filetimeline.of_all(trace)
+    return made if files is None else made | {"filetimeline": files}
+
+
+def second_reductions(reduced: dict[str, Any]) -> dict[str, Reduction]:
+    """Reductions that build on the values of the first: they take another pass over the parts."""
+    if "filetimeline" in reduced:
+        return {}
+    return {"filetimeline": filetimeline.of_busiest(reduced["files"])}
 
 
 def finish(
@@ -116,7 +136,8 @@ def finish(
     table = None if step_result is None else step_result.table
     splits = overlap.rank_splits(chosen, reduced["operations"])
     data = dataset.finish(reduced["dataset"], chosen, layer)
-    stages = phases.finish(reduced["operations"], chosen, data)
+    saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
+    stages = phases.finish(reduced["operations"], saved, chosen, data)
     results = Results(
         coverage.finish(seen, whole),
         summary.finish(reduced["operations"], chosen, layer),
@@ -155,5 +176,6 @@ __all__ = [
     "analyse",
     "finish",
     "reduce_parts",
+    "reductions_of",
     "second_reductions",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.counted import prefix_of
-from vanidl.analyses.sorting import stable_order
+from vanidl.analyses.prepared import ByFile, prepared
 from vanidl.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -69,25 +69,21 @@ NOTHING = Runs(np.zeros((2, 3), np.int64), np.empty((0, len(RUN_COLUMNS)), np.in
 
 
 def partial(part: Part, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses share this signature)
-    """The pattern inside one part, whose rows are sorted by start.
+    """The pattern inside one part, whose rows are sorted by start."""
+    part = prepared(part)
+    return combine(runs(part.reads, READ, part.process), runs(part.writes, WRITE, part.process))
 
-    Operations whose offset was not recorded (-1) are left out.
-    """
-    if (part.offset < 0).any():
-        part = part.rows(part.offset >= 0)
-    if len(part) == 0:
+
+def runs(rows: ByFile, op: int, process: int) -> Runs:
+    """The pattern of reads or writes; those whose offset was not recorded (-1) are left out."""
+    rows = rows.placed
+    if len(rows) == 0:
         return NOTHING
-    key = part.file.astype(np.int64) * 2 + part.op
-    order = stable_order(key)
-    key, offset = key[order], part.offset[order]
-    end_offset = offset + part.nbytes[order]
-    same = np.concatenate([[False], key[1:] == key[:-1]])[: len(key)]
-    inside = _classes(offset[same], end_offset[:-1][same[1:]], key[same] & 1)
-    first = np.flatnonzero(~same)
-    last = np.append(first[1:], len(key))[: len(first)] - 1
-    process = np.full(len(first), part.process, np.int64)
-    columns = (process, key[first] >> 1, key[first] & 1,
-               part.start[order][first], offset[first], end_offset[last])  # fmt: skip
+    inside = np.zeros((2, 3), np.int64)
+    inside[op] = rows.neighbours
+    first, last = rows.first[:-1], rows.first[1:] - 1
+    columns = (np.full(len(first), process), rows.file, np.full(len(first), op),
+               rows.start[first], rows.offset[first], rows.end_offset[last])  # fmt: skip
     return Runs(inside, np.stack(columns, axis=1))
 
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses.counted import prefix_of, record_counts
+from vanidl.analyses.prepared import prepared
 from vanidl.filekinds import is_named_checkpoint
-from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Trace
+from vanidl.trace import STORAGE_LAYERS, CounterTable, Part, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -31,12 +32,43 @@ class Burst:
     traced: bool  # False: part of it is known from counters only, without single operations
 
 
-def checkpoints(trace: Trace) -> tuple[Burst, ...]:
+_Rows = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+"""Start, end, file, bytes."""
+_NONE = np.empty(0, np.int64)
+NOTHING: _Rows = (_NONE, _NONE, _NONE, _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class OfWrites:
+    """The reduction to the traced writes of checkpoint files, in any order."""
+
+    wanted: NDArray[np.bool_]  # for each file code
+    NOTHING: _Rows = NOTHING
+
+    def partial(self, part: Part, trace: Trace) -> _Rows:  # noqa: ARG002
+        """The writes in one part."""
+        writes = prepared(part).writes
+        mine = writes.groups(self.wanted[writes.file])
+        return mine.start, mine.end, mine.each_row(mine.file), mine.nbytes
+
+    def combine(self, a: _Rows, b: _Rows) -> _Rows:
+        """The writes of both."""
+        start, end, file, nbytes = (np.concatenate(column) for column in zip(a, b, strict=True))
+        return start, end, file, nbytes
+
+
+def of_trace(trace: Trace) -> OfWrites:
+    """The reduction for the checkpoint files of a trace."""
+    return OfWrites(_wanted(trace))
+
+
+def checkpoints(writes: _Rows, trace: Trace) -> tuple[Burst, ...]:
     """Bursts of writes in order of time; pauses up to GAP_NS belong to a burst.
 
-    A layer without single operations counts from the first to the last write of each file.
+    `writes` are the traced ones. A layer without single operations counts from the first to
+    the last write of each file.
     """
-    rows = [_traced(trace), *(_counted(trace, layer) for layer in STORAGE_LAYERS)]
+    rows = [writes, *(_counted(trace, layer) for layer in STORAGE_LAYERS)]
     start, end, file, nbytes = (np.concatenate(column) for column in zip(*rows, strict=True))
     if len(start) == 0:
         return ()
@@ -62,12 +94,6 @@ def _evidence(trace: Trace, files: Int64Array) -> str:
     return f"writes to {', '.join(names[:_MOST_NAMES])}{more}"
 
 
-_Rows = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
-"""Start, end, file, bytes."""
-_NONE = np.empty(0, np.int64)
-_EMPTY: _Rows = (_NONE, _NONE, _NONE, _NONE)
-
-
 def _wanted(trace: Trace) -> NDArray[np.bool_]:
     """Checkpoint files that are named so or large: others were only written and never read."""
     written = np.zeros(len(trace.files), np.int64)
@@ -84,27 +110,16 @@ def _wanted(trace: Trace) -> NDArray[np.bool_]:
     )
 
 
-def _traced(trace: Trace) -> _Rows:
-    wanted = _wanted(trace)
-    blocks = []
-    for part in trace.io:
-        mine = wanted[part.file] & (part.op == WRITE)
-        file = part.file[mine].astype(np.int64)
-        blocks.append((part.start[mine], part.end[mine], file, part.nbytes[mine]))
-    start, end, file, nbytes = (np.concatenate(c) for c in zip(_EMPTY, *blocks, strict=True))
-    return start, end, file, nbytes
-
-
 def _counted(trace: Trace, layer: str) -> _Rows:
     """First to last write of each record of a layer without single operations."""
     table = trace.counters.get(layer)
     if table is None or layer in trace.layers_traced:
-        return _EMPTY
+        return NOTHING
     prefix = prefix_of(layer)
     low = table.seconds.get(f"{prefix}_F_WRITE_START_TIMESTAMP")
     high = table.seconds.get(f"{prefix}_F_WRITE_END_TIMESTAMP")
     if low is None or high is None:
-        return _EMPTY
+        return NOTHING
     mine = _wanted(trace)[table.file] & (low > 0) & (high >= low)
     since = _log_start(trace, table)[mine]
     return (

@@ -2,70 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import intervals
-from vanidl.analyses.sorting import compact
+from vanidl.analyses.sorting import stable_order
+from vanidl.intervals import Intervals
 
 Int64Array = NDArray[np.int64]
 
 _SAFE = 2**62
-_BLOCK = 1 << 22  # ranges that are united at a time
+_BLOCK = 1 << 18  # ranges that are united at a time: few enough for the cache
 
 
 class Cover(NamedTuple):
-    """Byte ranges [start[i], end[i]) of key[i], by key and start; ranges of a key do not touch."""
+    """Byte ranges [start, end) of each key, ascending; ranges of a key do not touch.
+
+    The ranges of key[i] are the rows first[i] to first[i + 1]: at least one.
+    """
 
     key: Int64Array
+    first: Int64Array
     start: Int64Array
     end: Int64Array
 
 
 _NONE = np.empty(0, np.int64)
-NOTHING = Cover(_NONE, _NONE, _NONE)
+NOTHING = Cover(_NONE, np.zeros(1, np.int64), _NONE, _NONE)
 
 
 def covered(key: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
-    """The union of byte ranges for each key, given in any order; empty ranges cover nothing.
+    """The union of byte ranges for each key, given in any order; empty ranges cover nothing."""
+    if (key[1:] < key[:-1]).any():
+        order = stable_order(key)
+        key, start, end = key[order], start[order], end[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    return of_groups(key[first], np.append(first, len(key)), start, end)
+
+
+def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
+    """The union of the ranges first[i] to first[i + 1] for each key[i], all distinct.
 
     All keys are laid out behind one another, a byte apart, so that one union does for all.
     """
-    keep = end > start
-    if not keep.all():
-        key, start, end = key[keep], start[keep], end[keep]
     if len(key) == 0:
         return NOTHING
-    distinct, code = compact(key)
-    room = np.zeros(len(distinct), np.int64)
-    np.maximum.at(room, code, end)
-    room += 1
+    room = np.maximum.reduceat(end, first[:-1]) + 1
     if float(room.astype(float).sum()) > _SAFE:
-        pieces = [_one_key(k, start[key == k], end[key == k]) for k in distinct.tolist()]
-        return Cover(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+        rows = (slice(a, b) for a, b in pairwise(first.tolist()))
+        return _behind(key, [intervals.union(start[r], end[r]) for r in rows])
     base = np.cumsum(room) - room
-    shift = base[code]
+    shift = np.repeat(base, np.diff(first))
     union = intervals.union(start + shift, end + shift)
-    which = np.searchsorted(base, union.start, side="right") - 1
-    return Cover(distinct[which], union.start - base[which], union.end - base[which])
+    first = np.append(np.searchsorted(union.start, base), len(union.start))
+    shift = np.repeat(base, np.diff(first))
+    return _used(key, first, Intervals(union.start - shift, union.end - shift))
 
 
 def merge(a: Cover, b: Cover) -> Cover:
     """The bytes in a or b."""
     if len(a.key) == 0 or len(b.key) == 0:
         return a if len(b.key) == 0 else b
-    return covered(*(np.concatenate([getattr(a, n), getattr(b, n)]) for n in Cover._fields))
-
-
-def lengths(cover: Cover) -> tuple[Int64Array, Int64Array]:
-    """(distinct keys ascending, number of bytes of each)."""
-    if len(cover.key) == 0:
-        return _NONE, _NONE
-    first = np.flatnonzero(np.concatenate([[True], cover.key[1:] != cover.key[:-1]]))
-    return cover.key[first], np.add.reduceat(cover.end - cover.start, first)
+    keys = [np.repeat(c.key, np.diff(c.first)) for c in (a, b)]
+    bounds = np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end])
+    return covered(np.concatenate(keys), *bounds)
 
 
 def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -73,38 +77,50 @@ def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Arra
 
     Keys are taken block by block, so that memory is that of a block, not of all covers.
     """
-    keys, counts = _counts(covers)
-    if len(keys) == 0:
+    covers = [c for c in covers if len(c.key)]
+    if not covers:
         return _NONE, _NONE, _NONE
-    lengths_of, ends = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-    block = np.cumsum(counts) // _BLOCK
-    for low in np.flatnonzero(np.diff(block, prepend=-1)).tolist():
-        high = int(np.searchsorted(block, block[low], "right"))
-        pieces = [_between(c, int(keys[low]), int(keys[high - 1])) for c in covers]
-        union = covered(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
-        place = np.searchsorted(keys, union.key)
-        np.add.at(lengths_of, place, union.end - union.start)
-        np.maximum.at(ends, place, union.end)
-    return keys, lengths_of, ends
+    keys, place = np.unique(np.concatenate([c.key for c in covers]), return_inverse=True)
+    counts, ends = np.zeros((2, len(keys)), np.int64)
+    np.add.at(counts, place, np.concatenate([np.diff(c.first) for c in covers]))
+    np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in covers]))
+    lengths = [_lengths(covers, keys[some], ends[some]) for some in _blocks(counts, ends)]
+    return keys, np.concatenate(lengths), ends
 
 
-def _counts(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array]:
-    """Every key of any cover, and how many ranges it has in all of them."""
-    found = [np.unique(c.key, return_counts=True) for c in covers if len(c.key)]
-    if not found:
-        return _NONE, _NONE
-    keys, inverse = np.unique(np.concatenate([k for k, _ in found]), return_inverse=True)
-    counts = np.zeros(len(keys), np.int64)
-    np.add.at(counts, inverse, np.concatenate([n for _, n in found]))
-    return keys, counts
+def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
+    """Neighbouring keys that are united at once: not too many ranges, not too far apart."""
+    far = np.cumsum(ends.astype(float)) // (_SAFE / 4)
+    many = np.cumsum(counts) // _BLOCK
+    borders = np.flatnonzero((np.diff(far) != 0) | (np.diff(many) != 0)) + 1
+    for low, high in pairwise([0, *borders.tolist(), len(counts)]):
+        yield slice(low, high)
 
 
-def _between(cover: Cover, lowest: int, highest: int) -> Cover:
-    low = int(np.searchsorted(cover.key, lowest))
-    high = int(np.searchsorted(cover.key, highest, "right"))
-    return Cover(*(column[low:high] for column in cover))
+def _lengths(covers: Sequence[Cover], keys: Int64Array, ends: Int64Array) -> Int64Array:
+    """Bytes of each of these keys in any of the covers."""
+    base = np.append(0, np.cumsum(ends + 1)[:-1])
+    pieces = [_laid_out(c, keys, base) for c in covers]
+    union = intervals.union(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+    return np.add.reduceat(union.end - union.start, np.searchsorted(union.start, base))
 
 
-def _one_key(key: int, start: Int64Array, end: Int64Array) -> Cover:
-    union = intervals.union(start, end)
-    return Cover(np.full(len(union.start), key, np.int64), union.start, union.end)
+def _laid_out(cover: Cover, keys: Int64Array, base: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends of the keys' ranges, each key moved to its base."""
+    low, high = np.searchsorted(cover.key, keys[[0, -1]] + np.array([0, 1]))
+    mine, first = cover.key[low:high], cover.first[low : high + 1]
+    shift = np.repeat(base[np.searchsorted(keys, mine)], np.diff(first))
+    rows = slice(int(first[0]), int(first[-1]))
+    return cover.start[rows] + shift, cover.end[rows] + shift
+
+
+def _behind(key: Int64Array, unions: Sequence[Intervals]) -> Cover:
+    first = np.append(0, np.cumsum([len(u.start) for u in unions]))
+    bounds = (np.concatenate(column) for column in zip(*unions, strict=True))
+    return _used(key, first, Intervals(*bounds))
+
+
+def _used(key: Int64Array, first: Int64Array, ranges: Intervals) -> Cover:
+    """Without the keys that have no range left."""
+    used = np.diff(first) > 0
+    return Cover(key[used], np.append(first[:-1][used], first[-1]), ranges.start, ranges.end)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from vanidl.analyses import blindspots
 from vanidl.analyses.counted import counted
+from vanidl.analyses.prepared import prepared
 from vanidl.trace import Notice, Part, Trace
 
 
@@ -48,8 +49,7 @@ def partial(part: Part, trace: Trace) -> Traced:  # noqa: ARG001  (all analyses 
     """What one part holds."""
     if len(part) == 0:
         return NOTHING
-    spent = int((part.end - part.start).sum())
-    return Traced({part.layer: (len(part), int(part.end.max()), spent)})
+    return Traced({part.layer: (len(part), int(part.end.max()), prepared(part).spent_ns)})
 
 
 def combine(a: Traced, b: Traced) -> Traced:

@@ -18,8 +18,9 @@ from vanidl.analyses.cover import Cover
 from vanidl.analyses.datafiles import NeverRead
 from vanidl.analyses.files import grouped
 from vanidl.analyses.operations import add_sparse
+from vanidl.analyses.prepared import ByFile, prepared
 from vanidl.analyses.samples import SamplesPerFile
-from vanidl.analyses.sorting import added, compact, extremes
+from vanidl.analyses.sorting import added
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
 from vanidl.trace import READ, Part, Trace
@@ -29,7 +30,6 @@ Int64Array = NDArray[np.int64]
 KIND = "dataset"
 TIME_BINS = 1024
 _POSITIONS = 1 << 20
-_DENSE = 1 << 22  # cells of a grid that is added up in full
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +143,20 @@ NOTHING = Uses(
 
 def partial(part: Part, trace: Trace) -> Uses:
     """The dataset reads of one part."""
-    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
-    rows = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(len(part), bool)
-    if not rows.any():
+    reads = prepared(part).dataset_reads(trace)
+    if not len(reads):
         return NOTHING
-    reads = part.rows(rows)
-    placed = reads if (reads.offset >= 0).all() else reads.rows(reads.offset >= 0)
+    placed = reads.placed
     position = int(trace.family[part.process]) + 1
-    within = cover.covered(
-        placed.file.astype(np.int64), placed.offset, placed.offset + placed.nbytes
-    )
-    sizes, counts = np.unique(reads.nbytes, return_counts=True)
+    within = cover.of_groups(placed.file, placed.first, placed.offset, placed.end_offset)
+    moved = placed if (placed.nbytes > 0).all() else placed.rows(placed.nbytes > 0)
     return Uses(
         *_sums(reads, position),
         {position: within},
         _grid(reads, trace),
-        (sizes, counts.astype(np.int64)),
-        access.partial(placed, trace),
-        visits.partial(placed.rows(placed.nbytes > 0)),
+        reads.sizes,
+        access.runs(placed, READ, part.process),
+        visits.partial(moved, part.process),
     )
 
 
@@ -220,35 +216,29 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     )
 
 
-def _sums(reads: Part, position: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+def _sums(reads: ByFile, position: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     """(key, sums, first, last) of one part, by file."""
-    files, code = compact(reads.file)
-    n = len(files)
-    nbytes = added(code, reads.nbytes, n)
-    unplaced = np.bincount(code[reads.offset < 0], minlength=n)
-    sums = np.stack([np.bincount(code, minlength=n), nbytes, unplaced], axis=1)
-    first, last = extremes(code, reads.start, reads.end, n)
-    return files.astype(np.int64) * _POSITIONS + position, sums, first, last
+    unplaced = reads.sums(reads.offset < 0)
+    sums = np.stack([reads.counts, reads.nbytes_of_file, unplaced], axis=1)
+    first = reads.start[reads.first[:-1]]
+    return reads.file * _POSITIONS + position, sums, first, reads.last_of_file
 
 
-def _grid(reads: Part, trace: Trace) -> tuple[Int64Array, Int64Array]:
+def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
     """Sparse bytes by file * TIME_BINS + bin."""
     length = max(trace.job.end_ns - trace.job.start_ns, 1)
     since = np.clip(reads.start - trace.job.start_ns, 0, length - 1)
     # Divided before it is multiplied where a run is so long that the product overflows.
     wide = length > 2**62 // TIME_BINS
     bins = since // (-(-length // TIME_BINS)) if wide else since * TIME_BINS // length
-    key = reads.file * np.int64(TIME_BINS) + bins
-    cells = (int(reads.file.max()) + 1) * TIME_BINS
-    if cells > max(_DENSE, len(key)):
-        keys, code = np.unique(key, return_inverse=True)
-        nbytes = np.zeros(len(keys), np.int64)
-        np.add.at(nbytes, code, reads.nbytes)
-        return keys, nbytes
-    dense = np.zeros(cells, np.int64)
-    np.add.at(dense, key, reads.nbytes)
-    keys = np.flatnonzero(dense)
-    return keys, dense[keys]
+    # Rows of a file are in order of time, so those of a bin are neighbours.
+    new = bins[1:] != bins[:-1]
+    new[reads.first[1:-1] - 1] = True
+    cell = np.append(0, np.flatnonzero(new) + 1)
+    file = reads.file[np.searchsorted(reads.first, cell, "right") - 1]
+    nbytes = np.add.reduceat(reads.nbytes, cell)
+    moved = nbytes > 0
+    return (file * TIME_BINS + bins[cell])[moved], nbytes[moved]
 
 
 @dataclass(frozen=True, slots=True)

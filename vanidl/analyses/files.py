@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
-from vanidl.analyses.sorting import added, compact, extremes
+from vanidl.analyses.prepared import ByFile, Prepared, prepared
 from vanidl.intervals import Intervals
-from vanidl.trace import STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
+from vanidl.trace import READ, STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -85,18 +85,24 @@ _POSITIONS = 1 << 20
 
 def partial(part: Part, trace: Trace) -> FileSums:
     """The files of one part."""
+    part = prepared(part)
     position = int(trace.family[part.process])
-    files, place = compact(part.file)
-    n = len(files)
-    # Reads and writes of a file are neighbours: one pass over the rows adds both.
-    both = place * 2 + (part.op == WRITE)
-    counts = np.bincount(both, minlength=2 * n).reshape(n, 2)
-    nbytes = added(both, part.nbytes, 2 * n).reshape(n, 2)
-    spent = added(place, part.end - part.start, n)
-    sums = np.concatenate([counts, nbytes, spent[:, None]], axis=1)
-    first, last = extremes(place, part.start, part.end, n)
-    busy = _busy_by_group(part, trace, position, (files, place))
+    tables = [_by_file(part.reads, READ), _by_file(part.writes, WRITE)]
+    table = [np.concatenate(column) for column in zip(*tables, strict=True)]
+    order = np.argsort(table[0], kind="stable")
+    files, sums, first, last = grouped(*(column[order] for column in table))
+    busy = _busy_by_group(part, trace, position, files)
     return FileSums(files, sums, first, last, files * _POSITIONS + position + 1, busy)
+
+
+def _by_file(rows: ByFile, op: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """(file, sums, first, last) of the reads or writes."""
+    if len(rows) == 0:
+        return NOTHING.file, NOTHING.sums, NOTHING.first, NOTHING.last
+    sums = np.zeros((len(rows.file), len(SUMS)), np.int64)
+    sums[:, op], sums[:, 2 + op] = rows.counts, rows.nbytes_of_file
+    sums[:, 4] = rows.spent_of_file
+    return rows.file, sums, rows.start[rows.first[:-1]], rows.last_of_file
 
 
 def combine(a: FileSums, b: FileSums) -> FileSums:
@@ -157,13 +163,12 @@ def grouped(
 
 
 def _busy_by_group(
-    part: Part, trace: Trace, position: int, files: tuple[Int64Array, NDArray[np.intp]]
+    part: Prepared, trace: Trace, position: int, codes: Int64Array
 ) -> dict[tuple[str, str, int], Intervals]:
-    """Busy time of each group; `files` are the part's codes and each row's place in them.
+    """Busy time of each group; `codes` are the part's files.
 
     Groups of the same files share one array: most runs have one mount point.
     """
-    codes, place = files
     found: dict[bytes, Intervals] = {}
     busy: dict[tuple[str, str, int], Intervals] = {}
     for group in ("kind", "mount", "file_system"):
@@ -173,15 +178,17 @@ def _busy_by_group(
             members = names == name
             key = members.tobytes()
             if key not in found:
-                found[key] = _busy_of(part, members, place)
+                found[key] = _busy_of(part, codes, members)
             busy[group, name, position] = found[key]
     return busy
 
 
-def _busy_of(part: Part, members: NDArray[np.bool_], place: NDArray[np.intp]) -> Intervals:
+def _busy_of(part: Prepared, codes: Int64Array, members: NDArray[np.bool_]) -> Intervals:
     if members.all():
-        return intervals.union(part.start, part.end)
-    mine = members[place]
+        return part.busy
+    is_member = np.zeros(int(codes[-1]) + 1, bool)
+    is_member[codes] = members
+    mine = is_member[part.file]
     return intervals.union(part.start[mine], part.end[mine])
 
 

@@ -1,7 +1,8 @@
-"""Bytes over time of the busiest files: a second reduction, once the totals are known."""
+"""Bytes over time of the busiest files; which they are is known only once all are added up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
 from vanidl.analyses.files import FileSums
-from vanidl.analyses.sorting import added, compact
-from vanidl.trace import WRITE, Part, Trace
+from vanidl.analyses.prepared import ByFile, prepared
+from vanidl.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -36,7 +37,7 @@ class FileTimeline:
 
 @dataclass(frozen=True, slots=True)
 class FileBins:
-    """Sparse sums: `key` is row * BINS + bin, ascending; `sums` has shape (n, 2)."""
+    """Sparse sums: `key` is file code * BINS + bin, ascending; `sums` has shape (n, 2)."""
 
     key: Int64Array
     sums: Int64Array  # bytes read, bytes written
@@ -47,7 +48,7 @@ NOTHING = FileBins(np.empty(0, np.int64), np.empty((0, 2), np.int64))
 
 @dataclass(frozen=True, slots=True)
 class OfFiles:
-    """The reduction for some files: row i is the file with code `codes[i]`.
+    """The reduction for the files of these codes.
 
     Its value holds at most MAX_FILES * BINS sums, however many parts go in.
     """
@@ -57,22 +58,51 @@ class OfFiles:
 
     def partial(self, part: Part, trace: Trace) -> FileBins:
         """The bins of one part."""
-        row = _row_of_code(self.codes, len(trace.files))[part.file]
-        mine = row >= 0
+        part = prepared(part)
+        chosen = _row_of_code(self.codes, len(trace.files)) >= 0
         bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, BINS)
-        row, is_write = row[mine], part.op[mine] == WRITE
-        blocks = timebins.shares(part.start[mine], part.end[mine], part.nbytes[mine], bounds)
         value = NOTHING
-        for owner, at, share in blocks:
-            key, place = compact((row[owner] * BINS + at) * 2 + is_write[owner])
-            sums = np.zeros((len(key), 2), np.int64)
-            sums[np.arange(len(key)), key & 1] = added(place, share, len(key))
-            value = _added(value, key >> 1, sums)
+        for op, rows in ((READ, part.reads), (WRITE, part.writes)):
+            wanted = rows.groups(chosen[rows.file])
+            for key, nbytes in _cells(wanted, wanted.file * BINS, bounds):
+                sums = np.zeros((len(key), 2), np.int64)
+                sums[:, op] = nbytes
+                value = _added(value, key, sums)
         return value
 
     def combine(self, a: FileBins, b: FileBins) -> FileBins:
         """The bins of both."""
         return _added(a, b.key, b.sums)
+
+
+def _cells(
+    rows: ByFile, key: Int64Array, bounds: Int64Array
+) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Blocks of (key + bin, bytes) that add up to those of the operations, spread over time.
+
+    `key` is that of each group. Operations of a bin are neighbours, and added to it whole at
+    first: few reach into another one.
+    """
+    if not len(rows):
+        return
+    at = timebins.bin_of(rows.start, bounds)
+    new = at[1:] != at[:-1]
+    new[rows.first[1:-1] - 1] = True
+    cell = np.append(0, np.flatnonzero(new) + 1)
+    group = np.searchsorted(rows.first, cell, "right") - 1
+    yield key[group] + at[cell], np.add.reduceat(rows.nbytes, cell)
+    reach = np.repeat(bounds[1:][at[cell]], np.diff(cell, append=len(rows)))
+    long = np.flatnonzero(rows.end > reach)
+    group = np.searchsorted(rows.first, long, "right") - 1
+    yield key[group] + at[long], -rows.nbytes[long]
+    spread = timebins.shares(rows.start[long], rows.end[long], rows.nbytes[long], bounds)
+    for owner, bins, share in spread:
+        yield key[group[owner]] + bins, share
+
+
+def of_all(trace: Trace) -> OfFiles | None:
+    """The reduction for all files, which needs no totals; None where they are too many."""
+    return OfFiles(tuple(range(len(trace.files)))) if len(trace.files) <= MAX_FILES else None
 
 
 def of_busiest(sums: FileSums) -> OfFiles:
@@ -83,13 +113,15 @@ def of_busiest(sums: FileSums) -> OfFiles:
 
 
 def finish(bins: FileBins, totals: FileSums, trace: Trace) -> FileTimeline | None:
-    """One row a file, chosen from `totals` as before; None where no operation was traced."""
+    """One row a file, the busiest by `totals`; None where no operation was traced."""
     codes = of_busiest(totals).codes
     if not codes:
         return None
-    dense = np.zeros((2, len(codes) * BINS), np.int64)
-    dense[:, bins.key] = bins.sums.T
-    read, written = dense.reshape(2, len(codes), BINS)
+    row = _row_of_code(codes, len(trace.files))
+    dense = np.zeros((2, len(codes), BINS), np.int64)
+    file, at = np.divmod(bins.key, BINS)
+    dense[:, row[file], at] = bins.sums.T
+    read, written = dense
     start = trace.job.start_ns
     edges_s = (timebins.edges(start, trace.job.end_ns, BINS) - start) / 1e9
     paths = tuple(trace.files.path[code] for code in codes)

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import intervals
+from vanidl.analyses.prepared import Prepared, prepared
+from vanidl.analyses.sorting import counted
 from vanidl.intervals import Intervals
-from vanidl.trace import WRITE, Part, Trace
+from vanidl.trace import Part, Trace
 
 _MANTISSA_BITS = 9  # 512 classes an octave: a class is at most 0.2 % wide
 _SHIFT = 52 - _MANTISSA_BITS
@@ -63,10 +65,10 @@ NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))
 
 def partial(part: Part, trace: Trace) -> Operations:
     """The totals of one part."""
+    part = prepared(part)
     position = int(trace.family[part.process])
-    classes, counts = np.unique(_speed_classes(part), return_counts=True)
-    busy = intervals.union(part.start, part.end)
-    return Operations({position: _totals(part)}, {position: busy}, classes, counts)
+    classes, counts = counted(_speed_classes(part))
+    return Operations({position: _totals(part)}, {position: part.busy}, classes, counts)
 
 
 def combine(a: Operations, b: Operations) -> Operations:
@@ -106,22 +108,23 @@ def median_speed(operations: Operations) -> float | None:
     return speed if operations.speed_class[rank] > 0 else 0.0
 
 
-def _totals(part: Part) -> Totals:
-    is_write = part.op == WRITE
-    writes = int(np.count_nonzero(is_write))
-    bytes_written = int(part.nbytes[is_write].sum()) if writes else 0
+def _totals(part: Prepared) -> Totals:
     return Totals(
-        len(part) - writes,
-        writes,
-        int(part.nbytes.sum()) - bytes_written,
-        bytes_written,
-        int((part.end - part.start).sum()),
+        len(part.reads),
+        len(part.writes),
+        int(part.reads.nbytes_of_file.sum()),
+        int(part.writes.nbytes_of_file.sum()),
+        part.spent_ns,
     )
 
 
-def _speed_classes(part: Part) -> NDArray[np.int64]:
-    duration = part.end - part.start
+def _speed_classes(part: Prepared) -> NDArray[np.int64]:
+    nbytes, duration = part.nbytes, part.duration
     timed = duration > 0
-    speed = part.nbytes[timed] / (duration[timed] / 1e9)
-    classes: NDArray[np.int64] = speed.view(np.int64) >> _SHIFT
+    if not timed.all():
+        nbytes, duration = nbytes[timed], duration[timed]
+    speed = duration / 1e9
+    np.divide(nbytes, speed, out=speed)
+    classes: NDArray[np.int64] = speed.view(np.int64)
+    classes >>= _SHIFT
     return classes

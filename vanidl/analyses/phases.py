@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses import epochs
-from vanidl.analyses.checkpoints import checkpoints
+from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.dataset import KIND, Dataset
 from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
@@ -63,7 +64,9 @@ class Phases:
 _Bounds = tuple[str, int, int, str]
 
 
-def finish(reduced: Operations, trace: Trace, data: Dataset | None) -> Phases | None:
+def finish(
+    reduced: Operations, saved: Sequence[Burst], trace: Trace, data: Dataset | None
+) -> Phases | None:
     """The phases; None where neither a dataset read nor a profiled step was recorded."""
     spans = rank_spans(trace)
     first, last = epochs.first_read_ns(trace, data), epochs.last_read_ns(trace, data)
@@ -73,7 +76,6 @@ def finish(reduced: Operations, trace: Trace, data: Dataset | None) -> Phases | 
     found = epochs.epoch_starts(trace, data)
     end = next((low for name, low, _, _ in stages if name == "tail"), trace.job.end_ns)
     epoch_bounds = tuple(_epochs(found, end))
-    saved = checkpoints(trace)
     checkpoint_bounds = tuple((b.name, b.start_ns, b.end_ns, b.evidence) for b in saved)
     rows = _measured((*stages, *epoch_bounds, *checkpoint_bounds), reduced, trace, spans)
     split = len(stages), len(stages) + len(epoch_bounds)
@@ -156,14 +158,22 @@ def _measured(
 def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array:
     """Bytes read from dataset files, and bytes written to any, shape (2, phases)."""
     is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
-    sums = np.zeros((2, len(low)), np.int64)
+    edges = np.unique(np.concatenate([low, high]))
+    done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
     for part in trace.io:
+        at = np.searchsorted(part.start, edges)
         written = part.op == WRITE
-        for row, mask in enumerate((~written & is_data[part.file], written)):
-            done = np.concatenate([np.zeros(1, np.int64), np.cumsum(part.nbytes[mask])])
-            start = part.start[mask]
-            sums[row] += done[np.searchsorted(start, high)] - done[np.searchsorted(start, low)]
-    return sums
+        for row, mask in enumerate((is_data[part.file] & ~written, written)):
+            if mask.any():
+                done[row] += _sums_before(part.nbytes, mask, at)
+    return done[:, np.searchsorted(edges, high)] - done[:, np.searchsorted(edges, low)]
+
+
+def _sums_before(values: Int64Array, mask: NDArray[np.bool_], at: Int64Array) -> Int64Array:
+    """For each row number (ascending) the sum of the masked values before it."""
+    masked = values if mask.all() else values * mask
+    pieces = [int(masked[a:b].sum()) for a, b in pairwise([0, *at.tolist()])]
+    return np.cumsum(pieces)
 
 
 def _busy_s(

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol
 
+from vanidl.analyses.prepared import prepared
 from vanidl.trace import Part, Trace, concatenate_spans
 
 MOST_THREADS = 8
@@ -71,6 +72,7 @@ def _partials(
     """The values of each part in turn, worked out by a few threads: numpy lets them run."""
 
     def values_of(part: Part) -> Values:
+        part = prepared(part)
         return {name: r.partial(part, trace) for name, r in reductions.items()}
 
     with ThreadPoolExecutor(_threads()) as pool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.trace import WRITE, Part, Trace
+from vanidl.analyses.prepared import prepared
+from vanidl.trace import Part, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -85,9 +86,13 @@ NOTHING = SizeCounts(_NONE, _NONE, _NONE)
 
 def partial(part: Part, trace: Trace) -> SizeCounts:  # noqa: ARG001  (all analyses share this signature)
     """The sizes of one part."""
-    key = part.nbytes * 2 + (part.op == WRITE)
-    keys, counts = np.unique(key, return_counts=True)
-    return _gather(keys >> 1, np.where(keys & 1, 0, counts), np.where(keys & 1, counts, 0))
+    part = prepared(part)
+    (read, reads), (written, writes) = part.reads.sizes, part.writes.sizes
+    return _gather(
+        np.concatenate([read, written]),
+        np.concatenate([reads, np.zeros_like(writes)]),
+        np.concatenate([np.zeros_like(reads), writes]),
+    )
 
 
 def combine(a: SizeCounts, b: SizeCounts) -> SizeCounts:

@@ -1,4 +1,4 @@
-"""Sorting and adding rows by a small code, which is most of the work of an analysis by file."""
+"""Sorting and counting rows by a small code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ _DENSE = 4  # a table may have as many entries a row
 def stable_order(code: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.intp]:
     """Positions that sort non-negative codes, equal ones in the order in which they came.
 
-    numpy sorts 16-bit integers by radix, several times faster than wider ones.
+    numpy sorts 16-bit integers by radix, several times faster than wider ones: codes of up to
+    32 bits are sorted by their lower half, then by their upper half.
     """
-    if len(code) and int(code.max()) < _SMALL:
-        return np.argsort(code.astype(np.uint16), kind="stable")
-    return np.argsort(code, kind="stable")
+    highest = int(code.max(initial=0))
+    if highest >= _SMALL**2:
+        return np.argsort(code, kind="stable")
+    order = np.argsort(code.astype(np.uint16), kind="stable")
+    if highest < _SMALL:
+        return order
+    upper = (code >> 16).astype(np.uint16)[order]
+    return order[np.argsort(upper, kind="stable")]
 
 
 def compact(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, NDArray[np.intp]]:
@@ -37,6 +43,18 @@ def compact(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, ND
     used[code] = True
     number = np.cumsum(used) - 1
     return np.flatnonzero(used).astype(np.int64), number[code]
+
+
+def counted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(distinct values ascending, how often each occurs): without sorting where they lie close."""
+    if len(values) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    low, high = int(values.min()), int(values.max())
+    if high - low >= _DENSE * len(values):
+        return np.unique(values, return_counts=True)
+    counts = np.bincount(values - low)
+    used = np.flatnonzero(counts)
+    return used + low, counts[used]
 
 
 def added(place: NDArray[np.intp], values: Int64Array, n: int) -> Int64Array:

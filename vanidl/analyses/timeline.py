@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
-from vanidl.trace import WRITE, Part, Trace
+from vanidl.analyses.prepared import Prepared, prepared
+from vanidl.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -84,13 +85,34 @@ def partial(part: Part, trace: Trace) -> Bins:
     row = row_of(int(trace.family[part.process]), len(trace.ranks))
     bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
     sums = np.zeros((4, JOB_BINS), np.int64)
-    for op in (0, WRITE):
-        mine = part.op == op
-        if mine.any():
-            start, end, nbytes = part.start[mine], part.end[mine], part.nbytes[mine]
-            sums[op] = spread(start, end, nbytes, bounds)
-            sums[2 + op] = np.bincount(timebins.bin_of(start, bounds), minlength=JOB_BINS)
+    if len(part):
+        begin = timebins.begin(part.start, bounds)
+        _add_where_they_start(prepared(part), begin, sums)
+        _spread_the_long(part, np.repeat(bounds[1:], np.diff(begin)), bounds, sums)
     return Bins(sums, {row: timebins.folded(sums, BINS)})
+
+
+def _add_where_they_start(part: Prepared, begin: Int64Array, sums: Int64Array) -> None:
+    """Adds each operation, all of it, to the bin in which it starts."""
+    counts = np.diff(begin)
+    used = np.flatnonzero(counts)
+    nbytes = np.add.reduceat(part.nbytes, begin[used])
+    if len(part.writes):
+        is_write = part.op.astype(np.int64)
+        sums[2 + WRITE, used] = np.add.reduceat(is_write, begin[used])
+        sums[WRITE, used] = np.add.reduceat(is_write * part.nbytes, begin[used])
+    sums[READ, used] = nbytes - sums[WRITE, used]
+    sums[2 + READ] = counts - sums[2 + WRITE]
+
+
+def _spread_the_long(part: Part, reach: Int64Array, bounds: Int64Array, sums: Int64Array) -> None:
+    """Moves the bytes of operations that last beyond `reach`, the end of the bin they start in."""
+    long = np.flatnonzero(part.end > reach)
+    for op in (READ, WRITE):
+        mine = long[part.op[long] == op]
+        start, nbytes = part.start[mine], part.nbytes[mine]
+        np.subtract.at(sums[op], timebins.bin_of(start, bounds), nbytes)
+        sums[op] += spread(start, part.end[mine], nbytes, bounds)
 
 
 def combine(a: Bins, b: Bins) -> Bins:

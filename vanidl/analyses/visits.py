@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import stable_order
-from vanidl.trace import Files, Part
+from vanidl.analyses.prepared import ByFile
+from vanidl.trace import Files
 
 Int64Array = NDArray[np.int64]
 
@@ -71,26 +71,22 @@ class VisitOrder:
     visits: int  # how many visits the figures rest on
 
 
-def partial(reads: Part) -> Borders:
-    """The visits inside one part, which holds only reads with offset and bytes."""
+def partial(reads: ByFile, process: int) -> Borders:
+    """The visits inside one part of a process: reads with offset and bytes."""
     if len(reads) == 0:
         return NOTHING
-    order = stable_order(reads.file)
-    file, offset = reads.file[order].astype(np.int64), reads.offset[order]
-    start, nbytes = reads.start[order], reads.nbytes[order]
-    first = np.flatnonzero(np.concatenate([[True], file[1:] != file[:-1]]))
-    last = np.append(first[1:], len(file)) - 1
+    start, offset, nbytes = reads.start, reads.offset, reads.nbytes
+    first, last = reads.first[:-1], reads.first[1:] - 1
     lowest = np.minimum.reduceat(offset, first)
-    floor = np.repeat(lowest, last - first + 1)
-    low = offset == floor
-    again = low & ~np.concatenate([[True], low[:-1]])
-    again[first] = False
-    process = np.full(len(first), reads.process, np.int64)
-    border = (process, file[first], start[first], offset[first], nbytes[first],
-              start[last], offset[last], nbytes[last], lowest)  # fmt: skip
-    many = np.full(int(again.sum()), reads.process, np.int64)
-    returns = (many, file[again], floor[again], start[again])
-    return Borders(np.stack(border, axis=1), np.stack(returns, axis=1))
+    low = np.flatnonzero(offset == reads.each_row(lowest))
+    group = np.searchsorted(reads.first, low, "right") - 1
+    # A return: not the first read of the file, nor right after another at the lowest byte.
+    returns = (low > first[group]) & (np.diff(low, prepend=-2) > 1)
+    again, group = low[returns], group[returns]
+    border = (np.full(len(first), process), reads.file, start[first], offset[first],
+              nbytes[first], start[last], offset[last], nbytes[last], lowest)  # fmt: skip
+    back = (np.full(len(again), process), reads.file[group], lowest[group], start[again])
+    return Borders(np.stack(border, axis=1), np.stack(back, axis=1))
 
 
 def combine(a: Borders, b: Borders) -> Borders:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from vanidl.analyses.dataset import KIND
-from vanidl.trace import READ, Part, Trace
+from vanidl.analyses.prepared import prepared
+from vanidl.trace import Part, Trace
 
 Sums = tuple[int, int, int, int]
 """Bytes read, time reading (sum of durations), first start, last end; times in ns."""
@@ -46,13 +44,12 @@ NOTHING: dict[int, Sums] = {}
 
 def partial(part: Part, trace: Trace) -> dict[int, Sums]:
     """The dataset reads of one part, by process."""
-    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
-    mine = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(len(part), bool)
-    if not mine.any():
+    reads = prepared(part).dataset_reads(trace)
+    if not len(reads):
         return {}
-    start, end = part.start[mine], part.end[mine]
-    sums = int(part.nbytes[mine].sum()), int((end - start).sum()), int(start.min()), int(end.max())
-    return {part.process: sums}
+    nbytes, spent = int(reads.nbytes_of_file.sum()), int(reads.spent_of_file.sum())
+    first, last = int(reads.start[reads.first[:-1]].min()), int(reads.last_of_file.max())
+    return {part.process: (nbytes, spent, first, last)}
 
 
 def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:
