@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,18 +72,13 @@ def _rows_of(table: OperationTable, rank: int) -> Rows:
 def _part(
     process: int, since_ns: int, table: OperationTable, rows: Rows, file_code: NDArray[np.int32]
 ) -> Part:
-    start, file = table.start_ns[rows] + since_ns, file_code[table.record[rows]]
-    offset, nbytes = table.offset[rows], table.nbytes[rows]
-    order = _in_time(start, (file, offset, nbytes))
-    columns = (
-        start[order],
-        table.end_ns[rows][order] + since_ns,
-        offset[order],
-        nbytes[order],
-        _threads(table, rows, order),
-        file[order],
-        table.op[rows][order],
-    )
+    start, end = table.start_ns[rows] + since_ns, table.end_ns[rows] + since_ns
+    offset, nbytes, file = table.offset[rows], table.nbytes[rows], file_code[table.record[rows]]
+    columns: list[NDArray[Any]]
+    columns = [start, end, offset, nbytes, _threads(table, rows), file, table.op[rows]]
+    if (start[1:] <= start[:-1]).any():
+        order = _in_time(start, (file, offset, nbytes))
+        columns = [column[order] for column in columns]
     for column in columns:
         column.flags.writeable = False
     return Part(process, table.layer, *columns)
@@ -100,11 +96,14 @@ def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Ar
     return order
 
 
-def _threads(table: OperationTable, rows: Rows, order: Int64Array) -> NDArray[np.int32]:
+def _threads(table: OperationTable, rows: Rows) -> NDArray[np.int32]:
+    """Codes by number of the thread; neighbours often have the same one."""
     if table.thread is None:
-        return np.full(len(order), -1, np.int32)
-    _, codes = np.unique(table.thread[rows][order], return_inverse=True)
-    return codes.astype(np.int32)
+        return np.full(len(table.op[rows]), -1, np.int32)
+    thread = table.thread[rows]
+    first = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
+    _, codes = np.unique(thread[first], return_inverse=True)
+    return np.repeat(codes.astype(np.int32), np.diff(first, append=len(thread)))
 
 
 def _sliced(part: Part, max_rows: int) -> Iterator[Part]:
