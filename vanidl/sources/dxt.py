@@ -72,7 +72,7 @@ def decode(
     table = _table(records, columns)
     if layer == MPIIO and version == 1:
         table["offset"][:] = -1  # this version wrote no valid offsets
-    if loss := _drop_nonsense(table):
+    if not columns.plain and (loss := _drop_nonsense(table)):
         losses.append(f"{name}: {loss}")
     return _frozen(layer, records, table), tuple(losses)
 
@@ -91,8 +91,10 @@ class _Columns:
     def __init__(self, width: int, nbytes: int) -> None:
         self.width = width  # words a segment
         self.rows = 0
+        self.plain = True  # no row can be impossible
         self._nbytes = nbytes
-        self._ints = np.empty((width, 0), np.int64)
+        # Apart, so that the memory of one goes when only others are kept.
+        self._columns = [np.empty(0, np.int64) for _ in range(width)]
         self._scratch = np.empty((0, width), np.int64)
         self._waiting: list[_Segments] = []  # of streams too short to be worth a pass each
         self._waiting_rows = 0
@@ -107,15 +109,16 @@ class _Columns:
     def column(self, index: int) -> NDArray[np.int64]:
         """One column: offset, length, start, end or thread."""
         self._flush(self._nbytes)
-        return self._ints[index, : self.rows]
+        return self._columns[index][: self.rows]
 
     def _flush(self, used: int) -> None:
         if not self._waiting_rows:
             return
         first, self.rows = self.rows, self.rows + self._waiting_rows
-        if self.rows > self._ints.shape[1]:
+        if self.rows > len(self._columns[0]):
             self._grow(first, used)
-        _store(self._joined(), self._ints[:, first : self.rows])
+        out = [column[first : self.rows] for column in self._columns]
+        self.plain &= _store(self._joined(), out)
         self._waiting, self._waiting_rows = [], 0
 
     def _joined(self) -> _Segments:
@@ -129,34 +132,46 @@ class _Columns:
     def _grow(self, held: int, used: int) -> None:
         # Streams are alike, so the share of the region used so far tells the rows to come.
         expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
-        larger = np.empty((self.width, max(self.rows, min(expected, 16 * self.rows))), np.int64)
-        larger[:, :held] = self._ints[:, :held]
-        self._ints = larger
+        room = max(self.rows, min(expected, 16 * self.rows))
+        for i, column in enumerate(self._columns):
+            self._columns[i] = np.empty(room, np.int64)
+            self._columns[i][:held] = column[:held]
 
 
-def _store(segments: _Segments, out: NDArray[np.int64]) -> None:
+def _store(segments: _Segments, out: list[NDArray[np.int64]]) -> bool:
+    """Writes rows into columns; whether all are plain: none can be impossible."""
+    plain = True
     for low in range(0, len(segments), _BLOCK):
-        block, part = segments[low : low + _BLOCK], out[:, low : low + _BLOCK]
-        part[:2] = block[:, :2].T
-        part[4:] = block[:, 4:].T
-        _to_ns(block[:, 2:4].view(np.float64).T, part[2:4])
+        block = segments[low : low + _BLOCK]
+        part = [column[low : low + _BLOCK] for column in out]
+        for i in (0, 1, *range(4, len(part))):
+            part[i][:] = block[:, i]
+        for i in (2, 3):
+            plain &= _to_ns(block[:, i].view(np.float64), part[i])
+        plain = plain and not _impossible(*part[:4]).any()
+    return plain
 
 
-def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> None:
+def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> bool:
     """Seconds to whole nanoseconds, rounded half to even like `rint(seconds * 1e9)`.
+
+    Returns whether all lie within 26 days from 0 on.
 
     A float64 near _SHIFT has steps of 1, so adding it rounds, and the sum's low bits are the
     integer: twice as fast as rint and a cast. It keeps the order of all numbers, so a result
-    outside [0, 2**51) tells that an input was outside of it (26 days), and only then is
-    the slow way taken.
+    outside [0, 2**51) tells that an input was outside of it, and only then is the slow way
+    taken.
     """
     times = out.view(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # nonsense is dropped afterwards
         np.multiply(seconds, 1e9, out=times)
         times += _SHIFT
         out -= _SHIFT.view(np.int64)
-        if out.min() < 0 or out.max() >= 1 << 51:
+        # A negative number is a very large one where it is taken without its sign.
+        plain = int(out.view(np.uint64).max()) < 1 << 51
+        if not plain:
             out[:] = np.rint(seconds * 1e9)
+    return plain
 
 
 def _records(
@@ -202,14 +217,24 @@ def _table(records: list[_Record], columns: _Columns) -> _Table:
     return table
 
 
-def _drop_nonsense(table: _Table) -> str:
-    """What was wrong with the rows that were dropped; "" where none was.
+def _impossible(
+    offset: NDArray[np.int64],
+    nbytes: NDArray[np.int64],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """For each row whether its time, place or length is nonsense.
 
     NaN and infinity have become the smallest integer, on some machines the largest.
     """
-    start, end, nbytes = table["start_ns"], table["end_ns"], table["nbytes"]
-    wrong = (end < start) | (start < 0) | (end > _LATEST_NS)
-    wrong |= (nbytes < 0) | (nbytes > _LARGEST) | (table["offset"] > _FARTHEST)
+    wrong = (end_ns < start_ns) | (start_ns < 0) | (end_ns > _LATEST_NS)
+    wrong |= (nbytes < 0) | (nbytes > _LARGEST) | (offset > _FARTHEST)
+    return wrong
+
+
+def _drop_nonsense(table: _Table) -> str:
+    """What was wrong with the rows that were dropped; "" where none was."""
+    wrong = _impossible(table["offset"], table["nbytes"], table["start_ns"], table["end_ns"])
     if not wrong.any():
         return ""
     for name, column in table.items():
