@@ -8,7 +8,7 @@ result is brought back to files and processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -37,6 +37,10 @@ from vanidl.trace import COLUMNS, READ, WRITE, Files, Part, Trace
 
 Int64Array = NDArray[np.int64]
 
+SMALL_ROWS = 1 << 15
+"""Operations of a part from which on it is reduced alone, by a thread of its own."""
+
+_ROWS = 1 << 19  # operations of small parts that are reduced at once
 _SAFE = 2**62
 _POSITIONS = 1 << 20  # as in the keys of `files` and `dataset`
 
@@ -55,6 +59,38 @@ class Reduction(Protocol):
         """The value of both; associative and commutative."""
 
 
+def bundled(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Each large part alone, small ones of a layer in lists."""
+    small: dict[str, list[Part]] = {}
+    rows: dict[str, int] = {}
+    for part in parts:
+        if len(part) >= SMALL_ROWS:
+            yield [part]
+            continue
+        small.setdefault(part.layer, []).append(part)
+        rows[part.layer] = rows.get(part.layer, 0) + len(part)
+        if rows[part.layer] >= _ROWS:
+            rows[part.layer] = 0
+            yield small.pop(part.layer)
+    yield from small.values()
+
+
+def joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """The same operations in fewer parts, for whoever does not look at the process."""
+    for some in bundled(parts):
+        yield some[0] if len(some) == 1 else _laid_together(some)[0]
+
+
+def _laid_together(parts: Sequence[Part]) -> tuple[Part, NDArray[np.intp]]:
+    """All operations by start, and the place of each among them."""
+    start = np.concatenate([p.start for p in parts])
+    order = np.argsort(start, kind="stable")
+    columns = {name: np.concatenate([getattr(p, name) for p in parts])[order] for name in COLUMNS}
+    for column in columns.values():
+        column.setflags(write=False)
+    return Part(parts[0].process, parts[0].layer, **columns), order
+
+
 class Bundle:
     """Parts of one layer, laid into one.
 
@@ -64,10 +100,7 @@ class Bundle:
     def __init__(self, parts: Sequence[Part], trace: Trace) -> None:
         self.parts = parts
         self.trace = trace
-        start = np.concatenate([p.start for p in parts])
-        order = np.argsort(start, kind="stable")
-        columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in COLUMNS}
-        self.rows = _part(parts, {name: column[order] for name, column in columns.items()})
+        self.rows, order = _laid_together(parts)
         lengths = [len(p) for p in parts]
         self.part: NDArray[np.intp] = np.repeat(np.arange(len(parts)), lengths)[order]
         process = np.array([p.process for p in parts], np.int64)
@@ -110,12 +143,6 @@ class Apart:
         empty = ("",) * len(codes)
         renamed = Files(empty, tuple(kinds[code] for code in codes), empty, empty)
         return replace(trace, files=renamed)
-
-
-def _part(parts: Sequence[Part], columns: dict[str, Any]) -> Part:
-    for column in columns.values():
-        column.setflags(write=False)
-    return Part(parts[0].process, parts[0].layer, **columns)
 
 
 def partial(name: str, reduction: Reduction, bundle: Bundle) -> Any:  # noqa: ANN401

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses import epochs
+from vanidl.analyses.bundles import joined
 from vanidl.analyses.checkpoints import checkpoints
 from vanidl.analyses.dataset import KIND, Dataset
 from vanidl.analyses.epochs import EpochStarts
@@ -157,7 +158,7 @@ def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array
     """Bytes read from dataset files, and bytes written to any, shape (2, phases)."""
     is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
     sums = np.zeros((2, len(low)), np.int64)
-    for part in trace.io:
+    for part in joined(trace.io):
         written = part.op == WRITE
         for row, mask in enumerate((~written & is_data[part.file], written)):
             done = np.concatenate([np.zeros(1, np.int64), np.cumsum(part.nbytes[mask])])

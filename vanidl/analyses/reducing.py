@@ -16,8 +16,6 @@ from vanidl.trace import Part, Trace, concatenate_spans
 MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64
-_WORTH_A_THREAD = 1 << 15  # operations; below, threads wait for the interpreter
-_BUNDLE_ROWS = 1 << 19  # operations of small parts that are reduced at once
 _AHEAD = 64  # batches that are with the workers at a time
 
 Values = dict[str, Any]
@@ -67,8 +65,8 @@ def _partials(
 
     with ThreadPoolExecutor(_threads()) as pool:
         ahead: deque[Future[Values]] = deque()
-        for some in _bundled(parts):
-            if sum(map(len, some)) < _WORTH_A_THREAD:
+        for some in bundles.bundled(parts):
+            if sum(map(len, some)) < bundles.SMALL_ROWS:
                 yield from (ahead.popleft().result() for _ in range(len(ahead)))
                 yield values_of(some)
                 continue
@@ -77,22 +75,6 @@ def _partials(
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-
-
-def _bundled(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Each large part alone, small ones of a layer in lists."""
-    small: dict[str, list[Part]] = {}
-    rows: dict[str, int] = {}
-    for part in parts:
-        if len(part) >= _WORTH_A_THREAD:
-            yield [part]
-            continue
-        small.setdefault(part.layer, []).append(part)
-        rows[part.layer] = rows.get(part.layer, 0) + len(part)
-        if rows[part.layer] >= _BUNDLE_ROWS:
-            rows[part.layer] = 0
-            yield small.pop(part.layer)
-    yield from small.values()
 
 
 def _threads() -> int:
