@@ -171,13 +171,14 @@ def _records(
     while len(data) - at >= _HEAD_BYTES and not problem:
         file, rank, host, writes, reads = head.unpack_from(data, at)
         at += _HEAD_BYTES
-        found = max(0, min(writes + reads, (len(data) - at) // 8 // width))
-        if found != writes + reads or writes < 0 or reads < 0:
+        found, there = writes + reads, (len(data) - at) // 8 // width
+        if found > there or writes < 0 or reads < 0:
+            found = max(0, min(found, there))
             problem = (
                 f"a record announces {writes:,} writes and {reads:,} reads, "
                 f"{found:,} operations of it are there"
             )
-        written = min(max(0, writes), found)
+        written = min(max(0, writes), found) if problem else writes
         records.append(_Record(file, rank, host, written, found - written))
         segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
         at += 8 * width * found
