@@ -223,11 +223,12 @@ def _drop_nonsense(table: _Table) -> str:
 
 def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:
     thread = table["thread"].view(np.uint64) if "thread" in table else None
+    hosts = {raw: text(raw) for raw in {r.host for r in records}}
     result = OperationTable(
         layer=layer,
         record_file=np.array([r.file for r in records], np.uint64),
         record_rank=np.array([r.rank for r in records], np.int64),
-        record_host=tuple(text(r.host) for r in records),
+        record_host=tuple(hosts[r.host] for r in records),
         record=table["record"],
         op=table["op"],
         offset=table["offset"],
