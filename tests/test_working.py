@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.large_logs import Workload, write_log, write_logs
+from tests.large_logs import Workload, write_log
 from tests.sameness import same
-from vanidl import run
 from vanidl.analyses import analyse, reducing
 from vanidl.reading import Inputs, read_trace
-from vanidl.run import open_run
 from vanidl.working import Crew, crew_executors, shared_out
 
 
@@ -75,15 +73,3 @@ def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "expected the address of a Dask scheduler" in done.stderr.splitlines()[-1]
-
-
-def test_processes_that_read_logs_give_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_logs(tmp_path, 20, Workload(30, files=3))
-    (tmp_path / "me_x_id1-2_1-1-1-1_1.darshan").write_bytes(b"no log")
-    alone = open_run(tmp_path)
-    monkeypatch.setattr(run, "MANY_LOGS", 2)
-    helped = open_run(tmp_path, crew=Crew())
-    assert same(alone.results, helped.results)
-    assert [w.code for w in helped.coverage.warnings].count("unreadable") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,7 @@ from vanidl.sources import counters, darshan, dftracer, discover, pfw, run_recor
 from vanidl.sources.discover import Found
 from vanidl.sources.pieces import CounterFile, ProfileTrace, TracerLog
 from vanidl.trace import Notice, Trace
-from vanidl.working import Open, shared_out
+from vanidl.working import shared_out
 
 Piece = TypeVar("Piece")
 
@@ -26,19 +27,8 @@ _LEFT_OUT = ". Nothing of it is in this report."
 _LOGS = "Darshan logs"
 _BATCH = 16  # logs that a worker reads at a time
 
-MANY_LOGS = 2000
-"""Fewer are read sooner than processes start."""
-
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, how many done, how many in all)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Helpers:
-    """Processes that read logs where there are at least so many."""
-
-    opened: Open
-    least_logs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +47,16 @@ def read_trace(
     path: str | PathLike[str],
     inputs: Inputs,
     progress: Progress | None = None,
-    helpers: Helpers | None = None,
+    executor: Executor | None = None,
 ) -> Trace:
-    """The trace of the run at a path, not yet analysed; helpers read the logs.
+    """The trace of the run at a path, not yet analysed; an executor's workers read the logs.
 
     Raises:
         InputError: nothing usable was found; the message says what to do.
         SeveralJobsError: the folder holds unrelated jobs.
         UsageError: an option names what is not there.
     """
-    return trace_of(discover.find(Path(path)), inputs, progress, helpers=helpers)
+    return trace_of(discover.find(Path(path)), inputs, progress, executor=executor)
 
 
 def trace_of(
@@ -74,7 +64,7 @@ def trace_of(
     inputs: Inputs,
     progress: Progress | None = None,
     pending: counters.PendingCounters | None = None,
-    helpers: Helpers | None = None,
+    executor: Executor | None = None,
 ) -> Trace:
     """The trace of the run in files that were found.
 
@@ -83,7 +73,7 @@ def trace_of(
         inputs: what else to read, and what the user knows.
         progress: told of every file.
         pending: counters that Darshan's library already reads.
-        helpers: who reads the Darshan logs where they are many; None: this process does.
+        executor: its workers read the Darshan logs; None: this process does.
 
     Raises:
         InputError, SeveralJobsError, UsageError: as `read_trace`.
@@ -92,7 +82,7 @@ def trace_of(
     notices = list(_unread(found))
     every_log = [*found.darshan, *found.darshan_partial]
     read = _Reader(progress or _no_progress, notices)
-    logs = read.logs(every_log, helpers)
+    logs = read.logs(every_log, executor)
     counting = _counting(logs, pending)
     traced = dftracer.combine(read.all("DFTracer traces", pfw.read_file, found.dftracer))
     records, unusable = run_record.gather(found.run_records)
@@ -155,13 +145,13 @@ class _Reader:
                 self.notices.append(Notice("unreadable", f"{error}{_LEFT_OUT}"))
         return pieces
 
-    def logs(self, paths: Sequence[Path], helpers: Helpers | None) -> list[TracerLog]:
-        """What the Darshan logs say, read here or by helpers, in order."""
-        if helpers is None or len(paths) < helpers.least_logs:
+    def logs(self, paths: Sequence[Path], executor: Executor | None) -> list[TracerLog]:
+        """What the Darshan logs say, read here or by the workers of an executor, in order."""
+        if executor is None:
             return self.all(_LOGS, darshan.read_log, paths)
         found: dict[Path, TracerLog | _Unreadable] = {}
         batches = [list(paths[i : i + _BATCH]) for i in range(0, len(paths), _BATCH)]
-        for some, pieces in shared_out(_read_logs, batches, helpers.opened, _killed):
+        for some, pieces in shared_out(_read_logs, batches, lambda: executor, _killed):
             found |= zip(some, pieces, strict=True)
             self.progress(_LOGS, len(found), len(paths))
         lost = [p for path in paths if isinstance(p := found[path], _Unreadable)]

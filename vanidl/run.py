@@ -25,12 +25,12 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.anonymity import anonymous, anonymous_selection
 from vanidl.findings import Finding, find
 from vanidl.pseudonyms import Pseudonyms
-from vanidl.reading import MANY_LOGS, Helpers, Inputs, Progress, read_trace
+from vanidl.reading import Inputs, Progress, read_trace
 from vanidl.report.headline import headline
 from vanidl.selection import Selection
 from vanidl.trace import Trace
 from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
-from vanidl.working import Crew, crew_executors
+from vanidl.working import Crew, dask_executor
 
 if TYPE_CHECKING:
     import pandas
@@ -163,32 +163,27 @@ def open_run(
 
     With `names` paths, hosts, users and commands are replaced before anything is computed;
     the same `names` give the same things the same pseudonyms in other runs. A `crew` on Dask
-    reads the logs and reduces their operations; one of processes of this machine reads logs
-    where they are thousands; without a crew this process does all. The results are the same.
+    reads the logs and reduces their operations; the results are the same.
 
     Raises:
         InputError: nothing usable was found; the message says what to do.
         SeveralJobsError: the folder holds unrelated jobs.
         UsageError: an option names what is not there.
     """
-    more = (inputs, progress, names)
-    if crew is None:
-        return _opened(path, selection, more, None, None)
-    with crew_executors(crew) as opened:
-        if crew.on_dask:
-            return _opened(path, selection, more, Helpers(opened), opened())
-        return _opened(path, selection, more, Helpers(opened, MANY_LOGS), None)
+    if crew is not None and crew.on_dask:
+        with dask_executor(crew) as executor:
+            return _opened(path, selection, (inputs, progress, names), executor)
+    return _opened(path, selection, (inputs, progress, names), None)
 
 
 def _opened(
     path: str | PathLike[str],
     selection: Selection | None,
     more: tuple[Inputs | None, Progress | None, Pseudonyms | None],
-    helpers: Helpers | None,
     executor: Executor | None,
 ) -> Run:
     inputs, progress, names = more
-    trace = read_trace(path, inputs or Inputs(), progress, helpers)
+    trace = read_trace(path, inputs or Inputs(), progress, executor)
     chosen = selection or Selection()
     if names is not None:
         chosen = anonymous_selection(trace, chosen)
