@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,17 +87,32 @@ def check(paths: Sequence[str | Path], progress: Progress | None = None) -> tupl
     """
     entries = [entry for path in paths for entry in _entries(Path(path))]
     logs = [str(path) for kind, path in entries if kind == "darshan"]
-    pending = counters.start_counters(logs)
+    pending = counters.start_counters([p for p in logs if not darshan.has_new_counters(p)])
     verdicts = []
+    counts: dict[str, CounterFile | None] = {}
     for i, (kind, path) in enumerate(entries):
         if progress:
             progress("files", i, len(entries))
-        verdicts.append(_CHECKS.get(kind, _not_checked)(kind, path))
-    counts = pending.result()
-    return tuple(
-        _with_counters(verdict, counts[verdict.path]) if verdict.path in counts else verdict
-        for verdict in verdicts
-    )
+        if kind == "darshan":
+            verdict, counts[str(path)] = _checked_log(kind, path)
+        else:
+            verdict = _CHECKS.get(kind, _not_checked)(kind, path)
+        verdicts.append(verdict)
+    return tuple(_all_counted(verdicts, counts, pending))
+
+
+def _all_counted(
+    verdicts: Sequence[Checked],
+    counts: Mapping[str, CounterFile | None],
+    pending: counters.PendingCounters,
+) -> Iterator[Checked]:
+    """The verdicts with counters; those that are not there yet are read by Darshan's library."""
+    whole = {path: file for path, file in counts.items() if file is not None}
+    known = pending.result() | whole
+    known |= counters.read_counters([v.path for v in verdicts if v.path in counts.keys() - known])
+    for verdict in verdicts:
+        file = known.get(verdict.path)
+        yield verdict if file is None else _with_counters(verdict, file)
 
 
 _KINDS = {
@@ -121,15 +136,17 @@ def _entries(path: Path) -> list[tuple[str, Path]]:
     return [(kind, file) for kind in _KINDS for file in getattr(found, kind)]
 
 
-def _darshan(kind: str, path: Path) -> Checked:
+def _checked_log(kind: str, path: Path) -> tuple[Checked, CounterFile | None]:
+    """The verdict on a Darshan log without its counters, and these where they were read."""
     try:
         log = darshan.read_log(path)
     except InputError as error:
-        return _refused(kind, path, str(error))
-    return Checked(
+        return _refused(kind, path, str(error)), None
+    verdict = Checked(
         str(path), _KINDS[kind], _darshan_state(log), read=True, version=log.version,
         missing=(*log.losses, *_flagged(log)), layers=_traced(log),
     )  # fmt: skip
+    return verdict, log.counters
 
 
 def _darshan_state(log: TracerLog) -> str:
@@ -149,7 +166,7 @@ def _traced(log: TracerLog) -> tuple[LayerCheck, ...]:
 
 
 def _unfinished(kind: str, path: Path) -> Checked:
-    verdict = _darshan(kind, path)
+    verdict, _ = _checked_log(kind, path)
     if not verdict.read or verdict.state == CUT:
         return verdict
     why = "Darshan did not finish this log: its process ended without a farewell"
@@ -262,7 +279,6 @@ _PROFILES: dict[str, Callable[[Path], ProfileTrace]] = {
 }
 
 _CHECKS: dict[str, Callable[[str, Path], Checked]] = {
-    "darshan": _darshan,
     "darshan_partial": _unfinished,
     **dict.fromkeys(_PROFILES, _profiler),
     "event_files": _event_file,

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the input is unusable, 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -15,11 +16,14 @@ from vanidl.commands import COMMANDS
 from vanidl.errors import SeveralJobsError, VanidlError
 
 INTERRUPTED = 130
+_GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
     options = _parser().parse_args(arguments)
+    # What is read stays until the end, so looking through it for garbage finds none.
+    gc.set_threshold(_GARBAGE)
     try:
         status: int = options.command.run(options)
         sys.stdout.flush()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.processes import Cast
-from vanidl.sources.pieces import CounterFile, CounterRecords, TracerLog
+from vanidl.sources.pieces import Columns, CounterFile, CounterRecords, TracerLog
 from vanidl.trace import CounterTable, Heatmap, MpiTime, Stripes
 
 Counters = Mapping[str, CounterFile]
@@ -51,17 +53,29 @@ def _table(
 
 def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:
     """One table; a counter that some logs lack is -1 there, as Darshan writes "not monitored"."""
-    names = list(dict.fromkeys(n for t in tables for n in t.counters))
-    times = list(dict.fromkeys(n for t in tables for n in t.seconds))
-    missing = [np.full(len(t.file), -1, np.int64) for t in tables]
-    pairs = list(zip(tables, missing, strict=True))
+    lengths = [len(t.file) for t in tables]
     return CounterTable(
         layer,
         np.concatenate([t.process for t in tables]),
         np.concatenate([t.file for t in tables]),
-        {n: np.concatenate([t.counters.get(n, m) for t, m in pairs]) for n in names},
-        {n: np.concatenate([t.seconds.get(n, m.astype(float)) for t, m in pairs]) for n in times},
+        _stacked([t.counters for t in tables], lengths, np.dtype(np.int64)),
+        _stacked([t.seconds for t in tables], lengths, np.dtype(np.float64)),
     )
+
+
+def _stacked(
+    tables: Sequence[Mapping[str, NDArray[Any]]], lengths: Sequence[int], dtype: np.dtype[Any]
+) -> dict[str, NDArray[Any]]:
+    """The columns of all tables behind one another, each table with its number of rows."""
+    first = tables[0]
+    if isinstance(first, Columns):
+        blocks = [t.rows for t in tables if isinstance(t, Columns) and t.names == first.names]
+        if len(blocks) == len(tables):  # as in nearly every run: one copy does for all columns
+            return dict(zip(first.names, np.concatenate(blocks, axis=1), strict=True))
+    names = list(dict.fromkeys(name for t in tables for name in t))
+    missing = [np.full(length, -1, dtype) for length in lengths]
+    pairs = list(zip(tables, missing, strict=True))
+    return {name: np.concatenate([t.get(name, m) for t, m in pairs]) for name in names}
 
 
 def stripes(

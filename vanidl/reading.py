@@ -72,7 +72,7 @@ def trace_of(
         found: the files.
         inputs: what else to read, and what the user knows.
         progress: told of every file.
-        pending: counters of all the logs, where somebody reads them already.
+        pending: counters that Darshan's library already reads.
         executor: its workers read the Darshan logs; None: this process does.
 
     Raises:
@@ -81,9 +81,9 @@ def trace_of(
     rules = parse_rules(inputs.kind_rules)
     notices = list(_unread(found))
     every_log = [*found.darshan, *found.darshan_partial]
-    pending = pending or counters.start_counters([str(p) for p in every_log])
     read = _Reader(progress or _no_progress, notices)
     logs = read.logs(every_log, executor)
+    counting = _counting(logs, pending)
     traced = dftracer.combine(read.all("DFTracer traces", pfw.read_file, found.dftracer))
     records, unusable = run_record.gather(found.run_records)
     logs = [run_record.complete(log, records) for log in (*logs, *traced.logs)]
@@ -95,12 +95,24 @@ def trace_of(
     if not logs and not profiles:
         raise InputError(_nothing_usable(found, notices))
     chosen = choose(group(logs, profiles), inputs.job_ids)
-    counted = pending.result() | {p: CounterFile(c) for p, c in traced.counters.items()}
+    counted = counting() | {p: CounterFile(c) for p, c in traced.counters.items()}
     notices += _losses(chosen, counted)
     options = Options(rules, inputs.clock_offset_s)
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
     facts, more = told(trace, inputs.data)
     return replace(trace, told=facts, warnings=(*trace.warnings, *more))
+
+
+def _counting(
+    logs: Sequence[TracerLog], pending: counters.PendingCounters | None
+) -> Callable[[], dict[str, CounterFile]]:
+    """Starts Darshan's library on the counters that need it; the function waits for them."""
+    mine = {log.path: log.counters for log in logs if log.counters is not None}
+    others = [log.path for log in logs if log.counters is None]
+    asked = set(pending.paths) if pending is not None else set()
+    started = counters.start_counters([path for path in others if path not in asked])
+    known = [started] if pending is None else [started, pending]
+    return lambda: {path: file for one in known for path, file in one.result().items()} | mine
 
 
 def _own_profiles(

@@ -49,18 +49,25 @@ def counted(trace: Trace, layer: str) -> Counted:
     read = {code for code in reads if reads[code] or nbytes[code]}
     prefix = prefix_of(layer)
     opens = table.counters.get(f"{prefix}_OPENS", np.full(len(table.file), -1, np.int64))
-    extent: dict[int, int] = {}
-    for row in rows.tolist():
-        top = table.counters.get(f"{prefix}_MAX_BYTE_READ")
-        if top is not None and top[row] > 0:
-            code = int(table.file[row])
-            extent[code] = max(extent.get(code, 0), int(top[row]) + 1)
     return Counted(
         {c: n for c, n in reads.items() if c in read},
         {c: n for c, n in nbytes.items() if c in read},
         _by_file(table, rows[opens[rows] >= 0], opens),
-        extent,
+        _extents(table, rows, f"{prefix}_MAX_BYTE_READ"),
     )
+
+
+def _extents(
+    table: CounterTable, rows: np.ndarray[tuple[int], np.dtype[np.intp]], name: str
+) -> dict[int, int]:
+    """Highest byte read + 1 of each file in these rows that has one."""
+    top = table.counters.get(name)
+    if top is None:
+        return {}
+    files, place = np.unique(table.file[rows[top[rows] > 0]], return_inverse=True)
+    ends = np.zeros(len(files), np.int64)
+    np.maximum.at(ends, place, top[rows[top[rows] > 0]] + 1)
+    return dict(zip(files.tolist(), ends.tolist(), strict=True))
 
 
 def traced_share(known: Counted, traced: int) -> float | None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses import epochs
+from vanidl.analyses.bundles import joined
 from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.dataset import KIND, Dataset
 from vanidl.analyses.epochs import EpochStarts
@@ -160,7 +161,7 @@ def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array
     is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
-    for part in trace.io:
+    for part in joined(trace.io):
         at = np.searchsorted(part.start, edges)
         written = part.op == WRITE
         for row, mask in enumerate((is_data[part.file] & ~written, written)):

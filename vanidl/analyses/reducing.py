@@ -7,32 +7,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
+from vanidl.analyses import bundles
+from vanidl.analyses.bundles import Bundle, Reduction
 from vanidl.analyses.prepared import prepared
 from vanidl.trace import Part, Trace, concatenate_spans
 
 MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64
-_WORTH_A_THREAD = 1 << 15  # operations; below, threads wait for the interpreter
 _AHEAD = 64  # batches that are with the workers at a time
 
 Values = dict[str, Any]
-
-
-class Reduction(Protocol):
-    """A module that folds parts into one small value."""
-
-    @property
-    def NOTHING(self) -> Any:  # noqa: ANN401
-        """The value of no part."""
-
-    def partial(self, part: Part, trace: Trace) -> Any:  # noqa: ANN401
-        """The value of one part."""
-
-    def combine(self, a: Any, b: Any) -> Any:  # noqa: ANN401
-        """The value of both; associative and commutative."""
 
 
 def reduce_parts(
@@ -69,20 +56,23 @@ def _folded(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Val
 def _partials(
     reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace
 ) -> Iterator[Values]:
-    """The values of each part in turn, worked out by a few threads: numpy lets them run."""
+    """The values of each part or bundle of small parts, worked out by a few threads."""
 
-    def values_of(part: Part) -> Values:
-        part = prepared(part)
-        return {name: r.partial(part, trace) for name, r in reductions.items()}
+    def values_of(parts: list[Part]) -> Values:
+        if len(parts) == 1:
+            part = prepared(parts[0])
+            return {name: r.partial(part, trace) for name, r in reductions.items()}
+        bundle = Bundle(parts, trace)
+        return {name: bundles.partial(name, r, bundle) for name, r in reductions.items()}
 
     with ThreadPoolExecutor(_threads()) as pool:
         ahead: deque[Future[Values]] = deque()
-        for part in parts:
-            if len(part) < _WORTH_A_THREAD:
+        for some in bundles.bundled(parts):
+            if sum(map(len, some)) < bundles.SMALL_ROWS:
                 yield from (ahead.popleft().result() for _ in range(len(ahead)))
-                yield values_of(part)
+                yield values_of(some)
                 continue
-            ahead.append(pool.submit(values_of, part))
+            ahead.append(pool.submit(values_of, some))
             if len(ahead) > _threads():  # so only a few parts are in memory
                 yield ahead.popleft().result()
         while ahead:

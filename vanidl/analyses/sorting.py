@@ -40,8 +40,36 @@ def counted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     return used + low, counts[used]
 
 
+def compact(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, NDArray[np.intp]]:
+    """(distinct codes ascending, for each code its place among them).
+
+    Codes that are few for the number of rows are looked up in a table instead of sorted.
+    """
+    if len(code) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.intp)
+    low, high = int(code.min()), int(code.max())
+    if low < 0 or high >= _DENSE * len(code):
+        distinct, place = np.unique(code, return_inverse=True)
+        return distinct.astype(np.int64), place
+    used = np.zeros(high + 1, bool)
+    used[code] = True
+    number = np.cumsum(used) - 1
+    return np.flatnonzero(used).astype(np.int64), number[code]
+
+
 def added(place: NDArray[np.intp], values: Int64Array, n: int) -> Int64Array:
     """Exact sums of the values by place, shape (n,)."""
     sums = np.zeros(n, np.int64)
     np.add.at(sums, place, values)
     return sums
+
+
+def extremes(
+    place: NDArray[np.intp], start: Int64Array, end: Int64Array, n: int
+) -> tuple[Int64Array, Int64Array]:
+    """(smallest start, largest end) by place, each of shape (n,)."""
+    first = np.full(n, np.iinfo(np.int64).max)
+    last = np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(first, place, start)
+    np.maximum.at(last, place, end)
+    return first, last

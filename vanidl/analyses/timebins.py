@@ -128,21 +128,25 @@ def _spread(
     first: Int64Array, last: Int64Array, bounds: Int64Array,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:  # fmt: skip
     start, end, nbytes = operations
-    bins = last - first + 1
+    bins, duration = last - first + 1, end - start
+    past = np.cumsum(bins)
     owner = np.repeat(np.arange(len(start)), bins)
-    before = np.cumsum(bins) - bins
-    at = first[owner] + np.arange(len(owner)) - before[owner]
-    duration = (end - start)[owner]
-    reach = np.where(at == last[owner], duration, bounds[at + 1] - start[owner])
-    done = _floor_share(nbytes[owner], np.minimum(reach, duration), duration)
+    at = np.arange(len(owner)) + np.repeat(first - past + bins, bins)
+    reach = bounds[1:][at]
+    reach -= np.repeat(start, bins)
+    done_at = np.repeat(duration, bins)
+    np.minimum(reach, done_at, out=reach)
+    reach[past - 1] = duration  # of what lasts beyond the last bin, too
+    done = _floor_share(np.repeat(nbytes, bins), reach, done_at)
     share = np.diff(done, prepend=0)
-    is_first = at == first[owner]
-    share[is_first] = done[is_first]
+    share[past - bins] = done[past - bins]
     return owner, at, share
 
 
 def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
     """floor(nbytes * reach / duration) without overflow."""
+    if float(nbytes.max(initial=0)) * float(reach.max(initial=0)) <= _SAFE_PRODUCT:
+        return nbytes * reach // duration
     large = nbytes.astype(float) * reach.astype(float) > _SAFE_PRODUCT
     safe = np.where(large, 0, nbytes) * np.where(large, 0, reach) // duration
     for i in np.flatnonzero(large):  # a gigabyte read over four seconds: rare

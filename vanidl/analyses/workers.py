@@ -65,19 +65,19 @@ def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:
 
 def finish(sums: dict[int, Sums], trace: Trace) -> Workers | None:
     """Loads of every worker that read; None where none did."""
+    of_trainer: dict[int | None, dict[int, Sums]] = {}
+    for process, reads in sums.items():
+        person = trace.processes[process]
+        if person.role == "worker":
+            of_trainer.setdefault(person.trainer, {})[process] = reads
     rows: list[WorkerLoad] = []
     for trainer in trace.ranks:
-        mine = {p: s for p, s in sums.items() if _is_worker_of(trace, p, trainer)}
+        mine = of_trainer.get(trainer, {})
         for group, members in enumerate(_groups(mine)):
             rows += [
                 WorkerLoad(p, trainer, group, mine[p][0], mine[p][1] / 1e9) for p in sorted(members)
             ]
     return Workers(tuple(rows), *_spread(rows)) if rows else None
-
-
-def _is_worker_of(trace: Trace, process: int, trainer: int) -> bool:
-    person = trace.processes[process]
-    return person.role == "worker" and person.trainer == trainer
 
 
 def _groups(sums: dict[int, Sums]) -> list[list[int]]:

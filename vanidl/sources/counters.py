@@ -1,5 +1,6 @@
 """Darshan's counters, read by its own C library in child processes.
 
+For logs whose records `counter_records` does not decode: older ones and those with damage.
 The library can abort the process on a damaged log, so it never runs in ours. A child takes
 a batch of logs, because starting one costs as much as reading hundreds of logs. Where it
 dies, the logs before are kept and the log at fault is tried once more, alone; only when
@@ -21,45 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vanidl.errors import VanidlError
-from vanidl.sources.pieces import (
-    CounterFile,
-    CounterRecords,
-    HeatmapRecord,
-    StripeRecord,
+from vanidl.sources.counter_file import (
+    LAYERS,
+    OTHERS,
+    Bins,
+    heatmap_records,
+    layer_records,
+    stripe_records,
 )
+from vanidl.sources.pieces import CounterFile
 from vanidl.sources.transcode import prepared
-from vanidl.trace import H5D, H5F, MPIIO, PNETCDF, PNETCDF_VAR, POSIX, STDIO
-
-LAYERS = {
-    "POSIX": POSIX,
-    "MPI-IO": MPIIO,
-    "STDIO": STDIO,
-    "H5F": H5F,
-    "H5D": H5D,
-    "PNETCDF_FILE": PNETCDF,
-    "PNETCDF_VAR": PNETCDF_VAR,
-}
-"""Darshan's module to layer. Any module whose records are id, rank, counters and time
-counters can be added here."""
-
-OTHERS = ("LUSTRE", "HEATMAP")
-"""Modules whose records have a shape of their own."""
-
-HEATMAP_LAYERS = {
-    16592106915301738621: POSIX,
-    3989511027826779520: STDIO,
-    3668870418325792824: MPIIO,
-}
-"""Darshan's id of a heat map's record (the hash of its name) to the layer."""
-
-_SUMMED = ("_OPENS", "_READS", "_WRITES", "_BYTES_READ", "_BYTES_WRITTEN")
-_LARGEST = 1 << 56  # bytes or operations on one file: 64 PiB
-_LONGEST_S = 2.0**32
-
-Array = NDArray[Any]
 
 BATCH = 64
 MEMORY_BYTES = 8 << 30
@@ -79,7 +53,8 @@ _START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({file!r}, ru
 class PendingCounters:
     """Counters that children are reading while the caller does something else."""
 
-    def __init__(self, batches: list[Future[dict[str, CounterFile]]]) -> None:
+    def __init__(self, paths: Sequence[str], batches: list[Future[dict[str, CounterFile]]]) -> None:
+        self.paths = tuple(paths)
         self._batches = batches
 
     def done(self) -> bool:
@@ -98,10 +73,12 @@ def read_counters(paths: Sequence[str]) -> dict[str, CounterFile]:
 
 def start_counters(paths: Sequence[str]) -> PendingCounters:
     """Start reading counters in children, at most one a CPU, and return at once."""
+    if not paths:
+        return PendingCounters((), [])
     workers = max(1, min(os.cpu_count() or 1, -(-len(paths) // BATCH)))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="counters")
     batches = [list(paths[i : i + BATCH]) for i in range(0, len(paths), BATCH)]
-    pending = PendingCounters([pool.submit(_batch, batch) for batch in batches])
+    pending = PendingCounters(paths, [pool.submit(_batch, batch) for batch in batches])
     pool.shutdown(wait=False)
     return pending
 
@@ -201,60 +178,21 @@ def _answers(result: Path) -> Iterator[dict[str, Any]]:
 def _file(answer: Mapping[str, Any]) -> CounterFile:
     layers, losses = [], list(answer["losses"])
     for name, (counters, times, *arrays) in answer["records"].items():
-        wrong = _impossible((counters, times), *arrays[2:])
-        if wrong.any():
-            losses.append(
-                f"{name}: {int(wrong.sum()):,} of {len(wrong):,} records hold impossible numbers "
-                "and are left out"
-            )
-        layers.append(_records(LAYERS[name], counters, times, *(a[~wrong] for a in arrays)))
+        # Transposed, so that every counter is one contiguous row.
+        ids, ranks, values, seconds = (array.T.copy() for array in arrays)
+        table = ids, ranks, values, seconds
+        records, loss = layer_records(name, tuple(counters), tuple(times), table)
+        layers.append(records)
+        losses += [loss] if loss else []
     others = answer["others"]
     return CounterFile(
         tuple(layers),
         tuple(losses),
-        tuple(_stripes(others.get("LUSTRE", ()))),
-        tuple(_heatmaps(others.get("HEATMAP", ()))),
+        tuple(stripe_records(others.get("LUSTRE", ()))),
+        tuple(heatmap_records(_bins(others.get("HEATMAP", ())))),
     )
 
 
-def _impossible(
-    names: tuple[list[str], list[str]], counters: Array, seconds: Array
-) -> NDArray[np.bool_]:
-    """Records that damage made: sums over them would mean nothing, or leave the integers."""
-    summed = [i for i, name in enumerate(names[0]) if name.endswith(_SUMMED)]
-    times = [i for i, name in enumerate(names[1]) if "VARIANCE" not in name]
-    with np.errstate(invalid="ignore"):
-        in_range = np.abs(seconds[:, times]) <= _LONGEST_S  # false for NaN
-    some = counters[:, summed]
-    possible = (some >= -1) & (some <= _LARGEST)
-    sound = np.concatenate([in_range, possible], axis=1)
-    return np.asarray(~sound.all(axis=1), np.bool_)
-
-
-def _stripes(records: Iterable[Any]) -> Iterator[StripeRecord]:
-    """Every file once: ranks that record it say the same."""
-    for file, parts in dict(records).items():
-        for nbytes, count, osts in parts:
-            yield StripeRecord(file, nbytes, count, tuple(osts))
-
-
-def _heatmaps(records: Iterable[Any]) -> Iterator[HeatmapRecord]:
+def _bins(records: Iterable[tuple[int, int, float, bytes, bytes]]) -> Iterator[Bins]:
     for key, rank, width_s, written, read in records:
-        layer, bin_ns = HEATMAP_LAYERS.get(key), round(width_s * 1e9)
-        if layer is not None and bin_ns > 0 and written:
-            sides = (np.frombuffer(side, np.int64) for side in (read, written))
-            yield HeatmapRecord(layer, rank, bin_ns, *sides)
-
-
-def _records(layer: str, names: list[str], times: list[str], *arrays: Array) -> CounterRecords:
-    # Transposed, so that every counter is one contiguous row.
-    ids, ranks, counters, seconds = (array.T.copy() for array in arrays)
-    for array in (ids, ranks, counters, seconds):
-        array.setflags(write=False)
-    return CounterRecords(
-        layer=layer,
-        file=ids,
-        rank=ranks,
-        counters=dict(zip(names, counters, strict=True)),
-        seconds=dict(zip(times, seconds, strict=True)),
-    )
+        yield key, rank, width_s, np.frombuffer(written, np.int64), np.frombuffer(read, np.int64)

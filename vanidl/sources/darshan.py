@@ -1,4 +1,4 @@
-"""Darshan logs: our own reader of everything but the counters.
+"""Darshan logs: our own reader of everything but counters of old or damaged logs.
 
 Nothing in a log is believed: every offset, length and count is bounded by the bytes at
 hand. What is whole before a damage is used, and what is lost is said.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.sources import apmpi, dxt
+from vanidl.sources import apmpi, counter_records, dxt
 from vanidl.sources.darshan_header import (
     JOB,
     NAMES,
@@ -27,6 +28,7 @@ from vanidl.sources.pieces import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
+_HEADER_BYTES = 2048  # no version's header is longer
 _HEADER_START = 16  # version and magic
 
 UNFINISHED = ".darshan_partial"
@@ -34,7 +36,7 @@ UNFINISHED = ".darshan_partial"
 
 
 def read_log(path: str | os.PathLike[str]) -> TracerLog:
-    """What one Darshan log says, without its counters.
+    """What one Darshan log says, its counters where `counter_records` can decode them.
 
     A cut or damaged log gives every whole stream before the damage, of a cut one also the
     whole operations of its last stream: columns are always a beginning of the full ones.
@@ -46,16 +48,18 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     name = os.fspath(path)
     data = memoryview(_bytes(name))
     header = _header(data, name)
-    losses = _unfinished(name) + layout_losses(header, len(data))
+    misplaced = layout_losses(header, len(data))
     header, doubtful = believed(header, len(data))
-    losses += doubtful
+    losses = [*_unfinished(name), *misplaced, *doubtful]
     job = _job(data, header, name, losses)
     names = _names(data, header, losses)
     tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
-    mpi = _mpi(data, header, losses)
-    losses += _damaged_modules(data, header)
+    others, damaged = _others(data, header)
+    mpi = _mpi(others, header, losses)
+    losses += damaged
     log = _log(name, header, job, names, [t for t in tables if t is not None], losses)
-    return replace(log, mpi=mpi)
+    sound = not (misplaced or doubtful or damaged)
+    return replace(log, mpi=mpi, counters=counter_records.decode(header, others) if sound else None)
 
 
 def read_identity(path: str | os.PathLike[str]) -> TracerLog:
@@ -72,6 +76,17 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     job = _job(data, header, name, [])
     host = next((h for module in dxt.LAYERS if (h := _first_host(data, header, module))), "")
     return replace(_log(name, header, job, {}, [], []), host=host)
+
+
+def has_new_counters(path: str | os.PathLike[str]) -> bool:
+    """Whether `read_log` gives the counters of a log, if it is whole; reads its header only."""
+    name = os.fspath(path)
+    try:
+        with Path(name).open("rb") as file:
+            head = memoryview(file.read(_HEADER_BYTES))
+        return counter_records.decodable(read_header(head, name))
+    except (OSError, InputError):
+        return False
 
 
 def _first_host(data: memoryview, header: Header, module: str) -> str:
@@ -92,7 +107,7 @@ def _log(
     tables: list[OperationTable],
     losses: list[str],
 ) -> TracerLog:
-    pid = _PID.search(Path(name).name)
+    pid = _PID.search(os.path.basename(name))  # noqa: PTH119
     if job.end_ns < job.start_ns:
         losses.append("the job's end is before its start; its end is taken as unknown")
     parent = job.metadata.get("fork_parent", "")
@@ -144,7 +159,8 @@ def _unfinished(name: str) -> list[str]:
 
 def _bytes(name: str) -> bytes:
     try:
-        return Path(name).read_bytes()
+        with open(name, "rb") as file:  # noqa: PTH123 - of thousands of logs, a Path is a cost
+            return file.read()
     except FileNotFoundError:
         found, remedy = "no such file", "check the name"
     except IsADirectoryError:
@@ -188,32 +204,29 @@ def _names(data: memoryview, header: Header, losses: list[str]) -> dict[int, str
     return names
 
 
-def _mpi(data: memoryview, header: Header, losses: list[str]) -> tuple[MpiRecord, ...]:
-    region = header.regions.get(apmpi.MODULE)
-    if region is None:
+def _mpi(others: Mapping[str, bytes], header: Header, losses: list[str]) -> tuple[MpiRecord, ...]:
+    if apmpi.MODULE not in others:
         return ()
-    cut = bool(region.missing(len(data)))
-    raw, _ = joined(region.cut_from(data), header.compression, cut=cut)
-    records, left = apmpi.decode(raw, header.byte_order)
+    records, left = apmpi.decode(others[apmpi.MODULE], header.byte_order)
     if left:
         losses.append(f"{apmpi.MODULE}: {left:,} bytes are no whole record")
     return records
 
 
-def _damaged_modules(data: memoryview, header: Header) -> list[str]:
-    """Sentences about modules that others read, whose checksums do not fit.
+def _others(data: memoryview, header: Header) -> tuple[dict[str, bytes], list[str]]:
+    """What is whole of the modules without traced operations, and sentences about damage.
 
-    What is whole of them is read; of a module with one damaged stream that is nothing.
+    A cut region gives what is whole before the cut, and no sentence: the header's tell of it.
     """
-    ours = (JOB, NAMES, *dxt.LAYERS)
-    others = (r for r in header.regions.values() if r.name not in ours)
-    return [
-        f"{region.name} is damaged: {stream.problem}"
-        for region in others
-        if not region.missing(len(data))
-        for stream in streams(region.cut_from(data), header.compression, cut=False)
-        if stream.problem
-    ]
+    found: dict[str, bytes] = {}
+    damaged = []
+    for region in header.regions.values():
+        if region.name not in (JOB, NAMES, *dxt.LAYERS):
+            cut = bool(region.missing(len(data)))
+            found[region.name], problem = joined(region.cut_from(data), header.compression, cut=cut)
+            if problem and not cut:
+                damaged.append(f"{region.name} is damaged: {problem}")
+    return found, damaged
 
 
 def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> OperationTable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 
 from vanidl.errors import InputError
@@ -148,6 +149,8 @@ def believed(header: Header, size: int) -> tuple[Header, list[str]]:
     rest = [r for r in regions if r.name not in wrong]
     wrong |= {r.name for a, b in pairwise(rest) if b.start < a.end for r in (a, b)}
     kept = {name: r for name, r in header.regions.items() if name not in wrong}
+    if not wrong:
+        return header, []
     sentences = [f"{name} is said to lie where other parts lie: it is left out" for name in wrong]
     return replace(header, regions=kept), sorted(sentences)
 
@@ -196,14 +199,16 @@ def _fields(data: memoryview, path: str, version: str, order: str) -> Header:
         )
     names = slot_names(layout)
     regions = _regions(names, table, form.size, len(data))
-    partial = tuple(name for i, name in enumerate(names) if flags >> i & 1)
+    partial = tuple(name for i, name in enumerate(names) if flags >> i & 1) if flags else ()
     return Header(version, layout, order, COMPRESSIONS[code], partial, regions, form.size)
 
 
+@cache
 def _form(layout: Layout, order: str) -> struct.Struct:
     return struct.Struct(f"{order}{layout.head}{2 + 2 * layout.slots}Q{layout.slots}I")
 
 
+@cache
 def slot_names(layout: Layout) -> tuple[str, ...]:
     """A name for every module number that the header has room for."""
     spare = range(len(layout.modules), layout.slots)
@@ -214,8 +219,9 @@ def _regions(names: tuple[str, ...], table: list[int], first: int, size: int) ->
     count = len(names)
     starts, lengths = table[: 2 * count + 2 : 2], table[1 : 2 * count + 2 : 2]
     versions = (0, *table[2 * count + 2 :])
-    rows = zip((NAMES, *names), starts, lengths, versions, strict=True)
-    regions = {row[0]: Region(*row) for row in rows if row[2]}
+    used = [i for i, length in enumerate(lengths) if length]
+    named = (NAMES, *names)
+    regions = {named[i]: Region(named[i], starts[i], lengths[i], versions[i]) for i in used}
     # The header does not say how long the job record is: it ends where the next begins.
     end = min((r.start for r in regions.values() if r.start > first), default=max(size, first))
     return {JOB: Region(JOB, first, end - first, 0), **regions}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vanidl.sources.darshan_header import Header
@@ -60,30 +61,36 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
 
 def read_names(data: bytes, header: Header) -> tuple[dict[int, str], int]:
     """Names by file id, and how many bytes at the end are no whole name."""
-    walk = _counted_name if header.layout.counted_names else _marked_name
+    walk = _counted_names if header.layout.counted_names else _marked_names
     names: dict[int, str] = {}
     position = 0
-    while (found := walk(data, position, header.byte_order)) is not None:
-        key, raw, position = found
+    for key, name, end in walk(data, header.byte_order):
+        position = end
         if not names.get(key):  # Darshan, too, keeps the first name that is not empty
-            names[key] = text(raw)
+            names[key] = name
     return names, len(data) - position
 
 
-def _counted_name(data: bytes, position: int, order: str) -> tuple[int, bytes, int] | None:
-    if len(data) - position < 12:
-        return None
-    key, length = struct.unpack_from(f"{order}QI", data, position)
-    end = position + 12 + length
-    return None if end > len(data) else (key, data[position + 12 : end], end)
+def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+    """(file id, name, first byte behind both) of every whole name."""
+    head = struct.Struct(f"{order}QI")
+    position = 0
+    while len(data) - position >= head.size:
+        key, length = head.unpack_from(data, position)
+        first = position + head.size
+        position = first + length
+        if position > len(data):
+            return
+        yield key, text(data[first:position]), position
 
 
-def _marked_name(data: bytes, position: int, order: str) -> tuple[int, bytes, int] | None:
-    end = data.find(b"\0", position + 8)
-    if end < 0:
-        return None
-    (key,) = struct.unpack_from(f"{order}Q", data, position)
-    return key, data[position + 8 : end], end + 1
+def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+    key = struct.Struct(f"{order}Q")
+    position = 0
+    while (end := data.find(b"\0", position + key.size)) >= 0:
+        name = data[position + key.size : end].decode("utf-8", "backslashreplace")
+        yield key.unpack_from(data, position)[0], name, end + 1
+        position = end + 1
 
 
 def _metadata(lines: str) -> dict[str, str]:

@@ -186,13 +186,14 @@ def _records(
     while len(data) - at >= _HEAD_BYTES and not problem:
         file, rank, host, writes, reads = head.unpack_from(data, at)
         at += _HEAD_BYTES
-        found = max(0, min(writes + reads, (len(data) - at) // 8 // width))
-        if found != writes + reads or writes < 0 or reads < 0:
+        found, there = writes + reads, (len(data) - at) // 8 // width
+        if found > there or writes < 0 or reads < 0:
+            found = max(0, min(found, there))
             problem = (
                 f"a record announces {writes:,} writes and {reads:,} reads, "
                 f"{found:,} operations of it are there"
             )
-        written = min(max(0, writes), found)
+        written = min(max(0, writes), found) if problem else writes
         records.append(_Record(file, rank, host, written, found - written))
         segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
         at += 8 * width * found
@@ -247,11 +248,12 @@ def _drop_nonsense(table: _Table) -> str:
 
 def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:
     thread = table["thread"].view(np.uint64) if "thread" in table else None
+    hosts = {raw: text(raw) for raw in {r.host for r in records}}
     result = OperationTable(
         layer=layer,
         record_file=np.array([r.file for r in records], np.uint64),
         record_rank=np.array([r.rank for r in records], np.int64),
-        record_host=tuple(text(r.host) for r in records),
+        record_host=tuple(hosts[r.host] for r in records),
         record=table["record"],
         op=table["op"],
         offset=table["offset"],

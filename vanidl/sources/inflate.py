@@ -70,9 +70,13 @@ def streams(region: memoryview, compression: str, *, cut: bool) -> Iterator[Stre
         yield Stream(region, len(region), _CUT if cut else "")
         return
     last = Stream(b"", 0)
-    with ThreadPoolExecutor(1) as pool:
-        for last in _all(region, _OPENERS[compression], pool):
+    if len(region) <= _AHEAD_STREAM:  # starting a thread would take longer
+        for last in _sequence(region, 0, len(region), _OPENERS[compression]):
             yield _trusted(last, cut=cut)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            for last in _all(region, _OPENERS[compression], pool):
+                yield _trusted(last, cut=cut)
     if cut and not last.problem:
         yield Stream(b"", last.end, _CUT)
 

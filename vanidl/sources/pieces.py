@@ -5,8 +5,9 @@ Sources make pieces, `vanidl.assemble` turns pieces into a `Trace`. Arrays are r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,26 @@ class OperationTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns(Mapping[str, NDArray[Any]]):
+    """Columns by name that lie in one array, shape (names, records)."""
+
+    names: tuple[str, ...]
+    rows: NDArray[Any]
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.names:
+            raise KeyError(name)
+        column: NDArray[Any] = self.rows[self.names.index(name)]
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
 class CounterRecords:
     """Darshan's counters of one layer of one log: one row a record.
 
@@ -45,7 +66,7 @@ class CounterRecords:
     layer: str  # "POSIX", "MPI-IO", "STDIO", "H5D", ...
     file: NDArray[np.uint64]
     rank: NDArray[np.int64]
-    counters: Mapping[str, NDArray[np.int64]]
+    counters: Mapping[str, NDArray[np.int64]]  # `Columns` where they were read from a log
     seconds: Mapping[str, NDArray[np.float64]]
 
 
@@ -94,9 +115,9 @@ class CounterFile:
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    Darshan's counters are not in it: `sources.counters` reads them. `losses` holds one
-    sentence for each thing that could not be read; `whole` is False where there is one.
-    `partial_layers` are those that the tracer itself flagged incomplete.
+    `counters` are Darshan's, None where only its library can read them (`sources.counters`).
+    `losses` holds one sentence for each thing that could not be read; `whole` is False where
+    there is one. `partial_layers` are those that the tracer itself flagged incomplete.
     """
 
     path: str
@@ -122,6 +143,7 @@ class TracerLog:
     losses: tuple[str, ...]
     mpi: tuple[MpiRecord, ...] = ()
     rank: int | None = None  # of its process, where the tracer or its recorder says
+    counters: CounterFile | None = None
 
 
 @dataclass(frozen=True, slots=True)

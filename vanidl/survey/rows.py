@@ -11,7 +11,7 @@ from vanidl.errors import VanidlError
 from vanidl.reading import Inputs, trace_of
 from vanidl.report.json import summary_object
 from vanidl.sources import counters
-from vanidl.sources.darshan import UNFINISHED, read_identity
+from vanidl.sources.darshan import UNFINISHED, has_new_counters, read_identity
 from vanidl.sources.discover import Found
 from vanidl.sources.pieces import TracerLog
 from vanidl.survey.jobs import Job
@@ -73,8 +73,9 @@ def _identity(path: str) -> tuple[str, TracerLog | None, str]:
 
 
 def rows(jobs: Sequence[Job]) -> list[Row]:
-    """A row for each job, in turn; the counters of all are read by the same children."""
-    pending = counters.start_counters([path for job in jobs for path in job.paths])
+    """A row for each job, in turn; the same children read the old counters of all."""
+    paths = [path for job in jobs for path in job.paths]
+    pending = counters.start_counters([path for path in paths if not has_new_counters(path)])
     return [row(job, pending) for job in jobs]
 
 

@@ -1,0 +1,151 @@
+"""Names of Darshan's counters by module, in the order of the newest records.
+
+From the format headers of Darshan's source (darshan-posix-log-format.h and its neighbours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_SIZES = _words("0_100 100_1K 1K_10K 10K_100K 100K_1M 1M_4M 4M_10M 10M_100M 100M_1G 1G_PLUS")
+_SPANS = "OPEN_START READ_START WRITE_START CLOSE_START OPEN_END READ_END WRITE_END CLOSE_END"
+_RANKS = "FASTEST_RANK FASTEST_RANK_BYTES SLOWEST_RANK SLOWEST_RANK_BYTES"
+_RANK_TIMES = "FASTEST_RANK_TIME SLOWEST_RANK_TIME VARIANCE_RANK_TIME VARIANCE_RANK_BYTES"
+_DIMENSIONS = 5  # of a dataset or variable whose shape is kept
+
+
+@dataclass(frozen=True)
+class Names:
+    """Counters and time counters of one module, without and with its prefix."""
+
+    prefix: str
+    plain: tuple[str, ...]
+    plain_times: tuple[str, ...]
+
+    @cached_property
+    def counters(self) -> tuple[str, ...]:
+        """Integer counters: POSIX_OPENS, ..."""
+        return tuple(f"{self.prefix}_{name}" for name in self.plain)
+
+    @cached_property
+    def times(self) -> tuple[str, ...]:
+        """Counters of floating point: POSIX_F_READ_TIME, ..."""
+        return tuple(f"{self.prefix}_F_{name}" for name in self.plain_times)
+
+
+def _numbered(pattern: str, last: int = 4) -> Iterator[str]:
+    return (pattern.format(i) for i in range(1, last + 1))
+
+
+def _size_classes(infix: str) -> Iterator[str]:
+    return (f"SIZE_{op}{infix}_{size}" for op in ("READ", "WRITE") for size in _SIZES)
+
+
+def _shapes() -> Iterator[str]:
+    """The four most frequent accesses of a dataset: size, lengths and strides."""
+    for access in _numbered("ACCESS{}"):
+        yield f"{access}_ACCESS"
+        yield from _numbered(access + "_LENGTH_D{}", _DIMENSIONS)
+        yield from _numbered(access + "_STRIDE_D{}", _DIMENSIONS)
+    yield from _numbered("ACCESS{}_COUNT")
+
+
+def _stamped(spans: str) -> list[str]:
+    return [f"{name}_TIMESTAMP" for name in spans.split()]
+
+
+_TIMES = (
+    *_stamped(_SPANS),
+    *_words("READ_TIME WRITE_TIME META_TIME MAX_READ_TIME MAX_WRITE_TIME"),
+    *_words(_RANK_TIMES),
+)
+
+_POSIX = (
+    *_words("OPENS FILENOS DUPS READS WRITES SEEKS STATS MMAPS FSYNCS FDSYNCS RENAME_SOURCES"),
+    *_words("RENAME_TARGETS RENAMED_FROM MODE BYTES_READ BYTES_WRITTEN MAX_BYTE_READ"),
+    *_words("MAX_BYTE_WRITTEN CONSEC_READS CONSEC_WRITES SEQ_READS SEQ_WRITES RW_SWITCHES"),
+    *_words("MEM_NOT_ALIGNED MEM_ALIGNMENT FILE_NOT_ALIGNED FILE_ALIGNMENT"),
+    *_words("MAX_READ_TIME_SIZE MAX_WRITE_TIME_SIZE"),
+    *_size_classes(""),
+    *_numbered("STRIDE{}_STRIDE"),
+    *_numbered("STRIDE{}_COUNT"),
+    *_numbered("ACCESS{}_ACCESS"),
+    *_numbered("ACCESS{}_COUNT"),
+    *_words(_RANKS),
+)
+
+_MPIIO = (
+    *_words("INDEP_OPENS COLL_OPENS INDEP_READS INDEP_WRITES COLL_READS COLL_WRITES"),
+    *_words("SPLIT_READS SPLIT_WRITES NB_READS NB_WRITES SYNCS HINTS VIEWS MODE"),
+    *_words("BYTES_READ BYTES_WRITTEN RW_SWITCHES MAX_READ_TIME_SIZE MAX_WRITE_TIME_SIZE"),
+    *_size_classes("_AGG"),
+    *_numbered("ACCESS{}_ACCESS"),
+    *_numbered("ACCESS{}_COUNT"),
+    *_words(_RANKS),
+)
+
+_STDIO = (
+    *_words("OPENS FDOPENS READS WRITES SEEKS FLUSHES BYTES_WRITTEN BYTES_READ"),
+    *_words("MAX_BYTE_READ MAX_BYTE_WRITTEN"),
+    *_words(_RANKS),
+)
+_STDIO_TIMES = (
+    *_words("META_TIME WRITE_TIME READ_TIME"),
+    *_stamped("OPEN_START CLOSE_START WRITE_START READ_START"),
+    *_stamped("OPEN_END CLOSE_END WRITE_END READ_END"),
+    *_words(_RANK_TIMES),
+)
+
+_H5F_TIMES = (*_stamped("OPEN_START CLOSE_START OPEN_END CLOSE_END"), "META_TIME")
+
+_H5D = (
+    *_words("OPENS READS WRITES FLUSHES BYTES_READ BYTES_WRITTEN RW_SWITCHES"),
+    *_words("REGULAR_HYPERSLAB_SELECTS IRREGULAR_HYPERSLAB_SELECTS POINT_SELECTS"),
+    *_words("MAX_READ_TIME_SIZE MAX_WRITE_TIME_SIZE"),
+    *_size_classes("_AGG"),
+    *_shapes(),
+    *_words("DATASPACE_NDIMS DATASPACE_NPOINTS DATATYPE_SIZE"),
+    *_numbered("CHUNK_SIZE_D{}", _DIMENSIONS),
+    *_words("USE_MPIIO_COLLECTIVE USE_DEPRECATED"),
+    *_words(_RANKS),
+)
+
+_PNETCDF_FILE = (
+    *_words("CREATES OPENS REDEFS INDEP_WAITS COLL_WAITS SYNCS BYTES_READ BYTES_WRITTEN"),
+    "WAIT_FAILURES",
+)
+_PNETCDF_FILE_TIMES = (
+    *_stamped("OPEN_START CLOSE_START WAIT_START OPEN_END CLOSE_END WAIT_END"),
+    *_words("META_TIME WAIT_TIME"),
+)
+
+_KINDS = _words("VAR VAR1 VARA VARS VARM VARN")  # how a part of a variable is named
+_PNETCDF_VAR = (
+    *_words("OPENS INDEP_READS INDEP_WRITES COLL_READS COLL_WRITES NB_READS NB_WRITES"),
+    *_words("BYTES_READ BYTES_WRITTEN RW_SWITCHES"),
+    *(f"{call}_{kind}" for call in ("PUT", "GET") for kind in (*_KINDS, "VARD")),
+    *(f"{call}_{kind}" for call in ("IPUT", "IGET", "BPUT") for kind in _KINDS),
+    *_words("MAX_READ_TIME_SIZE MAX_WRITE_TIME_SIZE"),
+    *_size_classes("_AGG"),
+    *_shapes(),
+    *_words("NDIMS NPOINTS DATATYPE_SIZE IS_RECORD_VAR"),
+    *_words(_RANKS),
+)
+
+NAMES = {
+    "POSIX": Names("POSIX", _POSIX, _TIMES),
+    "MPI-IO": Names("MPIIO", _MPIIO, _TIMES),
+    "STDIO": Names("STDIO", _STDIO, _STDIO_TIMES),
+    "H5F": Names("H5F", ("OPENS", "FLUSHES", "USE_MPIIO"), _H5F_TIMES),
+    "H5D": Names("H5D", _H5D, _TIMES),
+    "PNETCDF_FILE": Names("PNETCDF_FILE", _PNETCDF_FILE, _PNETCDF_FILE_TIMES),
+    "PNETCDF_VAR": Names("PNETCDF_VAR", _PNETCDF_VAR, _TIMES),
+}
+"""Darshan's module to the names of its counters."""
