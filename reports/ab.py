@@ -71,8 +71,8 @@ PAIRS = {
     "scheduled": Pair(
         page="scheduled.html",
         workload="ptycho",
-        samples=512,
-        cost=Cost(latency_s=0.002, total_bytes_per_s=20e6),
+        samples=256,
+        cost=Cost(latency_s=0.002, total_bytes_per_s=5e6),
         training="--batch 32 --epochs 4",
         sides={
             "DataLoader, 4 workers": "--loader baseline --workers 4",
