@@ -7,7 +7,7 @@ the logs were read, so merging in any order gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,11 +84,6 @@ def assemble(
     profiles = sorted(group.profiles, key=_profile_order)
     people = cast(logs, profiles)
     undated, lost_steps = _undated(durations, people.processes)
-    paths = _paths(logs, counters)
-    code = {path: i for i, path in enumerate(paths)}
-    tables = counter_tables.tables(logs, counters, people, code)
-    io = parts.parts(logs, people, code, options.max_part_rows, spilled=options.spilled)
-    rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
     known = [
         clocks.align(scene, options.clock_offset_ns)
         for scene in clocks.scenes(profiles, logs, people, events)
@@ -96,21 +91,36 @@ def assemble(
     unplaced = [
         _unplaced(p, people.of_profile[k]) for k, p in enumerate(profiles) if not known[k].aligned
     ]
-    return Trace(
-        job=_job(logs, profiles),
-        processes=people.processes,
-        files=_files(paths, logs, tables, io, rules),
-        io=io,
+    rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
+    return replace(
+        _of_logs(logs, _job(logs, profiles), people, counters, replace(options, kind_rules=rules)),
         spans=_spans(profiles, people, known),
         profiles=_profiles(profiles, people, known),
+        warnings=(*notices, *people.notices, *lost_steps, *_damage(logs), *_doubts(known)),
+        step_durations=(*undated, *unplaced),
+    )
+
+
+def _of_logs(
+    logs: Sequence[TracerLog], job: Job, people: Cast, counters: Counters, options: Options
+) -> Trace:
+    """What the logs say; nothing of profiles yet."""
+    paths = _paths(logs, counters)
+    code = {path: i for i, path in enumerate(paths)}
+    tables = counter_tables.tables(logs, counters, people, code)
+    io = parts.parts(logs, people, code, options.max_part_rows, spilled=options.spilled)
+    return Trace(
+        job=job,
+        processes=people.processes,
+        files=_files(paths, logs, tables, io, options.kind_rules),
+        io=io,
+        spans=concatenate_spans((), ()),
         counters=tables,
         logs=_states(logs),
-        warnings=(*notices, *people.notices, *lost_steps, *_damage(logs), *_doubts(known)),
         layers_traced=_layers_traced(logs),
         stripes=counter_tables.stripes(logs, counters, code),
         heatmaps=counter_tables.heatmaps(logs, counters, people),
         mpi=counter_tables.mpi_times(logs, people),
-        step_durations=(*undated, *unplaced),
     )
 
 

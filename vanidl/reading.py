@@ -99,6 +99,11 @@ def trace_of(
     notices += _losses(chosen, counted)
     options = Options(rules, inputs.clock_offset_s)
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
+    return _with_told(trace, inputs)
+
+
+def _with_told(trace: Trace, inputs: Inputs) -> Trace:
+    """The trace with what the user's own data say of the files."""
     facts, more = told(trace, inputs.data)
     return replace(trace, told=facts, warnings=(*trace.warnings, *more))
 

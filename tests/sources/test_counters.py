@@ -81,18 +81,20 @@ def test_bad_logs_lose_only_themselves(
     assert capfd.readouterr() == ("", "")
 
 
+def child_that(folder: Path, does: str) -> Path:
+    """The program of a child that does something more before it reads each log."""
+    original = Path(counters.__file__).with_name("counters_child.py").read_text()
+    child = folder / "child.py"
+    child.write_text(
+        original.replace("    handle = backend", f"    {does}\n    handle = backend", 1)
+    )
+    return child
+
+
 def test_a_crash_loses_only_the_log_at_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child = tmp_path / "child.py"
-    original = Path(counters.__file__).with_name("counters_child.py").read_text()
-    child.write_text(
-        original.replace(
-            "    handle = backend",
-            "    if path.endswith('2.darshan'): os.abort()\n    handle = backend",
-            1,
-        )
-    )
+    child = child_that(tmp_path, "if path.endswith('2.darshan'): os.abort()")
     monkeypatch.setattr(counters, "CHILD", child)
     paths = several(tmp_path, [log_with(i) for i in range(5)])
     files = read_counters(paths)
@@ -105,14 +107,8 @@ def test_a_crash_loses_only_the_log_at_fault(
 def test_a_log_that_takes_forever_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child = tmp_path / "child.py"
-    original = Path(counters.__file__).with_name("counters_child.py").read_text()
-    slow = original.replace("LOG_SECONDS = 30", "LOG_SECONDS = 1").replace(
-        "    handle = backend",
-        "    while path.endswith('1.darshan'): pass\n    handle = backend",
-        1,
-    )
-    child.write_text(slow)
+    child = child_that(tmp_path, "while path.endswith('1.darshan'): pass")
+    child.write_text(child.read_text().replace("LOG_SECONDS = 30", "LOG_SECONDS = 1"))
     monkeypatch.setattr(counters, "CHILD", child)
     paths = several(tmp_path, [log_with(i) for i in range(3)])
     files = read_counters(paths)
@@ -124,15 +120,7 @@ def test_a_log_that_takes_forever_is_given_up(
 def test_a_log_that_wants_all_memory_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child = tmp_path / "child.py"
-    original = Path(counters.__file__).with_name("counters_child.py").read_text()
-    child.write_text(
-        original.replace(
-            "    handle = backend",
-            "    hog = bytes(1 << 40) if path.endswith('1.darshan') else b''\n    handle = backend",
-            1,
-        )
-    )
+    child = child_that(tmp_path, "hog = bytes(1 << 40) if path.endswith('1.darshan') else b''")
     monkeypatch.setattr(counters, "CHILD", child)
     paths = several(tmp_path, [log_with(i) for i in range(3)])
     files = read_counters(paths)
