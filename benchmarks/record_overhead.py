@@ -2,10 +2,12 @@
 
     python benchmarks/record_overhead.py [--pairs 15] [--tracer darshan] [--tracer dftracer]
 
-Runs the job alone and recorded in turn; the CPU time of a run is that of the command and all
+A pair is the job alone and the job recorded, at the same time on two cores: what else the
+machine does then slows both alike (on a shared machine ratios of such pairs scatter by 6 %,
+those of runs one after the other by 10 %). The CPU time of a run is that of the command and all
 its processes plus what the recorder itself used. Shown is the geometric mean of the pairs'
-ratios with a 95 % interval (bootstrap over pairs). Limits: Darshan 1.05, DFTracer 1.10; a
-claim holds where the whole interval is below its limit. Needs PyTorch; tracers are found as
+ratios with a 95 % interval (bootstrap over pairs). Limits: Darshan 1.05, DFTracer 1.10; a claim
+holds where the whole interval is below its limit. Needs two cores and PyTorch; tracers are found as
 `vanidl record` finds them (Darshan: its module, or darshan-config on the PATH), and one that
 is not here is said and left out.
 """
@@ -41,6 +43,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--tracer", action="append", choices=list(LIMITS))
     options = parser.parse_args()
+    if len(os.sched_getaffinity(0)) < 2:
+        raise SystemExit("expected two cores, found one: pairs run side by side")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "samples.f32"
         data.write_bytes(np.random.default_rng(0).random(SAMPLES * NBYTES // 4, "f4").tobytes())
@@ -66,7 +70,7 @@ def training(data: Path) -> list[str]:
 
 def measure_training(tracer: str, data: Path, pairs: int) -> None:
     """Prints the ratio of CPU times of the training job, its interval and the limit."""
-    times = np.array([both(tracer, training(data), data, first=i % 2) for i in range(pairs)])
+    times = np.array([both(tracer, training(data), data) for _ in range(pairs)])
     ratio, low, high = interval(times[:, 1] / times[:, 0])
     limit = LIMITS[tracer]
     verdict = "holds" if high <= limit else "broken" if low > limit else "not shown"
@@ -80,7 +84,7 @@ def measure_training(tracer: str, data: Path, pairs: int) -> None:
 def measure_loop(tracer: str, data: Path) -> None:
     """Prints what recording adds to one cached read of a loop that does nothing else."""
     loop = [sys.executable, str(HERE / "tight_loop.py"), str(data), str(READS)]
-    alone, recorded = np.array([both(tracer, loop, data, first=i % 2) for i in range(LOOPS)]).T
+    alone, recorded = np.array([both(tracer, loop, data) for _ in range(LOOPS)]).T
     added_us = float(np.median(recorded - alone)) / READS * 1e6
     print(
         f"{tracer:8}  tight loop of {READS:,} cached 4 KiB reads, start-up included: "
@@ -89,24 +93,15 @@ def measure_loop(tracer: str, data: Path) -> None:
     )
 
 
-def both(tracer: str, command: Sequence[str], data: Path, *, first: int) -> tuple[float, float]:
-    """CPU seconds (alone, recorded), in an order that alternates with the pair."""
-    if first:
-        recorded = recorded_s(tracer, command, data)
-        return alone_s(command), recorded
-    return alone_s(command), recorded_s(tracer, command, data)
-
-
-def alone_s(command: Sequence[str]) -> float:
-    """CPU seconds of a command and its processes."""
-    before = os.times()
-    subprocess.run(command, check=True)
-    after = os.times()
-    return (
-        after.children_user
-        + after.children_system
-        - (before.children_user + before.children_system)
-    )
+def both(tracer: str, command: Sequence[str], data: Path) -> tuple[float, float]:
+    """CPU seconds (alone, recorded) of two runs at the same time."""
+    alone = subprocess.Popen(command)
+    recorded = recorded_s(tracer, command, data)
+    _, status, usage = os.wait4(alone.pid, 0)
+    alone.returncode = os.waitstatus_to_exitcode(status)
+    if alone.returncode:
+        raise SystemExit(f"{command}: exit status {alone.returncode}")
+    return usage.ru_utime + usage.ru_stime, recorded
 
 
 _NUMBERS = count()

@@ -168,8 +168,8 @@ class TorchTransport:
 
     def __init__(self, world: World, backend: str = "gloo") -> None:
         _LASTING.enter_context(process_group(world))
+        self._device = _device(backend)
         self._group = torch.distributed.new_group(backend=backend)
-        self._device = torch.device("cuda" if backend == "nccl" else "cpu")
         self.rank, self.ranks = world.rank, world.ranks
 
     def start(self, swap: Swap) -> Flight:
@@ -221,6 +221,16 @@ class _TorchFlight:
             torch.from_numpy(self._swap.incoming).copy_(self._incoming)
 
 
+def _device(backend: str) -> torch.device:
+    """Where messages of the backend lie.
+
+    The GPU by its number: a thread has a current device of its own, the first one at its start.
+    """
+    if backend != "nccl":
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
 def _of_world(transport: Transport, world: World) -> Transport:
     if (transport.rank, transport.ranks) != (world.rank, world.ranks):
         raise UsageError(
@@ -239,11 +249,15 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
 
     Raises:
         UsageError: No such backend, or ranks whose addresses nobody said.
-        MissingError: mpi4py is missing.
+        MissingError: mpi4py is missing, or for nccl a GPU.
     """
     if backend not in BACKENDS:
         known = ", ".join(BACKENDS)
         raise UsageError(f"expected a backend among {known}, found {backend}: choose one")
+    if backend == "nccl" and not torch.cuda.is_available():
+        raise MissingError(
+            "expected a CUDA device for nccl, found none: use --exchange-backend gloo"
+        )
     if world.ranks == 1:
         return Alone()
     if backend == "mpi" or (backend == "auto" and world.source == "mpi"):

@@ -16,6 +16,7 @@ from vanidl.errors import CommandError
 from vanidl.record.watch import Watch
 
 LOOK_SECONDS = 0.02
+SHARE = 0.003  # of a core, that looking around may take
 MOST_SECONDS = 0.5
 GRACE_SECONDS = 2.0
 _KEYS = (signal.SIGINT, signal.SIGQUIT)  # a terminal sends these to its whole foreground group
@@ -147,10 +148,10 @@ def _ended_after(pid: int, seconds: float) -> bool:
 
 
 def _look(watch: Watch) -> float:
-    """Looks around; seconds until the next time, so that looking takes 1 % of a core at most."""
+    """Looks around; seconds until the next time: looking takes `SHARE` of a core at most."""
     before = time.thread_time()
     watch.look()
-    return min(max(LOOK_SECONDS, 100 * (time.thread_time() - before)), MOST_SECONDS)
+    return min(max(LOOK_SECONDS, (time.thread_time() - before) / SHARE), MOST_SECONDS)
 
 
 def _let_go(watch: Watch) -> None:

@@ -13,9 +13,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-PROC = Path("/proc")
+PROC = "/proc"
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID",
                   "MV2_COMM_WORLD_RANK", "HOROVOD_RANK", "SLURM_PROCID")  # fmt: skip
 """Launchers' names for the rank of a process, those closest to the program first."""
@@ -94,11 +93,11 @@ def _started(pid: int) -> int:
 
 def _children(pid: int) -> Iterator[int]:
     try:
-        threads = list((PROC / str(pid) / "task").iterdir())
+        threads = os.listdir(f"{PROC}/{pid}/task")  # noqa: PTH208 - many times a second
     except OSError:
         return
     for thread in threads:
-        yield from map(int, _text(pid, f"task/{thread.name}/children").split())
+        yield from map(int, _text(pid, f"task/{thread}/children").split())
 
 
 def _environment(pid: int) -> dict[str, str]:
@@ -115,6 +114,7 @@ def rank_in(environment: Mapping[str, str]) -> int | None:
 def _text(pid: int, name: str) -> str:
     """A file of /proc, "" for a process that is gone or another user's."""
     try:
-        return (PROC / str(pid) / name).read_bytes().decode("utf-8", "replace")
+        with open(f"{PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read().decode("utf-8", "replace")
     except OSError:
         return ""

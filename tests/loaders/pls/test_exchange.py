@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from loaders import pls
 from loaders.counts import Counts
-from loaders.errors import LoadersError, UsageError
+from loaders.errors import LoadersError, MissingError, UsageError
 from loaders.pls.ownership import NOBODY
+from loaders.pls.transport import open_transport
 from loaders.world import World
 from tests.loaders.pls.threads import on_ranks
 
@@ -254,6 +255,12 @@ def test_settings_that_make_no_sense_are_refused(wrong):
     dataset = pls.PartialLocalDataset(Numbers(40), world=World())
     with pytest.raises(UsageError, match="expected"):
         pls.Scheduler(dataset, **{"batch_size": BATCH, "fraction": 0.5} | wrong)
+
+
+def test_nccl_without_a_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(MissingError, match="CUDA device"):
+        open_transport(World(0, 2), "nccl")
 
 
 def test_something_that_is_no_data_set_is_refused():
