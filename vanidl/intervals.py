@@ -6,7 +6,7 @@ An interval of zero length covers nothing and is dropped by `union`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -78,9 +78,9 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
 
 
-def length_of_all(sets: Sequence[Intervals]) -> int:
+def length_of_all(sets: Iterable[Intervals]) -> int:
     """Total time covered by any of the sets, window by window: memory is that of a window."""
-    sets = [one for one in sets if len(one.start)]
+    sets = [one for one in _united(sets) if len(one.start)]
     if not sets:
         return 0
     low = min(int(one.start[0]) for one in sets)
@@ -88,6 +88,28 @@ def length_of_all(sets: Sequence[Intervals]) -> int:
     windows = -(-sum(len(one.start) for one in sets) // _WINDOW)
     edges = [low + (high - low) * i // windows for i in range(windows + 1)]
     return sum(_length_within(sets, a, b) for a, b in pairwise(edges))
+
+
+def _united(sets: Iterable[Intervals]) -> Iterator[Intervals]:
+    """Fewer sets that cover the same: small ones are united, as many as fill a window."""
+    batch: list[Intervals] = []
+    size = 0
+    for one in sets:
+        if size + len(one.start) > _WINDOW:
+            yield union_of_all(batch)
+            batch, size = [], 0
+        batch.append(one)
+        size += len(one.start)
+    yield union_of_all(batch)
+
+
+def union_of_all(sets: Sequence[Intervals]) -> Intervals:
+    """The time covered by any of the sets."""
+    if len(sets) == 1:
+        return sets[0]
+    if not sets:
+        return EMPTY
+    return union(*(np.concatenate(column) for column in zip(*sets, strict=True)))
 
 
 def _length_within(sets: Sequence[Intervals], low: int, high: int) -> int:

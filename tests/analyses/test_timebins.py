@@ -25,3 +25,37 @@ def test_uneven_bounds_are_looked_up() -> None:
     bounds = START + np.array([0, 10, 1_000_000, 1_000_001, 50_000_000])
     at = START + np.array([-1, 0, 9, 10, 999_999, 1_000_000, 1_000_001, 49_999_999, 60_000_000])
     assert timebins.bin_of(at, bounds).tolist() == [0, 0, 0, 1, 1, 2, 3, 3, 3]
+
+
+def exact_shares(start, end, nbytes, bounds) -> dict[tuple[int, int], int]:
+    """The rule in whole numbers of Python, operation by operation."""
+    found = {}
+    for i, (a, b, n) in enumerate(zip(start.tolist(), end.tolist(), nbytes.tolist(), strict=True)):
+        last = len(bounds) - 2
+        at = max(0, min(last, int(np.searchsorted(bounds, a, "right")) - 1))
+        done = 0
+        while at < last and bounds[at + 1] < b:
+            upto = n * (int(bounds[at + 1]) - a) // (b - a)
+            found[i, at] = upto - done
+            done, at = upto, at + 1
+        found[i, at] = n - done
+    return found
+
+
+@pytest.mark.parametrize("largest", [1 << 20, 1 << 30, 1 << 40])
+@pytest.mark.parametrize("longest", [5, 300])
+def test_shares_follow_the_rule_exactly(largest: int, longest: int) -> None:
+    bounds = timebins.edges(START, START + 60 * 10**9 + 7, 512)
+    rng = np.random.default_rng(0)
+    start = START + rng.integers(-(10**9), 61 * 10**9, 1500)
+    width = int(bounds[1] - bounds[0])
+    end = start + np.where(
+        rng.random(1500) < 0.5, rng.integers(0, longest * width, 1500), longest * width // 2
+    )
+    nbytes = rng.integers(0, largest, 1500)
+    found: dict[tuple[int, int], int] = {}
+    for owner, at, share in timebins.shares(start, end, nbytes, bounds):
+        for key in zip(owner.tolist(), at.tolist(), share.tolist(), strict=True):
+            assert key[:2] not in found
+            found[key[:2]] = key[2]
+    assert found == exact_shares(start, end, nbytes, bounds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -65,11 +65,7 @@ def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64A
 
 def merge(a: Cover, b: Cover) -> Cover:
     """The bytes in a or b."""
-    if len(a.key) == 0 or len(b.key) == 0:
-        return a if len(b.key) == 0 else b
-    keys = [np.repeat(c.key, np.diff(c.first)) for c in (a, b)]
-    bounds = np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end])
-    return covered(np.concatenate(keys), *bounds)
+    return _all_of([c for c in (a, b) if len(c.key)])
 
 
 def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -77,7 +73,7 @@ def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Arra
 
     Keys are taken block by block, so that memory is that of a block, not of all covers.
     """
-    covers = [c for c in covers if len(c.key)]
+    covers = [c for c in _fewer(covers) if len(c.key)]
     if not covers:
         return _NONE, _NONE, _NONE
     keys, place = np.unique(np.concatenate([c.key for c in covers]), return_inverse=True)
@@ -86,6 +82,28 @@ def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Arra
     np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in covers]))
     lengths = [_lengths(covers, keys[some], ends[some]) for some in _blocks(counts, ends)]
     return keys, np.concatenate(lengths), ends
+
+
+def _fewer(covers: Iterable[Cover]) -> Iterator[Cover]:
+    """Fewer covers of the same bytes: small ones are united, as many as fill a block."""
+    batch: list[Cover] = []
+    size = 0
+    for one in covers:
+        if size + len(one.start) > _BLOCK:
+            yield _all_of(batch)
+            batch, size = [], 0
+        batch.append(one)
+        size += len(one.start)
+    yield _all_of(batch)
+
+
+def _all_of(covers: Sequence[Cover]) -> Cover:
+    """The bytes in any of the covers."""
+    if len(covers) < 2:
+        return covers[0] if covers else NOTHING
+    counts = np.concatenate([np.diff(c.first) for c in covers])
+    keys = np.repeat(np.concatenate([c.key for c in covers]), counts)
+    return covered(keys, *(np.concatenate([c[i] for c in covers]) for i in (2, 3)))
 
 
 def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vanidl.analyses.sorting import stable_order
 
 Int64Array = NDArray[np.int64]
 
@@ -14,7 +17,10 @@ FINEST = 16_384
 """The most bins that a run is divided into; coarser bins are sums of 2, 4, 8, ... of these."""
 
 _MAX_PAIRS = 1_000_000  # operations x bins expanded at a time
+_GRID = 1 << 15  # the same where they make a table: it stays in the cache
+_FEW = 16  # operations over equally many bins that are worth a table
 _SAFE_PRODUCT = 2**62
+_EXACT = float(1 << 52)
 
 
 def edges(start_ns: int, end_ns: int, bins: int = FINEST) -> Int64Array:
@@ -74,15 +80,15 @@ def shares(
     start to edge i and d its duration, so the shares of an operation sum to its bytes.
     """
     first = bin_of(start, bounds)
-    last = np.maximum(bin_of(end - 1, bounds), first)
-    single = np.flatnonzero(first == last)
+    bins = np.maximum(bin_of(end - 1, bounds), first) - first + 1
+    single = np.flatnonzero(bins == 1)
     yield single, first[single], nbytes[single]
-    many = np.flatnonzero(first != last)
-    for block in _blocks(many, (last - first)[many] + 1):
-        owner, at, share = _spread(
-            (start[block], end[block], nbytes[block]), first[block], last[block], bounds
-        )
-        yield block[owner], at, share
+    columns = start, end, nbytes, first, bins
+    alike, others = _alike(np.flatnonzero(bins > 1), columns, bounds)
+    for block in alike:
+        yield _spread_alike(block, columns, bounds)
+    for block in _blocks(others, bins[others]):
+        yield _spread(block, columns, bounds)
 
 
 def begin(start: Int64Array, bounds: Int64Array) -> Int64Array:
@@ -116,6 +122,48 @@ def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
     return tuple(levels)
 
 
+def _alike(
+    many: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[list[Int64Array], Int64Array]:
+    """(blocks of operations over equally many bins, for which floats are exact; all others)."""
+    start, end, nbytes, _, bins = (column[many] for column in columns)
+    wide = float(bounds[-1]) - float(bounds[0])
+    since = np.abs(start - bounds[0]).astype(float)
+    # floor(a / b) is exact in float64 for integers with a + b < 2**53.
+    exact = (nbytes.astype(float) + 1) * (end - start) < _EXACT
+    exact &= np.maximum(since, wide) < _EXACT
+    code = np.where(exact, bins, 0)
+    order = stable_order(code)
+    code = code[order]
+    edges = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
+    blocks, others = [], [many[:0]]
+    for low, high in pairwise(edges.tolist()):
+        rows = many[order[low:high]]
+        if code[low] == 0 or len(rows) < _FEW:
+            others.append(rows)
+        else:
+            step = max(1, _GRID // int(code[low]))
+            blocks += [rows[i : i + step] for i in range(0, len(rows), step)]
+    return blocks, np.concatenate(others)
+
+
+def _spread_alike(
+    block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Operations over equally many bins, as a table with a row for each."""
+    start, end, nbytes, first, bins = (column[block] for column in columns)
+    at = first[:, None] + np.arange(bins[0])
+    done: NDArray[np.float64] = (bounds - bounds[0]).astype(float)[1:][at]  # time to each edge
+    done -= (start - bounds[0])[:, None]
+    done *= nbytes[:, None]
+    done /= (end - start)[:, None]
+    np.floor(done, out=done)
+    done[:, -1] = nbytes  # of what lasts beyond the last bin, too
+    share = done.astype(np.int64)
+    share[:, 1:] -= done[:, :-1].astype(np.int64)
+    return np.repeat(block, bins[0]), at.ravel(), share.ravel()
+
+
 def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
     if len(index) == 0:
         return []
@@ -124,14 +172,12 @@ def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:
 
 
 def _spread(
-    operations: tuple[Int64Array, Int64Array, Int64Array],
-    first: Int64Array, last: Int64Array, bounds: Int64Array,
-) -> tuple[Int64Array, Int64Array, Int64Array]:  # fmt: skip
-    start, end, nbytes = operations
-    bins, duration = last - first + 1, end - start
+    block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    start, end, nbytes, first, bins = (column[block] for column in columns)
+    duration = end - start
     past = np.cumsum(bins)
-    owner = np.repeat(np.arange(len(start)), bins)
-    at = np.arange(len(owner)) + np.repeat(first - past + bins, bins)
+    at = np.arange(past[-1]) + np.repeat(first - past + bins, bins)
     reach = bounds[1:][at]
     reach -= np.repeat(start, bins)
     done_at = np.repeat(duration, bins)
@@ -140,7 +186,7 @@ def _spread(
     done = _floor_share(np.repeat(nbytes, bins), reach, done_at)
     share = np.diff(done, prepend=0)
     share[past - bins] = done[past - bins]
-    return owner, at, share
+    return np.repeat(block, bins), at, share
 
 
 def _floor_share(nbytes: Int64Array, reach: Int64Array, duration: Int64Array) -> Int64Array:
