@@ -75,6 +75,22 @@ def test_covered_within_counts_the_cells_of_each_window(a, windows):
     assert got.tolist() == [on_grid(a)[start:end].sum() for start, end in windows]
 
 
+@pytest.mark.parametrize("window", [1, 3, 1 << 18])
+@pytest.mark.parametrize("far", [0, 2**60])
+def test_covered_within_all_adds_up_the_sets(window, far, monkeypatch):
+    monkeypatch.setattr(intervals, "_WINDOW", window)
+
+    @given(st.lists(pairs, max_size=4), pairs)
+    def check(sets, windows):
+        wide = np.array([(0, far)] * bool(far) + windows, np.int64).reshape(-1, 2)
+        got = intervals.covered_within_all(map(union, sets), wide[:, 0], wide[:, 1])
+        cells = [on_grid(bounds) for bounds in sets]
+        wanted = [sum(int(c[a:b].sum()) for c in cells) for a, b in wide.tolist()]
+        assert got.tolist() == wanted
+
+    check()
+
+
 @given(pairs, pairs)
 def test_split_is_exact(a, b):
     both = intervals.intersect(union(a), union(b)).length

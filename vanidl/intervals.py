@@ -80,7 +80,7 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
 
 def length_of_all(sets: Iterable[Intervals]) -> int:
     """Total time covered by any of the sets, window by window: memory is that of a window."""
-    sets = [one for one in _united(sets) if len(one.start)]
+    sets = list(_united(sets))
     if not sets:
         return 0
     low = min(int(one.start[0]) for one in sets)
@@ -92,23 +92,28 @@ def length_of_all(sets: Iterable[Intervals]) -> int:
 
 def _united(sets: Iterable[Intervals]) -> Iterator[Intervals]:
     """Fewer sets that cover the same: small ones are united, as many as fill a window."""
+    return map(union_of_all, _batches(sets))
+
+
+def _batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:
+    """Sets that are not empty: a large one alone, small ones as many as fill a window."""
     batch: list[Intervals] = []
     size = 0
     for one in sets:
-        if size + len(one.start) > _WINDOW:
-            yield union_of_all(batch)
+        if batch and size + len(one.start) > _WINDOW:
+            yield batch
             batch, size = [], 0
-        batch.append(one)
-        size += len(one.start)
-    yield union_of_all(batch)
+        if len(one.start):
+            batch.append(one)
+            size += len(one.start)
+    if batch:
+        yield batch
 
 
 def union_of_all(sets: Sequence[Intervals]) -> Intervals:
-    """The time covered by any of the sets."""
+    """The time covered by any of the sets, at least one."""
     if len(sets) == 1:
         return sets[0]
-    if not sets:
-        return EMPTY
     return union(*(np.concatenate(column) for column in zip(*sets, strict=True)))
 
 
@@ -151,6 +156,37 @@ def complement(a: Intervals) -> Intervals:
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """The time covered by a and not by b."""
     return intersect(a, complement(b))
+
+
+def covered_within_all(sets: Iterable[Intervals], start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each window [start[i], end[i]): how much of it each set covers, added up."""
+    total = np.zeros(len(start), np.int64)
+    for batch in _batches(sets) if len(start) else ():
+        total += _covered_by_any_number(batch, end) - _covered_by_any_number(batch, start)
+    return total
+
+
+def _covered_by_any_number(sets: Sequence[Intervals], at: Int64Array) -> Int64Array:
+    """For each instant: the total length of all sets before it.
+
+    What began before an instant was covered since then, but for the time since what has ended.
+    """
+    if len(sets) == 1:
+        return _covered_before(sets[0], at)
+    bounds = [np.sort(np.concatenate(column)) for column in zip(*sets, strict=True)]
+    since = int(min(bounds[0][0], at.min()))
+    if len(bounds[0]) * (int(max(bounds[1][-1], at.max())) - since) > _MAX:
+        return sum((_covered_before(one, at) for one in sets), np.zeros(len(at), np.int64))
+    begun, ended = (_time_since(column - since, at - since) for column in bounds)
+    return begun - ended
+
+
+def _time_since(events: Int64Array, at: Int64Array) -> Int64Array:
+    """For each instant the sum of the times since each event before it; events ascending."""
+    before = np.searchsorted(events, at)
+    done = np.append(0, np.cumsum(events))
+    since: Int64Array = at * before - done[before]
+    return since
 
 
 def covered_within(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:

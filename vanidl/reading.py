@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from vanidl import step_sources
 from vanidl.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.children import children
 from vanidl.datafolder import DataOptions, told
 from vanidl.errors import InputError
 from vanidl.filekinds import parse_rules
@@ -26,6 +27,7 @@ Piece = TypeVar("Piece")
 _LEFT_OUT = ". Nothing of it is in this report."
 _LOGS = "Darshan logs"
 _BATCH = 16  # logs that a worker reads at a time
+_MANY = 512  # logs that are worth starting workers on this machine
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, how many done, how many in all)."""
@@ -152,10 +154,16 @@ class _Reader:
 
     def logs(self, paths: Sequence[Path], executor: Executor | None) -> list[TracerLog]:
         """What the Darshan logs say, read here or by the workers of an executor, in order."""
-        if executor is None:
+        if executor is not None:
+            return self._shared_out(paths, executor, _BATCH)
+        if len(paths) < _MANY:
             return self.all(_LOGS, darshan.read_log, paths)
+        with children() as workers:
+            return self._shared_out(paths, workers, 8 * _BATCH)
+
+    def _shared_out(self, paths: Sequence[Path], executor: Executor, size: int) -> list[TracerLog]:
         found: dict[Path, TracerLog | _Unreadable] = {}
-        batches = [list(paths[i : i + _BATCH]) for i in range(0, len(paths), _BATCH)]
+        batches = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
         for some, pieces in shared_out(_read_logs, batches, lambda: executor, _killed):
             found |= zip(some, pieces, strict=True)
             self.progress(_LOGS, len(found), len(paths))

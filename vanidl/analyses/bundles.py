@@ -32,7 +32,7 @@ from vanidl.analyses import (
 from vanidl.analyses.cover import Cover
 from vanidl.analyses.operations import Totals
 from vanidl.analyses.prepared import prepared
-from vanidl.analyses.sorting import added, compact, extremes
+from vanidl.analyses.sorting import added, compact, distinct, extremes
 from vanidl.intervals import Intervals
 from vanidl.trace import COLUMNS, READ, WRITE, Files, Part, Trace
 
@@ -74,12 +74,6 @@ def bundled(parts: Iterable[Part]) -> Iterator[list[Part]]:
             rows[part.layer] = 0
             yield small.pop(part.layer)
     yield from small.values()
-
-
-def joined(parts: Iterable[Part]) -> Iterator[Part]:
-    """The same operations in fewer parts, for whoever does not look at the process."""
-    for some in bundled(parts):
-        yield some[0] if len(some) == 1 else _laid_together(some)[0]
 
 
 def _laid_together(parts: Sequence[Part]) -> tuple[Part, NDArray[np.intp]]:
@@ -156,7 +150,8 @@ def partial(name: str, reduction: Reduction, bundle: Bundle) -> Any:  # noqa: AN
         return reduction.partial(bundle.rows, bundle.trace)
     value = reduction.NOTHING
     for part in bundle.parts:
-        value = reduction.combine(value, reduction.partial(part, bundle.trace))
+        one = reduction.partial(part, bundle.trace)
+        value = value if one is reduction.NOTHING else reduction.combine(value, one)
     return value
 
 
@@ -210,7 +205,7 @@ def _files(bundle: Bundle) -> files.FileSums:
     file, position = apart.file[found.file], bundle.position[apart.part[found.file]]
     order = np.argsort(file, kind="stable")
     columns = (file, found.sums, found.first, found.last)
-    touched = np.unique(file * _POSITIONS + position + 1)
+    touched = distinct(file * _POSITIONS + position + 1)
     return files.FileSums(*files.grouped(*(c[order] for c in columns)), touched, _busy(bundle))
 
 

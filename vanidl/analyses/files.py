@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vanidl import intervals
 from vanidl.analyses.counted import COUNTED, record_counts
 from vanidl.analyses.prepared import ByFile, Prepared, prepared
+from vanidl.analyses.sorting import distinct
 from vanidl.intervals import Intervals
 from vanidl.trace import READ, STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
@@ -114,7 +115,7 @@ def combine(a: FileSums, b: FileSums) -> FileSums:
     busy = dict(a.busy)
     for key, value in b.busy.items():
         busy[key] = intervals.merge(busy.get(key, intervals.EMPTY), value)
-    return FileSums(*rows, np.union1d(a.touched, b.touched), busy)
+    return FileSums(*rows, distinct(np.concatenate([a.touched, b.touched])), busy)
 
 
 def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:

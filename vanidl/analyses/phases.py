@@ -11,19 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses import epochs
-from vanidl.analyses.bundles import joined
+from vanidl.analyses.bundles import bundled
 from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.dataset import KIND, Dataset
 from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, rank_spans
-from vanidl.trace import WRITE, Trace
+from vanidl.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -161,13 +162,30 @@ def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array
     is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
-    for part in joined(trace.io):
-        at = np.searchsorted(part.start, edges)
-        written = part.op == WRITE
-        for row, mask in enumerate((is_data[part.file] & ~written, written)):
-            if mask.any():
-                done[row] += _sums_before(part.nbytes, mask, at)
+    for parts in bundled(trace.io):
+        start, nbytes, op, file = _columns(parts)
+        at = np.searchsorted(start, edges) if len(parts) == 1 else None
+        written = op == WRITE
+        for row, mask in enumerate((is_data[file] & ~written, written)):
+            if mask.any() and at is not None:
+                done[row] += _sums_before(nbytes, mask, at)
+            elif mask.any():
+                done[row] += _sums_of_any_order(start[mask], nbytes[mask], edges)
     return done[:, np.searchsorted(edges, high)] - done[:, np.searchsorted(edges, low)]
+
+
+def _columns(parts: Sequence[Part]) -> list[NDArray[Any]]:
+    names = ("start", "nbytes", "op", "file")
+    if len(parts) == 1:
+        return [getattr(parts[0], name) for name in names]
+    return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+
+
+def _sums_of_any_order(start: Int64Array, values: Int64Array, edges: Int64Array) -> Int64Array:
+    """For each edge the sum of the values that start before it."""
+    sums = np.zeros(len(edges) + 1, np.int64)
+    np.add.at(sums, np.searchsorted(edges, start, "right"), values)
+    return np.cumsum(sums)[:-1]
 
 
 def _sums_before(values: Int64Array, mask: NDArray[np.bool_], at: Int64Array) -> Int64Array:
@@ -180,10 +198,8 @@ def _sums_before(values: Int64Array, mask: NDArray[np.bool_], at: Int64Array) ->
 def _busy_s(
     reduced: Operations, trace: Trace, low: Int64Array, high: Int64Array
 ) -> NDArray[np.float64]:
-    total = np.zeros(len(low), np.int64)
-    for position, busy in reduced.busy.items():
-        if position >= 0:
-            total += intervals.covered_within(busy, low, high)
+    of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
+    total = intervals.covered_within_all(of_ranks, low, high)
     return total / max(len(trace.ranks), 1) / 1e9
 
 

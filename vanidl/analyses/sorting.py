@@ -28,6 +28,16 @@ def stable_order(code: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.intp
     return order[np.argsort(upper, kind="stable")]
 
 
+def distinct(values: Int64Array) -> Int64Array:
+    """Distinct values ascending.
+
+    By sorting: numpy's `unique` takes a hash table, in which keys with equal low bits collide.
+    """
+    values = np.sort(values)
+    first: Int64Array = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+    return first
+
+
 def counted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(distinct values ascending, how often each occurs): without sorting where they lie close."""
     if len(values) == 0:
