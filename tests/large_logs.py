@@ -51,6 +51,7 @@ class Workload:
     checkpoints: int = 1  # files of each rank that it writes instead
     sample_nbytes: tuple[int, ...] = (4096, 131072, 131072, 524288)  # drawn for each operation
     folder: str = "/p/dataset"
+    traced: bool = True  # whether Darshan traced the operations, or counted them only
     busy: float = 1.0  # operations last that much longer; at most 1.1, or they overlap
     seed: int = 0
     job: int = 4711
@@ -89,8 +90,12 @@ def write_log(path: Path, work: Workload, log: Log | None = None) -> Totals:
         # Darshan puts counters before traces. Here they are known only behind them, and
         # readers go by the table of contents.
         traced = _traced(file, log, work, totals)
+        if not work.traced:
+            file.seek(traced[0])
+            file.truncate()
         regions["POSIX"] = (*_region(file, log, [b"".join(totals.counters)])[:2], 4)
-        regions["DXT_POSIX"] = (*traced, log.dxt_version["DXT_POSIX"])
+        if work.traced:
+            regions["DXT_POSIX"] = (*traced, log.dxt_version["DXT_POSIX"])
         totals.nbytes = file.tell()
         file.seek(0)
         file.write(header(log, regions))

@@ -17,4 +17,6 @@ def same(a: object, b: object) -> bool:
         return all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     return a == b or (a != a and b != b)

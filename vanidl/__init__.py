@@ -5,15 +5,17 @@ run = vanidl.open_run("my_run/")
 print(run.headline)
 """
 
-from importlib import metadata
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from vanidl.compared import Compared, compare_runs
-from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
-from vanidl.reading import Inputs
-from vanidl.run import Run, open_run
-from vanidl.selection import Selection
+if TYPE_CHECKING:
+    from vanidl.compared import Compared, compare_runs
+    from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
+    from vanidl.reading import Inputs
+    from vanidl.run import Run, open_run
+    from vanidl.selection import Selection
 
-__version__ = metadata.version("vanidl")
+    __version__: str
 
 __all__ = [
     "Compared",
@@ -28,3 +30,29 @@ __all__ = [
     "compare_runs",
     "open_run",
 ]
+
+_MODULES = {
+    "Compared": "compared",
+    "compare_runs": "compared",
+    "InputError": "errors",
+    "SeveralJobsError": "errors",
+    "UsageError": "errors",
+    "VanidlError": "errors",
+    "Inputs": "reading",
+    "Run": "run",
+    "open_run": "run",
+    "Selection": "selection",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, a function or the version
+    """What the package offers, imported when it is asked for: workers need little of it."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("vanidl")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -84,7 +84,7 @@ def dump(value: object, file: IO[bytes]) -> None:
     written = io.BytesIO()
     packer = _Packer(written)
     packer.dump(value)
-    joined = {kind: np.concatenate(arrays) for kind, arrays in packer.taken.items()}
+    joined = {kind: np.concatenate(arrays, dtype=kind) for kind, arrays in packer.taken.items()}
     pickle.dump((written.getvalue(), joined), file, protocol=5)
 
 

@@ -79,9 +79,10 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
         end_ns=log.end_ns,
         clock_uncertainty_ns=uncertainty_ns(log),
         command=log.command,
+        rank=log.rank if log.nprocs <= 1 else None,
     )
     if log.nprocs <= 1:
-        return [_Entry(replace(process, rank=log.rank), i, 0, [])]
+        return [_Entry(process, i, 0, [])]
     hosts = _rank_hosts(log)
     return [
         _Entry(replace(process, host=hosts.get(r, ""), pid=None, rank=r), i, r, [])
@@ -321,8 +322,9 @@ def _cast(entries: Sequence[_Entry], order: Sequence[int]) -> Cast:
     processes = []
     for old in order:
         process = entries[old].process
-        trainer = None if process.trainer is None else place[process.trainer]
-        processes.append(replace(process, trainer=trainer))
+        if process.trainer is not None and process.trainer != place[process.trainer]:
+            process = replace(process, trainer=place[process.trainer])
+        processes.append(process)
     by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
     return Cast(
         tuple(processes),

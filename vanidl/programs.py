@@ -8,6 +8,7 @@ started them, only these commands.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import PurePath
 
 HELPER = re.compile(
@@ -29,6 +30,7 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*t?$")
 _LOCAL_RANK = re.compile(r"--local[-_]rank=")
 
 
+@lru_cache(1024)  # processes of a job have few different commands
 def arguments(command: str) -> tuple[str, ...]:
     """The words of a command from its script, module or program on; () for helpers.
 
@@ -45,11 +47,13 @@ def arguments(command: str) -> tuple[str, ...]:
     return tuple(words)
 
 
+@lru_cache(1024)
 def runs_python(command: str) -> bool:
     """Whether the program of a command is a Python interpreter."""
     return bool(_PYTHON.search(PurePath(command.split(" ", 1)[0]).name))
 
 
+@lru_cache(1024)
 def runs_another(command: str) -> bool:
     """Whether the command is known and no Python program: `cat`, `ldconfig`, a compiler."""
     return bool(command.strip()) and not runs_python(command) and not HELPER.search(command)

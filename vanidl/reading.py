@@ -162,37 +162,18 @@ class _Reader:
             return self._shared_out(paths, workers, 8 * _BATCH)
 
     def _shared_out(self, paths: Sequence[Path], executor: Executor, size: int) -> list[TracerLog]:
-        found: dict[Path, TracerLog | _Unreadable] = {}
+        found: dict[Path, TracerLog | InputError] = {}
         batches = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
-        for some, pieces in shared_out(_read_logs, batches, lambda: executor, _killed):
+        for some, pieces in shared_out(darshan.read_logs, batches, lambda: executor, _killed):
             found |= zip(some, pieces, strict=True)
             self.progress(_LOGS, len(found), len(paths))
-        lost = [p for path in paths if isinstance(p := found[path], _Unreadable)]
-        self.notices.extend(Notice("unreadable", f"{one.reason}{_LEFT_OUT}") for one in lost)
+        lost = [p for path in paths if isinstance(p := found[path], InputError)]
+        self.notices.extend(Notice("unreadable", f"{one}{_LEFT_OUT}") for one in lost)
         return [p for path in paths if isinstance(p := found[path], TracerLog)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """A log that a worker could not read."""
-
-    reason: str
-
-
-def _read_logs(paths: Sequence[Path]) -> list[TracerLog | _Unreadable]:
-    """What each log says, or why it says nothing: done by a worker."""
-    return [_read_log(path) for path in paths]
-
-
-def _read_log(path: Path) -> TracerLog | _Unreadable:
-    try:
-        return darshan.read_log(path)
-    except InputError as error:
-        return _Unreadable(str(error))
-
-
-def _killed(path: Path) -> _Unreadable:
-    return _Unreadable(f"{path}: the worker that read it ended twice; read it with `vanidl check`")
+def _killed(path: Path) -> InputError:
+    return InputError(f"{path}: the worker that read it ended twice; read it with `vanidl check`")
 
 
 def _unread(found: Found) -> Iterator[Notice]:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.darshan_logs import Log, log_bytes, log_parts
+from tests.darshan_logs import Log, Record, log_bytes, log_parts
+from tests.fuzz.mutants import KINDS, seeds
+from tests.large_logs import Workload, write_logs
+from tests.sameness import same
 from vanidl.errors import InputError
-from vanidl.sources.darshan import read_log
+from vanidl.sources.darshan import read_log, read_logs
 from vanidl.sources.pieces import TracerLog
 
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
@@ -179,6 +183,49 @@ def test_shared_logs_equal_pydarshan(shared: Path) -> None:
     assert len(logs) > 50
     for path in logs:
         assert_same(path)
+
+
+def assert_together_as_alone(paths: list[Path]) -> None:
+    """Many logs at once say what each says alone."""
+    for path, found in zip(paths, read_logs(paths), strict=True):
+        if isinstance(found, InputError):
+            with pytest.raises(InputError, match=re.escape(str(found))):
+                read_log(path)
+        else:
+            assert same(found, read_log(path)), path
+
+
+def test_many_logs_at_once_say_what_each_says(
+    shared: Path, wheel_logs: tuple[Path, ...], tmp_path: Path
+) -> None:
+    logs = [*sorted((shared / "data").rglob("*.darshan*")), *wheel_logs]
+    small = [path for path in logs if path.stat().st_size < 1 << 20]
+    assert len(small) > 50
+    assert_together_as_alone([*small, tmp_path / "none.darshan"])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("version", ["3.10", "3.21", "3.41"])
+def test_damaged_logs_among_others_say_what_each_says(
+    kind: str, version: str, tmp_path: Path
+) -> None:
+    (whole,) = write_logs(tmp_path, 1, Workload(60, files=4), Log(version))
+    paths = [whole]
+    for i, content in enumerate(seeds(whole.read_bytes(), kind, range(12))):
+        paths.append(tmp_path / f"{i}.darshan")
+        paths[-1].write_bytes(content)
+    assert_together_as_alone(paths)
+
+
+def test_impossible_operations_are_left_out_of_many_logs(tmp_path: Path) -> None:
+    rows = [(0, 5, 1.0, 0.5, 7), (0, 5, 1.0, 2.0, 7)]
+    odd = Log(names={5: b"/a"}, dxt={"DXT_POSIX": [[Record(5, 0, "n", [], rows)]]})
+    (tmp_path / "odd.darshan").write_bytes(log_bytes(odd))
+    paths = [tmp_path / "odd.darshan", *write_logs(tmp_path, 2, Workload(60, files=4))]
+    assert_together_as_alone(paths)
+    (found, *_) = read_logs(paths)
+    assert isinstance(found, TracerLog)
+    assert "1 of 2 operations" in found.losses[0]
 
 
 def test_cosmictagger_runs_988_seconds(shared: Path) -> None:

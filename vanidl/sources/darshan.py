@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl.errors import InputError
@@ -23,8 +23,9 @@ from vanidl.sources.darshan_header import (
     read_header,
 )
 from vanidl.sources.darshan_job import JobRecord, read_job, read_names
-from vanidl.sources.inflate import Stream, joined, streams
-from vanidl.sources.pieces import MpiRecord, OperationTable, TracerLog
+from vanidl.sources.dxt import Walked
+from vanidl.sources.inflate import Stream, joined, only_stream, streams
+from vanidl.sources.pieces import CounterFile, MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
@@ -45,7 +46,69 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
         InputError: There is no such file, it is no Darshan log, its version is unknown,
             or not even its job record can be read.
     """
-    name = os.fspath(path)
+    found = _gathered(os.fspath(path), _decoded)
+    return _log(found, [table for table in found.dxt if isinstance(table, OperationTable)])
+
+
+def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | InputError]:
+    """What each of many logs says, as `read_log`, or why it says nothing.
+
+    The operations of all short logs are decoded at once, so all are in memory.
+    """
+    gathered = [_gathered_or_said(os.fspath(path)) for path in paths]
+    walked = [
+        one
+        for found in gathered
+        if isinstance(found, _Gathered)
+        for one in found.dxt
+        if isinstance(one, Walked)
+    ]
+    tables = dxt.tables(walked)
+    if tables is None:
+        return [_read_or_said(path) for path in paths]
+    ready = iter(tables)
+    return [
+        found if isinstance(found, InputError) else _log(
+            found, [next(ready) if isinstance(one, Walked) else one for one in found.dxt]
+        )
+        for found in gathered
+    ]  # fmt: skip
+
+
+def _gathered_or_said(path: str) -> _Gathered | InputError:
+    try:
+        return _gathered(path, _walked_or_decoded)
+    except InputError as error:
+        return error
+
+
+def _read_or_said(path: str | os.PathLike[str]) -> TracerLog | InputError:
+    try:
+        return read_log(path)
+    except InputError as error:
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """What is known of a log before its operations are decoded, or where they are."""
+
+    name: str
+    header: Header
+    job: JobRecord
+    names: dict[int, str]
+    dxt: tuple[OperationTable | Walked, ...]
+    mpi: tuple[MpiRecord, ...]
+    losses: list[str]
+    counters: CounterFile | None
+
+
+_Traced = OperationTable | Walked
+
+
+def _gathered(
+    name: str, traced: Callable[[memoryview, Header, str, list[str]], _Traced | None]
+) -> _Gathered:
     data = memoryview(_bytes(name))
     header = _header(data, name)
     misplaced = layout_losses(header, len(data))
@@ -53,13 +116,21 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
     losses = [*_unfinished(name), *misplaced, *doubtful]
     job = _job(data, header, name, losses)
     names = _names(data, header, losses)
-    tables = [_dxt(data, header, module, losses) for module in dxt.LAYERS]
+    found = [traced(data, header, module, losses) for module in dxt.LAYERS]
     others, damaged = _others(data, header)
     mpi = _mpi(others, header, losses)
     losses += damaged
-    log = _log(name, header, job, names, [t for t in tables if t is not None], losses)
     sound = not (misplaced or doubtful or damaged)
-    return replace(log, mpi=mpi, counters=counter_records.decode(header, others) if sound else None)
+    return _Gathered(
+        name,
+        header,
+        job,
+        names,
+        tuple(one for one in found if one is not None),
+        mpi,
+        losses,
+        counter_records.decode(header, others) if sound else None,
+    )
 
 
 def read_identity(path: str | os.PathLike[str]) -> TracerLog:
@@ -75,7 +146,7 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     header, _ = believed(_header(data, name), len(data))
     job = _job(data, header, name, [])
     host = next((h for module in dxt.LAYERS if (h := _first_host(data, header, module))), "")
-    return replace(_log(name, header, job, {}, [], []), host=host)
+    return replace(_log(_Gathered(name, header, job, {}, (), (), [], None), []), host=host)
 
 
 def has_new_counters(path: str | os.PathLike[str]) -> bool:
@@ -99,14 +170,8 @@ def _first_host(data: memoryview, header: Header, module: str) -> str:
     return "" if first is None else dxt.first_host(first, header.byte_order)
 
 
-def _log(
-    name: str,
-    header: Header,
-    job: JobRecord,
-    names: dict[int, str],
-    tables: list[OperationTable],
-    losses: list[str],
-) -> TracerLog:
+def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
+    name, header, job, losses = found.name, found.header, found.job, found.losses
     pid = _PID.search(os.path.basename(name))  # noqa: PTH119
     if job.end_ns < job.start_ns:
         losses.append("the job's end is before its start; its end is taken as unknown")
@@ -127,12 +192,14 @@ def _log(
         command=job.command,
         metadata=job.metadata,
         mounts=job.mounts,
-        names=names,
+        names=found.names,
         modules=tuple(m for m in header.regions if m not in (JOB, NAMES)),
         operations=tuple(tables),
         partial_layers=header.partial,
         whole=not losses,
         losses=tuple(losses),
+        mpi=found.mpi,
+        counters=found.counters,
     )
 
 
@@ -229,7 +296,23 @@ def _others(data: memoryview, header: Header) -> tuple[dict[str, bytes], list[st
     return found, damaged
 
 
-def _dxt(data: memoryview, header: Header, module: str, losses: list[str]) -> OperationTable | None:
+def _walked_or_decoded(
+    data: memoryview, header: Header, module: str, losses: list[str]
+) -> _Traced | None:
+    """The walked records of a short, whole region; anything else decoded."""
+    region = header.regions.get(module)
+    if region is None:
+        return None
+    known = 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]
+    if known and not region.missing(len(data)):
+        only = only_stream(region.cut_from(data), header.compression)
+        walked = only and dxt.walk(only.data, module, region.version, header.byte_order)
+        if walked:
+            return walked
+    return _decoded(data, header, module, losses)
+
+
+def _decoded(data: memoryview, header: Header, module: str, losses: list[str]) -> _Traced | None:
     region = header.regions.get(module)
     if region is None:
         return None

@@ -9,8 +9,9 @@ writes first: offset, length, start and end in seconds, and from record version 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def decode(
         nbytes: Length of the compressed region, to guess the number of rows.
     """
     layer = LAYERS[name]
-    columns = _Columns(5 if version >= THREAD_VERSION[layer] else 4, nbytes)
+    columns = _Columns(_width(layer, version), nbytes)
     records: list[_Record] = []
     losses: list[str] = []
     for stream in streams:
@@ -75,6 +76,79 @@ def decode(
     if not columns.plain and (loss := _drop_nonsense(table)):
         losses.append(f"{name}: {loss}")
     return _frozen(layer, records, table), tuple(losses)
+
+
+def _width(layer: str, version: int) -> int:
+    """Words of a segment."""
+    return 5 if version >= THREAD_VERSION[layer] else 4
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """The records of one short region; their operations are still rows of words."""
+
+    layer: str
+    width: int
+    records: list[_Record]
+    segments: list[_Segments]
+
+
+def walk(data: bytes | memoryview, name: str, version: int, byte_order: str) -> Walked | None:
+    """The records of the only stream of a short region; None for what `decode` has to look at."""
+    layer = LAYERS[name]
+    if layer == MPIIO and version == 1:
+        return None
+    width = _width(layer, version)
+    records, segments, loss = _records(data, width, byte_order)
+    return Walked(layer, width, records, segments) if records and not loss else None
+
+
+def tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
+    """The operations of many short regions, decoded at once; None where any is impossible."""
+    found: dict[int, OperationTable] = {}
+    for width in {one.width for one in walked}:
+        places = [i for i, one in enumerate(walked) if one.width == width]
+        some = _tables([walked[i] for i in places], width)
+        if some is None:
+            return None
+        found |= zip(places, some, strict=True)
+    return [found[i] for i in range(len(walked))]
+
+
+def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
+    """As `tables`, of rows of one width: one table of all, then slices of it."""
+    segments = [rows for one in walked for rows in one.segments]
+    lengths = [sum(map(len, one.segments)) for one in walked]
+    columns = _Columns(width, 0)
+    columns.add(segments, 1)
+    records = [record for one in walked for record in one.records]
+    whole = _frozen(POSIX, records, _table(records, columns))
+    if not columns.plain:
+        return None
+    rows = pairwise(accumulate(lengths, initial=0))
+    of_records = pairwise(accumulate((len(one.records) for one in walked), initial=0))
+    return [
+        _sliced(whole, one.layer, slice(*r), slice(*of))
+        for one, r, of in zip(walked, rows, of_records, strict=True)
+    ]
+
+
+def _sliced(whole: OperationTable, layer: str, rows: slice, records: slice) -> OperationTable:
+    record = whole.record[rows] - np.int32(records.start)
+    record.setflags(write=False)
+    return OperationTable(
+        layer,
+        whole.record_file[records],
+        whole.record_rank[records],
+        whole.record_host[records],
+        record,
+        whole.op[rows],
+        whole.offset[rows],
+        whole.nbytes[rows],
+        whole.start_ns[rows],
+        whole.end_ns[rows],
+        None if whole.thread is None else whole.thread[rows],
+    )
 
 
 def first_host(stream: Stream, byte_order: str) -> str:

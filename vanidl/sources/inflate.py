@@ -70,7 +70,10 @@ def streams(region: memoryview, compression: str, *, cut: bool) -> Iterator[Stre
         yield Stream(region, len(region), _CUT if cut else "")
         return
     last = Stream(b"", 0)
-    if len(region) <= _AHEAD_STREAM:  # starting a thread would take longer
+    if only := only_stream(region, compression):
+        last = only
+        yield only
+    elif len(region) <= _AHEAD_STREAM:  # starting a thread would take longer
         for last in _sequence(region, 0, len(region), _OPENERS[compression]):
             yield _trusted(last, cut=cut)
     else:
@@ -85,6 +88,20 @@ def joined(region: memoryview, compression: str, *, cut: bool) -> tuple[bytes, s
     """All trusted bytes of a region, and what is wrong with it ("" for nothing)."""
     parts = list(streams(region, compression, cut=cut))
     return b"".join(part.data for part in parts), parts[-1].problem if parts else ""
+
+
+def only_stream(region: memoryview, compression: str) -> Stream | None:
+    """The stream that fills a short region, as in logs of one process; None for anything else."""
+    if len(region) > _FIRST_PIECE or compression not in _OPENERS:
+        return None
+    inflater, budget = _OPENERS[compression](), FREE_BYTES + LARGEST_RATIO * len(region)
+    try:
+        data = inflater.decompress(region, budget + 1)
+    except _ERRORS:
+        return None
+    if not inflater.eof or inflater.unused_data or len(data) > budget:
+        return None
+    return Stream(data, len(region))
 
 
 _CUT = "its end is missing"

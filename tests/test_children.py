@@ -1,0 +1,118 @@
+"""Workers of this machine: calls, errors, deaths, and callers that no guard protects."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.large_logs import Workload, write_logs
+from tests.sameness import same
+from vanidl import reading
+from vanidl.children import Children, children
+from vanidl.errors import InputError
+from vanidl.reading import Inputs, read_trace
+
+
+def doubled(values: np.ndarray, *, shout: bool = False) -> np.ndarray:
+    """What a worker does."""
+    if shout:
+        sys.stdout.write("to standard output\n")
+        sys.stdout.flush()
+    return 2 * values
+
+
+def failing() -> None:
+    """An error that is told."""
+    raise InputError("expected that")
+
+
+def dying() -> None:
+    """The end of a worker."""
+    os._exit(3)
+
+
+def where() -> int:
+    """Which process it is."""
+    time.sleep(0.2)
+    return os.getpid()
+
+
+def test_calls_are_answered() -> None:
+    with children(2) as workers:
+        futures = [workers.submit(doubled, np.arange(i), shout=True) for i in range(20)]
+        for i, future in enumerate(futures):
+            assert same(future.result(), 2 * np.arange(i))
+
+
+def test_workers_work_at_the_same_time_and_are_no_more_than_asked_for() -> None:
+    with children(2) as workers:
+        pids = {future.result() for future in [workers.submit(where) for _ in range(6)]}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_errors_come_back() -> None:
+    with children(1) as workers:
+        with pytest.raises(InputError, match="expected that"):
+            workers.submit(failing).result()
+        assert workers.submit(doubled, 3).result() == 6
+
+
+def test_another_takes_the_place_of_one_that_died() -> None:
+    with children(1) as workers:
+        with pytest.raises(BrokenExecutor):
+            workers.submit(dying).result()
+        assert workers.submit(doubled, 3).result() == 6
+
+
+def test_the_end_does_not_wait_for_those_at_work() -> None:
+    begin = time.monotonic()
+    with children(1) as workers:
+        workers.submit(doubled, 1).result()
+        workers.submit(time.sleep, 60)
+        time.sleep(0.2)
+    assert time.monotonic() - begin < 30
+
+
+def test_logs_that_workers_read_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_logs(tmp_path, 40, Workload(60, files=3))
+    (tmp_path / "broken.darshan").write_bytes(b"no log")
+    here = read_trace(tmp_path, Inputs())
+    monkeypatch.setattr(reading, "_MANY", 10)
+    asked = []
+    submit = Children.submit
+
+    def counted(self, *call):
+        asked.append(call)
+        return submit(self, *call)
+
+    monkeypatch.setattr(Children, "submit", counted)
+    there = read_trace(tmp_path, Inputs())
+    assert asked
+    assert same(tuple(here.io), tuple(there.io))
+    for name in ("job", "processes", "files", "counters", "logs", "warnings"):
+        assert same(getattr(here, name), getattr(there, name)), name
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    write_logs(tmp_path / "logs", 20, Workload(30, files=2))
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import vanidl, vanidl.reading\n"
+        "print('started')\n"
+        "vanidl.reading._MANY = 5\n"
+        f"print(vanidl.open_run({str(tmp_path / 'logs')!r}).summary.reads)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["started", str(20 * 20)]
