@@ -7,7 +7,6 @@ doing is done again, in halves, and only what kills a worker alone is given up.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import sys
 from collections import deque
@@ -17,12 +16,12 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
-    ProcessPoolExecutor,
 )
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from vanidl.children import children
 from vanidl.errors import UsageError
 
 Item = TypeVar("Item")
@@ -105,13 +104,8 @@ def crew_executors(crew: Crew) -> Iterator[Open]:
         with dask_executor(crew) as executor:
             yield lambda: executor
         return
-    with ExitStack() as stack:
-        context = multiprocessing.get_context("spawn")
-
-        def opened() -> Executor:
-            return stack.enter_context(ProcessPoolExecutor(os.cpu_count(), mp_context=context))
-
-        yield opened
+    with children() as workers:
+        yield lambda: workers
 
 
 def shared_out(
