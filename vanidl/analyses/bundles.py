@@ -41,7 +41,7 @@ Int64Array = NDArray[np.int64]
 SMALL_ROWS = 1 << 15
 """Operations of a part from which on it is reduced alone, by a thread of its own."""
 
-_ROWS = 1 << 19  # operations of small parts that are reduced at once
+_ROWS = 1 << 18  # operations of small parts that are reduced at once
 _SAFE = 2**62
 _POSITIONS = 1 << 20  # as in the keys of `files` and `dataset`
 
