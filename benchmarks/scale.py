@@ -7,14 +7,16 @@
 Logs are synthetic (tests/large_logs.py). Each measurement is a process of its own. Time is
 processor time over all threads, which other programs on the machine hardly move; wall time is
 printed beside it. Limits: decode <= 1.6 x inflate; report <= 4 x (inflate + stable argsort of
-the starts); 6 GB; page <= 4 MB. For many logs of one job: 2 GB, and logs a second >= 5 x
-`python -m darshan job_stats`.
+the starts); 6 GB; page <= 4 MB. For many logs of one job, with counters only (what Darshan
+records unless it is told to trace, and all that job_stats reads) and with 200 traced operations
+in each: 2 GB, and logs a second >= 5 x `python -m darshan job_stats`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.large_logs import Workload, write_log, write_logs
 
 PROLOGUE = """
-import json, resource, sys, time
+import json, os, resource, sys, time
 import numpy as np
 def measured(work):
     def cpu():
@@ -36,7 +38,10 @@ def measured(work):
                       resource.getrusage(resource.RUSAGE_CHILDREN)))
     before, wall = cpu(), time.perf_counter()
     work()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    own, worker = (
+        resource.getrusage(who).ru_maxrss * 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    peak = own + worker * (os.cpu_count() or 1)  # as if all were largest at the same time
     print(json.dumps({"cpu_s": cpu() - before, "wall_s": time.perf_counter() - wall, "peak": peak}))
 """
 INFLATE = """
@@ -115,16 +120,26 @@ def one_log(folder: Path, millions: float, repeat: int) -> None:
 
 def many_logs(folder: Path, count: int) -> None:
     """So many logs of one job, and Darshan's own statistics of the same logs."""
-    logs, page, names = folder / "logs", folder / "page.html", folder / "names.txt"
-    logs.mkdir()
-    paths = write_logs(logs, count, Workload(200, files=20))
+    for kind, traced in (("counters only", False), ("200 traced operations each", True)):
+        logs = folder / f"logs-{traced}"
+        logs.mkdir()
+        paths = write_logs(logs, count, Workload(200, files=20, traced=traced))
+        of_logs(folder, paths, kind)
+        shutil.rmtree(logs)
+
+
+def of_logs(folder: Path, paths: list[Path], kind: str) -> None:
+    """The report of a folder of logs beside Darshan's statistics of them."""
+    names, count = folder / "names.txt", len(paths)
     names.write_text("\n".join(map(str, paths)))
-    ours, theirs = child(REPORT, logs, page), child(JOB_STATS, names)
+    ours = child(REPORT, paths[0].parent, folder / "page.html")
+    theirs = child(JOB_STATS, names)
     print(
-        f"{count:,} logs: report {count / ours['wall_s']:.0f} logs/s ({ours['cpu_s']:.1f} s of "
-        f"processors), job_stats {count / theirs['wall_s']:.0f} logs/s ({theirs['cpu_s']:.1f} s): "
+        f"{count:,} logs, {kind}: report {count / ours['wall_s']:.0f} logs/s "
+        f"({ours['cpu_s']:.1f} s of processors), job_stats {count / theirs['wall_s']:.0f} logs/s ({theirs['cpu_s']:.1f} s): "
         f"{theirs['wall_s'] / ours['wall_s']:.2f} x (limit 5); "
-        f"{ours['peak'] / 1e9:.2f} GB (limit 2)"
+        f"{ours['peak'] / 1e9:.2f} GB (limit 2)",
+        flush=True,
     )
 
 
