@@ -136,7 +136,8 @@ def of_logs(folder: Path, paths: list[Path], kind: str) -> None:
     theirs = child(JOB_STATS, names)
     print(
         f"{count:,} logs, {kind}: report {count / ours['wall_s']:.0f} logs/s "
-        f"({ours['cpu_s']:.1f} s of processors), job_stats {count / theirs['wall_s']:.0f} logs/s ({theirs['cpu_s']:.1f} s): "
+        f"({ours['cpu_s']:.1f} s of processors), job_stats {count / theirs['wall_s']:.0f} logs/s "
+        f"({theirs['cpu_s']:.1f} s): "
         f"{theirs['wall_s'] / ours['wall_s']:.2f} x (limit 5); "
         f"{ours['peak'] / 1e9:.2f} GB (limit 2)",
         flush=True,
