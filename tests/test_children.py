@@ -103,6 +103,21 @@ def test_logs_that_workers_read_say_the_same(
         assert same(getattr(here, name), getattr(there, name)), name
 
 
+@pytest.mark.parametrize("most", [0, 25, 1000])
+def test_batches_hold_all_logs_and_not_too_much(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_BATCH_NBYTES", most)
+    paths = [tmp_path / f"{i}" for i in range(9)]
+    for path in paths[:-1]:  # the last one is not there
+        path.write_bytes(bytes(10))
+    batches = list(reading._batches(paths, 4))
+    assert [path for batch in batches for path in batch] == paths
+    for batch in batches:
+        assert len(batch) <= 4
+        assert len(batch) == 1 or 10 * len(batch) <= most + 10
+
+
 def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     write_logs(tmp_path / "logs", 20, Workload(30, files=2))

@@ -26,7 +26,9 @@ Piece = TypeVar("Piece")
 
 _LEFT_OUT = ". Nothing of it is in this report."
 _LOGS = "Darshan logs"
-_BATCH = 16  # logs that a worker reads at a time
+_BATCH = 16  # logs that a worker reads at a time, of a cluster
+_HERE = 128  # the same of this machine
+_BATCH_NBYTES = 8 << 20  # and not more than that, but for a log that is larger itself
 _MANY = 512  # logs that are worth starting workers on this machine
 
 Progress = Callable[[str, int, int], None]
@@ -159,17 +161,32 @@ class _Reader:
         if len(paths) < _MANY:
             return self.all(_LOGS, darshan.read_log, paths)
         with children() as workers:
-            return self._shared_out(paths, workers, 8 * _BATCH)
+            return self._shared_out(paths, workers, _HERE)
 
     def _shared_out(self, paths: Sequence[Path], executor: Executor, size: int) -> list[TracerLog]:
         found: dict[Path, TracerLog | InputError] = {}
-        batches = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
+        batches = list(_batches(paths, size))
         for some, pieces in shared_out(darshan.read_logs, batches, lambda: executor, _killed):
             found |= zip(some, pieces, strict=True)
             self.progress(_LOGS, len(found), len(paths))
         lost = [p for path in paths if isinstance(p := found[path], InputError)]
         self.notices.extend(Notice("unreadable", f"{one}{_LEFT_OUT}") for one in lost)
         return [p for path in paths if isinstance(p := found[path], TracerLog)]
+
+
+def _batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
+    """The paths in lists of so many at most, shorter ones of large logs."""
+    batch: list[Path] = []
+    held = 0
+    for path in paths:
+        nbytes = path.stat().st_size if path.exists() else 0
+        if batch and (len(batch) == size or held + nbytes > _BATCH_NBYTES):
+            yield batch
+            batch, held = [], 0
+        batch.append(path)
+        held += nbytes
+    if batch:
+        yield batch
 
 
 def _killed(path: Path) -> InputError:
