@@ -1,6 +1,6 @@
 """Run by torchrun: gradients of the baseline's and of the plan's batches through DDP, fp64.
 
-python -m torch.distributed.run ... scheduled_gradients.py DATA OUT
+python -m torch.distributed.run ... gradients.py DATA OUT
 """
 
 from __future__ import annotations
