@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from vanidl.packing import dump, load
@@ -83,27 +83,32 @@ class Children(Executor):
         return self._threads.submit(self._called, fn, args, kwargs)
 
     def _called(self, *call: Any) -> Any:  # noqa: ANN401
-        child = self._some_child()
+        child, alive = self._some_child(), True
         try:
-            value = child.call(*call)
+            return child.call(*call)
         except BrokenExecutor:
+            alive = False
             child.end()
             raise
-        self._idle.put(child)
-        return value
+        finally:
+            if alive:
+                self._idle.put(child)
 
     def _some_child(self) -> _Child:
-        if not self._idle.empty():  # as many threads as workers: none waits for another
-            return self._idle.get()
-        child = _Child()
-        self._all.append(child)
-        return child
+        """An idle worker, or a new one: there are no more of them than threads."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            child = _Child()
+            self._all.append(child)
+            return child
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Ends all workers, also those at work."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         for child in self._all:
             child.end()
-        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self._threads.shutdown(wait=wait)
 
 
 @contextmanager
