@@ -18,7 +18,7 @@ from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import survey
 from vanidl.survey.rows import COLUMNS
-from vanidl.working import Crew, crew_executors, shared_out
+from vanidl.working import Crew, crew_executor, shared_out
 
 pytestmark = [  # Dask's processes end when they like; what they leave open is not under test
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -35,15 +35,15 @@ def squares(items: list[int]) -> list[int]:
 
 def test_a_worker_that_dies_takes_nothing_along() -> None:
     batches = [[1, 2], [3, 4], [5, 6, 7, 8], [9]]
-    with crew_executors(Crew()) as opened:
-        done = list(shared_out(squares, batches, opened, lambda item: -item))
+    with crew_executor(Crew()) as executor:
+        done = list(shared_out(squares, batches, executor, lambda item: -item))
     results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
     assert results == {i: i * i for i in range(1, 10) if i != 7} | {7: -7}
 
 
 def test_nothing_to_do() -> None:
-    with crew_executors(Crew()) as opened:
-        assert list(shared_out(squares, [], opened, lambda item: -item)) == []
+    with crew_executor(Crew()) as executor:
+        assert list(shared_out(squares, [], executor, lambda item: -item)) == []
 
 
 @pytest.mark.parametrize("rows", [100, 1 << 20])

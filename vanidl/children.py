@@ -11,30 +11,27 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from vanidl import interpreter
 from vanidl.packing import dump, load
 
 Value = TypeVar("Value")
-
-_START = "import sys; sys.path[:] = {path!r}; from vanidl.children import serve; serve()"
 
 
 class _Child:
     """One worker: a process and the pipes to it."""
 
     def __init__(self) -> None:
-        path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START.format(path=path)],
+            interpreter.command("from vanidl.children import serve; serve()"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env=interpreter.environment(),
         )
 
     def call(self, *call: Any) -> Any:  # noqa: ANN401 - whatever the function takes and returns

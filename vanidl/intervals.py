@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.batching import batches
+
 Int64Array = NDArray[np.int64]
 
 _MIN = np.iinfo(np.int64).min
@@ -80,7 +82,7 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
 
 def length_of_all(sets: Iterable[Intervals]) -> int:
     """Total time covered by any of the sets, window by window: memory is that of a window."""
-    sets = list(_united(sets))
+    sets = [_union_of_all(batch) for batch in _batches(sets)]
     if not sets:
         return 0
     low = min(int(one.start[0]) for one in sets)
@@ -90,27 +92,12 @@ def length_of_all(sets: Iterable[Intervals]) -> int:
     return sum(_length_within(sets, a, b) for a, b in pairwise(edges))
 
 
-def _united(sets: Iterable[Intervals]) -> Iterator[Intervals]:
-    """Fewer sets that cover the same: small ones are united, as many as fill a window."""
-    return map(union_of_all, _batches(sets))
-
-
 def _batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:
-    """Sets that are not empty: a large one alone, small ones as many as fill a window."""
-    batch: list[Intervals] = []
-    size = 0
-    for one in sets:
-        if batch and size + len(one.start) > _WINDOW:
-            yield batch
-            batch, size = [], 0
-        if len(one.start):
-            batch.append(one)
-            size += len(one.start)
-    if batch:
-        yield batch
+    """Sets that are not empty, small ones together, as many as fill a window."""
+    return batches((one for one in sets if len(one.start)), lambda one: len(one.start), _WINDOW)
 
 
-def union_of_all(sets: Sequence[Intervals]) -> Intervals:
+def _union_of_all(sets: Sequence[Intervals]) -> Intervals:
     """The time covered by any of the sets, at least one."""
     if len(sets) == 1:
         return sets[0]

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from vanidl import step_sources
 from vanidl.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.batching import batches
 from vanidl.children import children
 from vanidl.datafolder import DataOptions, told
 from vanidl.errors import InputError
@@ -165,8 +166,8 @@ class _Reader:
 
     def _shared_out(self, paths: Sequence[Path], executor: Executor, size: int) -> list[TracerLog]:
         found: dict[Path, TracerLog | InputError] = {}
-        batches = list(_batches(paths, size))
-        for some, pieces in shared_out(darshan.read_logs, batches, lambda: executor, _killed):
+        some_each = list(_batches(paths, size))
+        for some, pieces in shared_out(darshan.read_logs, some_each, executor, _killed):
             found |= zip(some, pieces, strict=True)
             self.progress(_LOGS, len(found), len(paths))
         lost = [p for path in paths if isinstance(p := found[path], InputError)]
@@ -176,17 +177,12 @@ class _Reader:
 
 def _batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
     """The paths in lists of so many at most, shorter ones of large logs."""
-    batch: list[Path] = []
-    held = 0
-    for path in paths:
+
+    def weight(path: Path) -> int:
         nbytes = path.stat().st_size if path.exists() else 0
-        if batch and (len(batch) == size or held + nbytes > _BATCH_NBYTES):
-            yield batch
-            batch, held = [], 0
-        batch.append(path)
-        held += nbytes
-    if batch:
-        yield batch
+        return max(nbytes * size, _BATCH_NBYTES)
+
+    return batches(paths, weight, _BATCH_NBYTES * size)
 
 
 def _killed(path: Path) -> InputError:

@@ -27,8 +27,6 @@ from vanidl.errors import UsageError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-Open = Callable[[], Executor]
-
 _AHEAD = 4  # batches a worker that wait for it
 
 
@@ -98,20 +96,16 @@ def _distributed() -> Any:  # noqa: ANN401 - an optional package without types
 
 
 @contextmanager
-def crew_executors(crew: Crew) -> Iterator[Open]:
-    """A function that opens an executor, to be called again when one broke."""
-    if crew.on_dask:
-        with dask_executor(crew) as executor:
-            yield lambda: executor
-        return
-    with children() as workers:
-        yield lambda: workers
+def crew_executor(crew: Crew) -> Iterator[Executor]:
+    """An executor of the crew: on Dask where that is asked for, else of this machine."""
+    with dask_executor(crew) if crew.on_dask else children() as executor:
+        yield executor
 
 
 def shared_out(
     work: Callable[[list[Item]], list[Result]],
     batches: Sequence[list[Item]],
-    opened: Open,
+    executor: Executor,
     lost: Callable[[Item], Result],
 ) -> Iterator[tuple[list[Item], list[Result]]]:
     """(items, results) of every batch, in any order.
@@ -119,16 +113,16 @@ def shared_out(
     Args:
         work: the results of the items of one batch, in turn; sent to the workers.
         batches: what to do.
-        opened: opens an executor.
+        executor: whose workers do it; one that died is replaced.
         lost: the result of an item that killed its worker twice, alone.
     """
     waiting, suspects = deque(batches), deque[list[Item]]()
     while waiting:
-        yield from _together(work, waiting, opened(), suspects)
+        yield from _together(work, waiting, executor, suspects)
     seen: set[int] = set()
     while suspects:
         items = suspects.popleft()
-        results = _alone(work, items, opened())
+        results = _alone(work, items, executor)
         if results is not None:
             yield items, results
         elif len(items) > 1:

@@ -254,12 +254,12 @@ def open_transport(world: World, backend: str = "auto") -> Transport:
     if backend not in BACKENDS:
         known = ", ".join(BACKENDS)
         raise UsageError(f"expected a backend among {known}, found {backend}: choose one")
+    if world.ranks == 1:
+        return Alone()
     if backend == "nccl" and not torch.cuda.is_available():
         raise MissingError(
             "expected a CUDA device for nccl, found none: use --exchange-backend gloo"
         )
-    if world.ranks == 1:
-        return Alone()
     if backend == "mpi" or (backend == "auto" and world.source == "mpi"):
         return _of_world(MPITransport(), world)
     return TorchTransport(world, "gloo" if backend == "auto" else backend)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vanidl import intervals
 from vanidl.analyses.sorting import stable_order
+from vanidl.batching import batches
 from vanidl.intervals import Intervals
 
 Int64Array = NDArray[np.int64]
@@ -73,7 +74,9 @@ def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Arra
 
     Keys are taken block by block, so that memory is that of a block, not of all covers.
     """
-    covers = [c for c in _fewer(covers) if len(c.key)]
+    held = (c for c in covers if len(c.key))
+    # Small ones are united first, as many as fill a block: there may be thousands.
+    covers = [_all_of(some) for some in batches(held, lambda c: len(c.start), _BLOCK)]
     if not covers:
         return _NONE, _NONE, _NONE
     keys, place = np.unique(np.concatenate([c.key for c in covers]), return_inverse=True)
@@ -82,19 +85,6 @@ def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Arra
     np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in covers]))
     lengths = [_lengths(covers, keys[some], ends[some]) for some in _blocks(counts, ends)]
     return keys, np.concatenate(lengths), ends
-
-
-def _fewer(covers: Iterable[Cover]) -> Iterator[Cover]:
-    """Fewer covers of the same bytes: small ones are united, as many as fill a block."""
-    batch: list[Cover] = []
-    size = 0
-    for one in covers:
-        if size + len(one.start) > _BLOCK:
-            yield _all_of(batch)
-            batch, size = [], 0
-        batch.append(one)
-        size += len(one.start)
-    yield _all_of(batch)
 
 
 def _all_of(covers: Sequence[Cover]) -> Cover:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.steps import rank_spans
+from vanidl.analyses.visits import Visits
 from vanidl.trace import SpanKind, Trace
 
 Int64Array = NDArray[np.int64]
@@ -123,9 +124,9 @@ def _extra_waits(
 
 def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     """Generations of worker processes that read the dataset, over all ranks that have workers."""
-    if data is None or data.visits is None or all(p.role != "worker" for p in trace.processes):
+    if data is None or data.visits is None:
         return ()
-    files = _files_of(data)
+    files = _files_of_workers(trace, data.visits)
     workers = _workers_of(trace, files)
     borders = [
         starts
@@ -137,13 +138,15 @@ def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     return tuple(min(column) for column in zip(*borders, strict=True))
 
 
-def _files_of(data: Dataset) -> dict[int, set[int]]:
+def _files_of_workers(trace: Trace, visits: Visits) -> dict[int, set[int]]:
+    """Worker process -> the dataset files that it read."""
+    is_worker = np.array([p.role == "worker" for p in trace.processes], bool)
+    mine = is_worker[visits.process]
     files: dict[int, set[int]] = {}
-    if data.visits is not None:
-        for process, file in zip(
-            data.visits.process.tolist(), data.visits.file.tolist(), strict=True
-        ):
-            files.setdefault(process, set()).add(file)
+    for process, file in zip(
+        visits.process[mine].tolist(), visits.file[mine].tolist(), strict=True
+    ):
+        files.setdefault(process, set()).add(file)
     return files
 
 

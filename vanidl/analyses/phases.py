@@ -23,6 +23,7 @@ from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.dataset import KIND, Dataset
 from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
+from vanidl.analyses.sorting import added
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.trace import WRITE, Part, Trace
 
@@ -164,13 +165,11 @@ def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
     for parts in bundled(trace.io):
         start, nbytes, op, file = _columns(parts)
-        at = np.searchsorted(start, edges) if len(parts) == 1 else None
+        sums = _sums_in_order if len(parts) == 1 else _sums_in_any_order
         written = op == WRITE
         for row, mask in enumerate((is_data[file] & ~written, written)):
-            if mask.any() and at is not None:
-                done[row] += _sums_before(nbytes, mask, at)
-            elif mask.any():
-                done[row] += _sums_of_any_order(start[mask], nbytes[mask], edges)
+            if mask.any():
+                done[row] += sums(start, nbytes, mask, edges)
     return done[:, np.searchsorted(edges, high)] - done[:, np.searchsorted(edges, low)]
 
 
@@ -181,15 +180,19 @@ def _columns(parts: Sequence[Part]) -> list[NDArray[Any]]:
     return [np.concatenate([getattr(part, name) for part in parts]) for name in names]
 
 
-def _sums_of_any_order(start: Int64Array, values: Int64Array, edges: Int64Array) -> Int64Array:
-    """For each edge the sum of the values that start before it."""
-    sums = np.zeros(len(edges) + 1, np.int64)
-    np.add.at(sums, np.searchsorted(edges, start, "right"), values)
-    return np.cumsum(sums)[:-1]
+def _sums_in_any_order(
+    start: Int64Array, values: Int64Array, mask: NDArray[np.bool_], edges: Int64Array
+) -> Int64Array:
+    """For each edge the sum of the masked values that start before it."""
+    before = np.searchsorted(edges, start[mask], "right")
+    return np.cumsum(added(before, values[mask], len(edges) + 1))[:-1]
 
 
-def _sums_before(values: Int64Array, mask: NDArray[np.bool_], at: Int64Array) -> Int64Array:
-    """For each row number (ascending) the sum of the masked values before it."""
+def _sums_in_order(
+    start: Int64Array, values: Int64Array, mask: NDArray[np.bool_], edges: Int64Array
+) -> Int64Array:
+    """The same of ascending starts, faster."""
+    at = np.searchsorted(start, edges)
     masked = values if mask.all() else values * mask
     pieces = [int(masked[a:b].sum()) for a, b in pairwise([0, *at.tolist()])]
     return np.cumsum(pieces)

@@ -84,7 +84,7 @@ def shares(
     single = np.flatnonzero(bins == 1)
     yield single, first[single], nbytes[single]
     columns = start, end, nbytes, first, bins
-    alike, others = _alike(np.flatnonzero(bins > 1), columns, bounds)
+    alike, others = _alike(np.flatnonzero(bins > 1), columns)
     for block in alike:
         yield _spread_alike(block, columns, bounds)
     for block in _blocks(others, bins[others]):
@@ -122,16 +122,11 @@ def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
     return tuple(levels)
 
 
-def _alike(
-    many: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
-) -> tuple[list[Int64Array], Int64Array]:
+def _alike(many: Int64Array, columns: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
     """(blocks of operations over equally many bins, for which floats are exact; all others)."""
     start, end, nbytes, _, bins = (column[many] for column in columns)
-    wide = float(bounds[-1]) - float(bounds[0])
-    since = np.abs(start - bounds[0]).astype(float)
     # floor(a / b) is exact in float64 for integers with a + b < 2**53.
     exact = (nbytes.astype(float) + 1) * (end - start) < _EXACT
-    exact &= np.maximum(since, wide) < _EXACT
     code = np.where(exact, bins, 0)
     order = stable_order(code)
     code = code[order]
@@ -153,8 +148,7 @@ def _spread_alike(
     """Operations over equally many bins, as a table with a row for each."""
     start, end, nbytes, first, bins = (column[block] for column in columns)
     at = first[:, None] + np.arange(bins[0])
-    done: NDArray[np.float64] = (bounds - bounds[0]).astype(float)[1:][at]  # time to each edge
-    done -= (start - bounds[0])[:, None]
+    done: NDArray[np.float64] = (bounds[1:][at] - start[:, None]).astype(float)  # time to each edge
     done *= nbytes[:, None]
     done /= (end - start)[:, None]
     np.floor(done, out=done)

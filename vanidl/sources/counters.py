@@ -13,7 +13,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from vanidl import interpreter
 from vanidl.errors import VanidlError
 from vanidl.sources.counter_file import (
     LAYERS,
@@ -47,7 +47,7 @@ _ENDINGS = {
 """What exit statuses of the child mean."""
 
 CHILD = Path(__file__).with_name("counters_child.py")
-_START = "import runpy, sys; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
+_START = "import runpy; runpy.run_path({file!r}, run_name='__main__')"
 
 
 class PendingCounters:
@@ -135,15 +135,13 @@ def _with(losses: tuple[str, ...], answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait(request: bytes, seconds: float) -> str:
-    path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
-    code = _START.format(path=path, file=str(CHILD))
     try:
         ended = subprocess.run(
-            [sys.executable, "-I", "-c", code],
+            interpreter.command(_START.format(file=str(CHILD))),
             input=request,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env=interpreter.environment(),
             timeout=seconds,
             check=False,
         )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from vanidl.errors import InputError
 from vanidl.sources import apmpi, counter_records, dxt
@@ -31,6 +32,9 @@ _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-
 _LARGEST_TIME = 2**62
 _HEADER_BYTES = 2048  # no version's header is longer
 _HEADER_START = 16  # version and magic
+
+_Path = str | os.PathLike[str]
+Found = TypeVar("Found")
 
 UNFINISHED = ".darshan_partial"
 """Ending of a log while Darshan writes it; it stays where the process was stopped."""
@@ -55,7 +59,7 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
 
     The operations of all short logs are decoded at once, so all are in memory.
     """
-    gathered = [_gathered_or_said(os.fspath(path)) for path in paths]
+    gathered = [_or_said(_gathered_shortly, path) for path in paths]
     walked = [
         one
         for found in gathered
@@ -65,7 +69,7 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
     ]
     tables = dxt.tables(walked)
     if tables is None:
-        return [_read_or_said(path) for path in paths]
+        return [_or_said(read_log, path) for path in paths]
     ready = iter(tables)
     return [
         found if isinstance(found, InputError) else _log(
@@ -75,18 +79,16 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
     ]  # fmt: skip
 
 
-def _gathered_or_said(path: str) -> _Gathered | InputError:
+def _or_said(read: Callable[[_Path], Found], path: _Path) -> Found | InputError:
+    """What is read of a path, or why nothing is."""
     try:
-        return _gathered(path, _walked_or_decoded)
+        return read(path)
     except InputError as error:
         return error
 
 
-def _read_or_said(path: str | os.PathLike[str]) -> TracerLog | InputError:
-    try:
-        return read_log(path)
-    except InputError as error:
-        return error
+def _gathered_shortly(path: _Path) -> _Gathered:
+    return _gathered(os.fspath(path), _walked_or_decoded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,7 @@ from vanidl.survey.fleet import write_fleet
 from vanidl.survey.jobs import Job, batches, jobs_of
 from vanidl.survey.keeping import Kept
 from vanidl.survey.rows import Row, identities, missing, rows
-from vanidl.working import Crew, Open, crew_executors, shared_out
+from vanidl.working import Crew, crew_executor, shared_out
 
 LOGS_A_BATCH = 32
 
@@ -59,10 +60,10 @@ def survey(
     if not paths:
         raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
     kept = Kept(target)
-    with crew_executors(crew or Crew()) as opened:
-        jobs, unread = jobs_of(root, _identities(paths, opened, tell))
+    with crew_executor(crew or Crew()) as executor:
+        jobs, unread = jobs_of(root, _identities(paths, executor, tell))
         before = sum(job.key in kept.rows for job in jobs)
-        _work_off([job for job in jobs if job.key not in kept.rows], kept, opened, tell)
+        _work_off([job for job in jobs if job.key not in kept.rows], kept, executor, tell)
     done = [kept.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
     done.sort(key=lambda row: (row["start"] or "", row["first_log"]))
     parquet, page = target / "jobs.parquet", target / "fleet.html"
@@ -72,21 +73,21 @@ def survey(
 
 
 def _identities(
-    paths: Sequence[str], opened: Open, tell: Progress
+    paths: Sequence[str], executor: Executor, tell: Progress
 ) -> list[tuple[str, TracerLog | None, str]]:
     found: list[tuple[str, TracerLog | None, str]] = []
     size = 4 * LOGS_A_BATCH
     groups = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
-    for _, results in shared_out(identities, groups, opened, lambda path: (path, None, _KILLED)):
+    for _, results in shared_out(identities, groups, executor, lambda path: (path, None, _KILLED)):
         found += results
         tell("Darshan logs", len(found), len(paths))
     return sorted(found, key=lambda one: one[0])
 
 
-def _work_off(jobs: Sequence[Job], kept: Kept, opened: Open, tell: Progress) -> None:
+def _work_off(jobs: Sequence[Job], kept: Kept, executor: Executor, tell: Progress) -> None:
     done = 0
     parts = list(batches(jobs, LOGS_A_BATCH))
-    for some, results in shared_out(rows, parts, opened, lambda job: missing(job, _KILLED)):
+    for some, results in shared_out(rows, parts, executor, lambda job: missing(job, _KILLED)):
         kept.add({job.key: row for job, row in zip(some, results, strict=True)})
         done += len(some)
         tell("jobs", done, len(jobs))
