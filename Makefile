@@ -22,7 +22,7 @@ test: $(VENV)/installed-loaders browser fuse  ## all tests
 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, readers under atheris
 	$(BIN)/python -m tests.fuzz
-	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/test_hostile_files.py \
+	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/readers/test_hostile_files.py \
 	  tests/analyses tests/sources
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi

@@ -96,9 +96,9 @@ def experiment(
     import numpy as np
 
     import vanidl
-    from vanidl.ab import Plan, run_pairs
     from vanidl.compare import compare
-    from vanidl.compare.recorded import open_recorded
+    from vanidl.compare.ab import Plan, run_pairs
+    from vanidl.compare.ab_folder import open_recorded
     from vanidl.record import record
 
     def command(step_s: float) -> str:

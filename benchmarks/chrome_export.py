@@ -26,14 +26,14 @@ _MADE = """
 import gzip, json, sys, time
 from dataclasses import replace
 import numpy as np
-from tests.pieces import Io, darshan_log
+from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.assemble import assemble
+from vanidl.merge.assemble import assemble
 from vanidl.export import export
-from vanidl.grouping import Group
+from vanidl.merge.jobs import Group
 from vanidl.run import Run
-from vanidl.selection import Selection
-from vanidl.trace import Files
+from vanidl.model.selection import Selection
+from vanidl.model.trace import Files
 
 
 def status(name):

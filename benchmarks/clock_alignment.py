@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python benchmarks/clock_alignment.py [DRAWS]
 
-Made-up training runs with known offsets (tests/clocks/draws.py), 1,000 a case. Counted are the
-profiles that were aligned; those without usable evidence say so. Limits: the truth inside in
-93 % of them, and the median half-width of the interval at most 5 times the median error.
+Made-up training runs with known offsets (tests/makers/clock_cases.py), 1,000 a case. Counted are
+the profiles that were aligned; those without usable evidence say so. Limits: the truth inside in 93
+% of them, and the median half-width of the interval at most 5 times the median error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from tests.clocks.draws import CASES, outcomes
+from tests.makers.clock_cases import CASES, outcomes
 
 INSIDE, RATIO = 0.93, 5.0
 

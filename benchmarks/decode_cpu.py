@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
-from loaders.decoders.coding import ARRAY
-from loaders.decoders.report import sample_errors
-from loaders.decoders.threads import cores
-from loaders.workloads import find_workload
+from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
+from vanidl_loaders.decoders.coding import ARRAY
+from vanidl_loaders.decoders.report import sample_errors
+from vanidl_loaders.decoders.threads import cores
+from vanidl_loaders.workloads import find_workload
 
 Array = NDArray[Any]
 Run = Callable[[], Any]

@@ -41,12 +41,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.decoders import CosmoFlow, DeepCam, decode_batch
-from loaders.decoders.coding import Codec
-from loaders.decoders.container import Encoded
-from loaders.decoders.kernels import find_kernel
-from loaders.errors import LoadersError
-from loaders.workloads import find_workload
+from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch
+from vanidl_loaders.decoders.coding import Codec
+from vanidl_loaders.decoders.container import Encoded
+from vanidl_loaders.decoders.kernels import find_kernel
+from vanidl_loaders.errors import LoadersError
+from vanidl_loaders.workloads import find_workload
 
 Array = NDArray[Any]
 Run = Callable[[], Any]

@@ -22,11 +22,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from loaders.decoders.folders import ENCODED, encode_folder
-from loaders.loading import Settings, open_loader
-from loaders.samples import SampleSet
-from loaders.train import Outcome, Plan, train
-from loaders.workloads.making import make
+from vanidl_loaders.data.samples import SampleSet
+from vanidl_loaders.decoders.folders import ENCODED, encode_folder
+from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.train.train import Outcome, Plan, train
+from vanidl_loaders.workloads.making import make
 
 LOADERS = ("baseline", "decoded")
 

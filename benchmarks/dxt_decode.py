@@ -3,7 +3,7 @@
     python benchmarks/dxt_decode.py [LOG]
 
 Compares, on the log's DXT regions in memory:
-  ours      inflating and decoding into columns (vanidl.sources.dxt)
+  ours      inflating and decoding into columns (vanidl.readers.darshan.dxt)
   limit     nothing but inflating every stream, its bounds and size known beforehand, by the
             fastest of the inflaters installed (deflate, isal, zlib-ng, zlib)
   PyDarshan mod_read_all_dxt_records and to_df of every record, from the file
@@ -25,9 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vanidl.sources import dxt
-from vanidl.sources.darshan_header import Region, read_header
-from vanidl.sources.inflate import streams
+from vanidl.readers.darshan import dxt
+from vanidl.readers.darshan.header import Region, read_header
+from vanidl.readers.darshan.inflate import streams
 
 SHARED = Path(__file__).parents[1].parent / "shared"
 LOG = SHARED / "data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"

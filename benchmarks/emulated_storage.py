@@ -3,7 +3,7 @@
     python benchmarks/emulated_storage.py [--repeats 5]
 
 For each row: `clients` processes read a file one request after another, through the mount.
-  model     seconds by `loaders.storage.model.expected_s`
+  model     seconds by `loaders.emulated_fs.model.expected_s`
   measured  median wall seconds, from the first read's begin to the last read's end
   sleep     ratio to the model of the same processes sleeping instead of reading: what the machine
             itself adds
@@ -27,8 +27,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaders.storage.model import Cost, expected_s
-from loaders.storage.mount import EmulatedStorage
+from vanidl_loaders.emulated_fs.model import Cost, expected_s
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 
 READER = """
 import json, os, sys, time

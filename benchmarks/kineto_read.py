@@ -27,7 +27,7 @@ PEAK_LIMIT_MB = 500
 _OPEN = "file = gzip.open(path) if path.endswith('.gz') else open(path, 'rb')"
 READERS = {
     "json.load": f"import gzip, json; {_OPEN}; kept = json.load(file)['traceEvents']",
-    "kineto.read_trace": "from vanidl.sources import kineto; kept = kineto.read_trace(path).kind",
+    "kineto.read_trace": "from vanidl.readers import kineto; kept = kineto.read_trace(path).kind",
 }
 _MEASURED = """
 import resource, sys, time
@@ -58,7 +58,7 @@ def inflate(trace: bytes, path: Path, nbytes: int) -> None:
 def synthetic() -> bytes:
     """Text of a small trace of today's dialect."""
     sys.path.insert(0, str(ROOT))
-    from tests.kineto_traces import pretty, steps, trace
+    from tests.makers.pytorch_traces import pretty, steps, trace
 
     return pretty(trace(steps(2000))).encode()
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vanidl.sources.discover import find
+from vanidl.readers.discover import find
 
 GOAL_S = 2.0
 FOLDERS = 50

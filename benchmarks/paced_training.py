@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 import torch.distributed
 
-from loaders.groups import process_group
-from loaders.loading import Loader, Settings, open_loader
-from loaders.recording import Places, recorder
-from loaders.samples import open_samples
-from loaders.world import World
+from vanidl_loaders.data.samples import open_samples
+from vanidl_loaders.loader.loader import Loader, Settings, open_loader
+from vanidl_loaders.ranks.process_group import process_group
+from vanidl_loaders.ranks.world import World
+from vanidl_loaders.train.profiling import Places, recorder
 
 OWN = ("workers", "batch", "epochs")
 

@@ -2,13 +2,13 @@
 
     python benchmarks/pls.py [--samples 384] [--repeats 2] [--latency-ms 2] [--bandwidth-mb 40]
 
-Each way trains the same small model with `python -m loaders train` under torchrun, on the emulated
-parallel file system, four epochs; ways take turns.
+Each mode trains the same small model with `python -m vanidl_loaders train` under torchrun, on the
+emulated parallel file system, four epochs; modes take turns.
   global    PyTorch's DataLoader with a DistributedSampler; its best number of workers is the peer
   partial   `--loader pls`, samples in memory, Q = 0.3 and 1
   local     the same with Q = 0: nothing is exchanged, which is the limit for partial
-Seconds are what the training process waited in `__next__` in an epoch after the first, mean over
-these, the slower rank's, median over repeats; `start` is the same in the first epoch, in which
+Seconds are what the training process waited in `__next__` in an epoch after the first, mean
+over these, the slower rank's, median over repeats; `start` is the same in the first epoch, in which
 partial and local read their share. `bound` is what the storage allows global at best: N samples /
 bandwidth. Goals: partial 0.3 waits at most a fifth of the best global (the paper: up to five times
 faster training), and reads nothing from storage after the first epoch.
@@ -29,10 +29,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from loaders.samples import SampleSet  # noqa: E402
-from loaders.storage.model import Cost  # noqa: E402
-from loaders.storage.mount import EmulatedStorage  # noqa: E402
-from loaders.workloads.making import make  # noqa: E402
+from vanidl_loaders.data.samples import SampleSet  # noqa: E402
+from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage  # noqa: E402
+from vanidl_loaders.workloads.making import make  # noqa: E402
 
 RANKS, BATCH, EPOCHS, GOAL = 2, 16, 4, 0.2
 WAYS: dict[str, list[str]] = {
@@ -76,7 +76,7 @@ def main() -> None:
 def run(data: Path, line: list[str]) -> Run:
     """One training."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-    command += ["-m", "loaders", "train", "--data", str(data), "--json", "--threads", "1"]
+    command += ["-m", "vanidl_loaders", "train", "--data", str(data), "--json", "--threads", "1"]
     command += ["--batch", str(BATCH), "--epochs", str(EPOCHS), *line]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -20,8 +20,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from loaders.pls import Ownership, deal  # noqa: E402
-from loaders.pls.ownership import NOBODY, home_fraction  # noqa: E402
+from vanidl_loaders.pls import Ownership, deal  # noqa: E402
+from vanidl_loaders.pls.ownership import NOBODY, home_fraction  # noqa: E402
 
 EPOCHS = 3
 SAMPLE_NBYTES = 117_000

@@ -27,8 +27,8 @@ from torch.nn.functional import cross_entropy
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from loaders.order import epoch_order  # noqa: E402
-from loaders.pls import Ownership, deal  # noqa: E402
+from vanidl_loaders.data.order import epoch_order  # noqa: E402
+from vanidl_loaders.pls import Ownership, deal  # noqa: E402
 
 CLASSES, CLOUDS, FEATURES, HIDDEN = 10, 3, 32, 64
 TRAINING, TESTING, BATCH, RATE, SPREAD = 5120, 4000, 8, 0.1, 1.6

@@ -33,11 +33,11 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from loaders.counts import Counts  # noqa: E402
-from loaders.pls import PartialLocalDataset, Scheduler  # noqa: E402
-from loaders.pls.storage import Bytes, content, new_message  # noqa: E402
-from loaders.pls.transport import open_transport  # noqa: E402
-from loaders.world import World, communicator  # noqa: E402
+from vanidl_loaders.loader.stats import Counts  # noqa: E402
+from vanidl_loaders.pls import PartialLocalDataset, Scheduler  # noqa: E402
+from vanidl_loaders.pls.storage import content, new_message  # noqa: E402
+from vanidl_loaders.ranks.messages import Bytes, open_transport  # noqa: E402
+from vanidl_loaders.ranks.world import World, communicator  # noqa: E402
 
 RANKS, HELD, BATCH, FRACTION = 2, 20, 2, 0.3
 WANTED, LEAST, GOAL = 0.45, 0.3, 0.05

@@ -4,7 +4,7 @@
     python benchmarks/scale.py --millions 1 5 20 50   needs 4 GB of disk
     python benchmarks/scale.py --millions --logs 10000
 
-Logs are synthetic (tests/large_logs.py). Each measurement is a process of its own. Time is
+Logs are synthetic (tests/makers/large_logs.py). Each measurement is a process of its own. Time is
 processor time over all threads, which other programs on the machine hardly move; wall time is
 printed beside it. Limits: decode <= 1.6 x inflate; report <= 4 x (inflate + stable argsort of
 the starts); 6 GB; page <= 4 MB. For many logs of one job, with counters only (what Darshan
@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.large_logs import Workload, write_log, write_logs
+from tests.makers.large_logs import Workload, write_log, write_logs
 
 PROLOGUE = """
 import json, os, resource, sys, time
@@ -45,8 +45,8 @@ def measured(work):
     print(json.dumps({"cpu_s": cpu() - before, "wall_s": time.perf_counter() - wall, "peak": peak}))
 """
 INFLATE = """
-from vanidl.sources.darshan_header import read_header
-from vanidl.sources.inflate import streams
+from vanidl.readers.darshan.header import read_header
+from vanidl.readers.darshan.inflate import streams
 def work():
     data = memoryview(open(sys.argv[1], "rb").read())
     header = read_header(data, sys.argv[1])
@@ -56,13 +56,13 @@ def work():
 measured(work)
 """
 ARGSORT = """
-from vanidl.sources.darshan import read_log
+from vanidl.readers.darshan.log import read_log
 starts = read_log(sys.argv[1]).operations[0].start_ns.copy()
 measured(lambda: np.argsort(starts, kind="stable"))
 """
 SHUFFLED = ARGSORT.replace(".copy()", ".copy()\nnp.random.default_rng(0).shuffle(starts)")
 DECODE = """
-from vanidl.sources.darshan import read_log
+from vanidl.readers.darshan.log import read_log
 measured(lambda: read_log(sys.argv[1]))
 """
 REPORT = """

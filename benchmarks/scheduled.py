@@ -42,9 +42,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.scheduled_ranks import BATCH, EPOCHS, FRACTION, RANKS, evict, held  # noqa: E402
-from loaders.samples import Field, SampleSet, open_samples  # noqa: E402
-from loaders.storage.model import Cost  # noqa: E402
-from loaders.storage.mount import EmulatedStorage  # noqa: E402
+from vanidl_loaders.data.samples import Field, SampleSet, open_samples  # noqa: E402
+from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage  # noqa: E402
 
 COST = Cost(latency_s=0.002, total_bytes_per_s=20e6)
 FASTER, NEAR = 4.7, 0.15
@@ -245,10 +245,10 @@ def show(where: str, results: dict[str, Result], samples: int, bytes_per_s: floa
 
 def counted(samples: int) -> None:
     """Loads of an epoch under every policy, and what the order of epochs is worth."""
-    from loaders.scheduled.epochs import ORDERS
-    from loaders.scheduled.plan import PlanSettings, make_plan
-    from loaders.scheduled.policies import POLICIES
-    from loaders.scheduled.report import report
+    from vanidl_loaders.scheduled.epochs import ORDERS
+    from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
+    from vanidl_loaders.scheduled.policies import POLICIES
+    from vanidl_loaders.scheduled.report import report
 
     def settings(order: str = "shuffle") -> PlanSettings:
         return PlanSettings(

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from loaders.samples import SampleSet, open_samples
+from vanidl_loaders.data.samples import SampleSet, open_samples
 
 if TYPE_CHECKING:
-    from loaders.baseline import SampleDataset
-    from loaders.loading import Settings
-    from loaders.reading import Arrays
+    from vanidl_loaders.baseline import SampleDataset
+    from vanidl_loaders.data.readers import Arrays
+    from vanidl_loaders.loader.loader import Settings
 
 RANKS, BATCH, EPOCHS, FRACTION = 2, 16, 3, 0.85
 
@@ -43,9 +43,9 @@ def run_rank(kind: str, options: dict[str, Any], data: str, cache: str) -> None:
     torch.set_num_threads(1)
     from torch import distributed
 
-    from loaders.groups import process_group
-    from loaders.loading import Settings
-    from loaders.world import World
+    from vanidl_loaders.loader.loader import Settings
+    from vanidl_loaders.ranks.process_group import process_group
+    from vanidl_loaders.ranks.world import World
 
     samples, world = open_samples(data), World.detect()
     with process_group(world):
@@ -70,7 +70,7 @@ class Scheduled:
     def __init__(
         self, samples: SampleSet, settings: Settings, options: dict[str, Any], _: Path
     ) -> None:
-        from loaders.loading import open_loader
+        from vanidl_loaders.loader.loader import open_loader
 
         chosen = options | {"buffer": held(len(samples))}
         self._loader = open_loader("scheduled", samples, settings, chosen)
@@ -97,8 +97,8 @@ class Torch:
     ) -> None:
         from torch.utils.data import DataLoader
 
-        from loaders.baseline import StartingSampler, collate
-        from loaders.counts import Counts
+        from vanidl_loaders.baseline import StartingSampler, collate
+        from vanidl_loaders.loader.stats import Counts
 
         workers = options["workers"]
         self._counts = Counts(workers)
@@ -116,7 +116,7 @@ class Torch:
 
     def dataset(self, samples: SampleSet, _: dict[str, Any]) -> SampleDataset | Buffered:
         """What the DataLoader reads."""
-        from loaders.baseline import SampleDataset
+        from vanidl_loaders.baseline import SampleDataset
 
         return SampleDataset(samples, self._counts)
 

@@ -43,11 +43,11 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.emulated_storage import processor_s  # noqa: E402
 from benchmarks.scheduled_ranks import evict  # noqa: E402
-from loaders.samples import Field, SampleSet  # noqa: E402
-from loaders.spatial import Division  # noqa: E402
-from loaders.spatial.boxes import volume  # noqa: E402
-from loaders.storage.model import Cost  # noqa: E402
-from loaders.storage.mount import MOST_REQUEST_BYTES, EmulatedStorage  # noqa: E402
+from vanidl_loaders.data.samples import Field, SampleSet  # noqa: E402
+from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
+from vanidl_loaders.emulated_fs.mount import MOST_REQUEST_BYTES, EmulatedStorage  # noqa: E402
+from vanidl_loaders.spatial import Division  # noqa: E402
+from vanidl_loaders.spatial.boxes import volume  # noqa: E402
 
 FASTER, SERVER_LINKS, BUSY = 2.9, 3, 0.30
 METADATA_NBYTES = 1 << 16

@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
-from loaders.loading import Settings
-from loaders.samples import SampleSet, open_samples
-from loaders.spatial import Division
-from loaders.spatial.loader import SpatialLoader, SpatialSettings
-from loaders.spatial.team import Team, open_team
-from loaders.world import World
+from vanidl_loaders.data.samples import SampleSet, open_samples
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.ranks.team import Team, open_team
+from vanidl_loaders.ranks.world import World
+from vanidl_loaders.spatial import Division
+from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 
 def main() -> None:

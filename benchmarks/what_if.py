@@ -21,13 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from loaders.decoders.folders import ENCODED, encode_folder  # noqa: E402
-from loaders.storage.model import Cost  # noqa: E402
-from loaders.storage.mount import EmulatedStorage  # noqa: E402
-from loaders.workloads.making import make  # noqa: E402
 from vanidl import Run, open_run  # noqa: E402
 from vanidl.record import record  # noqa: E402
 from vanidl.whatif import Change  # noqa: E402
+from vanidl_loaders.decoders.folders import ENCODED, encode_folder  # noqa: E402
+from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage  # noqa: E402
+from vanidl_loaders.workloads.making import make  # noqa: E402
 
 TOTAL = 40e6
 COST = Cost(latency_s=0.005, total_bytes_per_s=TOTAL)

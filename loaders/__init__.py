@@ -6,5 +6,5 @@
     train      one train loop for every workload and loader
     decoders   codecs of scientific samples, decoded on the CPU or a GPU
 
-Nothing heavy is imported here: `import loaders` needs no PyTorch, no HDF5 and no MPI.
+Nothing heavy is imported here: `import vanidl_loaders` needs no PyTorch, no HDF5 and no MPI.
 """

@@ -1,6 +1,6 @@
-"""`python -m loaders`: the command line."""
+"""`python -m vanidl_loaders`: the command line."""
 
-from loaders.cli import entry
+from .cli import entry
 
 if __name__ == "__main__":
     entry()

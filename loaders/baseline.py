@@ -14,12 +14,12 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
-from loaders.counts import Counts, Stats
-from loaders.errors import InputError
-from loaders.loading import Batch, Loader, Settings, Waited
-from loaders.position import Position
-from loaders.reading import Arrays, reader
-from loaders.samples import SampleSet
+from .data.readers import Arrays, reader
+from .data.samples import SampleSet
+from .errors import InputError
+from .loader.loader import Batch, Loader, Settings, Waited
+from .loader.position import Position
+from .loader.stats import Counts, Stats
 
 NAME = "baseline"
 HELP = "PyTorch's DataLoader with a DistributedSampler"

@@ -9,9 +9,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from loaders.commands import COMMANDS
-from loaders.errors import LoadersError, MissingError
-from loaders.world import abort_on_error
+from .commands import COMMANDS
+from .errors import LoadersError, MissingError
+from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
 
@@ -39,7 +39,8 @@ def entry() -> None:
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m loaders", description="Data loaders for deep learning, and their baselines."
+        prog="python -m vanidl_loaders",
+        description="Data loaders for deep learning, and their baselines.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:

@@ -20,10 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from loaders.errors import MissingError  # noqa: E402
-from loaders.storage.model import Cost  # noqa: E402
-from loaders.storage.mount import EmulatedStorage, check_available  # noqa: E402
 from vanidl.cli import main as vanidl  # noqa: E402
+from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available  # noqa: E402
+from vanidl_loaders.errors import MissingError  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ def compare(pair: Pair, repeat: int) -> int:
 
 def write_samples(pair: Pair, folder: Path) -> None:
     """The pair's synthetic samples, encoded where it reads them so."""
-    from loaders.workloads.making import make
+    from vanidl_loaders.workloads.making import make
 
     make(pair.workload, folder, samples=pair.samples, size=pair.size)
     if pair.encoded:
-        from loaders.decoders.folders import ENCODED, encode_folder
+        from vanidl_loaders.decoders.folders import ENCODED, encode_folder
 
         encode_folder(folder, folder / ENCODED)
 
@@ -166,7 +166,8 @@ def command(pair: Pair, data: Path, own: str) -> str:
     if pair.ranks > 1:
         torchrun = f"{python} -m torch.distributed.run --nproc-per-node {pair.ranks}"
         python = f"{torchrun} --no-python {python}"
-    train = f"{python} -m loaders train --workload {pair.workload} --data {shlex.quote(str(data))}"
+    train = f"{python} -m vanidl_loaders train --workload {pair.workload}"
+    train += f" --data {shlex.quote(str(data))}"
     return f"{train} {own} {pair.training} --threads 1"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests import browser  # noqa: E402
+from tests.makers import browser  # noqa: E402
 from vanidl.cli import main  # noqa: E402
 
 RUN = "tests/data/ddp_two_hosts"

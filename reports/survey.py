@@ -2,10 +2,10 @@
 
     python reports/survey.py [--jobs 120] [--logs FOLDER] [--page reports/survey.html]
 
-The logs are written by tests/large_logs.py: training that reads small or large pieces, more of it
-from shared storage as weeks go by, jobs that mostly write checkpoints, jobs of several processes
-with a log each, logs that were cut, and a file that is no log. Everything but the page goes into a
-temporary folder, unless --logs keeps the logs.
+The logs are written by tests/makers/large_logs.py: training that reads small or large pieces, more
+of it from shared storage as weeks go by, jobs that mostly write checkpoints, jobs of several
+processes with a log each, logs that were cut, and a file that is no log. Everything but the page
+goes into a temporary folder, unless --logs keeps the logs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.darshan_logs import Log  # noqa: E402
-from tests.large_logs import Workload, write_log, write_logs  # noqa: E402
+from tests.makers.darshan_logs import Log  # noqa: E402
+from tests.makers.large_logs import Workload, write_log, write_logs  # noqa: E402
 from vanidl.cli import main as vanidl  # noqa: E402
 
 PAGE = ROOT / "reports" / "survey.html"

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import SHARED
+
 settings.register_profile("explore", deadline=None)  # a busy machine is no failure
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")  # what passes once passes again; `make fuzz` explores
@@ -14,10 +16,9 @@ settings.load_profile("repeatable")  # what passes once passes again; `make fuzz
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of recorded runs and public logs beside the repository."""
-    folder = Path(__file__).parents[1].parent / "shared"
-    if not folder.is_dir():
-        pytest.skip(f"no test data: {folder.name}/ is not beside the repository")
-    return folder
+    if not SHARED.is_dir():
+        pytest.skip(f"no test data: {SHARED.name}/ is not beside the repository")
+    return SHARED
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vanidl.compared import Compared, compare_runs
+    from vanidl.compare.runs import Compared, compare_runs
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
-    from vanidl.reading import Inputs
+    from vanidl.merge.load import Inputs
+    from vanidl.model.selection import Selection
     from vanidl.run import Run, open_run
-    from vanidl.selection import Selection
 
     __version__: str
 
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Compared": "compared",
-    "compare_runs": "compared",
+    "Compared": "compare.runs",
+    "compare_runs": "compare.runs",
     "InputError": "errors",
     "SeveralJobsError": "errors",
     "UsageError": "errors",
     "VanidlError": "errors",
-    "Inputs": "reading",
+    "Inputs": "merge.load",
     "Run": "run",
     "open_run": "run",
-    "Selection": "selection",
+    "Selection": "model.selection",
 }
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from vanidl import frames
-from vanidl.analyses import Results, analyse
+from vanidl.analyses import Results, analyse, frames
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
@@ -22,15 +21,15 @@ from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
-from vanidl.anonymity import anonymous, anonymous_selection
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.findings import Finding, find
-from vanidl.pseudonyms import Pseudonyms
-from vanidl.reading import Inputs, Progress, read_trace
-from vanidl.report.headline import headline
-from vanidl.selection import Selection
-from vanidl.trace import Trace
+from vanidl.merge.load import Inputs, Progress, read_trace
+from vanidl.model.selection import Selection
+from vanidl.model.trace import Trace
+from vanidl.parallel.executors import Crew, dask_executor
 from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
-from vanidl.working import Crew, dask_executor
+from vanidl.wording.headline import headline
 
 if TYPE_CHECKING:
     import pandas
@@ -142,7 +141,7 @@ class Run:
         return Run(self.trace, analyse(self.trace, selection), selection)
 
     def frame(self, name: str) -> pandas.DataFrame:
-        """One result as a pandas frame; names: see `vanidl.frames.FRAMES`.
+        """One result as a pandas frame; names: see `vanidl.analyses.frames.FRAMES`.
 
         Raises:
             UsageError: there is no frame of that name.

@@ -1,4 +1,4 @@
-"""Sub-commands of `python -m loaders`: one module each, with NAME, HELP, add_arguments and run.
+"""Sub-commands of `python -m vanidl_loaders`: modules with NAME, HELP, add_arguments and run.
 
 A module here imports PyTorch, HDF5 or MPI inside its functions only, so that the commands that
 need none of them work without.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from loaders.commands import (
+from . import (
     bench,
     convert,
     decode,

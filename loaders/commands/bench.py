@@ -1,4 +1,4 @@
-"""`python -m loaders bench`: how fast loaders hand out batches, without a model."""
+"""`python -m vanidl_loaders bench`: how fast loaders hand out batches, without a model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loaders.loading import Settings
-    from loaders.samples import SampleSet
+    from ..data.samples import SampleSet
+    from ..loader.loader import Settings
 
 NAME = "bench"
 HELP = "time loaders alone, in turn, as ratios"
@@ -18,8 +18,8 @@ HELP = "time loaders alone, in turn, as ratios"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `settings` declares, several loaders, and how often."""
-    from loaders.commands.settings import add_settings
-    from loaders.loading import LOADERS
+    from ..loader.loader import LOADERS
+    from .settings import add_settings
 
     add_settings(parser)
     add = parser.add_argument
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints samples per second and ratios to the first loader; exit status 0."""
-    from loaders.commands.settings import samples_from, settings_from
+    from .settings import samples_from, settings_from
 
     samples, settings = samples_from(options), settings_from(options)
     names = list(dict.fromkeys(options.loader or ["baseline"]))
@@ -50,7 +50,7 @@ def _epochs(
     name: str, samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> tuple[float, str]:
     """Seconds for all epochs with a fresh loader, and what it counted."""
-    from loaders.loading import find_loader
+    from ..loader.loader import find_loader
 
     begin = time.perf_counter()
     loader = find_loader(name).open_loader(samples, settings, options)

@@ -1,11 +1,11 @@
-"""`python -m loaders convert`: the samples in a peer's format, beside the data."""
+"""`python -m vanidl_loaders convert`: the samples in a peer's format, beside the data."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from loaders.commands.progress import bar
+from .progress import bar
 
 NAME = "convert"
 HELP = "write the samples as shards of MosaicML Streaming (mds) or WebDataset (tar)"
@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the shards, if they are not there; exit status 0."""
-    from loaders.peers.shards import convert
-    from loaders.samples import open_samples
+    from ..data.samples import open_samples
+    from ..peers.shards import convert
 
     with bar(f"converting to {options.to}") as progress:
         folder = convert(open_samples(options.data), options.to, progress)

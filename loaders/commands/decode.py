@@ -1,4 +1,4 @@
-"""`python -m loaders decode`: a container to .npy, .h5 or .tfrecord."""
+"""`python -m vanidl_loaders decode`: a container to .npy, .h5 or .tfrecord."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from loaders.errors import InputError, UsageError
+from ..errors import InputError, UsageError
 
 NAME = "decode"
 HELP = "decode a .vdl container to .npy, .h5 or .tfrecord"
@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Decodes and says what; exit status 0."""
-    from loaders.decoders import decode_sample
-    from loaders.decoders.convert import write_sample
+    from ..decoders import decode_sample
+    from ..decoders.convert import write_sample
 
     path = Path(options.input)
     try:

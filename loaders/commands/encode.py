@@ -1,4 +1,4 @@
-"""`python -m loaders encode`: one file, or every sample of a folder, to containers."""
+"""`python -m vanidl_loaders encode`: one file, or every sample of a folder, to containers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loaders.commands.progress import bar
-from loaders.errors import InputError, UsageError
+from ..errors import InputError, UsageError
+from .progress import bar
 
 if TYPE_CHECKING:
-    from loaders.decoders import Codec
-    from loaders.decoders.container import Spec
-    from loaders.decoders.convert import Arrays
+    from ..decoders import Codec
+    from ..decoders.container import Spec
+    from ..decoders.convert import Arrays
 
 NAME = "encode"
 HELP = "encode .npy, .h5 or .tfrecord, or a folder of samples, to .vdl containers"
@@ -39,9 +39,9 @@ def run(options: argparse.Namespace) -> int:
     """Encodes and says how much smaller it became; exit status 0."""
     if Path(options.input).is_dir():
         return _folder(options)
-    from loaders.decoders import encode_sample
-    from loaders.decoders.convert import read_sample
-    from loaders.decoders.folders import SUFFIX, write_whole
+    from ..decoders import encode_sample
+    from ..decoders.convert import read_sample
+    from ..decoders.folders import SUFFIX, write_whole
 
     target = Path(options.output)
     if target.suffix != SUFFIX:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder(options: argparse.Namespace) -> int:
-    from loaders.decoders.folders import encode_folder
+    from ..decoders.folders import encode_folder
 
     chosen = ("codec", "channels", "normalise", "mode", "stats")
     settings = " ".join(f"{name}={getattr(options, name)}" for name in chosen)
@@ -79,7 +79,7 @@ def _said(encoded: int, skipped: int, nbytes: int, encoded_nbytes: int) -> str:
 
 
 def _raw(options: argparse.Namespace) -> Spec | None:
-    from loaders.decoders.container import Spec
+    from ..decoders.container import Spec
 
     if options.shape is None:
         return None
@@ -91,7 +91,7 @@ def _raw(options: argparse.Namespace) -> Spec | None:
 
 def _codecs(options: argparse.Namespace, arrays: Arrays) -> Mapping[str, Codec]:
     """The chosen codec for the arrays it is for; lossless for the others."""
-    from loaders.decoders import CosmoFlow, DeepCam, Lossless, codec_for
+    from ..decoders import CosmoFlow, DeepCam, Lossless, codec_for
 
     if options.codec == "auto":
         return {name: codec_for(array) for name, array in arrays.items()}

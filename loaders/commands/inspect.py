@@ -1,4 +1,4 @@
-"""`python -m loaders inspect`: what a container holds."""
+"""`python -m vanidl_loaders inspect`: what a container holds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaders.errors import InputError
+from ..errors import InputError
 
 if TYPE_CHECKING:
-    from loaders.decoders import Encoded
+    from ..decoders import Encoded
 
 NAME = "inspect"
 HELP = "say what a .vdl container holds; with --original, how far it is off"
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Checks the container and prints what it holds; exit status 0."""
-    from loaders.decoders import open_sample
+    from ..decoders import open_sample
 
     path = Path(options.input)
     try:
@@ -61,8 +61,8 @@ def _described(encoded: Encoded) -> dict[str, Any]:
 def _errors(content: bytes, original: str) -> dict[str, list[dict[str, Any]]]:
     from dataclasses import asdict
 
-    from loaders.decoders.convert import read_sample
-    from loaders.decoders.report import sample_errors
+    from ..decoders.convert import read_sample
+    from ..decoders.report import sample_errors
 
     found = sample_errors(content, read_sample(original))
     return {name: [asdict(each) for each in channels] for name, channels in found.items()}

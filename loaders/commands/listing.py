@@ -1,4 +1,4 @@
-"""`python -m loaders list`: the workloads and loaders, and what each needs."""
+"""`python -m vanidl_loaders list`: the workloads and loaders, and what each needs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from loaders.errors import MissingError
-from loaders.loading import LOADERS, LoaderModule, find_loader
-from loaders.workloads import WORKLOADS, find_workload
-from loaders.workloads.workload import Workload
+from ..errors import MissingError
+from ..loader.loader import LOADERS, LoaderModule, find_loader
+from ..workloads import WORKLOADS, find_workload
+from ..workloads.workload import Workload
 
 _Find = Callable[[str], Workload] | Callable[[str], LoaderModule]
 

@@ -1,11 +1,11 @@
-"""`python -m loaders make`: writes the samples of a workload."""
+"""`python -m vanidl_loaders make`: writes the samples of a workload."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from loaders.commands.progress import bar
+from .progress import bar
 
 NAME = "make"
 HELP = "write synthetic samples"
@@ -13,7 +13,7 @@ HELP = "write synthetic samples"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which workload, where to, how many, how large."""
-    from loaders.workloads import WORKLOADS
+    from ..workloads import WORKLOADS
 
     add = parser.add_argument
     add("--workload", required=True, choices=sorted(WORKLOADS))
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes what is not there yet; exit status 0."""
-    from loaders.workloads.making import make
+    from ..workloads.making import make
 
     with bar(f"making {options.workload}") as progress:
         made = make(

@@ -1,4 +1,4 @@
-"""`python -m loaders mount`: an emulated parallel file system until it is stopped."""
+"""`python -m vanidl_loaders mount`: an emulated parallel file system until it is stopped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import subprocess
 import sys
 from types import FrameType
 
-from loaders.errors import UsageError
-from loaders.storage.model import Cost
-from loaders.storage.mount import REQUEST_BYTES, EmulatedStorage
+from ..emulated_fs.model import Cost
+from ..emulated_fs.mount import REQUEST_BYTES, EmulatedStorage
+from ..errors import UsageError
 
 NAME = "mount"
 HELP = "mount a folder as an emulated parallel file system"

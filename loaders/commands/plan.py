@@ -1,4 +1,4 @@
-"""`python -m loaders plan`: what scheduled buffering would load, beside the provable bound."""
+"""`python -m vanidl_loaders plan`: the loads of scheduled buffering, beside the bound."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the counts of the plan; exit status 0."""
-    from loaders.scheduled.plan import PlanSettings, make_plan
-    from loaders.scheduled.report import report
+    from ..scheduled.plan import PlanSettings, make_plan
+    from ..scheduled.report import report
 
     settings = PlanSettings(
         samples=options.samples,

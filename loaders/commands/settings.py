@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from loaders.errors import UsageError
-from loaders.loading import LOADERS, Settings, find_loader
-from loaders.samples import SampleSet, open_samples
-from loaders.world import World
+from ..data.samples import SampleSet, open_samples
+from ..errors import UsageError
+from ..loader.loader import LOADERS, Settings, find_loader
+from ..ranks.world import World
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`python -m loaders train`: trains a workload's model with a loader."""
+"""`python -m vanidl_loaders train`: trains a workload's model with a loader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loaders.train import Outcome
+    from ..train.train import Outcome
 
 NAME = "train"
 HELP = "train a small model; alone, under torchrun or under mpiexec"
@@ -19,8 +19,8 @@ HELP = "train a small model; alone, under torchrun or under mpiexec"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `settings` declares, one loader, and where records go."""
-    from loaders.commands.settings import add_settings
-    from loaders.loading import LOADERS
+    from ..loader.loader import LOADERS
+    from .settings import add_settings
 
     add_settings(parser)
     add = parser.add_argument
@@ -37,10 +37,10 @@ def run(options: argparse.Namespace) -> int:
     """Trains; rank 0 prints what came out (with --json every rank); exit status 0."""
     import torch
 
-    from loaders.commands.settings import samples_from, settings_from
-    from loaders.loading import find_loader
-    from loaders.recording import Places
-    from loaders.train import Plan, train
+    from ..loader.loader import find_loader
+    from ..train.profiling import Places
+    from ..train.train import Plan, train
+    from .settings import samples_from, settings_from
 
     if options.threads:
         torch.set_num_threads(options.threads)

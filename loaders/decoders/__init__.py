@@ -12,7 +12,7 @@ dataset    the loader `decoded`
 dali       the same decoders behind an NVIDIA DALI pipeline
 """
 
-from loaders.decoders.coding import (
+from .coding import (
     CODECS,
     Codec,
     codec_for,
@@ -24,10 +24,10 @@ from loaders.decoders.coding import (
     find_codec,
     open_sample,
 )
-from loaders.decoders.container import Encoded
-from loaders.decoders.cosmoflow import CosmoFlow
-from loaders.decoders.deepcam import DeepCam
-from loaders.decoders.lossless import Lossless
+from .container import Encoded
+from .cosmoflow import CosmoFlow
+from .deepcam import DeepCam
+from .lossless import Lossless
 
 __all__ = [
     "CODECS",

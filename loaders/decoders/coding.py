@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.container import Encoded, damaged, pack, unpack
-from loaders.decoders.cosmoflow import REDSHIFTS_MOST, CosmoFlow
-from loaders.decoders.deepcam import DeepCam
-from loaders.decoders.lossless import Lossless
-from loaders.errors import InputError, UsageError
+from ..errors import InputError, UsageError
+from .container import Encoded, damaged, pack, unpack
+from .cosmoflow import REDSHIFTS_MOST, CosmoFlow
+from .deepcam import DeepCam
+from .lossless import Lossless
 
 if TYPE_CHECKING:
     import torch
@@ -227,6 +227,6 @@ def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) 
 
 
 def _on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:
-    from loaders.decoders.kernels import find_kernel
+    from .kernels import find_kernel
 
     find_kernel(samples[0].codec).decode(samples, out)

@@ -32,7 +32,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from loaders.errors import InputError
+from ..errors import InputError
 
 MAGIC = b"VDL\x1a"
 VERSION = 1

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.coding import ARRAY
-from loaders.decoders.container import Spec
-from loaders.decoders.proto import Feature, example, parse_example
-from loaders.decoders.tfrecord import read_records, write_records
-from loaders.errors import InputError, UsageError
+from ..errors import InputError, UsageError
+from .coding import ARRAY
+from .container import Spec
+from .proto import Feature, example, parse_example
+from .tfrecord import read_records, write_records
 
 Arrays = dict[str, NDArray[Any]]
 REDSHIFTS = 4

@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.container import Encoded, Spec, damaged
-from loaders.decoders.threads import compiled, spread
-from loaders.errors import InputError, UsageError
+from ..errors import InputError, UsageError
+from .container import Encoded, Spec, damaged
+from .threads import compiled, spread
 
 TILE = 4096
 ENTRIES_MOST = 65_536

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaders.decoders.coding import decode_batch, open_sample
-from loaders.errors import MissingError, UsageError
+from ..errors import MissingError, UsageError
+from .coding import decode_batch, open_sample
 
 if TYPE_CHECKING:
     from nvidia.dali.pipeline import Pipeline

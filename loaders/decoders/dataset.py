@@ -19,20 +19,20 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from loaders.counts import Counts, Stats
-from loaders.decoders.coding import decode_batch, open_sample
-from loaders.decoders.container import Encoded
-from loaders.decoders.folders import ENCODED, sample_path
-from loaders.decoders.kernels import find_kernel
-from loaders.decoders.staging import Staged, require_good
-from loaders.errors import InputError
-from loaders.loading import Batch, Loader, Settings, Spanned
-from loaders.order import epoch_order, padded_order, rank_order
-from loaders.position import Position
-from loaders.samples import SampleSet
+from ..data.order import epoch_order, padded_order, rank_order
+from ..data.samples import SampleSet
+from ..errors import InputError
+from ..loader.loader import Batch, Loader, Settings, Spanned
+from ..loader.position import Position
+from ..loader.stats import Counts, Stats
+from .coding import decode_batch, open_sample
+from .container import Encoded
+from .folders import ENCODED, sample_path
+from .kernels import find_kernel
+from .staging import Staged, require_good
 
 NAME = "decoded"
-HELP = "encoded samples (python -m loaders encode), decoded on the CPU or a GPU"
+HELP = "encoded samples (python -m vanidl_loaders encode), decoded on the CPU or a GPU"
 DEVICES = ("auto", "cpu", "cuda")
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class DecodedLoader:
         if not sample_path(Path(folder), 0).exists():
             raise InputError(
                 f"expected containers in {folder}, found none: make them with "
-                f"python -m loaders encode {samples.folder} {folder}"
+                f"python -m vanidl_loaders encode {samples.folder} {folder}"
             )
         self._samples, self._settings, self._folder = samples, settings, Path(folder)
         self._device = torch.device(device)
@@ -208,7 +208,7 @@ def read_container(folder: Path, sample: int) -> tuple[dict[str, Encoded], int]:
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise InputError(
-            f"expected a container {path}, found none: go on with python -m loaders encode"
+            f"expected a container {path}, found none: go on with python -m vanidl_loaders encode"
         ) from error
     return open_sample(content), len(content)
 

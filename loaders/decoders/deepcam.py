@@ -33,10 +33,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.container import Encoded, Spec
-from loaders.decoders.lines import LineSections, decode_delta, encode_lines
-from loaders.decoders.threads import spread
-from loaders.errors import UsageError
+from ..errors import UsageError
+from .container import Encoded, Spec
+from .lines import LineSections, decode_delta, encode_lines
+from .threads import spread
 
 MODES = ("closed", "open")
 AXES = ("last", "first")

@@ -15,14 +15,14 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from loaders.decoders.coding import Codec, codec_for, encode_sample
-from loaders.decoders.convert import FORMATS, Arrays, read_sample
-from loaders.decoders.cosmoflow import CosmoFlow
-from loaders.decoders.deepcam import DeepCam
-from loaders.decoders.threads import cores
-from loaders.errors import InputError
-from loaders.reading import reader
-from loaders.samples import DESCRIPTION, SampleSet, open_samples
+from ..data.readers import reader
+from ..data.samples import DESCRIPTION, SampleSet, open_samples
+from ..errors import InputError
+from .coding import Codec, codec_for, encode_sample
+from .convert import FORMATS, Arrays, read_sample
+from .cosmoflow import CosmoFlow
+from .deepcam import DeepCam
+from .threads import cores
 
 SUFFIX = ".vdl"
 MARK = "encoding.json"
@@ -91,7 +91,7 @@ def encode_folder(
     """Encodes every sample of a folder; samples whose containers are there are skipped.
 
     Args:
-        source: Written by `python -m loaders make`, or holding files of known suffixes.
+        source: Written by `python -m vanidl_loaders make`, or holding files of known suffixes.
         target: Where the containers go, in the same folders.
         codecs: None: those of the workload, else `codec_for`.
         settings: What `codecs` was made from, kept in `encoding.json`.

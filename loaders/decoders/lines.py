@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders import deltas
-from loaders.decoders.container import Encoded, Sections, damaged
-from loaders.decoders.deltas import CONST, DELTA, RAW
-from loaders.decoders.threads import spread
+from . import deltas
+from .container import Encoded, Sections, damaged
+from .deltas import CONST, DELTA, RAW
+from .threads import spread
 
 if TYPE_CHECKING:
-    from loaders.decoders.deepcam import DeepCam
+    from .deepcam import DeepCam
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint16]

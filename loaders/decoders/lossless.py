@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.container import Encoded, Spec, damaged
-from loaders.errors import UsageError
+from ..errors import UsageError
+from .container import Encoded, Spec, damaged
 
 DISTINCT_MOST = 256
 KEY_BITS = (1, 2, 4, 8)

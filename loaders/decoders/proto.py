@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import InputError
+from ..errors import InputError
 
 Feature = bytes | NDArray[np.float32] | NDArray[np.int64]
 """One byte string, or a list of numbers."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.coding import Buffer, decode_batch, open_sample
-from loaders.decoders.container import Encoded
-from loaders.decoders.deepcam import DeepCam
-from loaders.errors import UsageError
+from ..errors import UsageError
+from .coding import Buffer, decode_batch, open_sample
+from .container import Encoded
+from .deepcam import DeepCam
 
 FLOOR = 1 / 512
 """Of the channel's largest magnitude: below it, errors are measured against the floor."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.decoders.container import ALIGNMENT, damaged
+from .container import ALIGNMENT, damaged
 
 Column = NDArray[Any] | int
 """A section, of which the index holds the offset, or a number that the index holds."""

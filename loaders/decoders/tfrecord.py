@@ -17,8 +17,8 @@ from typing import IO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.decoders.threads import compiled
-from loaders.errors import InputError
+from ..errors import InputError
+from .threads import compiled
 
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed

@@ -1,6 +1,6 @@
 """Other people's loaders behind the same interface, for comparison: pip install 'vanidl[peers]'.
 
-They read formats of their own, written once by `python -m loaders convert`. Neither visits samples
-in the DistributedSampler's order, so their batches are not the baseline's: times compare, single
-steps do not.
+They read formats of their own, written once by `python -m vanidl_loaders convert`. Neither visits
+samples in the DistributedSampler's order, so their batches are not the baseline's: times compare,
+single steps do not.
 """

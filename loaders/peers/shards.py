@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from loaders.errors import InputError, UsageError
-from loaders.reading import Arrays, reader
-from loaders.samples import Field, SampleSet
+from ..data.readers import Arrays, reader
+from ..data.samples import Field, SampleSet
+from ..errors import InputError, UsageError
 
 FORMATS = ("mds", "tar")
 SHARD_BYTES = 1 << 26
@@ -33,7 +33,7 @@ def ready(samples: SampleSet, form: str) -> Path:
     if not path.is_dir():
         raise InputError(
             f"expected shards in {path}, found none: "
-            f"python -m loaders convert --data {samples.folder} --to {form}"
+            f"python -m vanidl_loaders convert --data {samples.folder} --to {form}"
         )
     return path
 

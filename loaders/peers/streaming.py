@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from loaders.errors import UsageError
-from loaders.loading import Loader, Settings
-from loaders.samples import SampleSet
+from ..data.samples import SampleSet
+from ..errors import UsageError
+from ..loader.loader import Loader, Settings
 
 NAME = "streaming"
 HELP = "MosaicML Streaming on MDS shards (convert --to mds)"
@@ -28,6 +28,6 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     """
     if settings.world.ranks > 1 and settings.world.source != "torch.distributed":
         raise UsageError("expected ranks started by torchrun, found others: Streaming needs it")
-    from loaders.peers.streaming_loader import StreamingLoader
+    from .streaming_loader import StreamingLoader
 
     return StreamingLoader(samples, settings, shuffle_algorithm=options.streaming_shuffle)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from streaming import StreamingDataLoader, StreamingDataset
 
-from loaders.baseline import collate
-from loaders.counts import Counts, Stats
-from loaders.loading import Batch, Settings, Waited
-from loaders.peers.shards import ready
-from loaders.reading import Arrays
-from loaders.samples import SampleSet
+from ..baseline import collate
+from ..data.readers import Arrays
+from ..data.samples import SampleSet
+from ..loader.loader import Batch, Settings, Waited
+from ..loader.stats import Counts, Stats
+from .shards import ready
 
 READS = 2
 """Read calls a sample: its bounds in the shard, then its bytes (MDSReader.get_sample_data)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from loaders.loading import Loader, Settings
-from loaders.samples import SampleSet
+from ..data.samples import SampleSet
+from ..loader.loader import Loader, Settings
 
 NAME = "webdataset"
 HELP = "WebDataset on tar shards (convert --to tar)"
@@ -24,6 +24,6 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         InputError: The samples were not converted.
         ModuleNotFoundError: The package is not installed.
     """
-    from loaders.peers.webdataset_loader import WebDatasetLoader
+    from .webdataset_loader import WebDatasetLoader
 
     return WebDatasetLoader(samples, settings, buffer=options.webdataset_buffer)

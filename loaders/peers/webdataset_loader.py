@@ -11,14 +11,14 @@ import numpy as np
 import webdataset
 from torch.utils.data import DataLoader, IterableDataset
 
-from loaders.baseline import collate
-from loaders.counts import Counts, Stats
-from loaders.loading import Batch, Settings, Waited
-from loaders.peers.shards import ready, tar_name
-from loaders.position import Position
-from loaders.reading import Arrays
-from loaders.samples import SampleSet
-from loaders.world import World
+from ..baseline import collate
+from ..data.readers import Arrays
+from ..data.samples import SampleSet
+from ..loader.loader import Batch, Settings, Waited
+from ..loader.position import Position
+from ..loader.stats import Counts, Stats
+from ..ranks.world import World
+from .shards import ready, tar_name
 
 
 class TarSamples(IterableDataset[Arrays]):

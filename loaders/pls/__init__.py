@@ -1,6 +1,6 @@
 """Partial local shuffling: each rank keeps N / M samples and exchanges a fraction each epoch.
 
-    from loaders import pls
+    from vanidl_loaders import pls
     dataset = pls.ImageFolder(folder, class_file, transform)    # or pls.PartialLocalDataset(base)
     sampler = pls.LocalSampler(dataset, batch_size=b)
     loader = DataLoader(dataset, batch_size=b, sampler=sampler)
@@ -11,11 +11,11 @@ Source of the idea: Nguyen et al., IPDPS 2022; slides "High Performance IO for L
 Learning".
 """
 
-from loaders.pls.courier import Limits
-from loaders.pls.dataset import ImageFolder, PartialLocalDataset
-from loaders.pls.iteration import Exchanging, LocalSampler, exchanging
-from loaders.pls.ownership import Ownership, deal, home_fraction
-from loaders.pls.scheduler import Scheduler
+from .courier import Limits
+from .dataset import ImageFolder, PartialLocalDataset
+from .iteration import Exchanging, LocalSampler, exchanging
+from .ownership import Ownership, deal, home_fraction
+from .scheduler import Scheduler
 
 __all__ = [
     "Exchanging",

@@ -18,9 +18,9 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import LoadersError
-from loaders.pls.storage import HEADER_NBYTES, Measured, new_message, sample_of
-from loaders.pls.transport import Flight, Swap, Transport
+from ..errors import LoadersError
+from ..ranks.messages import Flight, Swap, Transport
+from .storage import HEADER_NBYTES, Measured, new_message, sample_of
 
 IN_FLIGHT_NBYTES = 256 << 20
 TIMEOUT_S = 300.0

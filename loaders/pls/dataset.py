@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from loaders.counts import Counts
-from loaders.errors import InputError, UsageError
-from loaders.pls.ownership import Int64Array, deal
-from loaders.pls.sources import ImageFiles, Item, Items, Source, sample_source
-from loaders.pls.storage import FolderStore, Measured, MemoryStore
-from loaders.samples import SampleSet
-from loaders.world import World
+from ..data.samples import SampleSet
+from ..errors import InputError, UsageError
+from ..loader.stats import Counts
+from ..ranks.world import World
+from .ownership import Int64Array, deal
+from .sources import ImageFiles, Item, Items, Source, sample_source
+from .storage import FolderStore, Measured, MemoryStore
 
 Base = Any
 """A SampleSet, a Source, or a data set with __len__ and __getitem__."""

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
-from loaders.loading import Spanned
-from loaders.pls.dataset import PartialLocalDataset
-from loaders.pls.ownership import NOBODY, Int64Array
-from loaders.pls.scheduler import Requests, Scheduler
+from ..loader.loader import Spanned
+from .dataset import PartialLocalDataset
+from .ownership import NOBODY, Int64Array
+from .scheduler import Requests, Scheduler
 
 T = TypeVar("T")
 _ORDER = 2  # stream of random numbers; see loaders.pls.ownership

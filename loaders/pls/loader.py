@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from loaders.baseline import collate
-from loaders.counts import Stats
-from loaders.loading import Batch, Loader, Settings, Spanned
-from loaders.pls.courier import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
-from loaders.pls.dataset import PartialLocalDataset
-from loaders.pls.iteration import LocalSampler, exchanging
-from loaders.pls.ownership import PARTITIONS
-from loaders.pls.scheduler import Scheduler
-from loaders.pls.transport import BACKENDS, open_transport
-from loaders.position import Position
-from loaders.samples import SampleSet
-from loaders.scheduled.background import Background
+from ..baseline import collate
+from ..data.samples import SampleSet
+from ..loader.loader import Batch, Loader, Settings, Spanned
+from ..loader.position import Position
+from ..loader.prefetch import Background
+from ..loader.stats import Stats
+from ..ranks.messages import BACKENDS, open_transport
+from .courier import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
+from .dataset import PartialLocalDataset
+from .iteration import LocalSampler, exchanging
+from .ownership import PARTITIONS
+from .scheduler import Scheduler
 
 NAME = "pls"
 HELP = "partial local shuffling: each rank keeps its share, a fraction is exchanged each epoch"

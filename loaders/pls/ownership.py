@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import UsageError
+from ..errors import UsageError
 
 Int64Array = NDArray[np.int64]
 

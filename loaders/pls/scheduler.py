@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from loaders.errors import UsageError
-from loaders.pls.courier import Courier, Limits, Order, Traffic
-from loaders.pls.dataset import PartialLocalDataset
-from loaders.pls.ownership import NOBODY, Exchange, Int64Array, Ownership
-from loaders.pls.transport import Transport, open_transport
+from ..errors import UsageError
+from ..ranks.messages import Transport, open_transport
+from .courier import Courier, Limits, Order, Traffic
+from .dataset import PartialLocalDataset
+from .ownership import NOBODY, Exchange, Int64Array, Ownership
 
 
 @dataclass(frozen=True)

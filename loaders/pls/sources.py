@@ -13,12 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.counts import Counts
-from loaders.errors import InputError
-from loaders.pls.storage import HEADER_NBYTES, Bytes, content, new_message, read_file, sample_of
-from loaders.reading import Arrays
-from loaders.samples import SampleSet
-from loaders.scheduled.reading import open_reads
+from ..data.coalesced import open_reads
+from ..data.readers import Arrays
+from ..data.samples import SampleSet
+from ..errors import InputError
+from ..loader.stats import Counts
+from ..ranks.messages import Bytes
+from .storage import HEADER_NBYTES, content, new_message, read_file, sample_of
 
 THREADS = 8
 """Reads under way at once."""
@@ -210,7 +211,7 @@ def sample_source(samples: SampleSet) -> Source:
 
 
 def _as_arrays(sample: int, picture: Item, label: int) -> Arrays:
-    """As `loaders.reading.ImageReader` reads it."""
+    """As `loaders.data.readers.ImageReader` reads it."""
     return {
         "image": np.array(picture),
         "label": np.asarray(label, np.int64),

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from loaders.errors import InputError
-from loaders.pread import read_into
-
-Bytes = NDArray[np.uint8]
+from ..data.pread import read_into
+from ..errors import InputError
+from ..ranks.messages import Bytes
 
 HEADER_NBYTES = 8
 SUFFIX, PART = ".sample", ".part"

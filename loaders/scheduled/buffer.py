@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.samples import SampleSet
+from ..data.samples import SampleSet
 
 
 class Buffer:

@@ -20,15 +20,15 @@ from typing import Any
 
 from torch.utils.data import Dataset, Sampler, default_collate, get_worker_info
 
-from loaders.counts import Counts, Stats
-from loaders.errors import UsageError
-from loaders.loading import WEIGHT, Batch
-from loaders.position import Position
-from loaders.reading import reader
-from loaders.samples import SampleSet
-from loaders.scheduled.plan import Plan
-from loaders.scheduled.stage import Stage, StageCounts, StageSettings
-from loaders.scheduled.steps import rank_steps
+from ..data.readers import reader
+from ..data.samples import SampleSet
+from ..errors import UsageError
+from ..loader.loader import WEIGHT, Batch
+from ..loader.position import Position
+from ..loader.stats import Counts, Stats
+from .plan import Plan
+from .stage import Stage, StageCounts, StageSettings
+from .steps import rank_steps
 
 
 class StepIds(list[int]):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from loaders.scheduled.plan import PlanSettings
+    from .plan import PlanSettings
 
 Int64Array = NDArray[np.int64]
 

@@ -19,17 +19,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from loaders.counts import Counts, Stats
-from loaders.errors import UsageError
-from loaders.loading import Batch, Loader, Settings, Spanned
-from loaders.position import Position
-from loaders.samples import SampleSet
-from loaders.scheduled.background import Background
-from loaders.scheduled.coalesce import StorageSpeed
-from loaders.scheduled.epochs import ORDERS
-from loaders.scheduled.plan import Plan, PlanSettings, load_plan, make_plan
-from loaders.scheduled.share import BALANCES
-from loaders.scheduled.stage import Stage, StageCounts, StageSettings
+from ..data.coalesce import StorageSpeed
+from ..data.samples import SampleSet
+from ..errors import UsageError
+from ..loader.loader import Batch, Loader, Settings, Spanned
+from ..loader.position import Position
+from ..loader.prefetch import Background
+from ..loader.stats import Counts, Stats
+from .epochs import ORDERS
+from .plan import Plan, PlanSettings, load_plan, make_plan
+from .share import BALANCES
+from .stage import Stage, StageCounts, StageSettings
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"

@@ -19,10 +19,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import InputError, UsageError
-from loaders.order import epoch_order, padded_order
-from loaders.scheduled.epochs import ORDERS
-from loaders.scheduled.share import costs, shares
+from ..data.order import epoch_order, padded_order
+from ..errors import InputError, UsageError
+from .epochs import ORDERS
+from .share import costs, shares
 
 Int64Array = NDArray[np.int64]
 FREE = -1

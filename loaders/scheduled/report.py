@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loaders.scheduled.coalesce import runs
-from loaders.scheduled.plan import Plan
+from ..data.coalesce import runs
+from .plan import Plan
 
 
 @dataclass(frozen=True)

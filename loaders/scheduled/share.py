@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import UsageError
+from ..errors import UsageError
 
 Int64Array = NDArray[np.int64]
 

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.counts import Counts
-from loaders.errors import UsageError
-from loaders.loading import WEIGHT, Batch
-from loaders.samples import Field, SampleSet
-from loaders.scheduled.buffer import Buffer
-from loaders.scheduled.coalesce import StorageSpeed
-from loaders.scheduled.plan import Plan
-from loaders.scheduled.reading import Done, open_reads
-from loaders.scheduled.steps import RankStep, Walk, rank_steps
+from ..data.coalesce import StorageSpeed
+from ..data.coalesced import Done, open_reads
+from ..data.samples import Field, SampleSet
+from ..errors import UsageError
+from ..loader.loader import WEIGHT, Batch
+from ..loader.stats import Counts
+from .buffer import Buffer
+from .plan import Plan
+from .steps import RankStep, Walk, rank_steps
 
 Int64Array = NDArray[np.int64]
 EXTRA_SHARE = 5

@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.scheduled.plan import Plan
+from .plan import Plan
 
 Int64Array = NDArray[np.int64]
 

@@ -14,8 +14,8 @@ Source of the idea: McCarthy, Maruyama and Van Essen, Distributed I/O for Data-I
 Convolutional Neural Networks (poster), and Oyama et al., arXiv 2007.12856.
 """
 
-from loaders.spatial.describe import RawFile
-from loaders.spatial.grid import Division
-from loaders.spatial.team import open_team
+from ..ranks.team import open_team
+from .describe import RawFile
+from .grid import Division
 
 __all__ = ["Division", "RawFile", "open_team"]

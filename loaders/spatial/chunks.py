@@ -19,10 +19,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import InputError
-from loaders.spatial.boxes import Box
-from loaders.spatial.grid import Division
-from loaders.spatial.hdf5 import opened
+from ..data.hdf5 import opened
+from ..errors import InputError
+from .boxes import Box
+from .grid import Division
 
 Corner = tuple[int, ...]
 Decoder = Callable[[NDArray[np.uint8], int], NDArray[Any]]

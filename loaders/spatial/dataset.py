@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from loaders.counts import Counts, Stats
-from loaders.errors import InputError, UsageError
-from loaders.samples import Field, Place
-from loaders.spatial.describe import RawFile, describe
-from loaders.spatial.grid import Division
-from loaders.spatial.reading import JOINT_WAYS, WAYS, Array, Begun, BlockReader
-from loaders.spatial.sharing import Sharing
-from loaders.spatial.team import Attempt, Team, Unconnected
-from loaders.world import World
+from ..data.samples import Field, Place
+from ..errors import InputError, UsageError
+from ..loader.stats import Counts, Stats
+from ..ranks.team import Attempt, Team, Unconnected
+from ..ranks.world import World
+from .describe import RawFile, describe
+from .grid import Division
+from .reading import JOINT_WAYS, WAYS, Array, Begun, BlockReader
+from .sharing import Sharing
 
 MOST_WORKERS = 1024
 """Worker processes whose reads can be counted."""

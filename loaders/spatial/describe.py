@@ -10,11 +10,11 @@ from tokenize import TokenError
 import h5py
 import numpy as np
 
-from loaders.errors import InputError
-from loaders.samples import Place
-from loaders.spatial.chunks import ChunkCode
-from loaders.spatial.hdf5 import opened
-from loaders.spatial.layouts import ByLibrary, Chunked, Contiguous, Layout
+from ..data.hdf5 import opened
+from ..data.samples import Place
+from ..errors import InputError
+from .chunks import ChunkCode
+from .layouts import ByLibrary, Chunked, Contiguous, Layout
 
 NPY = ".npy"
 _NUMBERS = "biufc"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from loaders.errors import UsageError
-from loaders.samples import Field, Place, SampleSet
-from loaders.spatial.grid import Division
-from loaders.spatial.reading import Array
+from ..data.samples import Field, Place, SampleSet
+from ..errors import UsageError
+from .grid import Division
+from .reading import Array
 
 
 def arrays_of(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import UsageError
-from loaders.spatial.boxes import Box, extent
+from ..errors import UsageError
+from .boxes import Box, extent
 
 EDGES = ("zero", "clamp", "periodic")
 """What a halo holds beyond the array: zeros, the nearest element, or the opposite side."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.spatial.boxes import (
+from .boxes import (
     Box,
     boxes_of_range,
     extent,
@@ -27,7 +27,7 @@ from loaders.spatial.boxes import (
     volume,
     within,
 )
-from loaders.spatial.grid import Division, Window
+from .grid import Division, Window
 
 
 @dataclass(frozen=True)

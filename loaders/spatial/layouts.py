@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.spatial.boxes import Box, extent, intersection, slices, within
-from loaders.spatial.chunks import Chunk, ChunkCode, Decoder, located
-from loaders.spatial.grid import Piece
-from loaders.spatial.hdf5 import opened
+from ..data.hdf5 import opened
+from .boxes import Box, extent, intersection, slices, within
+from .chunks import Chunk, ChunkCode, Decoder, located
+from .grid import Piece
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from loaders.counts import Counts, Stats
-from loaders.errors import InputError, UsageError
-from loaders.loading import Batch, Loader, Settings, Spanned
-from loaders.order import epoch_order, padded_order
-from loaders.position import Position
-from loaders.samples import SampleSet
-from loaders.scheduled.background import Background
-from loaders.spatial import mpiio
-from loaders.spatial.divided import arrays_of
-from loaders.spatial.grid import EDGES, Division
-from loaders.spatial.reading import JOINT_WAYS, WAYS, Begun, BlockReader
-from loaders.spatial.sharing import Sharing
-from loaders.spatial.store import Block, Served, SlabStore
-from loaders.spatial.team import Attempt, Team, open_team
+from ..data.order import epoch_order, padded_order
+from ..data.samples import SampleSet
+from ..errors import InputError, UsageError
+from ..loader.loader import Batch, Loader, Settings, Spanned
+from ..loader.position import Position
+from ..loader.prefetch import Background
+from ..loader.stats import Counts, Stats
+from ..ranks.team import Attempt, Team, open_team
+from . import mpiio
+from .divided import arrays_of
+from .grid import EDGES, Division
+from .reading import JOINT_WAYS, WAYS, Begun, BlockReader
+from .sharing import Sharing
+from .store import Block, Served, SlabStore
 
 NAME = "spatial"
 HELP = "each rank reads its block of a sample (spatial parallelism, MPI-IO)"

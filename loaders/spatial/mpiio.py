@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import InputError
-from loaders.spatial.boxes import Box, extent, run_length, volume
-from loaders.spatial.layouts import Contiguous, Fill, Moved
+from ..errors import InputError
+from .boxes import Box, extent, run_length, volume
+from .layouts import Contiguous, Fill, Moved
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import InputError
-from loaders.pread import read_into
-from loaders.spatial.boxes import Box, run_length, run_starts
-from loaders.spatial.layouts import Contiguous, Fill, Moved
+from ..data.pread import read_into
+from ..errors import InputError
+from .boxes import Box, run_length, run_starts
+from .layouts import Contiguous, Fill, Moved
 
 
 @contextmanager

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import InputError
-from loaders.samples import Field, Place
-from loaders.spatial import mpiio, posix
-from loaders.spatial.boxes import Box, run_length, slices, whole
-from loaders.spatial.chunks import chunk_overlap
-from loaders.spatial.describe import RawFile, describe
-from loaders.spatial.grid import Division, Piece, Window, plain_window
-from loaders.spatial.joint import Joint, first_has_all, level_shares
-from loaders.spatial.layouts import Chunked, Contiguous, Layout, Moved, Opener
-from loaders.spatial.sharing import Sharing
-from loaders.spatial.team import Message, Team
+from ..data.samples import Field, Place
+from ..errors import InputError
+from ..ranks.team import Message, Team
+from . import mpiio, posix
+from .boxes import Box, run_length, slices, whole
+from .chunks import chunk_overlap
+from .describe import RawFile, describe
+from .grid import Division, Piece, Window, plain_window
+from .joint import Joint, first_has_all, level_shares
+from .layouts import Chunked, Contiguous, Layout, Moved, Opener
+from .sharing import Sharing
 
 WAYS: dict[str, str] = {
     "auto": "collective for short runs where ranks are connected, else independent or posix",

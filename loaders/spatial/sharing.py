@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from loaders.errors import UsageError
-from loaders.loading import Settings
-from loaders.world import World
+from ..errors import UsageError
+from ..loader.loader import Settings
+from ..ranks.world import World
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.spatial.sharing import Sharing
-from loaders.spatial.team import Message, Team
+from ..ranks.team import Message, Team
+from .sharing import Sharing
 
 Block = Mapping[str, NDArray[Any]]
 """The arrays of one part of one sample, by name of the field."""

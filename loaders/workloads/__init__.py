@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from loaders.errors import UsageError
-from loaders.workloads.workload import Workload
+from ..errors import UsageError
+from .workload import Workload
 
 WORKLOADS: dict[str, str] = {
-    "ptycho": "loaders.workloads.ptycho",
-    "cosmoflow": "loaders.workloads.cosmoflow",
-    "deepcam": "loaders.workloads.deepcam",
-    "images": "loaders.workloads.images",
+    "ptycho": "vanidl_loaders.workloads.ptycho",
+    "cosmoflow": "vanidl_loaders.workloads.cosmoflow",
+    "deepcam": "vanidl_loaders.workloads.deepcam",
+    "images": "vanidl_loaders.workloads.images",
 }
 """Name of each workload -> its module."""
 

@@ -1,7 +1,7 @@
 """CosmoFlow: particle counts of a universe at four redshifts.
 
 Statistics of the papers (Ibrahim & Oliker, section V.B and figure 5; the spatial-parallel
-poster), measured in tests/loaders/test_workloads.py:
+poster), measured in tests/loaders/workloads/test_workloads.py:
 
 - int16 counts, 4 redshifts x size^3 voxels, one HDF5 file a sample: size 128 is the MLPerf
   sample (16.8 MB), size 512 the poster's (1.07 GB);
@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import UsageError
-from loaders.reading import Arrays
-from loaders.samples import Field, SampleSet
-from loaders.workloads.fields import smooth_noise
+from ..data.readers import Arrays
+from ..data.samples import Field, SampleSet
+from ..errors import UsageError
+from .fields import smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from loaders.loading import Batch
+    from ..loader.loader import Batch
 
 NAME = "cosmoflow"
 HELP = "int16 particle counts, 4 redshifts x 128^3 (--size 512: 4 x 512^3), a file a sample"

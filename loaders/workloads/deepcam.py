@@ -1,7 +1,7 @@
 """DeepCAM: climate images, smooth but for extreme events.
 
 Statistics of the paper (Ibrahim & Oliker, sections IV and V.A), measured in
-tests/loaders/test_workloads.py:
+tests/loaders/workloads/test_workloads.py:
 
 - 16 channels of 768 x 1152 float32 a sample (56.6 MB), one HDF5 file a sample;
 - values change least along x, the direction of 1152 points;
@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.errors import UsageError
-from loaders.reading import Arrays
-from loaders.samples import Field, SampleSet
-from loaders.workloads.fields import smooth_noise
+from ..data.readers import Arrays
+from ..data.samples import Field, SampleSet
+from ..errors import UsageError
+from .fields import smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from loaders.loading import Batch
+    from ..loader.loader import Batch
 
 NAME = "deepcam"
 HELP = "16 x 768 x 1152 float32 climate images with event masks, a file a sample"

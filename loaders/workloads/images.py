@@ -1,7 +1,7 @@
 """Images in class folders, as ImageFolder expects them.
 
 Statistics of the paper (partial local shuffling, slides: ImageNet-1K, 1.2 M images, about
-140 GB), measured in tests/loaders/test_workloads.py:
+140 GB), measured in tests/loaders/workloads/test_workloads.py:
 
 - one JPEG file an image, one folder a class; 140 GB / 1.2 M = 117 kB a file at size 384.
 
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loaders.reading import Arrays
-from loaders.samples import Field, SampleSet
+from ..data.readers import Arrays
+from ..data.samples import Field, SampleSet
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from loaders.loading import Batch
+    from ..loader.loader import Batch
 
 NAME = "images"
 HELP = "JPEG images in class folders"

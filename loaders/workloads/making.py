@@ -15,10 +15,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from loaders.errors import InputError, UsageError
-from loaders.reading import Arrays
-from loaders.samples import DESCRIPTION, SampleSet, open_samples
-from loaders.workloads import find_workload
+from ..data.readers import Arrays
+from ..data.samples import DESCRIPTION, SampleSet, open_samples
+from ..errors import InputError, UsageError
+from . import find_workload
 
 Progress = Callable[[int, int], None]
 """Told how many samples of how many are done."""

@@ -1,7 +1,8 @@
 """Ptychography: diffraction patterns, and the object's amplitude and phase (PtychoNN's data).
 
 Statistics of the paper (SurrogateTrain poster: 262,896 images, that is 87,632 samples of three
-images; sizes from the code released for SOLAR), measured in tests/loaders/test_workloads.py:
+images; sizes from the code released for SOLAR), measured in
+tests/loaders/workloads/test_workloads.py:
 
 - three float32 arrays of 128 x 128 a sample, 196,608 bytes; `SAMPLES` of them are 17.2 GB;
 - all samples in one HDF5 file, one contiguous dataset an array.
@@ -19,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaders.reading import Arrays
-from loaders.samples import Field, SampleSet
-from loaders.workloads.fields import smooth_noise
+from ..data.readers import Arrays
+from ..data.samples import Field, SampleSet
+from .fields import smooth_noise
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from loaders.loading import Batch
+    from ..loader.loader import Batch
 
 NAME = "ptycho"
 HELP = "three 128 x 128 float32 arrays a sample in one HDF5 file"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from loaders.reading import Arrays
-from loaders.samples import SampleSet
+from ..data.readers import Arrays
+from ..data.samples import SampleSet
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from loaders.loading import Batch
+    from ..loader.loader import Batch
 
 
 class Workload(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import vanidl
-from tests.pfw_traces import EPOCH_US, PfwTrace
-from vanidl.sources.run_record import ProcessRecord, RunRecord, write_record
-from vanidl.trace import Notice
+from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
+from vanidl.model.trace import Notice
+from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
 
 Case = Callable[[Path], tuple[Notice, ...]]
 
@@ -94,7 +94,7 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
 
 
 def _darshan(folder: Path) -> tuple[Notice, ...]:
-    from tests.darshan_logs import Log, log_bytes, random_records
+    from tests.makers.darshan_logs import Log, log_bytes, random_records
 
     log = Log(job=(1000, 7, 1), dxt={"DXT_POSIX": random_records(1, ranks=1)})
     (folder / "user_python_id7-7_1.darshan").write_bytes(log_bytes(log))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vanidl
-from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from tests import DATA
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses.batches import deliveries
-from vanidl.assemble import assemble
-from vanidl.grouping import Group
-from vanidl.trace import READ, SpanKind
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.trace import READ, SpanKind
 
-RUNS = Path(__file__).parents[1] / "data"
+RUNS = DATA
 MS = 1_000_000
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analyses.test_laws import operations, trace_of
-from tests.sameness import same
-from vanidl import intervals
+from tests.makers.sameness import same
 from vanidl.analyses import REDUCTIONS, analyse, bundles, coverage, timeline
 from vanidl.analyses.bundles import Bundle, unions
-from vanidl.selection import Selection, select
+from vanidl.model import intervals
+from vanidl.model.selection import Selection, select
 
 KNOWN = bundles._BUNDLED.keys() | bundles._ANY_PROCESS
 
@@ -82,7 +82,7 @@ def test_rows_of_many_ranks_share_a_row_of_the_timeline(monkeypatch: pytest.Monk
 
 
 def _three(process: int):
-    from tests.pieces import Io
+    from tests.makers.records import Io
 
     for i in range(3):
         start = (20 + 7 * process + i) * 1_000

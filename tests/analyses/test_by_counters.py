@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.pieces import JOB_START_NS, Io, darshan_log
+from tests.makers.records import JOB_START_NS, Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.assemble import assemble
 from vanidl.errors import UsageError
-from vanidl.grouping import Group
-from vanidl.selection import Selection
-from vanidl.sources.pieces import CounterFile, CounterRecords, HeatmapRecord, StripeRecord
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.selection import Selection
+from vanidl.readers.records import CounterFile, CounterRecords, HeatmapRecord, StripeRecord
 
 CLASSES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
            "100M_1G", "1G_PLUS")  # fmt: skip

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyses.test_laws import operations, trace_of
-from tests.pieces import Io, darshan_log
-from tests.sameness import same
+from tests.makers.records import Io, darshan_log
+from tests.makers.sameness import same
 from vanidl.analyses import analyse, cover
 from vanidl.analyses.visits import inversions
-from vanidl.assemble import assemble
-from vanidl.grouping import Group
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
 
 REACH = 80_000  # bytes that synthetic operations touch at most
 

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import vanidl.sources
-from tests.analyses.ways import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
-from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
-from tests.sameness import same
+import vanidl.readers
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.sameness import same
+from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
-from vanidl.assemble import Options, assemble
-from vanidl.grouping import Group
-from vanidl.trace import SpanKind
+from vanidl.merge.assemble import Options, assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.trace import SpanKind
 
 BUILT = Way("pieces", "pieces", Path())
 US = 1_000
@@ -92,7 +92,7 @@ def way(request, tmp_path_factory) -> Way:
 
 def test_every_source_is_a_way():
     """A module that makes operations or spans cannot go untested here."""
-    modules = sorted(Path(vanidl.sources.__file__).parent.glob("*.py"))
+    modules = sorted(Path(vanidl.readers.__file__).parent.rglob("*.py"))
     named = {m.stem: re.findall(r'^SOURCE = "(.*)"', m.read_text(), re.M) for m in modules}
     undated = {"input_pipeline"}  # knows no times
     sources = {name for module, names in named.items() if module not in undated for name in names}

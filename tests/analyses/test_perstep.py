@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import vanidl
 from tests.analyses.test_laws import operations, spans, steps, trace_of
-from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
-from tests.sameness import same
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.sameness import same
 from vanidl.analyses import analyse, reduce_parts, reductions_of
 from vanidl.analyses.perstep import by_kind
-from vanidl.assemble import assemble
-from vanidl.grouping import Group
-from vanidl.trace import SpanKind
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.trace import SpanKind
 
 MS, SECOND = 1_000_000, 1_000_000_000
 SPLIT = ("in_wait_s", "hidden_s", "behind_communication_s", "other_s")

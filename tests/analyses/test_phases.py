@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from tests.analyses.test_laws import operations, spans, trace_of
-from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
-from vanidl.assemble import assemble
-from vanidl.grouping import Group
-from vanidl.trace import SpanKind
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.trace import SpanKind
 
 MS = 1_000_000
 SECOND = 1000 * MS

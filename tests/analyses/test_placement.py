@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import vanidl
-from tests.pieces import Io, darshan_log
+from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse, placement
 from vanidl.analyses.placement import EXPOSED, HIDDEN, NOT_DETERMINED, Placement
-from vanidl.assemble import assemble
 from vanidl.cli import main
-from vanidl.grouping import Group
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.readers.records import StepDurations
 from vanidl.report.json import summary_object
-from vanidl.sources.pieces import StepDurations
 
 MS, SECOND = 1_000_000, 1_000_000_000
 # Measured by independent code: I/O in bursts 1-149, least hidden, median slack.

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyses.test_laws import operations, trace_of
-from vanidl import intervals
 from vanidl.analyses import cover, timebins
 from vanidl.analyses.prepared import prepared
 from vanidl.analyses.sorting import counted, stable_order
+from vanidl.model import intervals
 
 codes = st.lists(
     st.sampled_from([0, 1, 2, 65_535, 65_536, 65_537, 131_072, 2**31 - 1]), max_size=40

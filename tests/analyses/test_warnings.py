@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 import vanidl
-from tests import xplane_files
 from tests.analyses.recorded_warnings import RECORDED
-from tests.darshan_logs import Log, log_bytes, random_records
-from tests.event_files import Event, event_file
-from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers import xplane_files
+from tests.makers.darshan_logs import Log, log_bytes, random_records
+from tests.makers.event_files import Event, event_file
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
-from vanidl.assemble import assemble
-from vanidl.datafolder import DataOptions, told
-from vanidl.grouping import Group
-from vanidl.sources.pieces import CounterFile, CounterRecords, StepDurations
-from vanidl.trace import Notice, SpanKind
+from vanidl.dataset.locate import DataOptions, told
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.trace import Notice, SpanKind
+from vanidl.readers.records import CounterFile, CounterRecords, StepDurations
 
 KIB = 1024
 SECOND = 1_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.findings.recipe import Recipe, trace_of
+from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.example_comparisons import EXAMPLE_COMPARISONS, one, repeats, sample, timed, unlike
-from tests.example_results import EXAMPLES
+from tests.makers.comparisons import EXAMPLE_COMPARISONS, one, repeats, sample, timed, unlike
+from tests.makers.results import EXAMPLES
 from vanidl.compare import METRICS, Side, compare
 from vanidl.compare.comparison import (
     BETTER,
@@ -18,7 +18,7 @@ from vanidl.compare.comparison import (
     VERDICTS,
     WORSE,
 )
-from vanidl.trace import Notice
+from vanidl.model.trace import Notice
 
 JUDGED = {BETTER, WORSE, MORE, LESS}
 

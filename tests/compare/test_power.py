@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import vanidl
-from tests.example_results import Shape, everything
-from vanidl.ab import order
+from tests import DATA
+from tests.makers.results import Shape, everything
 from vanidl.compare import Sample, Side, compare
+from vanidl.compare.ab import order
 from vanidl.compare.comparison import NO_DIFFERENCE, WORSE
 
-DATA = Path(__file__).parents[1] / "data"
 BLOCK = 8
 RUN_SPREAD = 0.015
 DRIFT = 0.02

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import vanidl
+from tests import DATA
 from vanidl.compare.sides import Side, distinct_names, side_of, sub_folders
 from vanidl.errors import InputError, SeveralJobsError
 
-DATA = Path(__file__).parents[1] / "data"
 W0, W4 = DATA / "torch_pfs_workers0", DATA / "torch_pfs_workers4"
 
 

@@ -14,7 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests import browser
+from tests.makers import browser
 
 _ASK = """
 const [queries, done] = arguments;

@@ -17,21 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vanidl
+from tests import DATA
 from tests.export import chrome_format, perfetto_page
 from tests.export.chrome_format import load, ns, problems
-from tests.pieces import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
-from vanidl.assemble import assemble
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import export
 from vanidl.export.chrome.lanes import FlatLanes, NestedLanes
-from vanidl.grouping import Group
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.selection import Selection
+from vanidl.model.trace import SpanKind
 from vanidl.run import Run
-from vanidl.selection import Selection
-from vanidl.trace import SpanKind
 
-RUNS = Path(__file__).parents[1] / "data"
+RUNS = DATA
 
 
 @pytest.fixture(scope="module", params=["ddp_two_hosts", "torch_pfs_workers4"])

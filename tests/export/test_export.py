@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 import vanidl
-from tests.pieces import Io, darshan_log
+from tests import DATA
+from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.assemble import Options, assemble
+from vanidl.analyses.frames import FRAMES
 from vanidl.cli import main
 from vanidl.errors import UsageError, VanidlError
 from vanidl.export import FORMATS, export, tables
-from vanidl.frames import FRAMES
-from vanidl.grouping import Group
+from vanidl.merge.assemble import Options, assemble
+from vanidl.merge.jobs import Group
+from vanidl.model.selection import Selection
 from vanidl.run import Run
-from vanidl.selection import Selection
 
 pytest.importorskip("pyarrow", reason="Parquet and CSV need pyarrow")
-RUN = Path(__file__).parents[1] / "data/ddp_two_hosts"
+RUN = DATA / "ddp_two_hosts"
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +168,7 @@ def test_a_missing_parent_is_one_clear_line(tmp_path, capsys, form):
     ("form", "package"), [("parquet", "pyarrow"), ("csv", "pyarrow"), ("figures", "matplotlib")]
 )
 def test_a_missing_package_is_named(tmp_path, monkeypatch, form, package):
-    for name in [n for n in sys.modules if n.startswith("vanidl.publication")]:
+    for name in [n for n in sys.modules if n.startswith("vanidl.paper")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=f"needs the package {package}.*pip install"):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.example_results import EXAMPLES, NASTY, Example
+from tests.makers.results import EXAMPLES, NASTY, Example
 from vanidl.figures import (
     FIGURES,
     Figure,
@@ -24,7 +24,7 @@ from vanidl.figures import (
     timeline,
 )
 from vanidl.figures.cutting import folded, rates, spread_out
-from vanidl.figures.labels import elided, plotted, printable
+from vanidl.formatting.names import elided, plotted, printable
 
 
 @cache

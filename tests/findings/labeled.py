@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.findings.recipe import Recipe
+from tests.makers.training_jobs import Recipe
 
 SLOW = Recipe(workers=0, read_us=20_000)
 """Reads in the training process, 80 ms a batch against 40 ms of compute."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from loaders.scheduled.plan import PlanSettings, make_plan
-from tests.findings.recipe import Recipe, trace_of
+from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.findings import Facts, loaders
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 SHUFFLED = Recipe(workers=0, ranks=4, fresh=False, epochs=3, steps=8)
 
@@ -61,7 +61,7 @@ def test_one_rank_has_nobody_to_share_with(predict):
 
 
 def test_loaders_are_named_as_the_command_line_names_them():
-    from loaders.loading import LOADERS
+    from vanidl_loaders.loader.loader import LOADERS
 
     shuffled = facts(SHUFFLED)
     found = [f(shuffled) for f in (loaders.scheduled, loaders.pls, loaders.spatial)]

@@ -10,11 +10,11 @@ import pytest
 
 import vanidl
 from tests.findings.labeled import LABELS, RECIPES, RECORDED, held_back
-from tests.findings.recipe import trace_of
+from tests.makers.training_jobs import trace_of
 from vanidl.analyses import Results, analyse
 from vanidl.findings import RULES, Facts, apply, find
 from vanidl.findings.finding import SEVERITIES
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 CODES = [rule.code for rule in RULES]
 

@@ -13,12 +13,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.darshan_logs import Log
+from tests import DATA
 from tests.fuzz.mutants import KINDS, changed, seeds, unprotected
 from tests.fuzz.verdicts import APART, FAULTS, VERDICTS, Outcome, outcome, verdict, warm
-from tests.large_logs import Workload, write_log
+from tests.makers.darshan_logs import Log
+from tests.makers.large_logs import Workload, write_log
 
-DATA = Path(__file__).parents[1] / "data"
 WORK = Workload(1200, ranks=3, files=3, folder="/p/data")
 WRITTEN = {
     "v3.00": Log("3.00"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["vanidl.sources", "vanidl.formats"]):
+with atheris.instrument_imports(include=["vanidl.readers", "vanidl.dataset"]):
     from tests.fuzz.readers import READERS
     from vanidl.errors import InputError
 

@@ -12,23 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from tests import xplane_files
-from tests.darshan_logs import Log, log_bytes, random_records
-from tests.event_files import Event, event_file, step_table
-from tests.kineto_traces import kernel, steps, trace
-from tests.pfw_traces import PfwTrace
-from vanidl.compare import recorded
-from vanidl.formats import numpy_files, tfrecord
-from vanidl.sources import (
-    darshan,
-    input_pipeline,
-    kineto,
-    pfw,
-    run_record,
-    tfevents,
-    trace_viewer,
-    xplane,
-)
+from tests.makers import xplane_files
+from tests.makers.darshan_logs import Log, log_bytes, random_records
+from tests.makers.dftracer_traces import PfwTrace
+from tests.makers.event_files import Event, event_file, step_table
+from tests.makers.pytorch_traces import kernel, steps, trace
+from vanidl.compare import ab_folder
+from vanidl.dataset import npy, tfrecord
+from vanidl.readers import run_json
+from vanidl.readers.darshan import log
+from vanidl.readers.dftracer import trace_file
+from vanidl.readers.pytorch import trace as pytorch_trace
+from vanidl.readers.tensorboard import event_file as tensorboard_event_file
+from vanidl.readers.tensorboard import input_pipeline
+from vanidl.readers.xprof import trace_viewer, xplane
 
 HOSTILE_VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2**31, 2**63 - 1, -(2**63), 2**64, 10**400, 1e308, -1e308, math.nan,
@@ -66,7 +63,7 @@ def _run_record() -> bytes:
                "first_seen_ns": 1, "last_seen_ns": 2, "state": "missing",
                "running": False}  # fmt: skip
     values = {
-        "schema": run_record.SCHEMA, "id": "r1", "command": ["python"], "folder": "/job",
+        "schema": run_json.SCHEMA, "id": "r1", "command": ["python"], "folder": "/job",
         "host": "n1", "tracer": "darshan", "tracer_version": "3.4.7", "settings": {"A": "1"},
         "start_ns": 1, "end_ns": 2, "exit_status": 0, "ranks": 1,
         "mounts": [["/data", "lustre"]], "processes": [process], "losses": ["one"],
@@ -80,7 +77,7 @@ def _ab_record() -> bytes:
          "exit_status": 0, "tracer": "darshan"}
         for pair in (0, 1) for side in "ab"
     ]  # fmt: skip
-    head = {"schema": recorded.SCHEMA, "a": "old", "b": "new", "cache_policy": recorded.WARM}
+    head = {"schema": ab_folder.SCHEMA, "a": "old", "b": "new", "cache_policy": ab_folder.WARM}
     return json.dumps({**head, "runs": runs}).encode()
 
 
@@ -104,12 +101,12 @@ _SESSION = (
 )
 
 READERS: dict[str, Reader] = {
-    "darshan": Reader("x.darshan", _darshan(), darshan.read_log),
-    "kineto": Reader("x.pt.trace.json", _KINETO.encode(), kineto.read_trace, is_json=True),
+    "darshan": Reader("x.darshan", _darshan(), log.read_log),
+    "kineto": Reader("x.pt.trace.json", _KINETO.encode(), pytorch_trace.read_trace, is_json=True),
     "kineto gzip": Reader(
-        "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), kineto.read_trace
+        "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), pytorch_trace.read_trace
     ),
-    "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tfevents.read_steps),
+    "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(
         "n.input_pipeline.pb", step_table([(0, 78.8), (1, 3.0)]), input_pipeline.read_durations
     ),
@@ -120,14 +117,14 @@ READERS: dict[str, Reader] = {
         trace_viewer.read_profile,
         is_json=True,
     ),
-    "dftracer": Reader("x.pfw", _pfw(), pfw.read_file),
-    "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), pfw.read_file),
-    "run record": Reader("run.json", _run_record(), run_record.read_record, is_json=True),
+    "dftracer": Reader("x.pfw", _pfw(), trace_file.read_file),
+    "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), trace_file.read_file),
+    "run record": Reader("run.json", _run_record(), run_json.read_record, is_json=True),
     "ab record": Reader(
-        "ab.json", _ab_record(), lambda path: recorded.load(path.parent), is_json=True
+        "ab.json", _ab_record(), lambda path: ab_folder.load(path.parent), is_json=True
     ),
     "tfrecord": Reader("x.tfrecord", _EVENTS, tfrecord.facts),
-    "npy": Reader("x.npy", _npy(), numpy_files.npy_facts),
+    "npy": Reader("x.npy", _npy(), npy.npy_facts),
 }
 
 

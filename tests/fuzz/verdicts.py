@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import ROOT
 from tests.fuzz.mutants import changed, unprotected
 from vanidl.errors import InputError
+from vanidl.readers.darshan import library, library_child
 from vanidl.report.json import summary_json
 from vanidl.run import open_run
-from vanidl.sources import counters, counters_child
 
-ROOT = Path(__file__).parents[2]
 MEMORY_BYTES = 4 << 30
 SECONDS = 60
 
@@ -81,9 +81,9 @@ def warm() -> None:
 
     Only for a process that does nothing else: the library stays loaded, behind stand-ins.
     """
-    loaded = counters_child._backend()
-    counters_child._backend = lambda: loaded
-    counters._wait = _forked
+    loaded = library_child._backend()
+    library_child._backend = lambda: loaded
+    library._wait = _forked
 
 
 def _forked(request: bytes, seconds: float) -> str:
@@ -95,13 +95,13 @@ def _forked(request: bytes, seconds: float) -> str:
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         try:
-            os._exit(counters_child.main())
+            os._exit(library_child.main())
         except MemoryError:
-            os._exit(counters_child.NO_MEMORY)
+            os._exit(library_child.NO_MEMORY)
         except BaseException:
             os._exit(1)
     _, status = os.waitpid(pid, 0)
-    return counters.ending(os.waitstatus_to_exitcode(status))
+    return library.ending(os.waitstatus_to_exitcode(status))
 
 
 def answer(path: Path, write: int) -> None:

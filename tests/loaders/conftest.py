@@ -4,18 +4,17 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 
 @pytest.fixture(scope="session")
 def ptycho(tmp_path_factory):
     """21 samples of 16 x 16: divides by neither 2 ranks nor batches of 4."""
     pytest.importorskip("h5py", reason="h5py is not installed")
-    from loaders.workloads.making import make
+    from vanidl_loaders.workloads.making import make
 
     return make("ptycho", tmp_path_factory.mktemp("ptycho"), samples=21, seed=3, size=16)
 
@@ -25,7 +24,7 @@ def small(tmp_path_factory):
     """A function workload -> 5 small samples of it, made once."""
     pytest.importorskip("h5py", reason="h5py is not installed")
     pytest.importorskip("PIL", reason="pillow is not installed")
-    from loaders.workloads.making import make
+    from vanidl_loaders.workloads.making import make
 
     made = {}
 

@@ -10,13 +10,13 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data.distributed import DistributedSampler
 
-from loaders.baseline import BaselineLoader, SampleDataset
-from loaders.counts import Counts
-from loaders.errors import InputError, UsageError
-from loaders.loading import Settings
-from loaders.reading import MOST_OPEN_FILES, HDF5Reader, reader
-from loaders.workloads.making import make
-from loaders.world import World
+from vanidl_loaders.baseline import BaselineLoader, SampleDataset
+from vanidl_loaders.data.readers import MOST_OPEN_FILES, HDF5Reader, reader
+from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.ranks.world import World
+from vanidl_loaders.workloads.making import make
 
 
 def ids(loader):

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
-from loaders.cli import main
+from vanidl_loaders.cli import main
 
 
 def test_make_says_what_it_made(tmp_path, capsys):

@@ -11,9 +11,11 @@ import re
 import sys
 from pathlib import Path
 
-from vanidl.sources import darshan, discover, kineto
-from vanidl.sources.pieces import ProfileTrace, TracerLog
-from vanidl.trace import SpanKind
+from vanidl.model.trace import SpanKind
+from vanidl.readers import discover
+from vanidl.readers.darshan import log as darshan_log
+from vanidl.readers.pytorch import trace
+from vanidl.readers.records import ProfileTrace, TracerLog
 
 ROWS = 4
 
@@ -21,8 +23,8 @@ ROWS = 4
 def describe(folder: str) -> dict:
     """Logs and profiles of a run; times in microseconds since the first start."""
     found = discover.find(Path(folder))
-    logs = sorted((darshan.read_log(p) for p in found.darshan), key=lambda log: log.start_ns)
-    profiles = [kineto.read_trace(p) for p in found.profiler]
+    logs = sorted((darshan_log.read_log(p) for p in found.darshan), key=lambda log: log.start_ns)
+    profiles = [trace.read_trace(p) for p in found.profiler]
     pids = sorted({log.pid for log in logs} | {p.pid for p in profiles})
     pid = {old: 1000 + i for i, old in enumerate(pids)}
     start_ns = logs[0].start_ns

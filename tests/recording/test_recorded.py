@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.recording import habits
+from tests.recording import access_methods
 
 LIBRARY = os.environ.get("DARSHAN_LIB", "")
 HERE = Path(__file__).parent
@@ -72,7 +72,7 @@ HABITS: dict[str, tuple[str, set[str], set[str]]] = {
 @pytest.mark.parametrize("habit", sorted(HABITS))
 def test_warnings_of_real_logs(habit, tmp_path):
     settings, raised, silent = HABITS[habit]
-    habits.prepare(tmp_path)
+    access_methods.prepare(tmp_path)
     command = [sys.executable, str(HERE / "habits.py"), habit, str(tmp_path)]
     run = record(tmp_path, command, settings)
     codes = {w.code for w in run.coverage.warnings}
@@ -82,14 +82,14 @@ def test_warnings_of_real_logs(habit, tmp_path):
 
 @pytest.mark.parametrize("habit", ["np_load", "np_fromfile"])
 def test_numpy_is_seen_through_stdio_or_said_not_to_be_seen(habit, tmp_path):
-    habits.prepare(tmp_path)
+    access_methods.prepare(tmp_path)
     run = record(tmp_path, [sys.executable, str(HERE / "habits.py"), habit, str(tmp_path)])
     codes = {w.code for w in run.coverage.warnings}
     assert len({"reads_not_seen", "stdio_untraced"} & codes) == 1
 
 
 def test_a_full_trace_buffer_is_said(tmp_path):
-    habits.prepare(tmp_path)
+    access_methods.prepare(tmp_path)
     command = [sys.executable, str(HERE / "habits.py"), "many_reads", str(tmp_path)]
     run = record(tmp_path, command, WIDE.replace(",DXT_POSIX", ""))
     codes = {w.code for w in run.coverage.warnings}

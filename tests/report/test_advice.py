@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.example_results import EXAMPLES
 from tests.findings.labeled import RECIPES
-from tests.findings.recipe import trace_of
+from tests.makers.results import EXAMPLES
+from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
 from vanidl.findings import find
 from vanidl.report.advice import advice

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests import browser
-from tests.example_results import EXAMPLES
+from tests.makers import browser
+from tests.makers.results import EXAMPLES
 from vanidl.report.html import write_html
 
 pytestmark = [

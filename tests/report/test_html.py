@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.example_results import EXAMPLES, NASTY
+from tests.makers.results import EXAMPLES, NASTY
 from vanidl.errors import VanidlError
 from vanidl.figures import FIGURES
 from vanidl.report import page as page_module

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.example_results import EXAMPLES
+from tests import DATA
+from tests.makers.results import EXAMPLES
 from vanidl.report.json import summary_json
 
 CONTRACT = {
@@ -67,7 +67,7 @@ def _no_constant(text: str):
 def test_the_command_prints_one_object(capsys):
     from vanidl.cli import main
 
-    run = Path(__file__).parents[1] / "data/torch_pfs_workers0"
+    run = DATA / "torch_pfs_workers0"
     assert main(["summary", str(run), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["overlap"]["lost_to_input_s"] == pytest.approx(15.858, rel=0.01)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import browser
-from tests.darshan_logs import Log, Record, log_bytes
-from tests.kineto_traces import event, steps, trace
+from tests.makers import browser
+from tests.makers.darshan_logs import Log, Record, log_bytes
+from tests.makers.pytorch_traces import event, steps, trace
 from vanidl.cli import main
 
 pytestmark = [

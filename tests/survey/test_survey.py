@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.darshan_logs import Log
-from tests.large_logs import Workload, write_log
+from tests.makers.darshan_logs import Log
+from tests.makers.large_logs import Workload, write_log
 from vanidl.commands.survey import HELP
 from vanidl.report.json import summary_object
 from vanidl.run import open_run

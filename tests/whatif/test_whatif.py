@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vanidl
-from tests.findings.recipe import Recipe, trace_of
+from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
 from vanidl.whatif import Change, predict, what_if

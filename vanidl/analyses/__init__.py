@@ -50,8 +50,8 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
-from vanidl.selection import SelectedParts, Selection, select
-from vanidl.trace import Trace
+from vanidl.model.selection import SelectedParts, Selection, select
+from vanidl.model.trace import Trace
 
 REDUCTIONS: dict[str, Reduction] = {
     "operations": operations,

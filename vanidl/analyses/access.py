@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.counted import prefix_of
 from vanidl.analyses.prepared import ByFile, prepared
-from vanidl.trace import READ, WRITE, Part, Trace
+from vanidl.model.counter_totals import prefix_of
+from vanidl.model.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

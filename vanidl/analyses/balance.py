@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vanidl.analyses.operations import Operations, Totals
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

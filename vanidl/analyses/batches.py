@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.trace import POSIX, READ, Process, SpanKind, Trace
+from vanidl.model.trace import POSIX, READ, Process, SpanKind, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import descriptors
-from vanidl.analyses.counted import prefix_of, record_counts
-from vanidl.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Notice, Trace
+from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Notice, Trace
 
 COUNTED_LAYERS = (POSIX, MPIIO, STDIO)
 DXT_MODULE = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses import (
     access,
     cover,
@@ -33,8 +32,9 @@ from vanidl.analyses.cover import Cover
 from vanidl.analyses.operations import Totals
 from vanidl.analyses.prepared import prepared
 from vanidl.analyses.sorting import added, compact, distinct, extremes
-from vanidl.intervals import Intervals
-from vanidl.trace import COLUMNS, READ, WRITE, Files, Part, Trace
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import COLUMNS, READ, WRITE, Files, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

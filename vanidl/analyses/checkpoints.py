@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
-from vanidl.analyses.counted import prefix_of, record_counts
 from vanidl.analyses.prepared import prepared
-from vanidl.filekinds import is_named_checkpoint
-from vanidl.trace import STORAGE_LAYERS, CounterTable, Part, Trace
+from vanidl.model import intervals
+from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.file_kinds import is_named_checkpoint
+from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

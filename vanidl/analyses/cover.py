@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses.sorting import stable_order
-from vanidl.batching import batches
-from vanidl.intervals import Intervals
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.parallel.batches import batches
 
 Int64Array = NDArray[np.int64]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.analyses import blindspots
-from vanidl.analyses.counted import counted
 from vanidl.analyses.prepared import prepared
-from vanidl.trace import Notice, Part, Trace
+from vanidl.model.counter_totals import counted
+from vanidl.model.trace import Notice, Part, Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from vanidl.analyses.counted import prefix_of, record_counts
-from vanidl.trace import STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.counter_totals import prefix_of, record_counts
+from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
 
 KIND = "dataset"
 MOST_FILES = 1000

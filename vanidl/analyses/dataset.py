@@ -23,7 +23,7 @@ from vanidl.analyses.samples import SamplesPerFile
 from vanidl.analyses.sorting import added
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
-from vanidl.trace import READ, Part, Trace
+from vanidl.model.trace import READ, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.trace import POSIX, READ, CounterTable, Part, Trace
+from vanidl.model.trace import POSIX, READ, CounterTable, Part, Trace
 
 OPENS = "POSIX_OPENS"
 

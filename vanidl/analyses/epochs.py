@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.steps import rank_spans
 from vanidl.analyses.visits import Visits
-from vanidl.trace import SpanKind, Trace
+from vanidl.model.trace import SpanKind, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
-from vanidl.analyses.counted import COUNTED, record_counts
 from vanidl.analyses.prepared import ByFile, Prepared, prepared
 from vanidl.analyses.sorting import distinct
-from vanidl.intervals import Intervals
-from vanidl.trace import READ, STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
+from vanidl.model import intervals
+from vanidl.model.counter_totals import COUNTED, record_counts
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import READ, STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.timeline import Timeline, row_of, spread, stacked
-from vanidl.trace import Heatmap, Trace
+from vanidl.model.trace import Heatmap, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses.prepared import Prepared, prepared
 from vanidl.analyses.sorting import counted
-from vanidl.intervals import Intervals
-from vanidl.trace import Part, Trace
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import Part, Trace
 
 _MANTISSA_BITS = 9  # 512 classes an octave: a class is at most 0.2 % wide
 _SHIFT = 52 - _MANTISSA_BITS

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from vanidl import intervals
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
-from vanidl.intervals import Intervals, intersect, subtract
-from vanidl.trace import SpanKind, Trace
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals, intersect, subtract
+from vanidl.model.trace import SpanKind, Trace
 
 
 @dataclass(frozen=True, slots=True)

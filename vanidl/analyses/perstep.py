@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses import timebins
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.overlap import Split
 from vanidl.analyses.phases import Phase, Phases
 from vanidl.analyses.steps import StepTable, rank_spans
-from vanidl.trace import WRITE, Part, Trace
+from vanidl.model import intervals
+from vanidl.model.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]

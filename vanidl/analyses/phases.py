@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses import epochs
 from vanidl.analyses.bundles import bundled
 from vanidl.analyses.checkpoints import Burst
@@ -25,7 +24,8 @@ from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.sorting import added
 from vanidl.analyses.steps import RankSpans, rank_spans
-from vanidl.trace import WRITE, Part, Trace
+from vanidl.model import intervals
+from vanidl.model.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

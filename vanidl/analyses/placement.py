@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
-from vanidl.intervals import Intervals
-from vanidl.trace import READ, Trace, UndatedSteps
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import READ, Trace, UndatedSteps
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]

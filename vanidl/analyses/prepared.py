@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses.sorting import stable_order
-from vanidl.intervals import Intervals
-from vanidl.trace import COLUMNS, READ, WRITE, Part, Trace
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import COLUMNS, READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

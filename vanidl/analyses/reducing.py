@@ -12,7 +12,7 @@ from typing import Any
 from vanidl.analyses import bundles
 from vanidl.analyses.bundles import Bundle, Reduction
 from vanidl.analyses.prepared import prepared
-from vanidl.trace import Part, Trace, concatenate_spans
+from vanidl.model.trace import Part, Trace, concatenate_spans
 
 MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time

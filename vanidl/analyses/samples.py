@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
-from vanidl.told import Told
+from vanidl.model.user_data import Told
 
 if TYPE_CHECKING:
     from vanidl.analyses.dataset import DataFile

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.prepared import prepared
-from vanidl.trace import Part, Trace
+from vanidl.model.trace import Part, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses.operations import Operations
-from vanidl.intervals import Intervals
-from vanidl.trace import ClockReason, Profile, SpanKind, Spans, Trace
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import ClockReason, Profile, SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vanidl import intervals
 from vanidl.analyses import by_counters, operations
 from vanidl.analyses.by_counters import CounterTime
-from vanidl.analyses.counted import COUNTED, counted, prefix_of
 from vanidl.analyses.operations import Operations, Totals
-from vanidl.trace import STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model import intervals
+from vanidl.model.counter_totals import COUNTED, counted, prefix_of
+from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
 
 
 @dataclass(frozen=True, slots=True)

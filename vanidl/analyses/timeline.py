@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
 from vanidl.analyses.prepared import Prepared, prepared
-from vanidl.trace import READ, WRITE, Part, Trace
+from vanidl.model.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
 

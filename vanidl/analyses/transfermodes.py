@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.formats.facts import Block
-from vanidl.formats.hdf5 import INDEX_NODES
-from vanidl.formats.tfrecord import READ_BUFFER
-from vanidl.told import Told
+from vanidl.dataset.hdf5 import INDEX_NODES
+from vanidl.dataset.tfrecord import READ_BUFFER
+from vanidl.model.file_facts import Block
+from vanidl.model.user_data import Told
 
 Int64Array = NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vanidl.analyses.steps import ClockEvidence, Steps, StepTable, clocks
-from vanidl.trace import Trace, UndatedSteps
+from vanidl.model.trace import Trace, UndatedSteps
 
 METHOD = "none"
 

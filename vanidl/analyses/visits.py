@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.prepared import ByFile
-from vanidl.trace import Files
+from vanidl.model.trace import Files
 
 Int64Array = NDArray[np.int64]
 

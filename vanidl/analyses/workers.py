@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.analyses.prepared import prepared
-from vanidl.trace import Part, Trace
+from vanidl.model.trace import Part, Trace
 
 Sums = tuple[int, int, int, int]
 """Bytes read, time reading (sum of durations), first start, last end; times in ns."""

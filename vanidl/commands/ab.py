@@ -9,11 +9,11 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
-from vanidl.ab import Plan, Recorded, run_pairs
 from vanidl.commands.compare import public_sides, show
 from vanidl.commands.inputs import add_read_arguments, open_path
 from vanidl.compare import compare
-from vanidl.compare.recorded import open_recorded
+from vanidl.compare.ab import Plan, Recorded, run_pairs
+from vanidl.compare.ab_folder import open_recorded
 from vanidl.record import record
 from vanidl.record.recording import TRACERS
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.checking import check
+from vanidl.check.check import check
+from vanidl.check.text import check_json, check_text
 from vanidl.commands.inputs import progress_line
 from vanidl.errors import InputError
-from vanidl.report.checktext import check_json, check_text
 
 NAME = "check"
 HELP = (

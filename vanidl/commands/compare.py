@@ -10,12 +10,12 @@ from pathlib import Path
 
 from vanidl.commands.inputs import add_read_arguments, open_path
 from vanidl.compare import Comparison, compare
+from vanidl.compare.report.html import write_comparison
+from vanidl.compare.report.json import comparison_json
+from vanidl.compare.report.text import comparison_text
+from vanidl.compare.report.wording import headline
+from vanidl.compare.runs import open_sides
 from vanidl.compare.sides import Side, anonymous_side
-from vanidl.compared import open_sides
-from vanidl.report.compare.html import write_comparison
-from vanidl.report.compare.json import comparison_json
-from vanidl.report.compare.text import comparison_text
-from vanidl.report.compare.wording import headline
 
 NAME = "compare"
 HELP = "compare runs: what changed, by how much, and how sure that is"

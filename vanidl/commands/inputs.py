@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 
-from vanidl.datafolder import DataOptions
-from vanidl.pseudonyms import Pseudonyms
-from vanidl.reading import Inputs, Progress
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.dataset.locate import DataOptions
+from vanidl.merge.load import Inputs, Progress
+from vanidl.model.selection import Selection
+from vanidl.parallel.executors import Crew
 from vanidl.run import Run, open_run
-from vanidl.selection import Selection
-from vanidl.working import Crew
 
 
 def add_run_arguments(

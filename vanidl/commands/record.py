@@ -6,9 +6,9 @@ import argparse
 import sys
 from datetime import datetime
 
+from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.record.recording import TRACERS
-from vanidl.sources.run_record import MISSING, UNFINISHED
 
 NAME = "record"
 HELP = "run a command under a tracer and leave a RUN for report and compare"

@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from vanidl.commands.inputs import add_run_arguments, open_from
-from vanidl.report.headline import headline
 from vanidl.report.html import write_html
+from vanidl.wording.headline import headline
 
 NAME = "report"
 HELP = "write one self-contained HTML page"

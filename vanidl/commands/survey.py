@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from vanidl.commands.inputs import add_crew_arguments, crew_from, progress_line
-from vanidl.report.units import plural
+from vanidl.formatting.units import plural
 from vanidl.survey import survey
 
 NAME = "survey"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.compare.sides import Sample
-from vanidl.trace import STDIO, STORAGE_LAYERS
+from vanidl.model.trace import STDIO, STORAGE_LAYERS
 
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """Which direction is an improvement."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl.analyses import Results
+from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import SeveralJobsError
-from vanidl.pseudonyms import Pseudonyms
+from vanidl.model.trace import Job
 from vanidl.run import Run
-from vanidl.trace import Job
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
-from vanidl.export import chrome, document, place, tables
+from vanidl.export import chrome, document, tables
+from vanidl.files import place
 from vanidl.run import Run
 
 Written = list[tuple[str, str]]
@@ -24,7 +25,7 @@ class Format:
 
 
 def _figures(run: Run, folder: Path) -> Written:
-    from vanidl.publication import write  # matplotlib: only where it is asked for
+    from vanidl.paper import write  # matplotlib: only where it is asked for
 
     return write(run.trace, run.results, folder)
 

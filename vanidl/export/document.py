@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from vanidl.analyses.frames import FRAMES
 from vanidl.export.tables import OPERATIONS
-from vanidl.frames import FRAMES
+from vanidl.files.atomic import write_whole
+from vanidl.formatting.units import plural
 from vanidl.report.json import summary_object
-from vanidl.report.units import plural
 from vanidl.run import Run
-from vanidl.writing import write_whole
 
 
 def write(run: Run, path: Path) -> list[tuple[str, str]]:

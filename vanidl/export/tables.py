@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vanidl.analyses.frames import FRAMES, OPERATION_COLUMNS, operation_columns, operation_words
 from vanidl.errors import UsageError
-from vanidl.frames import FRAMES, OPERATION_COLUMNS, operation_columns, operation_words
-from vanidl.report.units import plural
+from vanidl.formatting.units import plural
+from vanidl.model.selection import select
+from vanidl.model.trace import Part, Trace
 from vanidl.run import Run
-from vanidl.selection import select
-from vanidl.trace import Part, Trace
 
 if TYPE_CHECKING:
     import pandas

@@ -30,7 +30,7 @@ from vanidl.figures import (
     visits,
 )
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 __all__ = ["FIGURES", "Column", "Figure", "Spec", "Table"]
 

@@ -6,9 +6,9 @@ from vanidl.analyses import Results
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import count
-from vanidl.trace import Trace
+from vanidl.formatting.units import count
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 PARTS = (
     ("first", "first in the file", palette.FIRST, ""),

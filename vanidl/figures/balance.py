@@ -9,10 +9,10 @@ from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided, plotted
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import byte_scale, factor, nbytes, plural, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 TABLE_LIMIT = 256
 _WORST = "A rank far above the others may be the one that the rest wait for."

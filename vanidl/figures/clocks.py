@@ -6,9 +6,9 @@ from vanidl.analyses import Results
 from vanidl.analyses.steps import ClockEvidence
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.figures.labels import elided
-from vanidl.report.clockwords import clock_words, interval_words
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided
+from vanidl.model.trace import Trace
+from vanidl.wording.clock import clock_words, interval_words
 
 LIMIT = 100
 _CAPTION = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.analyses import Results
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 _CAPTION = (
     "Counted: operations by Darshan's counters. Traced: operations recorded one by one, which "

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.report.units import count
+from vanidl.formatting.units import count
 
 
 def folded(

@@ -9,11 +9,11 @@ from vanidl.analyses.dataset import DataFile, Dataset
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided, plotted
-from vanidl.figures.sentences import sentence
-from vanidl.report.datawords import order_words, within_words
-from vanidl.report.units import byte_scale, factor, nbytes, percent, plural
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import byte_scale, factor, nbytes, percent, plural
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
+from vanidl.wording.data import order_words, within_words
 
 LIMIT = 150
 BARS = 24

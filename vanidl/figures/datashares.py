@@ -8,10 +8,10 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided, plotted
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import percent
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import percent
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 BARS = 64
 LIMIT = 256

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.report.units import Cell
+from vanidl.formatting.units import Cell
 
 Spec = dict[str, Any]
 """A plotly figure as plain dicts and lists: `data` and `layout`."""

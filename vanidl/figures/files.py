@@ -6,9 +6,9 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import FileRow
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.figures.labels import elided
-from vanidl.report.units import nbytes
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import nbytes
+from vanidl.model.trace import Trace
 
 LIMIT = 1000
 OSTS = 8

@@ -11,11 +11,11 @@ from vanidl.analyses import Results
 from vanidl.figures import palette
 from vanidl.figures.cutting import folded, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
-from vanidl.figures.labels import distinct, elided, plotted
 from vanidl.figures.levels import levels
 from vanidl.figures.timeline import heatmap_note
-from vanidl.report.units import byte_scale, count, nbytes, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import distinct, elided, plotted
+from vanidl.formatting.units import byte_scale, count, nbytes, seconds
+from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
 

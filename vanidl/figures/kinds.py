@@ -7,10 +7,10 @@ from vanidl.analyses.files import GroupRow
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided, plotted
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import byte_scale, nbytes
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import byte_scale, nbytes
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 LIMIT = 20
 _CAPTION = (

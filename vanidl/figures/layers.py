@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.analyses import Results
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 _CAPTION = (
     "POSIX and STDIO are disjoint and together are storage. Every other layer lies above POSIX: "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from vanidl.analyses import Results
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.figures.labels import elided
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided
+from vanidl.model.trace import Trace
 
 LIMIT = 100
 _TITLE = "By mount point and file system"

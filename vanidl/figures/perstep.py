@@ -10,9 +10,9 @@ from vanidl.analyses.perstep import CHECKPOINT, FIRST, ORDINARY, PerStep
 from vanidl.analyses.steps import StepTable
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.figures.labels import elided
-from vanidl.report.units import Cell, plural, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import Cell, plural, seconds
+from vanidl.model.trace import Trace
 
 LIMIT, LIMIT_OF_MANY = 400, 50  # steps; of more than MANY_RANKS the page has enough to hold
 MANY_RANKS = 16

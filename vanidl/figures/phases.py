@@ -9,10 +9,10 @@ from vanidl.analyses.phases import Phase, Phases
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided, plotted
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import nbytes, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import nbytes, seconds
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 LIMIT = 1000
 BANDS = 200

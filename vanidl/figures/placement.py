@@ -11,10 +11,10 @@ from vanidl.analyses.placement import Placement, RankPlacement
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided, plotted
-from vanidl.report.placementwords import placement_bounds, placement_sentences, slope_text
-from vanidl.report.units import seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import seconds
+from vanidl.model.trace import Trace
+from vanidl.wording.placement import placement_bounds, placement_sentences, slope_text
 
 LIMIT = 40
 _CAPTION = (

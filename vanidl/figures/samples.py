@@ -9,10 +9,10 @@ from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import count, nbytes
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import count, nbytes
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 LIMIT = 400
 _SAMPLES = "Samples per file"

@@ -8,9 +8,9 @@ from vanidl.analyses import Results
 from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import byte_scale, count, nbytes, plural
-from vanidl.trace import Trace
+from vanidl.formatting.units import byte_scale, count, nbytes, plural
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 _CAPTION = (
     "Above: how many operations moved that many bytes. Below: how many bytes those operations "

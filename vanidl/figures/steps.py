@@ -9,11 +9,11 @@ from vanidl.analyses.steps import ClockEvidence, StepTable
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import plotted
-from vanidl.figures.sentences import sentence
 from vanidl.figures.stepspans import ShownSteps, shown_steps
-from vanidl.report.units import seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import plotted
+from vanidl.formatting.units import seconds
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 TABLE_LIMIT = 100
 MAX_LANES = 8

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.steps import StepTable
 from vanidl.figures.cutting import n_of_m, spread_out
-from vanidl.trace import SpanKind, Trace
+from vanidl.model.trace import SpanKind, Trace
 
 LIMIT = 2000
 

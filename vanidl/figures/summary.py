@@ -6,8 +6,8 @@ from vanidl.analyses import Results
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.summary import Summary
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.report.units import bandwidth, count, nbytes, percent, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
+from vanidl.model.trace import Trace
 
 _COLUMNS = (Column("quantity"), Column("value"), Column("meaning"))
 

@@ -13,12 +13,12 @@ from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.figures import palette
 from vanidl.figures.cutting import folded, rounded
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
-from vanidl.figures.labels import plotted
 from vanidl.figures.levels import levels
 from vanidl.figures.steps import step_table
 from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
-from vanidl.report.units import byte_scale, nbytes, plural, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import plotted
+from vanidl.formatting.units import byte_scale, nbytes, plural, seconds
+from vanidl.model.trace import Trace
 
 UNIT_BINS = 2048
 TABLE_SPANS = 64

@@ -6,8 +6,8 @@ from vanidl.analyses import Results
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.report.datawords import size_range
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
+from vanidl.wording.data import size_range
 
 _TITLE = "Sizes of dataset reads and their causes"
 _CAPTION = (

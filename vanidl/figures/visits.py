@@ -14,11 +14,11 @@ from vanidl.figures.cutting import folded, n_of_m, rounded
 from vanidl.figures.datafiles import NO_DATASET
 from vanidl.figures.figure import Figure, Spec
 from vanidl.figures.heatmap import TABLE_FILES, span_table
-from vanidl.figures.labels import plotted
 from vanidl.figures.phases import epoch_lines
-from vanidl.figures.sentences import sentence
-from vanidl.report.units import byte_scale
-from vanidl.trace import Trace
+from vanidl.formatting.names import plotted
+from vanidl.formatting.units import byte_scale
+from vanidl.model.trace import Trace
+from vanidl.wording.alt_text import sentence
 
 CELLS = 64_000
 MOST_BINS = 512

@@ -10,7 +10,7 @@ from vanidl.analyses import Results
 from vanidl.findings import knowing, opening, requests, reuse, saving, spread, stepping, waiting
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import SEVERITIES, Finding, Rule, severity
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 RULES: tuple[Rule, ...] = (
     *waiting.RULES,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
-from vanidl.trace import POSIX, CounterTable, Trace
+from vanidl.model.trace import POSIX, CounterTable, Trace
 
 DATASET = "dataset"
 MATTERS = 0.02

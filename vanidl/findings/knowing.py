@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import MEDIUM, Rule, Said
-from vanidl.report.units import percent, seconds
+from vanidl.formatting.units import percent, seconds
 
 TRUNCATING = ("truncated", "partial", "records_exhausted", "damaged", "unreadable")
 CLOCKS = ("clock_unverified", "clock_coarse", "clock_contradiction")

@@ -6,7 +6,7 @@ import numpy as np
 
 from vanidl.findings.facts import DATASET, Facts
 from vanidl.findings.finding import Rule, Said, Value
-from vanidl.report.units import count, nbytes, percent, seconds
+from vanidl.formatting.units import count, nbytes, percent, seconds
 
 MANY_FILES = 100
 TINY = 256 << 10

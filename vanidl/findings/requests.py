@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said, Value
-from vanidl.formats.facts import ArrayFacts
-from vanidl.formats.tfrecord import READ_BUFFER
-from vanidl.report.units import count, nbytes, percent
+from vanidl.formatting.units import count, nbytes, percent
+from vanidl.model.file_facts import ArrayFacts
 
 MANY = 1000
 SMALL = 128 << 10

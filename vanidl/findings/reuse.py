@@ -6,7 +6,7 @@ from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said, Value
-from vanidl.report.units import nbytes, percent
+from vanidl.formatting.units import nbytes, percent
 
 AGAIN = 1.5
 MEMORY_NBYTES = 32 << 30

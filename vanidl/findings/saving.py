@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl import intervals
 from vanidl.analyses.phases import Phase
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said
-from vanidl.report.units import count, factor, nbytes, percent, seconds
-from vanidl.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
+from vanidl.formatting.units import count, factor, nbytes, percent, seconds
+from vanidl.model import intervals
+from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
 
 STALL_SHARE = 0.02
 MANY_WRITES = 1000

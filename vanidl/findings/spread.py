@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said
-from vanidl.report.units import count, factor, nbytes, percent, seconds
+from vanidl.formatting.units import count, factor, nbytes, percent, seconds
 
 UNEVEN = 1.5
 ALONE = 0.9

@@ -9,7 +9,7 @@ from vanidl.analyses.perstep import first_within
 from vanidl.analyses.steps import StepTable
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said
-from vanidl.report.units import factor, seconds
+from vanidl.formatting.units import factor, seconds
 
 FIRST_FACTOR = 3.0
 TAIL_FACTOR = 2.0

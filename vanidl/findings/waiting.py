@@ -6,7 +6,7 @@ from vanidl.analyses.overlap import Overlap
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, Said, Value
-from vanidl.report.units import percent, seconds
+from vanidl.formatting.units import percent, seconds
 
 BOUND_SHARE = 0.10
 MOSTLY = 0.5

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from vanidl.errors import InputError, UsageError
+from vanidl.readers.darshan import log as darshan_logs
+from vanidl.readers.file_names import darshan_name
 from vanidl.record.tracer import CUT, ENDED, PRELOAD, Tracer, preloaded
-from vanidl.sources import darshan as darshan_logs
-from vanidl.sources.file_names import darshan_name
 
 NAME = "darshan"
 FOLDER = "darshan"

@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from vanidl.errors import InputError
+from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.record.tracer import CUT, ENDED, PRELOAD, Tracer, preloaded
-from vanidl.sources.json_text import TextStream
 
 NAME = "dftracer"
 FOLDER = "dftracer"

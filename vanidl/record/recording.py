@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
+from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer
 from vanidl.record.launch import passed_on, run
 from vanidl.record.run_record import run_record
 from vanidl.record.tracer import Tracer
-from vanidl.sources.run_record import NAME, RunRecord, write_record
 
 TRACERS = ("auto", darshan.NAME, dftracer.NAME)
 FOLDER_VARIABLE = "VANIDL_RUN"

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from vanidl.readers.run_json import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 from vanidl.record.launch import Ended
 from vanidl.record.tracer import ENDED, Tracer
 from vanidl.record.watch import Seen
-from vanidl.sources.run_record import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 
 _MOUNTS = Path("/proc/self/mounts")
 _PSEUDO = {"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from vanidl.analyses import Results
-from vanidl.figures.labels import elided
 from vanidl.findings import Finding, find
 from vanidl.findings.finding import Value
-from vanidl.report.units import count, nbytes, percent, ratio, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import count, nbytes, percent, ratio, seconds
+from vanidl.model.trace import Trace
 from vanidl.whatif import WhatIf, what_if
 
 _MOST = 12

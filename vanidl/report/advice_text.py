@@ -6,8 +6,8 @@ import textwrap
 
 from vanidl.analyses import Results
 from vanidl.findings import Finding, find
-from vanidl.report.units import ratio, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.units import ratio, seconds
+from vanidl.model.trace import Trace
 from vanidl.whatif import what_if
 
 _MARK = {"high": "!!", "medium": "! ", "low": "- "}

@@ -8,7 +8,7 @@ from typing import Any
 from vanidl.analyses import Results
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.phases import Phase, Phases
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 MOST_FILES = 1000
 

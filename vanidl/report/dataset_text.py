@@ -5,10 +5,10 @@ from __future__ import annotations
 from vanidl.analyses import Results
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.phases import Phase
+from vanidl.formatting.units import count, factor, nbytes, percent, plural, seconds
+from vanidl.model.trace import Trace
 from vanidl.report.dataset_json import throughput_object
-from vanidl.report.datawords import mode_words, order_words, size_range, within_words
-from vanidl.report.units import count, factor, nbytes, percent, plural, seconds
-from vanidl.trace import Trace
+from vanidl.wording.data import mode_words, order_words, size_range, within_words
 
 Pairs = list[tuple[str, str]]
 Row = tuple[str, ...]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from vanidl.analyses import Results
 from vanidl.figures import FIGURES
-from vanidl.figures.labels import elided
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import count, seconds
+from vanidl.model.trace import Trace
 from vanidl.report.advice import advice, replayed
-from vanidl.report.headline import headline
 from vanidl.report.page import Page, render_page, write_page
-from vanidl.report.terms import TERMS
 from vanidl.report.tiles import tiles
-from vanidl.report.units import count, seconds
-from vanidl.trace import Trace
+from vanidl.wording.glossary import TERMS
+from vanidl.wording.headline import headline
 
 
 def render_html(trace: Trace, results: Results) -> str:

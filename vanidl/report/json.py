@@ -18,16 +18,16 @@ from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.findings import find
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 from vanidl.report.dataset_json import (
     dataset_object,
     epoch_rows,
     phase_rows,
     throughput_object,
 )
-from vanidl.report.headline import headline
-from vanidl.report.placementwords import placement_object
-from vanidl.trace import STORAGE_LAYERS, Trace
 from vanidl.whatif import what_if
+from vanidl.wording.headline import headline
+from vanidl.wording.placement import placement_object
 
 SCHEMA = "vanidl/1"
 

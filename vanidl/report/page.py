@@ -19,12 +19,12 @@ from markupsafe import Markup
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
+from vanidl.files.atomic import write_whole
+from vanidl.formatting.units import Amount, Cell, shown
 from vanidl.report.advice import Advice, Replayed
-from vanidl.report.headline import Headline
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
-from vanidl.report.units import Amount, Cell, shown
-from vanidl.writing import write_whole
+from vanidl.wording.headline import Headline
 
 SCRIPTS = (
     "plotly-cartesian-4.1.1.min.js",

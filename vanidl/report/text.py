@@ -14,14 +14,14 @@ from vanidl.analyses.perstep import by_kind
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.summary import BusyTime, Summary
 from vanidl.figures.sizes import bin_label
+from vanidl.formatting.units import bandwidth, count, nbytes, percent, plural, seconds, text
+from vanidl.model.trace import Trace
 from vanidl.report.advice_text import findings_text, what_if_rows
-from vanidl.report.clockwords import clock_pairs
 from vanidl.report.dataset_text import dataset_pairs, phase_table
-from vanidl.report.headline import headline
 from vanidl.report.json import iso_time
-from vanidl.report.placementwords import placement_rows, placement_sentences
-from vanidl.report.units import bandwidth, count, nbytes, percent, plural, seconds, text
-from vanidl.trace import Trace
+from vanidl.wording.clock import clock_pairs
+from vanidl.wording.headline import headline
+from vanidl.wording.placement import placement_rows, placement_sentences
 
 WIDTH = 98
 _MOST_RANKS = 16

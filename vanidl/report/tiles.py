@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.summary import Summary
-from vanidl.report.units import bandwidth, count, nbytes, percent, seconds
-from vanidl.trace import Trace
+from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
+from vanidl.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import numpy as np
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.labels import elided
-from vanidl.report.headline import Headline
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import count, nbytes, percent, plural
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import Tile
-from vanidl.report.units import count, nbytes, percent, plural
 from vanidl.survey.rows import Row
+from vanidl.wording.headline import Headline
 
 MOST_ROWS = 1000
 MOST_POINTS = 5000

@@ -1,4 +1,4 @@
-"""Which logs below a folder are one job: the rules of `vanidl.grouping`."""
+"""Which logs below a folder are one job: the rules of `vanidl.merge.jobs`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vanidl.grouping import group
-from vanidl.sources.pieces import TracerLog
+from vanidl.merge.jobs import group
+from vanidl.readers.records import TracerLog
 
 
 @dataclass(frozen=True, slots=True)

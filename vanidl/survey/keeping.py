@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from vanidl.errors import VanidlError
+from vanidl.files.atomic import write_whole
 from vanidl.survey.rows import Row
-from vanidl.writing import write_whole
 
 _FOLDER = "done"
 _VERSION = 1  # of the rows; raised when a column comes or changes its meaning

@@ -8,12 +8,12 @@ from typing import Any
 
 from vanidl.analyses import analyse
 from vanidl.errors import VanidlError
-from vanidl.reading import Inputs, trace_of
+from vanidl.merge.load import Inputs, trace_of
+from vanidl.readers.darshan import library
+from vanidl.readers.darshan.log import UNFINISHED, has_new_counters, read_identity
+from vanidl.readers.discover import Found
+from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
-from vanidl.sources import counters
-from vanidl.sources.darshan import UNFINISHED, has_new_counters, read_identity
-from vanidl.sources.discover import Found
-from vanidl.sources.pieces import TracerLog
 from vanidl.survey.jobs import Job
 
 Row = dict[str, Any]
@@ -75,11 +75,11 @@ def _identity(path: str) -> tuple[str, TracerLog | None, str]:
 def rows(jobs: Sequence[Job]) -> list[Row]:
     """A row for each job, in turn; the same children read the old counters of all."""
     paths = [path for job in jobs for path in job.paths]
-    pending = counters.start_counters([path for path in paths if not has_new_counters(path)])
+    pending = library.start_counters([path for path in paths if not has_new_counters(path)])
     return [row(job, pending) for job in jobs]
 
 
-def row(job: Job, pending: counters.PendingCounters) -> Row:
+def row(job: Job, pending: library.PendingCounters) -> Row:
     """What one job did; one that cannot be read has only its logs and the problem."""
     try:
         return _read(job, pending)
@@ -93,7 +93,7 @@ def missing(job: Job, problem: str) -> Row:
     return empty | _place(job) | {"job": job.id, "problem": " ".join(problem.split())}
 
 
-def _read(job: Job, pending: counters.PendingCounters) -> Row:
+def _read(job: Job, pending: library.PendingCounters) -> Row:
     paths = [Path(path) for path in job.paths]
     found = Found(
         paths[0].parent,

@@ -9,15 +9,15 @@ from os import PathLike
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.reading import Progress
-from vanidl.sources import discover
-from vanidl.sources.pieces import TracerLog
+from vanidl.merge.load import Progress
+from vanidl.parallel.executors import Crew, crew_executor, shared_out
+from vanidl.readers import discover
+from vanidl.readers.records import TracerLog
 from vanidl.survey import table
 from vanidl.survey.fleet import write_fleet
 from vanidl.survey.jobs import Job, batches, jobs_of
 from vanidl.survey.keeping import Kept
 from vanidl.survey.rows import Row, identities, missing, rows
-from vanidl.working import Crew, crew_executor, shared_out
 
 LOGS_A_BATCH = 32
 

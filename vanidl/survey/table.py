@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vanidl.errors import UsageError
+from vanidl.files.atomic import write_whole
 from vanidl.survey.rows import COLUMNS, MORE, Row
-from vanidl.writing import write_whole
 
 
 def require() -> None:

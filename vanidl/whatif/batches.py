@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses import Results
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.workers import Workers
-from vanidl.trace import SpanKind, Trace
+from vanidl.model import intervals
+from vanidl.model.trace import SpanKind, Trace
 from vanidl.whatif.reads import Reads
 from vanidl.whatif.replay import replay
 

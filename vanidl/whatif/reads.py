@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl import intervals
 from vanidl.analyses.dataset import KIND
-from vanidl.intervals import Intervals
-from vanidl.trace import READ, Part, Trace
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import READ, Part, Trace
 
 _FEWEST = 100
 _SPREAD = 0.01

@@ -7,8 +7,8 @@ import numpy as np
 from vanidl.analyses import Results
 from vanidl.analyses.dataset import read_by_all
 from vanidl.errors import UsageError
-from vanidl.report.units import plural
-from vanidl.trace import Trace
+from vanidl.formatting.units import plural
+from vanidl.model.trace import Trace
 from vanidl.whatif.batches import AHEAD, Batches, batches, can_replay
 from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
 from vanidl.whatif.loading import loads, workers

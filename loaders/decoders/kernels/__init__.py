@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from loaders.errors import MissingError
+from ...errors import MissingError
 
 if TYPE_CHECKING:
     import torch
 
-    from loaders.decoders.container import Encoded
-    from loaders.decoders.staging import Staged
+    from ..container import Encoded
+    from ..staging import Staged
 
 KERNELS: dict[str, str] = {
-    "cosmoflow": "loaders.decoders.kernels.cosmoflow",
-    "deepcam": "loaders.decoders.kernels.deepcam",
-    "lossless": "loaders.decoders.kernels.lossless",
+    "cosmoflow": "vanidl_loaders.decoders.kernels.cosmoflow",
+    "deepcam": "vanidl_loaders.decoders.kernels.deepcam",
+    "lossless": "vanidl_loaders.decoders.kernels.lossless",
 }
 """Name of each codec -> the module that decodes it on a GPU."""
 

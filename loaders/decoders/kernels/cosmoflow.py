@@ -12,10 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
-from loaders.decoders.container import Encoded
-from loaders.decoders.cosmoflow import TILE, Layout
-from loaders.decoders.staging import Staged, require_good
-from loaders.decoders.staging import stage as stage_columns
+from ..container import Encoded
+from ..cosmoflow import TILE, Layout
+from ..staging import Staged, require_good
+from ..staging import stage as stage_columns
 
 BLOCK = 1024
 WARPS = 4

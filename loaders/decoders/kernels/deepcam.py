@@ -12,11 +12,11 @@ import torch
 import triton
 import triton.language as tl
 
-from loaders.decoders.container import Encoded
-from loaders.decoders.deltas import HEAD, UNITS
-from loaders.decoders.lines import LineSections
-from loaders.decoders.staging import Column, Staged, require_good
-from loaders.decoders.staging import stage as stage_columns
+from ..container import Encoded
+from ..deltas import HEAD, UNITS
+from ..lines import LineSections
+from ..staging import Column, Staged, require_good
+from ..staging import stage as stage_columns
 
 LINES = 16
 SPAN = 128

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from loaders.decoders.container import Encoded
-from loaders.decoders.lossless import Lossless
-from loaders.decoders.staging import Column, Staged, require_good
-from loaders.decoders.staging import stage as stage_columns
+from ..container import Encoded
+from ..lossless import Lossless
+from ..staging import Column, Staged, require_good
+from ..staging import stage as stage_columns
 
 COLUMNS = 4
 

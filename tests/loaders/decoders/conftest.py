@@ -22,7 +22,7 @@ def device():
 @pytest.fixture(scope="session")
 def examples():
     """Codec -> (codec, array) pairs that touch each of its branches."""
-    from loaders.decoders import CosmoFlow, DeepCam, Lossless
+    from vanidl_loaders.decoders import CosmoFlow, DeepCam, Lossless
 
     random = np.random.default_rng(7)
     counts = random.poisson(0.3, (9, 20, 33, 4)).astype(np.int16)

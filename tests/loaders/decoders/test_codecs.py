@@ -12,7 +12,7 @@ pytest.importorskip("numba", reason="numba is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
 
 
-from loaders.decoders import (
+from vanidl_loaders.decoders import (
     CODECS,
     decode,
     decode_batch,
@@ -22,8 +22,8 @@ from loaders.decoders import (
     find_codec,
     open_sample,
 )
-from loaders.decoders.kernels import KERNELS, find_kernel
-from loaders.errors import InputError, UsageError
+from vanidl_loaders.decoders.kernels import KERNELS, find_kernel
+from vanidl_loaders.errors import InputError, UsageError
 
 NAMES = sorted(CODECS)
 
@@ -58,7 +58,7 @@ def test_the_header_says_what_comes_back(pairs):
 
 
 def test_encoding_twice_and_repacking_give_the_same_bytes(pairs):
-    from loaders.decoders.container import pack, unpack
+    from vanidl_loaders.decoders.container import pack, unpack
 
     for codec, array in pairs:
         content = encode(array, codec)
@@ -159,7 +159,7 @@ def test_samples_hold_several_arrays_each_with_its_codec(examples, bits):
 
 
 def test_what_cannot_be_asked_is_refused(examples):
-    from loaders.decoders import Lossless
+    from vanidl_loaders.decoders import Lossless
 
     with pytest.raises(UsageError, match="cosmoflow"):
         find_codec("nothing")
@@ -177,7 +177,7 @@ def test_what_cannot_be_asked_is_refused(examples):
 
 
 def test_the_codec_follows_the_array_where_none_is_named():
-    from loaders.decoders import CosmoFlow, DeepCam, Lossless, codec_for
+    from vanidl_loaders.decoders import CosmoFlow, DeepCam, Lossless, codec_for
 
     assert codec_for(np.zeros((2, 2, 2, 4), np.int16)) == CosmoFlow()
     assert codec_for(np.zeros((2, 2, 3), np.float32)) == DeepCam()

@@ -10,8 +10,8 @@ pytest.importorskip("numba", reason="numba is not installed")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 
-from loaders.cli import main
-from loaders.decoders.convert import read_sample, write_sample
+from vanidl_loaders.cli import main
+from vanidl_loaders.decoders.convert import read_sample, write_sample
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders.decoders.container import Spec
-from loaders.decoders.convert import FORMATS, read_sample, read_samples, write_sample
-from loaders.decoders.proto import example, parse_example
-from loaders.decoders.tfrecord import crc32c, read_records, write_records
-from loaders.errors import InputError, UsageError
+from vanidl_loaders.decoders.container import Spec
+from vanidl_loaders.decoders.convert import FORMATS, read_sample, read_samples, write_sample
+from vanidl_loaders.decoders.proto import example, parse_example
+from vanidl_loaders.decoders.tfrecord import crc32c, read_records, write_records
+from vanidl_loaders.errors import InputError, UsageError
 
 ARRAYS = {
     "x": np.arange(2 * 3 * 4, dtype=np.int16).reshape(2, 3, 4),

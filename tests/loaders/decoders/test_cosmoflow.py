@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from loaders.decoders import CosmoFlow, decode, encode, open_sample
-from loaders.decoders.cosmoflow import ENTRIES_MOST, TILE
-from loaders.errors import InputError, UsageError
+from vanidl_loaders.decoders import CosmoFlow, decode, encode, open_sample
+from vanidl_loaders.decoders.cosmoflow import ENTRIES_MOST, TILE
+from vanidl_loaders.errors import InputError, UsageError
 
 COUNTS = st.integers(-32768, 32767) | st.sampled_from([-2, -1, 0, 1, 32767])
 

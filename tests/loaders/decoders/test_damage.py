@@ -14,11 +14,11 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders.decoders import CosmoFlow, DeepCam, Lossless, decode, encode_sample, open_sample
-from loaders.decoders.coding import decode_batch
-from loaders.decoders.container import describe, pack, unpack
-from loaders.decoders.kernels import find_kernel
-from loaders.errors import InputError
+from vanidl_loaders.decoders import CosmoFlow, DeepCam, Lossless, decode, encode_sample, open_sample
+from vanidl_loaders.decoders.coding import decode_batch
+from vanidl_loaders.decoders.container import describe, pack, unpack
+from vanidl_loaders.decoders.kernels import find_kernel
+from vanidl_loaders.errors import InputError
 
 
 def sample():

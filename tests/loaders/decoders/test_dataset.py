@@ -11,12 +11,12 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 from torch.utils.data import DataLoader
 
-from loaders.decoders import decode_sample, open_sample
-from loaders.decoders.dataset import DecodedLoader, EncodedDataset
-from loaders.decoders.folders import MARK, encode_folder, sample_path
-from loaders.errors import InputError, UsageError
-from loaders.loading import Settings, open_loader
-from loaders.world import World
+from vanidl_loaders.decoders import decode_sample, open_sample
+from vanidl_loaders.decoders.dataset import DecodedLoader, EncodedDataset
+from vanidl_loaders.decoders.folders import MARK, encode_folder, sample_path
+from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.ranks.world import World
 
 WORKLOADS = {"cosmoflow": "counts", "deepcam": "climate/data"}
 
@@ -164,7 +164,7 @@ def test_missing_and_damaged_containers_are_named(small, tmp_path, workers):
 
 def test_dali_gives_the_same(encoded):
     pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed")
-    from loaders.decoders import dali
+    from vanidl_loaders.decoders import dali
 
     samples, folder = encoded
     paths = [sample_path(folder, sample) for sample in range(5)]

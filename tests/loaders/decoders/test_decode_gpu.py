@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from pathlib import Path
 
 import pytest
+
+from tests import ROOT
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("numba", reason="numba is not installed")
@@ -16,7 +17,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 pytest.importorskip("triton", reason="triton is not installed")
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "decode_gpu.py"
+SCRIPT = ROOT / "benchmarks" / "decode_gpu.py"
 
 
 @pytest.fixture(scope="module")

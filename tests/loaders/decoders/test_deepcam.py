@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from loaders.decoders import DeepCam, decode, encode, open_sample
-from loaders.decoders.deepcam import decode_lines
-from loaders.decoders.deltas import HEAD, LARGEST, NEAREST, UNITS, to_half
-from loaders.decoders.lines import LineSections
-from loaders.decoders.report import errors, sample_errors
-from loaders.errors import InputError, UsageError
+from vanidl_loaders.decoders import DeepCam, decode, encode, open_sample
+from vanidl_loaders.decoders.deepcam import decode_lines
+from vanidl_loaders.decoders.deltas import HEAD, LARGEST, NEAREST, UNITS, to_half
+from vanidl_loaders.decoders.lines import LineSections
+from vanidl_loaders.decoders.report import errors, sample_errors
+from vanidl_loaders.errors import InputError, UsageError
 
 FIRST = DeepCam(channels="first")
 MODES = ["closed", "open"]

@@ -14,10 +14,10 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
-from loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
-from loaders.decoders.cosmoflow import TILE
-from loaders.decoders.kernels import find_kernel
-from loaders.errors import MissingError
+from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
+from vanidl_loaders.decoders.cosmoflow import TILE
+from vanidl_loaders.decoders.kernels import find_kernel
+from vanidl_loaders.errors import MissingError
 
 
 def both(codec, arrays, device):
@@ -62,7 +62,7 @@ def test_a_missing_triton_says_what_to_do(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.delitem(sys.modules, "loaders.decoders.kernels.cosmoflow", raising=False)
+    monkeypatch.delitem(sys.modules, "vanidl_loaders.decoders.kernels.cosmoflow", raising=False)
     with pytest.raises(MissingError, match="pip install triton"):
         find_kernel("cosmoflow")
 
@@ -71,8 +71,8 @@ COMPILE = """
 import json, re, sys
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from loaders.decoders.cosmoflow import TILE
-from loaders.decoders.kernels import cosmoflow, deepcam
+from vanidl_loaders.decoders.cosmoflow import TILE
+from vanidl_loaders.decoders.kernels import cosmoflow, deepcam
 
 TYPES = {"bytes_ptr": "*u8", "halves_ptr": "*i16", "numbers_ptr": "*i32", "words_ptr": "*i64",
          "out_ptr": "*i16", "status_ptr": "*i32", "voxels": "i32", "lines": "i32", "width": "i32"}

@@ -11,12 +11,12 @@ import time
 import zlib
 from pathlib import Path
 
-from loaders import pls
-from loaders.errors import LoadersError
-from loaders.pls.storage import content, new_message, sample_of
-from loaders.pls.transport import open_transport
-from loaders.samples import open_samples
-from loaders.world import World
+from vanidl_loaders import pls
+from vanidl_loaders.data.samples import open_samples
+from vanidl_loaders.errors import LoadersError
+from vanidl_loaders.pls.storage import content, new_message, sample_of
+from vanidl_loaders.ranks.messages import open_transport
+from vanidl_loaders.ranks.world import World
 
 EPOCHS, BATCH = 3, 4
 

@@ -11,11 +11,11 @@ Image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 
 from torch.utils.data import DataLoader
 
-from loaders import pls
-from loaders.errors import InputError
-from loaders.pls.storage import content, new_message
-from loaders.world import World
 from tests.loaders.pls.threads import on_ranks
+from vanidl_loaders import pls
+from vanidl_loaders.errors import InputError
+from vanidl_loaders.pls.storage import content, new_message
+from vanidl_loaders.ranks.world import World
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DataLoader, DistributedSampler
 
-from loaders import pls
-from loaders.counts import Counts
-from loaders.errors import LoadersError, MissingError, UsageError
-from loaders.pls.ownership import NOBODY
-from loaders.pls.transport import open_transport
-from loaders.world import World
 from tests.loaders.pls.threads import on_ranks
+from vanidl_loaders import pls
+from vanidl_loaders.errors import LoadersError, MissingError, UsageError
+from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.pls.ownership import NOBODY
+from vanidl_loaders.ranks.messages import open_transport
+from vanidl_loaders.ranks.world import World
 
 EPOCHS, BATCH = 3, 4
 RANKS = (1, 2, 4, 8)

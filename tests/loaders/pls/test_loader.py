@@ -7,14 +7,14 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from loaders import pls
-from loaders.errors import UsageError
-from loaders.loading import Settings, open_loader
-from loaders.pls import loader as module
-from loaders.pls import transport
-from loaders.reading import reader
-from loaders.world import World
 from tests.loaders.pls.threads import on_ranks
+from vanidl_loaders import pls
+from vanidl_loaders.data.readers import reader
+from vanidl_loaders.errors import UsageError
+from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.pls import loader as module
+from vanidl_loaders.ranks import messages
+from vanidl_loaders.ranks.world import World
 
 RANKS = 3
 
@@ -127,13 +127,13 @@ def test_a_state_of_another_fraction_is_refused(ptycho):
 
 
 def test_backends_that_do_not_fit_the_launcher_are_refused(monkeypatch):
-    monkeypatch.setattr(transport, "MPITransport", transport.Alone)
-    assert transport.open_transport(World(), "mpi").ranks == 1
+    monkeypatch.setattr(messages, "MPITransport", messages.Alone)
+    assert messages.open_transport(World(), "mpi").ranks == 1
     for backend, world in (("mpi", World(0, 2)), ("auto", World(1, 2, 1, 2, "mpi"))):
         with pytest.raises(UsageError, match="mpiexec"):
-            transport.open_transport(world, backend)
+            messages.open_transport(world, backend)
     with pytest.raises(UsageError, match="backend"):
-        transport.open_transport(World(0, 2), "ftp")
+        messages.open_transport(World(0, 2), "ftp")
 
 
 def test_a_local_folder_is_used_again(ptycho, tmp_path):

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from loaders.errors import UsageError
-from loaders.pls.ownership import NOBODY, PARTITIONS, Ownership, deal, home_fraction
+from vanidl_loaders.errors import UsageError
+from vanidl_loaders.pls.ownership import NOBODY, PARTITIONS, Ownership, deal, home_fraction
 
 SHAPES = [(64, 2), (65, 2), (101, 4), (101, 8), (8, 8), (23, 1), (1000, 16)]
 FRACTIONS = (0.0, 0.1, 0.3, 0.9, 1.0)

@@ -18,13 +18,13 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from loaders import pls
-from loaders.counts import Counts
-from loaders.pls.sources import sample_source
-from loaders.pls.storage import FolderStore, sample_of
-from loaders.workloads.making import make
 from tests.loaders.conftest import ROOT, json_objects
 from tests.loaders.pls.ranks import EPOCHS
+from vanidl_loaders import pls
+from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.pls.sources import sample_source
+from vanidl_loaders.pls.storage import FolderStore, sample_of
+from vanidl_loaders.workloads.making import make
 
 BIN = str(Path(sys.executable).parent)
 RANKS_PROGRAM = str(Path(__file__).with_name("ranks.py"))

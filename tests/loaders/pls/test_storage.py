@@ -11,12 +11,19 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from loaders.counts import Counts
-from loaders.errors import InputError
-from loaders.pls import storage
-from loaders.pls.sources import Items, sample_source
-from loaders.pls.storage import FolderStore, Measured, MemoryStore, content, new_message, sample_of
-from loaders.reading import reader
+from vanidl_loaders.data.readers import reader
+from vanidl_loaders.errors import InputError
+from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.pls import storage
+from vanidl_loaders.pls.sources import Items, sample_source
+from vanidl_loaders.pls.storage import (
+    FolderStore,
+    Measured,
+    MemoryStore,
+    content,
+    new_message,
+    sample_of,
+)
 
 WORKLOADS = ("ptycho", "cosmoflow", "deepcam", "images")
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, Queue
 
-from loaders.pls.transport import late
+from vanidl_loaders.ranks.messages import late
 
 
 class Board:

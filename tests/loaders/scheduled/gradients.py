@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from loaders.groups import process_group
-from loaders.loading import WEIGHT, Settings, open_loader
-from loaders.samples import open_samples
-from loaders.world import World
+from vanidl_loaders.data.samples import open_samples
+from vanidl_loaders.loader.loader import WEIGHT, Settings, open_loader
+from vanidl_loaders.ranks.process_group import process_group
+from vanidl_loaders.ranks.world import World
 
 EPOCHS = 3
 

@@ -9,9 +9,9 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-from loaders.loading import Settings, open_loader
-from loaders.samples import Field, SampleSet
-from loaders.world import World
+from vanidl_loaders.data.samples import Field, SampleSet
+from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.ranks.world import World
 
 N, SIDE = 101, 6
 LAYOUTS = ("contiguous", "chunked", "gzip", "big-endian", "compact")

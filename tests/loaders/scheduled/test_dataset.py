@@ -10,11 +10,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DataLoader
 
-from loaders.errors import UsageError
-from loaders.scheduled.dataset import ScheduledBatchSampler, ScheduledDataset, collate
-from loaders.scheduled.plan import PlanSettings, make_plan
-from loaders.scheduled.stage import StageSettings
 from tests.loaders.scheduled.stored import N, direct, scheduled
+from vanidl_loaders.errors import UsageError
+from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler, ScheduledDataset, collate
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
+from vanidl_loaders.scheduled.stage import StageSettings
 
 
 def in_dataloader(samples, workers, kind=DataLoader, rank=0, ranks=1, **options):

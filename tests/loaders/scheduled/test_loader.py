@@ -14,11 +14,11 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-from loaders.errors import UsageError
-from loaders.loading import WEIGHT, Settings, find_loader, open_loader
-from loaders.scheduled.plan import PlanSettings, make_plan
-from loaders.world import World
 from tests.loaders.scheduled.stored import N, direct, scheduled, stream
+from vanidl_loaders.errors import UsageError
+from vanidl_loaders.loader.loader import WEIGHT, Settings, find_loader, open_loader
+from vanidl_loaders.ranks.world import World
+from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 
 BIN = str(Path(sys.executable).parent)
 LAUNCHERS = {
@@ -172,7 +172,7 @@ def test_two_ranks_train(launcher, ptycho, run_python, python):
         program = [found, *LAUNCHERS["mpiexec"], python]
     line = ["train", "--data", ptycho.folder, "--batch", 4, "--epochs", 3, "--json"]
     line += ["--loader", "scheduled", "--buffer", 14]
-    done = run_python([*program, "-m", "loaders", *line])
+    done = run_python([*program, "-m", "vanidl_loaders", *line])
     assert done.returncode == 0, done.stderr
     each = [json.loads(t) for t in done.stdout.replace("}{", "}\n{").splitlines()]
     assert sorted(rank["rank"] for rank in each) == [0, 1]

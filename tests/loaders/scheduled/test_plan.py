@@ -13,14 +13,14 @@ torch = pytest.importorskip("torch", reason="the baseline's order needs PyTorch"
 
 from torch.utils.data import DistributedSampler
 
-from loaders.cli import main
-from loaders.errors import InputError, UsageError
-from loaders.scheduled.coalesce import StorageSpeed, runs
-from loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
-from loaders.scheduled.plan import FREE, PlanSettings, load_plan, make_plan
-from loaders.scheduled.policies import POLICIES
-from loaders.scheduled.report import report
-from loaders.scheduled.share import BALANCES, shares
+from vanidl_loaders.cli import main
+from vanidl_loaders.data.coalesce import StorageSpeed, runs
+from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
+from vanidl_loaders.scheduled.plan import FREE, PlanSettings, load_plan, make_plan
+from vanidl_loaders.scheduled.policies import POLICIES
+from vanidl_loaders.scheduled.report import report
+from vanidl_loaders.scheduled.share import BALANCES, shares
 
 
 @st.composite

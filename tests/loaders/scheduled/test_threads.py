@@ -13,11 +13,11 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-from loaders.errors import InputError, UsageError
-from loaders.samples import SampleSet
-from loaders.scheduled.background import Background
-from loaders.scheduled.stage import StageSettings
 from tests.loaders.scheduled.stored import N, direct, scheduled, stream, written
+from vanidl_loaders.data.samples import SampleSet
+from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.loader.prefetch import Background
+from vanidl_loaders.scheduled.stage import StageSettings
 
 
 def readers():

@@ -6,14 +6,14 @@ import json
 import sys
 import zlib
 
-from loaders.errors import LoadersError
-from loaders.loading import Settings
-from loaders.samples import open_samples
-from loaders.spatial import Division, RawFile
-from loaders.spatial.dataset import SlabDataset
-from loaders.spatial.loader import SpatialLoader, SpatialSettings
-from loaders.spatial.team import open_team
-from loaders.world import World
+from vanidl_loaders.data.samples import open_samples
+from vanidl_loaders.errors import LoadersError
+from vanidl_loaders.loader.loader import Settings
+from vanidl_loaders.ranks.team import open_team
+from vanidl_loaders.ranks.world import World
+from vanidl_loaders.spatial import Division, RawFile
+from vanidl_loaders.spatial.dataset import SlabDataset
+from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 
 def load(folders, grid, options, batch, epochs):

@@ -37,7 +37,7 @@ def content(shape, dtype, seed=0):
 
 def store(folder, layout, array):
     """(path or RawFile to give a SlabDataset, the array that is to come back)."""
-    from loaders.spatial import RawFile
+    from vanidl_loaders.spatial import RawFile
 
     if layout == "raw":
         path = folder / "x.bin"

@@ -12,13 +12,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DataLoader
 
-from loaders.errors import InputError, UsageError
-from loaders.spatial import Division, RawFile, team
-from loaders.spatial.boxes import slices, volume
-from loaders.spatial.chunks import chunk_overlap
-from loaders.spatial.dataset import SlabDataset
 from tests.loaders.spatial.stored import CHUNKS, DTYPES, FILTERED, LAYOUTS, content, store
 from tests.loaders.spatial.thread_ranks import on_ranks
+from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.ranks import team
+from vanidl_loaders.spatial import Division, RawFile
+from vanidl_loaders.spatial.boxes import slices, volume
+from vanidl_loaders.spatial.chunks import chunk_overlap
+from vanidl_loaders.spatial.dataset import SlabDataset
 
 SHAPE = (4, 7, 9, 6)
 GRIDS = [(1, 1, 1, 1), (1, 3, 1, 1), (1, 1, 1, 5), (4, 1, 1, 1), (1, 2, 2, 1), (1, 2, 3, 2)]

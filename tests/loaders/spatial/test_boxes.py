@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from loaders.errors import UsageError
-from loaders.spatial.boxes import boxes_of_range, extent, run_length, run_starts, slices, volume
-from loaders.spatial.grid import EDGES, Division, borders
-from loaders.spatial.joint import first_has_all, level_shares
+from vanidl_loaders.errors import UsageError
+from vanidl_loaders.spatial.boxes import (
+    boxes_of_range,
+    extent,
+    run_length,
+    run_starts,
+    slices,
+    volume,
+)
+from vanidl_loaders.spatial.grid import EDGES, Division, borders
+from vanidl_loaders.spatial.joint import first_has_all, level_shares
 
 PAD = {"zero": "constant", "clamp": "edge", "periodic": "wrap"}
 

@@ -17,13 +17,13 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from loaders.errors import MissingError
-from loaders.spatial import Division
-from loaders.spatial.boxes import slices, volume
-from loaders.storage.model import Cost
-from loaders.storage.mount import EmulatedStorage, check_available
-from loaders.workloads.making import make
 from tests.loaders.conftest import json_objects
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available
+from vanidl_loaders.errors import MissingError
+from vanidl_loaders.spatial import Division
+from vanidl_loaders.spatial.boxes import slices, volume
+from vanidl_loaders.workloads.making import make
 
 BIN = str(Path(sys.executable).parent)
 PROGRAM = Path(__file__).with_name("ranks.py")
@@ -251,7 +251,7 @@ COMMAND = ["--loader", "spatial", "--grid", "1x2x1x1", "--batch", "1"]
 
 
 def test_the_command_trains(universes, run_python):
-    line = [*LAUNCHERS["torchrun"](4), "-m", "loaders", "train", "--data", universes.folder]
+    line = [*LAUNCHERS["torchrun"](4), "-m", "vanidl_loaders", "train", "--data", universes.folder]
     ranks = said(run_python([*line, *COMMAND, "--json", "--slab-store", "--epochs", "2"]))
     assert [len(each["losses"]) for each in ranks] == [6] * 4
     assert [each["samples"] for each in ranks] == [6] * 4
@@ -259,7 +259,7 @@ def test_the_command_trains(universes, run_python):
 
 @pytest.mark.mpi
 def test_the_command_measures(universes, run_python):
-    line = [*LAUNCHERS["mpiexec"](4), "-m", "loaders", "bench", "--data", universes.folder]
+    line = [*LAUNCHERS["mpiexec"](4), "-m", "vanidl_loaders", "bench", "--data", universes.folder]
     done = run_python([*line, *COMMAND, "--repeat", "2", "--halo", "1"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ratio  1.00") == 4

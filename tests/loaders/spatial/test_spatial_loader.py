@@ -10,15 +10,15 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from loaders.errors import InputError, UsageError
-from loaders.loading import Settings, open_loader
-from loaders.order import epoch_order, padded_order
-from loaders.samples import Field, SampleSet
-from loaders.spatial import Division
-from loaders.spatial.boxes import slices
-from loaders.spatial.loader import SpatialLoader, SpatialSettings
-from loaders.world import World
 from tests.loaders.spatial.thread_ranks import on_ranks
+from vanidl_loaders.data.order import epoch_order, padded_order
+from vanidl_loaders.data.samples import Field, SampleSet
+from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.loader.loader import Settings, open_loader
+from vanidl_loaders.ranks.world import World
+from vanidl_loaders.spatial import Division
+from vanidl_loaders.spatial.boxes import slices
+from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 N, SHAPE = 11, (2, 7, 6)
 FIELDS = (Field("x", SHAPE, "<i2"), Field("label", SHAPE[1:], "<i4"), Field("y", (), "<f4"))

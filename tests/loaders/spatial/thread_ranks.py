@@ -9,7 +9,7 @@ from queue import Queue
 
 import numpy as np
 
-from loaders.world import World
+from vanidl_loaders.ranks.world import World
 
 WITHIN_S = 60
 

@@ -13,14 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
+from vanidl.analyses.frames import storable
 from vanidl.errors import UsageError
-from vanidl.export import place
 from vanidl.export.chrome import counters, flows, slices, tracks
-from vanidl.frames import storable
-from vanidl.report.units import plural
+from vanidl.files import place
+from vanidl.formatting.units import plural
+from vanidl.model.selection import select
+from vanidl.model.trace import Trace
 from vanidl.run import Run
-from vanidl.selection import select
-from vanidl.trace import Trace
 
 
 def write(run: Run, path: Path) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.timeline import Timeline
 from vanidl.export.chrome.tracks import number_of
-from vanidl.trace import Trace
+from vanidl.model.trace import Trace
 
 NAME = "bandwidth (MB/s)"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.batches import Deliveries, deliveries
 from vanidl.export.chrome.tracks import STEPS, Track, Tracks, number_of
-from vanidl.trace import READ, Part, SpanKind, Trace
+from vanidl.model.trace import READ, Part, SpanKind, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.frames import storable
 from vanidl.export.chrome.lanes import FlatLanes, NestedLanes
 from vanidl.export.chrome.tracks import (
     DEVICE,
@@ -24,8 +25,7 @@ from vanidl.export.chrome.tracks import (
     Tracks,
     number_of,
 )
-from vanidl.frames import storable
-from vanidl.trace import Part, SpanKind, Spans, Trace
+from vanidl.model.trace import Part, SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 

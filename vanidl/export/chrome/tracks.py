@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vanidl.frames import storable
-from vanidl.trace import Process, Trace
+from vanidl.analyses.frames import storable
+from vanidl.model.trace import Process, Trace
 
 EPOCHS, STEPS, WAITS, HOST, DEVICE, IO = range(6)
 """Groups of tracks of a process, from top to bottom."""

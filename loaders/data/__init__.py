@@ -1,0 +1,1 @@
+"""Samples and how they are read: order, formats, coalesced requests."""

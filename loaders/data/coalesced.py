@@ -1,0 +1,258 @@
+"""Aggregated reads of many samples, as tasks for a pool of threads.
+
+Rows of a contiguous HDF5 dataset lie at a known place of the file (H5Dget_offset): a run of
+them is one `pread` without HDF5's lock, several at once. Rows of a chunked or compressed dataset
+are read by HDF5 in whole chunks. Samples in files of their own are read one by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .coalesce import StorageSpeed, measure, runs
+from .pread import read_into
+from .readers import HDF5Reader, Reader, reader
+from .samples import Field, SampleSet
+
+Int64Array = NDArray[np.int64]
+Target = Callable[[str, int], NDArray[Any]]
+"""(field, id) -> the array that its values go to."""
+
+MOST_RUN_NBYTES = 4 << 20
+"""A run longer than that is split, so that threads share it and memory for it stays small."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one task read: bytes that the reads returned, and read calls."""
+
+    nbytes: int
+    requests: int
+
+
+Task = Callable[[], Done]
+
+
+class RowSource(Protocol):
+    """One dataset whose rows are samples."""
+
+    def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """(start, stop) of what is read to get sorted rows: half-open, disjoint, sorted."""
+
+    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
+        """Reads rows [start, stop); those in `wanted` (sorted) go to their targets."""
+
+
+class ContiguousRows:
+    """Rows of a contiguous dataset, by position in the file."""
+
+    def __init__(self, file: int, offset: int, field: Field, most_gap: int) -> None:
+        self._file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
+
+    def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Runs with gaps of up to `most_gap` rows, none longer than `MOST_RUN_NBYTES`."""
+        return _split(*runs(rows, self.most_gap), max(1, MOST_RUN_NBYTES // self._field.nbytes))
+
+    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
+        """One `pread`: a single row straight to its target, more through memory between."""
+        nbytes, begin = self._field.nbytes, self._offset + start * self._field.nbytes
+        if stop - start == 1 and len(wanted):
+            return Done(nbytes, read_into(self._file, self._bytes(target, start).data, begin))
+        block = np.empty((stop - start, nbytes), np.uint8)
+        requests = read_into(self._file, block.reshape(-1).data, begin)
+        for row in wanted.tolist():
+            self._bytes(target, row)[:] = block[row - start]
+        return Done(block.nbytes, requests)
+
+    def _bytes(self, target: Target, row: int) -> NDArray[np.uint8]:
+        return target(self._field.name, row).reshape(-1).view(np.uint8)
+
+
+class ChunkedRows:
+    """Rows of any other dataset, through HDF5: whole chunks, so that each is decoded once."""
+
+    def __init__(self, dataset: h5py.Dataset, field: Field) -> None:
+        self._dataset, self._field = dataset, field
+        chunks = dataset.chunks or (1, *field.shape)
+        self._rows = int(chunks[0])
+        across = zip(field.shape, chunks[1:], strict=True)
+        self._pieces = int(np.prod([-(-length // chunk) for length, chunk in across], dtype=int))
+
+    def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Whole chunks; neighbours are merged up to `MOST_RUN_NBYTES`, gaps are not read."""
+        most = max(1, MOST_RUN_NBYTES // (self._field.nbytes * self._rows))
+        start, stop = _split(*runs(np.unique(rows // self._rows), 0), most)
+        return start * self._rows, np.minimum(stop * self._rows, len(self._dataset))
+
+    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
+        """One slice of the dataset, then a copy of each wanted row.
+
+        Raises:
+            InputError: HDF5 cannot read or decode them.
+        """
+        try:
+            block = self._dataset[start:stop]
+        except OSError as error:
+            raise InputError(
+                f"expected rows {start} to {stop} of {self._field.name} in "
+                f"{self._dataset.file.filename}, found: {error}; make the data anew"
+            ) from error
+        for row in wanted.tolist():
+            target(self._field.name, row)[...] = block[row - start]
+        return Done(block.nbytes, self._pieces * -(-(stop - start) // self._rows))
+
+
+class RowReads:
+    """Samples that are rows of one HDF5 file.
+
+    Args:
+        samples: What to read.
+        gap: Rows read through rather than asking again; None: by the measured speed.
+        threads: Reads under way at once. Their latencies overlap, so that a request costs
+            latency / threads where it is weighed against reading a gap.
+
+    Attributes:
+        speed: What was measured; None where nothing was.
+    """
+
+    def __init__(self, samples: SampleSet, gap: int | None, threads: int) -> None:
+        self._samples, self._gap, self._threads = samples, gap, threads
+        self._reader, self._file = HDF5Reader(samples), -1
+        self._sources: dict[str, RowSource] = {}
+        self.speed: StorageSpeed | None = None
+
+    def covered(self, ids: Int64Array) -> Int64Array:
+        """Ids whose arrays pass by in full when sorted `ids` are read: `ids` and more."""
+        rows: Int64Array | None = None
+        for source in self._open().values():
+            of_field = _expanded(*source.runs(ids))
+            rows = of_field if rows is None else np.intersect1d(rows, of_field, True)
+        return ids if rows is None else rows
+
+    def tasks(self, ids: Int64Array, extra: Int64Array, target: Target) -> list[Task]:
+        """Reads of sorted `ids`, and of those of `extra` (sorted) that pass by."""
+        wanted, tasks = np.union1d(ids, extra), list[Task]()
+        for source in self._open().values():
+            for start, stop in zip(*(each.tolist() for each in source.runs(ids)), strict=True):
+                mine = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, stop)]
+                tasks.append(partial(source.read, start, stop, mine, target))
+        return tasks
+
+    def close(self) -> None:
+        """Closes the file; reading opens it again."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._sources = -1, {}
+        self._reader.close()
+
+    def _open(self) -> dict[str, RowSource]:
+        if not self._sources:
+            datasets = {each: self._dataset(each) for each in self._samples.fields}
+            self._file = os.open(self._samples.path(0), os.O_RDONLY | os.O_CLOEXEC)
+            self._sources = {each.name: self._source(d, each) for each, d in datasets.items()}
+            self._choose_gap()
+        return self._sources
+
+    def _dataset(self, field: Field) -> h5py.Dataset:
+        dataset = self._reader.dataset(self._samples.place(0, field))
+        expected = (len(self._samples), *field.shape)
+        if dataset.shape != expected:
+            raise InputError(
+                f"expected {field.name} of shape {expected} in {self._samples.path(0)}, "
+                f"found {dataset.shape}: make the data anew"
+            )
+        return dataset
+
+    def _source(self, dataset: h5py.Dataset, field: Field) -> RowSource:
+        offset = dataset.id.get_offset() if dataset.chunks is None else None
+        if offset is None or dataset.dtype != np.dtype(field.dtype):
+            return ChunkedRows(dataset, field)
+        return ContiguousRows(self._file, offset, field, self._gap or 0)
+
+    def _choose_gap(self) -> None:
+        flat = {n: s for n, s in self._sources.items() if isinstance(s, ContiguousRows)}
+        if self._gap is not None or not flat:
+            return
+        of_name = {each.name: each for each in self._samples.fields}
+        widest = max(flat, key=lambda name: of_name[name].nbytes)
+        self.speed = self._measured(flat[widest], of_name[widest].nbytes)
+        overlapping = StorageSpeed(self.speed.latency_s / self._threads, self.speed.bytes_per_s)
+        for name, source in flat.items():
+            source.most_gap = overlapping.most_gap_rows(of_name[name].nbytes)
+
+    def _measured(self, source: ContiguousRows, row_nbytes: int) -> StorageSpeed:
+        nothing, nowhere = np.empty(0, np.int64), dict[str, NDArray[Any]]()
+
+        def read(start: int, stop: int) -> Done:
+            return source.read(start, stop, nothing, lambda name, _: nowhere[name])
+
+        return measure(read, len(self._samples), row_nbytes)
+
+
+class SampleReads:
+    """Samples in files of their own: one task each, with as many readers as there are threads."""
+
+    speed: StorageSpeed | None = None
+
+    def __init__(self, samples: SampleSet, threads: int) -> None:
+        self._samples = samples
+        self._readers = [reader(samples) for _ in range(threads)]
+        self._idle: SimpleQueue[Reader] = SimpleQueue()
+        for each in self._readers:
+            self._idle.put(each)
+
+    def covered(self, ids: Int64Array) -> Int64Array:
+        """Nothing passes by: `ids`."""
+        return ids
+
+    def tasks(self, ids: Int64Array, extra: Int64Array, target: Target) -> list[Task]:
+        """A read for each of `ids`; `extra` is empty, as nothing passes by."""
+        assert len(extra) == 0
+        return [partial(self._read, sample, target) for sample in ids.tolist()]
+
+    def close(self) -> None:
+        """Closes all files; reading opens them again."""
+        for each in self._readers:
+            each.close()
+
+    def _read(self, sample: int, target: Target) -> Done:
+        own = self._idle.get()
+        try:
+            arrays = own.read(sample)
+        finally:
+            self._idle.put(own)
+        for name, values in arrays.items():
+            target(name, sample)[...] = values
+        return Done(sum(values.nbytes for values in arrays.values()), own.requests())
+
+
+def open_reads(samples: SampleSet, *, gap: int | None, threads: int) -> RowReads | SampleReads:
+    """The reads for a layout of samples."""
+    rows = samples.layout == "rows"
+    return RowReads(samples, gap, threads) if rows else SampleReads(samples, threads)
+
+
+def _expanded(start: Int64Array, stop: Int64Array) -> Int64Array:
+    """All rows of half-open runs."""
+    if len(start) == 0:
+        return start
+    return np.concatenate([np.arange(a, b) for a, b in zip(start, stop, strict=True)])
+
+
+def _split(start: Int64Array, stop: Int64Array, most: int) -> tuple[Int64Array, Int64Array]:
+    """The same rows in runs of at most `most`."""
+    first = [np.arange(a, b, most) for a, b in zip(start, stop, strict=True)]
+    if not first:
+        return start, stop
+    last = [np.minimum(a + most, b) for a, b in zip(first, stop, strict=True)]
+    return np.concatenate(first), np.concatenate(last)

@@ -1,0 +1,49 @@
+"""In which order samples are visited: the DistributedSampler's order, as arrays.
+
+Every loader that claims the baseline's global batches uses these two functions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..ranks.world import World
+
+
+def epoch_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> NDArray[np.int64]:
+    """Ids 0..samples-1 in the order of one epoch, the same on every rank.
+
+    Equal to what `torch.utils.data.DistributedSampler(shuffle=shuffle, seed=seed)` draws in
+    `set_epoch(epoch)`, before padding.
+    """
+    if not shuffle:
+        return np.arange(samples, dtype=np.int64)
+    generator = torch.Generator()
+    generator.manual_seed(seed + epoch)
+    order: NDArray[np.int64] = torch.randperm(samples, generator=generator).numpy()
+    return order
+
+
+def padded_order(
+    order: NDArray[np.int64], *, ranks: int, batch: int, drop_last: bool
+) -> NDArray[np.int64]:
+    """The order cut (`drop_last`) or wrapped around so that it divides evenly.
+
+    With `drop_last` its length is the largest multiple of ranks * batch, so that every batch is
+    full. Without, the smallest multiple of `ranks` that holds all: the last batch is shorter,
+    and equally short on every rank.
+    """
+    if drop_last:
+        return order[: len(order) // (ranks * batch) * ranks * batch]
+    return np.resize(order, -(-len(order) // ranks) * ranks)
+
+
+def rank_order(order: NDArray[np.int64], world: World) -> NDArray[np.int64]:
+    """The ids of one rank: every ranks-th of a padded order, as DistributedSampler deals them.
+
+    Batch t of the rank is `[t * batch, (t + 1) * batch)` of it; the global batch t is
+    `[t * ranks * batch, (t + 1) * ranks * batch)` of the padded order.
+    """
+    return order[world.rank :: world.ranks]

@@ -1,0 +1,138 @@
+"""Reading one sample from its place: HDF5 or image file, opened lazily in each process.
+
+A reader can be pickled and forked: it holds no open file until it reads, and notices when it
+wakes up in another process than the one that opened its files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .samples import Field, Place, SampleSet
+
+MOST_OPEN_FILES = 16
+
+Arrays = dict[str, NDArray[Any]]
+"""The arrays of one sample, by name of the field; read-only by convention."""
+
+
+class Reader(Protocol):
+    """Reads samples by id."""
+
+    def read(self, sample: int) -> Arrays:
+        """All arrays of a sample."""
+
+    def requests(self) -> int:
+        """Read calls that one sample takes: one a contiguous piece."""
+
+    def close(self) -> None:
+        """Closes what is open; reading opens again."""
+
+
+class HDF5Reader:
+    """Samples in HDF5 files. At most 16 files stay open, the least recently used is closed."""
+
+    def __init__(self, samples: SampleSet) -> None:
+        self._samples = samples
+        self._files: OrderedDict[Path, h5py.File] = OrderedDict()
+        self._process = os.getpid()
+
+    def read(self, sample: int) -> Arrays:
+        """All arrays of a sample.
+
+        Raises:
+            InputError: The file, the dataset or its shape is not as described.
+            IndexError: No such sample.
+        """
+        return {
+            field.name: self.array(self._samples.place(sample, field), field)
+            for field in self._samples.fields
+        }
+
+    def array(self, place: Place, field: Field) -> NDArray[Any]:
+        """One array of one sample."""
+        dataset = self.dataset(place)
+        found = dataset.shape if place.row is None else dataset.shape[1:]
+        if found != field.shape:
+            raise InputError(
+                f"expected {place.dataset} of shape {field.shape} in {place.path}, "
+                f"found {found}: make the data anew"
+            )
+        value: NDArray[Any] = dataset[()] if place.row is None else dataset[place.row]
+        return value
+
+    def dataset(self, place: Place) -> h5py.Dataset:
+        """The open HDF5 dataset that a place names."""
+        try:
+            return self._file(place.path)[place.dataset]
+        except (OSError, KeyError) as error:
+            raise InputError(
+                f"expected the dataset {place.dataset} in the HDF5 file {place.path}, "
+                f"found: {error}; make the data anew"
+            ) from error
+
+    def requests(self) -> int:
+        """One a field: rows of a dataset, and whole datasets, are contiguous."""
+        return len(self._samples.fields)
+
+    def close(self) -> None:
+        """Closes all files."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def _file(self, path: Path) -> h5py.File:
+        if self._process != os.getpid():  # forked: the parent's handles are not ours to use
+            self._files, self._process = OrderedDict(), os.getpid()
+        if path not in self._files:
+            self._files[path] = h5py.File(path, "r")
+            if len(self._files) > MOST_OPEN_FILES:
+                self._files.popitem(last=False)[1].close()
+        self._files.move_to_end(path)
+        return self._files[path]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_samples": self._samples, "_files": OrderedDict(), "_process": -1}
+
+
+class ImageReader:
+    """Samples that are image files in folders of their class: fields `image` and `label`."""
+
+    def __init__(self, samples: SampleSet) -> None:
+        self._samples = samples
+
+    def read(self, sample: int) -> Arrays:
+        """The image (height, width, 3), uint8, and its label, int64.
+
+        Raises:
+            InputError: The file is not there or no image of the described shape.
+        """
+        from PIL import Image
+
+        path = self._samples.path(sample)
+        try:
+            with Image.open(path) as file:
+                image = np.array(file.convert("RGB"))  # a copy: writable
+        except OSError as error:
+            raise InputError(f"expected an image in {path}, found: {error}; make anew") from error
+        label = np.int64(sample % int(self._samples.details["classes"]))
+        return {"image": image, "label": np.asarray(label)}
+
+    def requests(self) -> int:
+        """One: the file."""
+        return 1
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def reader(samples: SampleSet) -> Reader:
+    """The reader for a layout of samples."""
+    return ImageReader(samples) if samples.layout == "images" else HDF5Reader(samples)

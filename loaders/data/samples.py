@@ -1,0 +1,130 @@
+"""What a folder of samples holds, and where each sample lies: no file is opened here.
+
+`SampleSet` is written as `samples.json` beside the data by `python -m vanidl_loaders make`, and is
+all that a loader needs to know: how many samples, which arrays each has, and the place of each
+array (file, HDF5 dataset, row). Three layouts:
+
+    rows    one HDF5 file; sample i is row i of every dataset        (ptycho)
+    files   one HDF5 file a sample; the dataset is the sample        (cosmoflow, deepcam)
+    images  one image file a sample in a folder of its class         (images)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+
+DESCRIPTION = "samples.json"
+SCHEMA = "loaders/1"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of every sample: its name in the file, shape and NumPy type (`<f4`, `<i2`)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array of one sample, uncompressed."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one array of one sample lies: row `row` of `dataset`, or all of it (`row` None)."""
+
+    path: Path
+    dataset: str
+    row: int | None
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """Samples in a folder.
+
+    Attributes:
+        folder: Where they lie.
+        workload: Name in `loaders.workloads.WORKLOADS`.
+        samples: How many; ids are 0 .. samples - 1.
+        fields: Arrays of each sample.
+        layout: `rows`, `files` or `images`.
+        seed: What they were made from.
+        size: The workload's scale (pixels or voxels a side).
+        details: What else the workload wrote down (for images: classes).
+    """
+
+    folder: Path
+    workload: str
+    samples: int
+    fields: tuple[Field, ...]
+    layout: str
+    seed: int = 0
+    size: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.samples
+
+    @property
+    def sample_nbytes(self) -> int:
+        """Bytes of one sample as arrays (an image file is smaller)."""
+        return sum(each.nbytes for each in self.fields)
+
+    def path(self, sample: int) -> Path:
+        """The file that holds a sample.
+
+        Raises:
+            IndexError: No such sample.
+        """
+        if not 0 <= sample < self.samples:
+            raise IndexError(f"expected a sample in 0..{self.samples - 1}, found {sample}")
+        if self.layout == "rows":
+            return self.folder / f"{self.workload}.h5"
+        if self.layout == "files":
+            return self.folder / f"{sample // 1000:04d}" / f"{sample:07d}.h5"
+        label = sample % int(self.details["classes"])
+        return self.folder / f"class{label:04d}" / f"{sample:07d}.jpg"
+
+    def place(self, sample: int, each: Field) -> Place:
+        """File, dataset and row of one array of one sample. For layouts in HDF5."""
+        return Place(self.path(sample), each.name, sample if self.layout == "rows" else None)
+
+    def save(self) -> None:
+        """Writes the description beside the data."""
+        content = asdict(self) | {"schema": SCHEMA}
+        del content["folder"]
+        (self.folder / DESCRIPTION).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def open_samples(folder: str | Path) -> SampleSet:
+    """What the folder holds, from its description.
+
+    Raises:
+        InputError: No description there, or one of another kind.
+    """
+    path = Path(folder) / DESCRIPTION
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise InputError(
+            f"expected {DESCRIPTION} in {folder}, found none: make the data with "
+            f"python -m vanidl_loaders make --workload NAME --data {folder}"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"expected JSON in {path}, found {error}: make the data anew") from error
+    if content.pop("schema", None) != SCHEMA:
+        raise InputError(f"expected schema {SCHEMA} in {path}, found another: make the data anew")
+    fields = tuple(Field(f["name"], tuple(f["shape"]), f["dtype"]) for f in content.pop("fields"))
+    return SampleSet(folder=Path(folder), fields=fields, **content)

@@ -1,0 +1,247 @@
+"""`EmulatedStorage`: the mount as a context; and the checks that say what is missing."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import InputError, MissingError, UsageError
+from .model import Cost
+from .requests import Request, read_requests
+
+DEVICE = Path("/dev/fuse")
+REQUEST_BYTES = 1 << 19
+"""Longest read request unless told otherwise."""
+MOST_REQUEST_BYTES = (1 << 20) - 4096
+"""The kernel sends up to 256 pages, and a buffer that is not aligned touches one page more."""
+PROBE, PROBE_S = ".loaders-probe", 0.002
+"""A file that is there while the mount is being set up; a read of it takes `PROBE_S`."""
+_PROBES = 25
+_STARTED_WITHIN_S = 20.0
+_ENDED_WITHIN_S = 10.0
+
+
+class EmulatedStorage:
+    """A mount of `source` on `target` whose reads cost what `cost` says.
+
+    Use it in a `with` statement; it is unmounted at the end of it, and also when this process
+    ends or is killed.
+
+    Args:
+        source: The folder that holds the files.
+        target: Where they appear, slow; an empty folder, made if absent. None: a new temporary
+            folder, removed afterwards.
+        cost: Latency and bandwidths.
+        log: File that requests are appended to; None: none is written.
+        client_env: Name of the environment variable that tells clients apart; None: processes.
+        request_bytes: Longest read request that the kernel sends.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        target: str | Path | None = None,
+        *,
+        cost: Cost,
+        log: str | Path | None = None,
+        client_env: str | None = None,
+        request_bytes: int = REQUEST_BYTES,
+    ) -> None:
+        self._source, self._cost = Path(source), cost
+        self._own_target = target is None
+        self.target = Path(tempfile.mkdtemp(prefix="storage-")) if target is None else Path(target)
+        self.log = None if log is None else Path(log)
+        self._client_env, self._request_bytes = client_env, request_bytes
+        self._server: subprocess.Popen[bytes] | None = None
+        self.overhead_s = 0.0
+        """Seconds that FUSE itself adds to a request; requests are answered earlier by it."""
+
+    def __enter__(self) -> EmulatedStorage:
+        """Mounts.
+
+        Raises:
+            MissingError: No /dev/fuse, no libfuse, or no mfusepy here.
+            UsageError: Requests longer than the kernel sends.
+            InputError: No such source, the target is not an empty folder, or the mount failed.
+        """
+        check_available()
+        self._check()
+        self._server = subprocess.Popen(
+            self._command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self._wait_until_mounted(self._server)
+        self._calibrate(self._server)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Unmounts, and waits until the server has ended."""
+        self.close()
+
+    def close(self) -> None:
+        """Unmounts, and waits until the server has ended. Again: nothing."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        unmount(self.target)
+        try:
+            server.communicate(timeout=_ENDED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.communicate()
+        if self._own_target:
+            self.target.rmdir()
+
+    def wait(self) -> None:
+        """Waits until the mount is taken away from outside."""
+        if self._server is not None:
+            self._server.wait()
+
+    @property
+    def server_pid(self) -> int:
+        """Process number of the server.
+
+        Raises:
+            InputError: It is not mounted.
+        """
+        if self._server is None:
+            raise InputError(
+                "expected a mount, found none: use EmulatedStorage in a with statement"
+            )
+        return self._server.pid
+
+    def requests(self) -> list[Request]:
+        """What was read so far.
+
+        Raises:
+            InputError: No log was asked for.
+        """
+        if self.log is None:
+            raise InputError("expected a log of requests, found none: give log=PATH")
+        return read_requests(self.log)
+
+    def _command(self) -> list[str]:
+        line = [
+            sys.executable,
+            "-m",
+            "vanidl_loaders.emulated_fs.server",
+            str(self._source),
+            str(self.target),
+        ]
+        line += ["--latency-s", repr(self._cost.latency_s)]
+        line += ["--client-bytes-per-s", repr(self._cost.client_bytes_per_s)]
+        line += ["--total-bytes-per-s", repr(self._cost.total_bytes_per_s)]
+        line += ["--request-bytes", str(self._request_bytes)]
+        if self._client_env:
+            line += ["--client-env", self._client_env]
+        if self.log:
+            self.log.touch()
+            line += ["--log", str(self.log.resolve())]
+        return line
+
+    def _check(self) -> None:
+        if not 4096 <= self._request_bytes <= MOST_REQUEST_BYTES:
+            raise UsageError(
+                f"expected requests of 4096 to {MOST_REQUEST_BYTES} bytes, found "
+                f"{self._request_bytes}: choose a size between"
+            )
+        if not self._source.is_dir():
+            raise InputError(f"expected a folder to mount, found none at {self._source}: name one")
+        if is_stale(self.target):  # left by a server and watcher that were killed together
+            unmount(self.target)
+        self.target.mkdir(parents=True, exist_ok=True)
+        if os.path.ismount(self.target) or any(self.target.iterdir()):
+            raise InputError(
+                f"expected an empty folder to mount on, found a mount or files in {self.target}: "
+                "name another"
+            )
+
+    def _calibrate(self, server: subprocess.Popen[bytes]) -> None:
+        """Measures what a request costs beside the model, and has the server allow for it."""
+        probes = [_probe(self.target / PROBE) for _ in range(_PROBES)]
+        self.overhead_s = statistics.quantiles(probes, n=4)[0]  # rather too slow than too fast
+        assert server.stdin is not None
+        server.stdin.write(f"{self.overhead_s!r}\n".encode())
+        server.stdin.flush()
+        while (self.target / PROBE).exists():
+            time.sleep(0.001)
+
+    def _wait_until_mounted(self, server: subprocess.Popen[bytes]) -> None:
+        give_up = time.monotonic() + _STARTED_WITHIN_S
+        while not os.path.ismount(self.target):
+            if server.poll() is not None or time.monotonic() > give_up:
+                server.kill()
+                said = server.communicate()[1].decode(errors="replace").strip()
+                self._server = None
+                raise InputError(
+                    f"expected a mount on {self.target}, found none: {said or 'no message'}; "
+                    "mounting needs /dev/fuse and the right to mount (root, or fusermount3)"
+                )
+            time.sleep(0.01)
+
+
+def _probe(path: Path) -> float:
+    """Seconds that a read takes beyond those spent in the server's own method, which it returns."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        begin = time.monotonic()
+        inside = float(os.pread(descriptor, 4096, 0))
+        return max(0.0, time.monotonic() - begin - inside)
+    finally:
+        os.close(descriptor)
+
+
+def check_available() -> None:
+    """Returns where a FUSE mount can work.
+
+    Raises:
+        MissingError: It says what is missing and how to get it.
+    """
+    if not DEVICE.exists():
+        raise MissingError(
+            f"expected {DEVICE}, found none: load the kernel module (modprobe fuse), or start "
+            f"the container with --device {DEVICE} --cap-add SYS_ADMIN"
+        )
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        raise MissingError(f"expected to read and write {DEVICE}, found no right to: ask for it")
+    if ctypes.util.find_library("fuse3") is None:
+        raise MissingError("expected libfuse 3, found none: apt-get install fuse3")
+    try:
+        import mfusepy  # noqa: F401
+    except ImportError as error:
+        raise MissingError(
+            f"expected mfusepy, found: {error}; pip install 'vanidl[storage]'"
+        ) from error
+
+
+def is_stale(target: Path) -> bool:
+    """True for a mount whose server is gone."""
+    try:
+        target.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:  # ENOTCONN: transport endpoint is not connected
+        return True
+    return False
+
+
+def unmount(target: Path) -> None:
+    """Detaches the mount, if there is one; open files on it fail from then on."""
+    for line in (["fusermount3", "-u", "-z", str(target)], ["umount", "-l", str(target)]):
+        try:
+            done = subprocess.run(line, check=False, capture_output=True)
+        except FileNotFoundError:  # that tool is not installed: the other may be
+            continue
+        if done.returncode == 0:
+            return

@@ -1,0 +1,167 @@
+"""The file system itself: `python -m vanidl_loaders.emulated_fs.server`, a process of its own.
+
+A process of its own, so that the reading program's interpreter lock is not shared with it. It
+unmounts and ends on SIGTERM, SIGINT, SIGHUP, and when its standard input closes: that is when
+the program that started it is gone, however it went. A watcher, forked before the mount, unmounts
+when the server itself is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import mfusepy
+
+from .clients import Clients
+from .model import Cost, Links
+from .mount import PROBE, PROBE_S, unmount
+from .passing import PassThrough
+from .requests import Request, RequestLog
+
+_PR_SET_TIMERSLACK = 29
+MOST_LATE_S = 0.02
+"""Longest delay that is made up for: after a longer stall the model is simply late."""
+
+
+class SlowReads(PassThrough):
+    """A folder passed through, whose reads take the time of the model and are logged."""
+
+    def __init__(
+        self,
+        source: Path,
+        *,
+        cost: Cost,
+        clients: Clients,
+        log: RequestLog | None,
+        request_bytes: int,
+    ) -> None:
+        super().__init__(source)
+        self._request_bytes = request_bytes
+        self.overhead_s: float | None = None
+        """Time of a request outside this method, as the starter measured it; None: not yet."""
+        self._links, self._lock = Links(cost), threading.Lock()
+        self._clients, self._log = clients, log
+        self._late: dict[str, float] = {}
+
+    def init_with_config(self, conn_info: mfusepy.fuse_conn_info, _config: object) -> None:
+        """Tells libfuse the longest read; the mount option max_read tells the kernel."""
+        conn_info.max_read = self._request_bytes
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        """Attributes of a file; the probe exists until the overhead is known."""
+        if path == f"/{PROBE}" and self.overhead_s is None:
+            return {"st_mode": stat.S_IFREG | 0o444, "st_nlink": 1, "st_size": 1 << 30}
+        return super().getattr(path, fh)
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor of the file below."""
+        return (
+            os.open(os.devnull, os.O_RDONLY) if path == f"/{PROBE}" else super().open(path, flags)
+        )
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        """The bytes, once the links have carried them."""
+        start_ns, arrival = time.time_ns(), time.monotonic()
+        if self.overhead_s is None:
+            time.sleep(PROBE_S)
+            return repr(time.monotonic() - arrival).encode().ljust(size)
+        process, client = self._clients.find(mfusepy.fuse_get_context()[2])
+        content = os.pread(fh, size, offset)
+        self._wait(client, len(content), arrival - self.overhead_s)
+        if self._log:
+            name = path.lstrip("/")
+            self._log.add(Request(process, name, offset, len(content), start_ns, time.time_ns()))
+        return content
+
+    def _wait(self, client: str, nbytes: int, arrival: float) -> None:
+        """Sleeps until the links have carried the bytes.
+
+        A sleep that ends late (the machine is busy) lets the client's next request count as
+        arrived earlier by as much, so that the delays of a busy machine do not add up.
+        """
+        with self._lock:
+            done = self._links.finish(client, nbytes, arrival - self._late.get(client, 0.0))
+        time.sleep(max(0.0, done - time.monotonic()))
+        self._late[client] = min(time.monotonic() - done, MOST_LATE_S)
+
+
+def main() -> None:
+    """Serves until it is told to end; the mount is gone afterwards."""
+    options = _options()
+    target = Path(options.target)
+    _watch(target)
+    # Sleeps end within microseconds, not within the default 50: threads inherit this.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    log = RequestLog(Path(options.log)) if options.log else None
+    cost = Cost(options.latency_s, options.client_bytes_per_s, options.total_bytes_per_s)
+    operations = SlowReads(
+        Path(options.source),
+        cost=cost,
+        clients=Clients(options.client_env),
+        log=log,
+        request_bytes=options.request_bytes,
+    )
+    threading.Thread(target=_listen, args=(operations, target), daemon=True).start()
+    mfusepy.FUSE(operations, str(target), **_mount_options(options.request_bytes))
+
+
+def _mount_options(request_bytes: int) -> dict[str, Any]:
+    """Foreground, many threads, no page cache, the kernel's read requests at most that long."""
+    return {
+        "foreground": True,
+        "fsname": "loaders",
+        "direct_io": True,
+        "max_read": request_bytes,
+        "max_threads": 64,
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("--latency-s", type=float, required=True)
+    parser.add_argument("--client-bytes-per-s", type=float, required=True)
+    parser.add_argument("--total-bytes-per-s", type=float, required=True)
+    parser.add_argument("--request-bytes", type=int, required=True)
+    parser.add_argument("--client-env")
+    parser.add_argument("--log")
+    return parser.parse_args()
+
+
+def _listen(operations: SlowReads, target: Path) -> None:
+    """The starter's one line says the overhead; the end of its pipe says that it is gone."""
+    line = sys.stdin.readline()
+    if line:
+        operations.overhead_s = float(line)
+        sys.stdin.read()
+    unmount(target)
+
+
+def _watch(target: Path) -> None:
+    """Forks a process that unmounts when this one has ended, in whatever way."""
+    kept_open, ours = os.pipe()
+    if os.fork():
+        os.close(kept_open)
+        return  # `ours` stays open as long as this process lives
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.close(ours)
+    os.dup2(os.open(os.devnull, os.O_RDWR), sys.stdin.fileno())
+    os.read(kept_open, 1)
+    unmount(target)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The loader protocol, its registry, and what every loader shares."""

@@ -1,0 +1,206 @@
+"""What every loader offers, and the registry of loaders.
+
+A loader is a module with NAME, HELP, add_arguments and open_loader, named in `LOADERS`; it is
+imported when asked for, so that a missing package stops only those who use it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from ..data.samples import SampleSet
+from ..errors import UsageError
+from ..ranks.world import World
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .stats import Stats
+
+LOADERS: dict[str, str] = {
+    "baseline": "vanidl_loaders.baseline",
+    "scheduled": "vanidl_loaders.scheduled.loader",
+    "pls": "vanidl_loaders.pls.loader",
+    "spatial": "vanidl_loaders.spatial.loader",
+    "decoded": "vanidl_loaders.decoders.dataset",
+    "streaming": "vanidl_loaders.peers.streaming",
+    "webdataset": "vanidl_loaders.peers.webdataset",
+}
+"""Name of each loader -> the module that makes it."""
+
+WEIGHT = "weight"
+"""Optional entry of a batch: n_r * ranks / global batch, where ranks get unequal shares."""
+
+Batch = dict[str, "Tensor"]
+"""One rank's batch: `sample` (n,) int64 ids, every field stacked (n, *shape), maybe `weight`."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all loaders are told.
+
+    Attributes:
+        world: Which rank of how many.
+        batch: Samples of a rank in a step; the global batch is ranks times that.
+        epochs: How many are planned (a plan needs to know).
+        seed: Of the order; the same on all ranks.
+        shuffle: A new order each epoch.
+        drop_last: Drop the incomplete global batch at the end instead of padding.
+        workers: Processes (or threads) that read ahead; 0 reads in the training process.
+        pin_memory: Batches in page-locked memory.
+    """
+
+    world: World = field(default_factory=World)
+    batch: int = 16
+    epochs: int = 1
+    seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = False
+    workers: int = 0
+    pin_memory: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.epochs < 1 or self.workers < 0:
+            raise UsageError(
+                f"expected batch and epochs of at least 1 and workers of at least 0, found "
+                f"{self.batch}, {self.epochs}, {self.workers}: correct the options"
+            )
+
+    def steps(self, samples: SampleSet) -> int:
+        """Batches of every rank in one epoch: the same on all ranks."""
+        if self.drop_last:
+            return len(samples) // (self.world.ranks * self.batch)
+        of_rank = -(-len(samples) // self.world.ranks)
+        return -(-of_rank // self.batch)
+
+    def identity(self, samples: SampleSet) -> dict[str, Any]:
+        """What decides the stream of ids of a rank; see `loaders.loader.position.Position`."""
+        return {
+            "samples": len(samples),
+            "ranks": self.world.ranks,
+            "rank": self.world.rank,
+            "batch": self.batch,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+        }
+
+
+class Loader(Protocol):
+    """Batches of one rank, epoch after epoch."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch, `__next__` inside the profiler's span."""
+
+    def __len__(self) -> int:
+        """Steps of a full epoch: the same on every rank."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch that the next iteration goes through, from its start."""
+
+    def stats(self) -> Stats:
+        """What was done since the loader was made."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iteration is: what `load_state_dict` needs to go on with the next batch."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration starts behind the last batch handed out in `state`."""
+
+    def close(self) -> None:
+        """Ends workers and closes files."""
+
+
+class LoaderModule(Protocol):
+    """What a module named in `LOADERS` offers."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declares options of this loader alone; names must not collide with other loaders'."""
+
+    def open_loader(
+        self, samples: SampleSet, settings: Settings, options: argparse.Namespace
+    ) -> Loader:
+        """The loader. `options` holds at least what `add_arguments` declares."""
+
+
+def find_loader(name: str) -> LoaderModule:
+    """The module of a loader.
+
+    Raises:
+        UsageError: No loader of that name.
+        ModuleNotFoundError: It needs a package that is not installed.
+    """
+    if name not in LOADERS:
+        raise UsageError(f"expected a loader among {', '.join(LOADERS)}, found {name}: choose one")
+    return cast(LoaderModule, import_module(LOADERS[name]))
+
+
+def open_loader(
+    name: str, samples: SampleSet, settings: Settings, options: dict[str, Any] | None = None
+) -> Loader:
+    """A loader by name, its own options at their defaults unless given.
+
+    Raises:
+        UsageError: No loader of that name, or no option of that name.
+    """
+    module = find_loader(name)
+    parser = argparse.ArgumentParser(prog=name)
+    module.add_arguments(parser)
+    chosen = parser.parse_args([])
+    for option, value in (options or {}).items():
+        if not hasattr(chosen, option):
+            raise UsageError(f"expected an option of {name}, found {option}: see --help")
+        setattr(chosen, option, value)
+    return module.open_loader(samples, settings, chosen)
+
+
+class Waited(Generic[T]):
+    """An iterator whose `__next__` is timed: each step's wait is appended to `waits`, seconds."""
+
+    def __init__(self, inner: Iterator[T], waits: list[float]) -> None:
+        self._inner, self._waits = inner, waits
+
+    def __iter__(self) -> Iterator[T]:
+        """Itself."""
+        return self
+
+    def __next__(self) -> T:
+        """The next item. The call that ends the iteration is no step and is not counted."""
+        start = time.perf_counter()
+        item = next(self._inner)
+        self._waits.append(time.perf_counter() - start)
+        return item
+
+
+class Spanned(Waited[T]):
+    """`Waited`, inside the span that a profile shows for PyTorch's own DataLoader.
+
+    Without the span a profile shows no input wait, and the loader would win every comparison by
+    saying nothing. PyTorch's DataLoader marks its own `__next__`: use `Waited` there.
+    """
+
+    def __init__(self, inner: Iterator[T], waits: list[float], *, name: str) -> None:
+        super().__init__(inner, waits)
+        self._span = span_name(name)
+
+    def __next__(self) -> T:
+        """The next item, inside the span."""
+        from torch.profiler import record_function
+
+        with record_function(self._span):
+            return super().__next__()
+
+
+def span_name(name: str) -> str:
+    """Name of the span around `__next__` of the loader class `name`."""
+    return f"enumerate(DataLoader)#{name}.__next__"

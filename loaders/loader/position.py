@@ -1,0 +1,49 @@
+"""Where an iteration over epochs is, and where it goes on after a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UsageError
+
+
+class Position:
+    """Epoch and batches handed out in it.
+
+    `identity` is what decides the stream of ids (seed, ranks, batch ...): a state of another
+    stream is refused, because going on in it would repeat some samples and miss others.
+    """
+
+    def __init__(self, identity: Mapping[str, Any]) -> None:
+        self._identity = dict(identity)
+        self._resumed = False
+        self.epoch = 0
+        self.step = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch`: from its start, or from a loaded step in it."""
+        if not (self._resumed and epoch == self.epoch):
+            self.epoch, self.step, self._resumed = epoch, 0, False
+
+    def begin(self) -> int:
+        """Starts an iteration; the batches of the epoch to skip: 0 unless a state was loaded."""
+        if not self._resumed:
+            self.step = 0
+        self._resumed = False
+        return self.step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, batches handed out in it, and the identity of the stream."""
+        return {"epoch": self.epoch, "step": self.step} | self._identity
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration starts behind the last batch of `state`.
+
+        Raises:
+            UsageError: The state is of another stream.
+        """
+        found = {key: state.get(key) for key in self._identity}
+        if found != self._identity:
+            raise UsageError(f"expected a state of {self._identity}, found {found}: start anew")
+        self.epoch, self.step, self._resumed = int(state["epoch"]), int(state["step"]), True

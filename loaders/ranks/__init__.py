@@ -1,0 +1,1 @@
+"""Ranks that work together: MPI, torch.distributed, or one alone."""

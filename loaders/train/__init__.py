@@ -1,0 +1,1 @@
+"""A small training run, and its profile."""

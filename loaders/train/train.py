@@ -1,0 +1,130 @@
+"""One train loop for every workload and loader: alone, under torchrun, under mpiexec."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..data.samples import SampleSet
+from ..errors import LoadersError
+from ..loader.loader import WEIGHT, Batch, Loader, Settings
+from ..loader.stats import Stats
+from ..ranks.process_group import process_group, same_on_all_ranks
+from ..workloads import find_workload
+from ..workloads.workload import Workload
+from .profiling import Places, Recorder, recorder
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train.
+
+    Attributes:
+        places: Where profiler trace and event files go.
+        checkpoints: Folder for the model after each epoch, written by rank 0; None: none.
+        learning_rate: Of Adam.
+        most_steps: Steps of an epoch are cut to that many; None: all.
+    """
+
+    places: Places = field(default_factory=Places)
+    checkpoints: Path | None = None
+    learning_rate: float = 1e-3
+    most_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training gave on one rank.
+
+    Attributes:
+        losses: Loss of this rank, one entry a step over all epochs.
+        samples: Samples that this rank trained on.
+        seconds: From the first step's begin to the last step's end.
+        stats: What the loader did.
+    """
+
+    losses: tuple[float, ...]
+    samples: int
+    seconds: float
+    stats: Stats
+
+
+def train(samples: SampleSet, loader: Loader, settings: Settings, plan: Plan) -> Outcome:
+    """Trains the workload's model on a loader's batches, `settings.epochs` times.
+
+    The model starts from `settings.seed`, the same on every rank. A batch with `weight` has its
+    loss scaled by it, so that ranks with unequal shares average to the global mean gradient.
+
+    Raises:
+        LoadersError: Ranks have different numbers of steps; training would hang.
+    """
+    with process_group(settings.world) as device:
+        if not same_on_all_ranks(len(loader)):
+            raise LoadersError(
+                f"expected the same number of steps on every rank, found {len(loader)} on rank "
+                f"{settings.world.rank} and another elsewhere: pad or cut the epoch"
+            )
+        return _Training(samples, settings, plan, device).run(loader)
+
+
+class _Training:
+    """Model, optimiser and what has been seen so far."""
+
+    def __init__(
+        self, samples: SampleSet, settings: Settings, plan: Plan, device: torch.device
+    ) -> None:
+        torch.manual_seed(settings.seed)
+        self._workload: Workload = find_workload(samples.workload)
+        self._model: nn.Module = self._workload.model(samples).to(device)
+        if settings.world.ranks > 1:
+            self._model = DistributedDataParallel(self._model)
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=plan.learning_rate)
+        self._settings, self._plan, self._device = settings, plan, device
+        self._losses, self._samples = list[float](), 0
+
+    def run(self, loader: Loader) -> Outcome:
+        """All epochs."""
+        begin = time.perf_counter()
+        steps = self._settings.epochs * self._steps(loader)
+        with recorder(self._plan.places, self._settings.world, steps=steps) as record:
+            for epoch in range(self._settings.epochs):
+                loader.set_epoch(epoch)
+                self._epoch(loader, record)
+                self._save(epoch)
+        seconds = time.perf_counter() - begin
+        return Outcome(tuple(self._losses), self._samples, seconds, loader.stats())
+
+    def _steps(self, loader: Loader) -> int:
+        return min(len(loader), self._plan.most_steps or len(loader))
+
+    def _epoch(self, loader: Loader, record: Recorder) -> None:
+        left = self._steps(loader)
+        for batch in loader:
+            loss = self._step(batch)
+            record.step(len(self._losses), loss)
+            self._losses.append(loss)
+            self._samples += len(batch["sample"])
+            left -= 1
+            if not left:  # not by asking for one batch more: that would read it
+                break
+
+    def _step(self, batch: Batch) -> float:
+        batch = {name: value.to(self._device, non_blocking=True) for name, value in batch.items()}
+        self._optimizer.zero_grad()
+        loss = self._workload.loss(self._model, batch)
+        weighted = loss * batch[WEIGHT] if WEIGHT in batch else loss
+        weighted.backward()
+        self._optimizer.step()
+        return float(loss.item())
+
+    def _save(self, epoch: int) -> None:
+        folder = self._plan.checkpoints
+        if folder is None or self._settings.world.rank:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(self._model.state_dict(), folder / f"checkpoint-{epoch}.pt")

@@ -1,0 +1,153 @@
+"""What commands write: whole or not at all, and nothing beside the input."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.makers.large_logs import Workload, write_log
+from vanidl.cli import main
+
+WRITERS: dict[str, list[str]] = {
+    "report": ["report", "LOG"],
+    "compare": ["compare", "LOG", "LOG"],
+    "parquet": ["export", "LOG", "--to", "parquet"],
+    "csv": ["export", "LOG", "--to", "csv"],
+    "json": ["export", "LOG", "--to", "json"],
+    "chrome": ["export", "LOG", "--to", "chrome"],
+    "figures": ["export", "LOG", "--to", "figures"],
+}
+NEEDS = {"parquet": "pyarrow", "csv": "pyarrow", "figures": "matplotlib"}
+
+# The limit on the size of a file stands in for a full disk; it holds for every file written.
+LIMITED = """
+import resource, sys
+from vanidl.cli import main
+import vanidl.readers.darshan.library, vanidl.report.html, vanidl.compare.report.html, vanidl.export
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("run") / "log.darshan"
+    write_log(path, Workload(2000, ranks=2, files=200))
+    return str(path)
+
+
+def writing(name: str, log: str, target: Path) -> list[str]:
+    """The command that writes to a target, with the name of a log filled in."""
+    return [*(log if word == "LOG" else word for word in WRITERS[name]), "-o", str(target)]
+
+
+def needed(name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason=f"--to {name} needs it")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB, where this process may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)],
+        capture_output=True, check=False,
+    ).returncode == 0  # fmt: skip
+    if not mounted:
+        pytest.skip("no right to mount a small file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, log: str, name: str) -> None:
+    needed(name)
+    target = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *writing(name, log, target)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("vanidl: cannot write")
+    assert "File too large" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["report", "csv"])
+def test_a_small_disk_is_one_line_and_keeps_what_was_there(capsys, small_disk, log, name) -> None:
+    needed(name)
+    target = small_disk / "out"
+    if name == "report":
+        target.write_text("the report of yesterday")
+    assert main(writing(name, log, target)) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "No space left on device" in err
+    assert [p.read_text() for p in small_disk.iterdir()] == (
+        ["the report of yesterday"] if name == "report" else []
+    )
+
+
+@pytest.mark.parametrize("name", ["report", "json", "csv"])
+def test_a_read_only_disk_is_one_line(capsys, small_disk, log, name) -> None:
+    needed(name)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert main(writing(name, log, small_disk / "out")) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "Read-only file system" in err
+
+
+def test_no_room_for_temporary_files_is_one_line(log: str, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.darshan"  # counters of cut logs are left to Darshan's library
+    cut.write_bytes(Path(log).read_bytes()[:-20])
+    code = LIMITED.replace(
+        "resource.setrlimit", "import tempfile; tempfile.tempdir = '/proc/no'; resource.setrlimit"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "summary", str(cut)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "temporary" in line
+    assert "TMPDIR" in line
+
+
+def test_nothing_is_written_beside_the_input(tmp_path: Path, monkeypatch) -> None:
+    run, elsewhere, temporary = (tmp_path / name for name in ("run", "here", "temporary"))
+    run.mkdir()
+    write_log(run / "log.darshan", Workload(50, ranks=1, files=2))
+    elsewhere.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    before = listing(run)
+    for arguments in (
+        ["summary", str(run)],
+        ["check", str(run)],
+        ["report", str(run), "-o", str(tmp_path / "page.html")],
+        ["compare", str(run), str(run), "--json"],
+        ["export", str(run), "--to", "json", "-o", str(tmp_path / "all.json")],
+    ):
+        assert main(arguments) == 0
+    assert listing(run) == before
+    assert list(elsewhere.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of everything in a folder, the folder itself among it."""
+    found = [folder, *folder.rglob("*")]
+    return {str(p): (os.stat(p).st_size, os.stat(p).st_mtime_ns) for p in found}  # noqa: PTH116

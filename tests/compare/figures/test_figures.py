@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.makers.comparisons import EXAMPLE_COMPARISONS
+from vanidl.compare import Comparison
+from vanidl.compare.figures import FIGURES, access, changes, metrics, overlap, sizes, steps
+
+
+@cache
+def example(name: str) -> Comparison:
+    return EXAMPLE_COMPARISONS[name]()
+
+
+@pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.__module__.rsplit(".", 1)[-1])
+def test_every_figure_of_every_comparison(figure, name):
+    result = figure(example(name))
+    assert result.title
+    if result.spec is None:
+        assert result.table or result.empty_reason
+    else:
+        graph_objects = pytest.importorskip("plotly.graph_objects")
+        graph_objects.Figure(result.spec)
+        assert result.caption
+        assert not result.empty_reason
+    json.dumps(result.spec, allow_nan=False)
+    for row in result.table.rows if result.table else ():
+        assert len(row) == len(result.table.columns)
+
+
+def test_sections_hang_together():
+    found = [figure(example("slower")) for figure in FIGURES]
+    assert len({f.id for f in found}) == len(found)
+    sections = [f.section for f in found]
+    assert sum(a != b for a, b in pairwise(sections)) + 1 == len(set(sections))
+
+
+def test_points_and_bars_are_the_changes():
+    comparison = example("slower")
+    points = changes.figure(comparison).spec["data"][0]
+    drawn = [c for c in comparison.pairings[0].changes if c.ratio]
+    assert points["x"] == [c.ratio for c in drawn]
+    bars = points["error_x"]
+    bounds = np.array(points["x"]) + np.array([-np.array(bars["arrayminus"]), bars["array"]])
+    known = [c.low is not None for c in drawn]
+    assert bounds[0][known] == pytest.approx([c.low for c in drawn if c.low is not None])
+    assert bounds[1][known] == pytest.approx([c.high for c in drawn if c.high is not None])
+
+
+def test_metrics_table_holds_every_side():
+    table = metrics.figure(example("three")).table
+    titles = [column.title for column in table.columns]
+    assert titles == ["metric", "A", "B", "B/A", "98 % interval", "verdict",
+                      "C", "C/A", "98 % interval", "verdict"]  # fmt: skip
+    assert len(table.rows) == len(example("three").pairings[0].changes)
+
+
+def test_step_histograms_hold_every_step():
+    for series in steps.figure(example("slower")).spec["data"]:
+        assert sum(series["y"]) == pytest.approx(100, rel=1e-3)
+
+
+def test_overlap_bars_add_up():
+    comparison = example("slower")
+    data = overlap.figure(comparison).spec["data"]
+    total = np.sum([s["x"] for s in data if s["type"] == "bar"], axis=0)
+    for side, found in zip(comparison.sides, total, strict=True):
+        io = [s.results.overlap.mean.io_s for s in side.samples]
+        assert found == pytest.approx(np.mean(io))
+
+
+def test_a_part_that_one_run_did_not_record_is_not_drawn_as_zero():
+    found = overlap.figure(example("wait_not_recorded"))
+    column = [c.title for c in found.table.columns].index("input wait")
+    assert [row[column] is None for row in found.table.rows] == [False, True]
+
+
+def test_access_shares_are_hundred_per_cent():
+    data = access.figure(example("one_each")).spec["data"]
+    assert np.sum([s["x"] for s in data], axis=0) == pytest.approx([100] * 4)
+
+
+def test_sizes_hold_every_operation():
+    comparison = example("one_each")
+    upper = [s for s in sizes.figure(comparison).spec["data"] if s["yaxis"] == "y"]
+    for side, series in zip(comparison.sides, upper, strict=True):
+        histogram = side.samples[0].results.sizes.histogram
+        assert sum(series["y"]) == sum(b.reads + b.writes for b in histogram)
+
+
+@pytest.mark.parametrize("low", [1e-6, 0.01, 0.3, 0.5, 0.79])
+@pytest.mark.parametrize("high", [1.26, 1.8, 3.9, 50, 1e5])
+def test_every_range_of_factors_has_some_ticks_and_not_too_many(low, high):
+    ticks = changes._ticks(low, high)
+    assert 3 <= len(ticks) <= 27
+    assert any(t == pytest.approx(1) for t in ticks)
+    assert all(low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9) for t in ticks)

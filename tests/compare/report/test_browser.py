@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.makers import browser
+from tests.makers.comparisons import EXAMPLE_COMPARISONS
+from vanidl.compare.report.html import write_comparison
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "installed"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's pipes, closed by quit
+]
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser.chromium() as driver:
+        yield driver
+
+
+@pytest.fixture(params=["light", "dark"])
+def scheme(request, driver):
+    browser.prefer(driver, request.param)
+    yield request.param
+    browser.prefer(driver, "light")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("comparisons")
+    for name in EXAMPLE_COMPARISONS:
+        write_comparison(EXAMPLE_COMPARISONS[name](), folder / f"{name}.html")
+    return folder
+
+
+@pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.usefixtures("scheme")
+def test_page_draws_without_error_or_request(driver, pages, name, width):
+    browser.opened(driver, pages / f"{name}.html", width=width)
+    assert browser.console_errors(driver) == []
+    assert browser.requests(driver) == []
+    undrawn = "[...document.querySelectorAll('.plot')].filter((p) => !p.querySelector('svg'))"
+    assert driver.execute_script(f"return {undrawn}.length") == 0
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_numbers_are_a_table_of_sorted_numbers(driver, pages):
+    browser.opened(driver, pages / "slower.html", width=1400)
+    cells = (
+        "return [...document.querySelectorAll('#metrics tbody tr')]"
+        ".map((tr) => [...tr.cells].map((td) => td.textContent))"
+    )
+    first = driver.execute_script(cells)[0]
+    assert first[0] == "step time, median"
+    assert first[-1] == "worse"
+    assert first[1].endswith(" ms")
+
+
+def test_hostile_names_do_nothing(driver, pages):
+    browser.opened(driver, pages / "hostile.html", width=1400)
+    for tag in ("img", "svg[onload]", "b", "a[href^=http]"):
+        assert driver.execute_script(f"return document.querySelectorAll('{tag}').length") == 0
+    facts = driver.execute_script("return document.querySelector('.facts').textContent")
+    assert "<script>alert(1)</script>" in facts

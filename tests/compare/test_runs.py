@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+import vanidl
+from tests import DATA
+
+PAIR = [DATA / "torch_pfs_workers0", DATA / "torch_pfs_workers4"]
+
+
+def test_frame_holds_each_runs_own_numbers():
+    frame = vanidl.compare_runs(*PAIR).frame().set_index("quantity")
+    for side, path in zip("ab", PAIR, strict=True):
+        run = vanidl.open_run(path)
+        assert frame.loc["input_wait_s", side] == run.overlap.per_rank[0].input_wait_s
+        assert frame.loc["bytes_read", side] == run.summary.bytes_read
+    ratio = frame.loc["input_wait_s", "ratio"]
+    assert ratio == pytest.approx(frame.loc["input_wait_s", "b"] / frame.loc["input_wait_s", "a"])
+    assert set(frame.verdict) <= {"no interval", "not recorded", "not comparable"}  # one run each
+
+
+def test_a_row_a_quantity_and_side():
+    compared = vanidl.compare_runs(PAIR[0], PAIR[1], PAIR[0], labels=("none", "four", "again"))
+    frame = compared.frame()
+    assert list(frame.side.unique()) == ["four", "again"]
+    assert not frame.duplicated(["side", "quantity"]).any()
+    assert (frame[frame.side == "again"].ratio.dropna() == 1).all()
+
+
+def test_headline_is_that_of_the_command(capsys):
+    from vanidl.cli import main
+
+    assert main(["compare", *map(str, PAIR)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert " ".join(vanidl.compare_runs(*PAIR).headline.split()) in text
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels", "words"),
+    [
+        ([], (), "at least one and at most 26 runs, found 0"),
+        (PAIR[:1], (), "expected two or more runs"),
+        (PAIR, ("a", "b", "c"), "expected at most 2, found 3"),
+        (PAIR * 14, (), "found 28"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(paths, labels, words):
+    with pytest.raises(vanidl.UsageError, match=words):
+        vanidl.compare_runs(*paths, labels=labels)

@@ -1,0 +1,98 @@
+"""A few mutants of every kind; `python -m tests.fuzz` runs thousands and prints the table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.fuzz.mutants import KINDS, seeds
+from tests.fuzz.verdicts import (
+    APART,
+    CRASHED,
+    FAULTS,
+    HUNG,
+    MEMORY,
+    RAISED,
+    REFUSED,
+    SAID,
+    SAME,
+    SILENT,
+    Outcome,
+    fresh_outcome,
+    outcome,
+    verdict,
+)
+from tests.makers.darshan_logs import Log
+from tests.makers.large_logs import Workload, write_log
+from vanidl.readers.darshan.inflate import FREE_BYTES
+
+LOGS = {"3.00": Log("3.00"), "3.41": Log(dxt_version={"DXT_POSIX": 2})}
+
+
+@pytest.mark.parametrize("version", LOGS)
+def test_no_mutant_is_silently_wrong(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "mutant.darshan"
+    write_log(path, Workload(300, ranks=2, files=2), LOGS[version])
+    content = path.read_bytes()
+    whole = fresh_outcome(path, FREE_BYTES)
+    assert whole.answer is not None
+    verdicts: Counter[str] = Counter()
+    for kind in KINDS:
+        for mutant in seeds(content, kind, (3,)):
+            path.write_bytes(mutant)
+            verdicts[verdict(whole.answer, fresh_outcome(path, FREE_BYTES), content, mutant)] += 1
+    assert not {v: n for v, n in verdicts.items() if v in FAULTS}
+    assert verdicts[SAID] > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("raise ValueError('x')", RAISED),
+        ("import os; os.abort()", CRASHED),
+        ("import signal, os; os.kill(os.getpid(), signal.SIGALRM)", HUNG),
+        ("bytes(1 << 40)", MEMORY),
+        ("from vanidl.errors import InputError; raise InputError('x')", REFUSED),
+    ],
+)
+def test_the_judge_sees_how_a_child_ends(tmp_path, monkeypatch, code: str, state: str) -> None:
+    monkeypatch.setattr("tests.fuzz.verdicts.open_run", lambda path: exec(code))
+    assert outcome(tmp_path).state == state
+
+
+def test_the_judge_tells_said_from_silent() -> None:
+    def answer(ops: int, *messages: str) -> dict:
+        warnings = [{"code": "damaged", "message": m} for m in messages]
+        return {"io": {"ops": ops}, "coverage": {"complete": not messages, "warnings": warnings}}
+
+    write = Log(partial=("POSIX",))
+    from tests.makers.darshan_logs import log_bytes
+
+    content = log_bytes(write)
+    flag, other = bytearray(content), bytearray(content)
+    flag[24] ^= 1
+    other[-1] ^= 1
+    judged = [
+        verdict(answer(5), Outcome("answer", found), content, bytes(mutant))
+        for found, mutant in (
+            (answer(5), other), (answer(4, "cut"), other), (answer(4), other), (answer(4), flag)
+        )
+    ]  # fmt: skip
+    assert judged == [SAME, SAID, SILENT, APART]
+
+
+def test_readers_under_atheris(tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="atheris has no wheel for every platform")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.guided", "-runs=1200", "-max_total_time=6", "-seed=1"],
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "Done" in done.stderr

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from vanidl_loaders.data.pread import read_into
+from vanidl_loaders.errors import InputError
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """(open file, its content)."""
+    content = np.random.default_rng(0).integers(0, 256, 100_000, np.uint8)
+    path = tmp_path / "data.bin"
+    content.tofile(path)
+    file = os.open(path, os.O_RDONLY)
+    yield file, content
+    os.close(file)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4096, 99_999])
+@pytest.mark.parametrize("nbytes", [0, 1, 4095, 70_000])
+def test_bytes_are_those_of_the_file(stored, offset, nbytes):
+    file, content = stored
+    expected = content[offset : offset + nbytes]
+    target = np.zeros(len(expected) + 2, np.uint8)
+    calls = read_into(file, target[1:-1].data, offset)
+    assert calls == (len(expected) > 0)
+    np.testing.assert_array_equal(target[1:-1], expected)
+    assert target[0] == target[-1] == 0  # nothing beside the target
+
+
+def test_the_file_ends_before(stored):
+    file, content = stored
+    with pytest.raises(InputError, match="at byte 100000, found the file's end"):
+        read_into(file, memoryview(bytearray(11)), len(content) - 10)
+
+
+def test_what_cannot_be_read_says_why(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(IsADirectoryError):
+            read_into(folder, memoryview(bytearray(1)), 0)
+    finally:
+        os.close(folder)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        read_into(folder, memoryview(bytearray(1)), 0)

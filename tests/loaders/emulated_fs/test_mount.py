@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from vanidl_loaders.emulated_fs import mount
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available, is_stale
+from vanidl_loaders.emulated_fs.requests import Request, RequestLog, read_requests, total_bytes
+from vanidl_loaders.errors import InputError, MissingError, UsageError
+
+NBYTES = 3_000_001
+STARTER = """
+import sys, time
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage
+with EmulatedStorage(sys.argv[1], sys.argv[2], cost=Cost()) as storage:
+    print(storage.server_pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "source"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.bin").write_bytes(os.urandom(NBYTES))
+    (folder / "deep" / "b.bin").write_bytes(os.urandom(1000))
+    (folder / "empty").write_bytes(b"")
+    return folder
+
+
+@pytest.fixture
+def available():
+    try:
+        check_available()
+    except MissingError as error:
+        pytest.skip(str(error))
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.02)
+
+
+def gone(target):
+    return not is_stale(target) and not os.path.ismount(target)
+
+
+@pytest.mark.usefixtures("available")
+class TestMounted:
+    def test_bytes_are_identical_and_the_log_counts_them(self, source, tmp_path):
+        log = tmp_path / "requests.jsonl"
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost(), log=log) as storage:
+            for name in ("a.bin", "deep/b.bin", "empty"):
+                assert (storage.target / name).read_bytes() == (source / name).read_bytes()
+            requests = storage.requests()
+        assert total_bytes(requests) == NBYTES + 1000
+        assert {r.path for r in requests} <= {"a.bin", "deep/b.bin", "empty"}
+        assert {r.pid for r in requests} == {os.getpid()}
+        assert all(r.start_ns <= r.end_ns for r in requests)
+        covered = sorted((r.offset, r.offset + r.size) for r in requests if r.path == "a.bin")
+        ends = [0, *(end for _, end in covered)]
+        assert all(start == end for (start, _), end in zip(covered, ends, strict=False))
+
+    def test_the_page_cache_hides_nothing(self, source, tmp_path):
+        log = tmp_path / "requests.jsonl"
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost(), log=log) as storage:
+            descriptor = os.open(storage.target / "a.bin", os.O_RDONLY)
+            for _ in range(5):
+                os.pread(descriptor, 4096, 8192)
+            os.close(descriptor)
+            found = [(r.offset, r.size) for r in storage.requests()]
+        assert found == [(8192, 4096)] * 5
+
+    @pytest.mark.parametrize("request_bytes", [65_536, 131_072, 1 << 19])
+    def test_long_reads_are_cut_into_requests(self, source, tmp_path, request_bytes):
+        log = tmp_path / "requests.jsonl"
+        with EmulatedStorage(
+            source, tmp_path / "m", cost=Cost(), log=log, request_bytes=request_bytes
+        ) as storage:
+            descriptor = os.open(storage.target / "a.bin", os.O_RDONLY)
+            assert len(os.pread(descriptor, 2 << 20, 0)) == 2 << 20
+            os.close(descriptor)
+            sizes = [r.size for r in storage.requests()]
+        assert sizes == [request_bytes] * ((2 << 20) // request_bytes)
+
+    def test_threads_and_forked_processes_are_told_apart(self, source, tmp_path):
+        log = tmp_path / "requests.jsonl"
+        code = (
+            "import threading, sys; t = threading.Thread(target=open(sys.argv[1],'rb').read);"
+            "t.start(); t.join()"
+        )
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost(), log=log) as storage:
+            child = subprocess.Popen([sys.executable, "-c", code, storage.target / "deep/b.bin"])
+            assert child.wait() == 0
+            pids = {r.pid for r in storage.requests()}
+        assert pids == {child.pid}
+
+    def test_reads_take_at_least_what_the_model_says(self, source, tmp_path):
+        log = tmp_path / "requests.jsonl"
+        cost = Cost(latency_s=0.02, total_bytes_per_s=50e6)
+        with EmulatedStorage(source, tmp_path / "m", cost=cost, log=log) as storage:
+            (storage.target / "a.bin").read_bytes()
+            requests = storage.requests()
+        taken = (max(r.end_ns for r in requests) - min(r.start_ns for r in requests)) / 1e9
+        # FUSE's own time is part of the latency, and is not in the log: at most half of it here.
+        assert taken >= sum(0.01 + r.size / 50e6 for r in requests)
+
+    def test_files_can_be_written_renamed_and_removed(self, source, tmp_path):
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost()) as storage:
+            folder = storage.target / "new"
+            folder.mkdir()
+            (folder / "x").write_bytes(b"12345")
+            (folder / "x").rename(folder / "y")
+            with (folder / "y").open("r+b") as file:
+                file.truncate(3)
+            os.utime(folder / "y", ns=(10**18, 2 * 10**18))
+            assert (folder / "y").stat().st_mtime_ns == 2 * 10**18
+            assert (source / "new" / "y").read_bytes() == b"123"
+            assert sorted(p.name for p in storage.target.iterdir()) == [
+                "a.bin",
+                "deep",
+                "empty",
+                "new",
+            ]
+            assert os.statvfs(storage.target).f_bsize > 0
+            (folder / "y").unlink()
+            folder.rmdir()
+        assert not (source / "new").exists()
+
+    def test_errors_are_those_of_the_folder(self, source, tmp_path):
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost()) as storage:
+            with pytest.raises(FileNotFoundError):
+                (storage.target / "none").read_bytes()
+            with pytest.raises(FileExistsError):
+                (storage.target / "deep").mkdir()
+
+    def test_an_exception_unmounts(self, source, tmp_path):
+        storage = EmulatedStorage(source, tmp_path / "m", cost=Cost())
+        pids = []
+
+        def fail():
+            with storage:
+                pids.append(storage.server_pid)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert gone(tmp_path / "m")
+        assert not Path(f"/proc/{pids[0]}").exists()
+
+    @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+    @pytest.mark.parametrize("whom", ["starter", "server"])
+    def test_a_signal_unmounts(self, source, tmp_path, how, whom):
+        target = tmp_path / "m"
+        starter = subprocess.Popen(
+            [sys.executable, "-c", STARTER, str(source), str(target)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        assert starter.stdout is not None
+        server = int(starter.stdout.readline())
+        assert os.path.ismount(target)
+        os.kill(starter.pid if whom == "starter" else server, how)
+        until(lambda: gone(target))
+        starter.kill()
+        starter.communicate()
+        until(lambda: not Path(f"/proc/{server}").exists())
+
+    def test_the_command_unmounts_with_its_child_and_on_sigterm(self, source, tmp_path):
+        target = tmp_path / "m"
+        line = [sys.executable, "-m", "vanidl_loaders", "mount", str(source), str(target)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        code = f"import sys; sys.exit(len(open({str(target / 'a.bin')!r}, 'rb').read()) % 256)"
+        done = subprocess.run(
+            [*line, "--latency-ms", "1", "--", sys.executable, "-c", code],
+            env=environment,
+            check=False,
+        )
+        assert done.returncode == NBYTES % 256
+        assert gone(target)
+        waiting = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE)
+        until(lambda: os.path.ismount(target))
+        waiting.terminate()
+        waiting.communicate()
+        assert gone(target)
+
+    def test_a_target_in_use_is_refused(self, source, tmp_path):
+        with pytest.raises(InputError, match="empty folder"):
+            EmulatedStorage(source, source / "deep", cost=Cost()).__enter__()
+        with (
+            EmulatedStorage(source, tmp_path / "m", cost=Cost()),
+            pytest.raises(InputError, match="empty folder"),
+        ):
+            EmulatedStorage(source, tmp_path / "m", cost=Cost()).__enter__()
+
+    def test_a_temporary_target_is_removed(self, source):
+        with EmulatedStorage(source, cost=Cost()) as storage:
+            assert (storage.target / "empty").read_bytes() == b""
+        assert not storage.target.exists()
+
+    def test_clients_can_be_told_apart_by_environment(self, source, tmp_path):
+        """Two processes of one client share its link: the second waits for the first."""
+        code = "import sys; open(sys.argv[1], 'rb').read()"
+        log = tmp_path / "requests.jsonl"
+        cost = Cost(client_bytes_per_s=10e6)
+        with EmulatedStorage(
+            source, tmp_path / "m", cost=cost, log=log, client_env="NODE"
+        ) as storage:
+            line = [sys.executable, "-c", code, str(storage.target / "a.bin")]
+            both = [subprocess.Popen(line, env=os.environ | {"NODE": "0"}) for _ in range(2)]
+            assert [p.wait() for p in both] == [0, 0]
+            requests = storage.requests()
+        assert len({r.pid for r in requests}) == 2
+        taken = (max(r.end_ns for r in requests) - min(r.start_ns for r in requests)) / 1e9
+        assert taken >= 2 * NBYTES / 10e6 - 0.01
+
+
+def test_absent_devices_are_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(mount, "DEVICE", tmp_path / "fuse")
+    with pytest.raises(MissingError, match="modprobe fuse"):
+        check_available()
+
+
+def test_an_absent_libfuse_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(mount, "DEVICE", tmp_path)
+    monkeypatch.setattr(mount.ctypes.util, "find_library", lambda name: None)
+    with pytest.raises(MissingError, match="libfuse"):
+        check_available()
+
+
+@pytest.mark.parametrize("request_bytes", [0, 1 << 20])
+def test_requests_that_the_kernel_would_cut_are_refused(source, available, request_bytes):
+    with pytest.raises(UsageError, match="expected requests"):
+        EmulatedStorage(source, cost=Cost(), request_bytes=request_bytes).__enter__()
+
+
+def test_an_absent_source_is_named(tmp_path, available):
+    with pytest.raises(InputError, match="expected a folder"):
+        EmulatedStorage(tmp_path / "none", tmp_path / "m", cost=Cost()).__enter__()
+
+
+def test_a_log_comes_back_and_a_damaged_one_is_refused(tmp_path):
+    path = tmp_path / "log"
+    requests = [Request(1, "a", 0, 10, 5, 9), Request(2, "b/c", 7, 0, 6, 8)]
+    log = RequestLog(path)
+    for request in requests:
+        log.add(request)
+    log.close()
+    assert read_requests(path) == requests
+    assert total_bytes(requests) == 10
+    path.write_text('{"pid": 1}\n')
+    with pytest.raises(InputError, match="log of requests"):
+        read_requests(path)

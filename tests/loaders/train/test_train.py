@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("h5py", reason="h5py is not installed")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+
+from tests.loaders.conftest import json_objects
+from vanidl_loaders.baseline import BaselineLoader
+from vanidl_loaders.cli import main
+from vanidl_loaders.errors import LoadersError
+from vanidl_loaders.loader.loader import WEIGHT, Settings
+from vanidl_loaders.train.profiling import Places
+from vanidl_loaders.train.train import Plan, train
+from vanidl_loaders.train.train import train as training
+
+BIN = str(Path(sys.executable).parent)
+LAUNCHERS = {
+    "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "2"],
+    "mpiexec": ["-n", "2"],
+}
+
+
+def train_line(samples, *more):
+    return ["train", "--data", str(samples.folder), "--batch", "4", *map(str, more)]
+
+
+def trace_events(folder):
+    (path,) = folder.glob("*.pt.trace.json.gz")
+    with gzip.open(path, "rt") as file:
+        return json.load(file)["traceEvents"]
+
+
+def test_a_run_leaves_a_trace_and_an_event_file(ptycho, tmp_path, capsys):
+    tb = tmp_path / "tb"
+    line = train_line(ptycho, "--profile", tb, "--events", tb, "--epochs", 2)
+    assert main(line) == 0
+    assert "12 steps on each of 1 ranks" in capsys.readouterr().out
+    names = [e.get("name", "") for e in trace_events(tb)]
+    steps = {n for n in names if n.startswith("ProfilerStep#")}
+    assert steps == {f"ProfilerStep#{i}" for i in range(1, 12)}  # step 0 warms up
+    waits = [n for n in names if n.startswith("enumerate(DataLoader)#") and "__next__" in n]
+    assert len(waits) >= 11
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tb)).Reload().Scalars("loss")
+    assert [e.step for e in events] == list(range(12))
+
+
+def test_vanidl_run_is_the_default_place(ptycho, tmp_path, monkeypatch):
+    monkeypatch.setenv("VANIDL_RUN", str(tmp_path / "run"))
+    assert main(train_line(ptycho, "--steps", 3)) == 0
+    assert trace_events(tmp_path / "run" / "tb")
+    assert list((tmp_path / "run" / "tb").glob("events.out.tfevents.*"))
+
+
+def test_options_win_over_vanidl_run():
+    assert Places.chosen("p", None, {"VANIDL_RUN": "r"}) == Places(Path("p"), None)
+    assert Places.chosen(None, None, {"VANIDL_RUN": ""}) == Places()
+
+
+def test_training_is_deterministic_and_steps_can_be_limited(ptycho):
+    def losses(**plan):
+        settings = Settings(batch=4, seed=5)
+        loader = BaselineLoader(ptycho, settings)
+        return train(ptycho, loader, settings, Plan(**plan)), loader.stats()
+
+    whole, _ = losses()
+    again, _ = losses()
+    cut, stats = losses(most_steps=2)
+    assert whole.losses == again.losses
+    assert (len(whole.losses), whole.samples) == (6, 21)
+    assert cut.losses == whole.losses[:2]
+    assert stats.loads == 8  # the batch behind the limit was not read
+
+
+def test_checkpoints_hold_the_model(ptycho, tmp_path):
+    assert main(train_line(ptycho, "--checkpoints", tmp_path, "--epochs", 2)) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint-0.pt", "checkpoint-1.pt"]
+    state = torch.load(tmp_path / "checkpoint-1.pt", weights_only=True)
+    assert all(torch.isfinite(value).all() for value in state.values())
+
+
+class Weighing(BaselineLoader):
+    """The baseline, its batches weighted."""
+
+    def __iter__(self):
+        return (batch | {WEIGHT: torch.tensor(0.0)} for batch in super().__iter__())
+
+
+def test_a_weight_scales_the_gradient(ptycho):
+    settings = Settings(batch=4)
+    outcome = train(ptycho, Weighing(ptycho, settings), settings, Plan())
+    free = train(ptycho, BaselineLoader(ptycho, settings), settings, Plan())
+    assert outcome.losses[0] == free.losses[0]  # reported unweighted
+    assert outcome.losses[-1] != free.losses[-1]  # no gradient, no learning
+
+
+def test_ranks_out_of_step_are_refused(ptycho, monkeypatch):
+    monkeypatch.setattr(training, "same_on_all_ranks", lambda value: False)
+    settings = Settings(batch=4)
+    with pytest.raises(LoadersError, match="same number of steps"):
+        train(ptycho, BaselineLoader(ptycho, settings), settings, Plan())
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)])
+def test_two_ranks_train_in_step(launcher, ptycho, tmp_path, run_python, python):
+    program = [python]
+    if launcher == "mpiexec":
+        pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+        found = shutil.which("mpiexec", path=BIN) or shutil.which("mpiexec")
+        if found is None:
+            pytest.skip("mpiexec is not installed")
+        program = [found, *LAUNCHERS[launcher], python]
+    else:
+        program += LAUNCHERS[launcher]
+    line = train_line(ptycho, "--json", "--profile", tmp_path / "tb")
+    done = run_python([*program, "-m", "vanidl_loaders", *line])
+    assert done.returncode == 0, done.stderr
+    ranks = {each["rank"]: each for each in json_objects(done.stdout)}
+    assert sorted(ranks) == [0, 1]
+    assert [len(each["losses"]) for each in ranks.values()] == [3, 3]
+    assert [each["samples"] for each in ranks.values()] == [11, 11]  # 21, one of them twice
+    assert len(list((tmp_path / "tb").glob("*.pt.trace.json.gz"))) == 2
+
+
+def test_every_workload_trains(small, capsys):
+    for name in ("cosmoflow", "deepcam", "images"):
+        assert main(train_line(small(name), "--workload", name, "--batch", 2)) == 0
+    assert capsys.readouterr().out.count("3 steps") == 3
+
+
+def test_bench_prints_a_ratio_and_list_lists(ptycho, capsys):
+    assert main(["bench", *train_line(ptycho)[1:], "--repeat", "1"]) == 0
+    assert "ratio  1.00" in capsys.readouterr().out
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert "ptycho" in listed
+    assert "baseline" in listed

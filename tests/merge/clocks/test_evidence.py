@@ -1,0 +1,254 @@
+"""Each kind of evidence alone, and what they say together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.makers.clock_cases import CASES, MS, SECOND, Draw, Loop, alone, drawn, with_workers
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from vanidl.merge import clocks
+from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
+from vanidl.merge.clocks.context import Scene, interval
+from vanidl.merge.processes import cast
+from vanidl.model.trace import SpanKind
+from vanidl.readers.records import EventRecords
+
+ANY = interval(-(2**61), 2**61)
+
+
+def scenes_of(draw: Draw, events=()) -> list[Scene]:
+    people = cast(draw.logs, draw.profiles)
+    return clocks.scenes(draw.profiles, draw.logs, people, events)
+
+
+def scene_of(loop=alone, seed: int = 5, **how) -> tuple[Scene, int]:
+    logs, seen, truth = drawn(np.random.default_rng(seed), loop(np.random.default_rng(seed)), **how)
+    return scenes_of(Draw(tuple(logs), (seen,), (truth,)))[0], truth
+
+
+def holds(offsets, truth: int) -> bool:
+    return bool(((offsets.start <= truth) & (truth < offsets.end)).any())
+
+
+def test_an_absolute_clock_is_known_by_the_error_of_the_logs_start():
+    scene, truth = scene_of(hidden=False)
+    found = absolute.find(scene)
+    assert found.offsets == interval(-MS, MS)
+    assert holds(found.offsets, truth)
+    under_mpi = replace(scene.own.log, nprocs=4)
+    wider = replace(scene, own=replace(scene.own, log=under_mpi))
+    assert absolute.find(wider).offsets == interval(-10 * MS, 10 * MS)
+    whole = replace(scene.own.log, start_resolution_ns=SECOND)
+    coarse = replace(scene, own=replace(scene.own, log=whole))
+    assert absolute.find(coarse).offsets == interval(-SECOND - MS, MS)
+
+
+def test_a_clock_that_counts_from_elsewhere_is_not_absolute():
+    scene, _ = scene_of()
+    assert absolute.find(scene) is None
+
+
+def test_reads_of_the_waiting_process_give_the_offset():
+    scene, truth = scene_of()
+    found = input_waits.find(scene, scene.lifetime)
+    assert holds(found.offsets, truth)
+    assert "lies in its" in found.reason
+
+
+def test_reads_of_workers_are_never_matched_to_waits():
+    scene, _ = scene_of(with_workers)
+    assert scene.workers
+    assert input_waits.find(scene, scene.lifetime) is None
+
+
+def test_reads_beside_the_waits_are_no_evidence():
+    """A tenth of the reads lies outside the waits, at any offset."""
+    starts = np.cumsum(np.random.default_rng(2).integers(80, 120, 40)) * MS
+    spans = [Span(SpanKind.INPUT_WAIT, int(a), int(a) + 20 * MS) for a in starts]
+    inside = [Io(int(a) + 5 * MS, int(a) + 14 * MS, 0, 9) for a in starts]
+    beside = [Io(int(a) + 40 * MS, int(a) + 41 * MS, 0, 9) for a in starts]
+    logs = (darshan_log(inside),), (darshan_log([*inside, *beside]),)
+    seen = (profile(spans),)
+    (clean,), (mixed,) = (scenes_of(Draw(log, seen, (0,))) for log in logs)
+    assert holds(input_waits.find(clean, clean.lifetime).offsets, 0)
+    assert input_waits.find(mixed, mixed.lifetime) is None
+
+
+def test_the_order_of_worker_reads_gives_the_offset():
+    scene, truth = scene_of(with_workers)
+    assert holds(worker_order.find(scene, scene.lifetime).offsets, truth)
+
+
+def test_a_wrong_mapping_leaves_no_offset_open():
+    """With one call of `__next__` missing in the middle, nothing fits any more."""
+    for seed in range(12):
+        scene, truth = scene_of(with_workers, seed)
+        before = worker_order.find(scene, scene.lifetime)
+        if before is None or len(before.offsets.start) != 1:
+            continue
+        rows = np.flatnonzero(scene.profile.kind == SpanKind.INPUT_WAIT)
+        kept = np.delete(np.arange(len(scene.profile.kind)), rows[len(rows) // 2])
+        columns = ("start_ns", "end_ns", "step", "kind", "thread", "name")
+        cut = {name: getattr(scene.profile, name)[kept] for name in columns}
+        after = worker_order.find(
+            replace(scene, profile=replace(scene.profile, **cut)), scene.lifetime
+        )
+        assert after is None or holds(after.offsets, truth)
+
+
+def counted_loop(workers: int):
+    """Workers under a loop that counts its batches: no wait finds the end of an epoch."""
+
+    def make(random: np.random.Generator) -> Loop:
+        loop = with_workers(random, workers)
+        begins = {begin for begin, _ in loop.steps}
+        return replace(loop, waits=[w for w in loop.waits if w[0] in begins])
+
+    return make
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_loop_that_counts_its_batches_contradicts_no_clock(workers):
+    known = 0
+    for seed in range(12):
+        scene, truth = scene_of(counted_loop(workers), seed, hidden=False)
+        found = worker_order.find(scene, scene.lifetime)
+        assert found is None or holds(found.offsets, truth)
+        known += found is not None
+        assert clocks.align(scene).notices == ()
+    assert known >= 8
+
+
+def test_logs_in_whole_seconds_of_several_processes_share_no_axis():
+    scene, _ = scene_of(with_workers, coarse=True, hidden=False)
+    assert not scene.one_axis
+    clock = clocks.align(scene)
+    assert clock.method == "absolute"
+    assert (clock.low_ns, clock.high_ns) == (-SECOND - MS, MS)
+
+
+def events_of(scene: Scene, lags_ns, sizes=None) -> tuple[Scene, EventRecords]:
+    """The scene with an event file whose records were written so much later."""
+    n = len(lags_ns)
+    sizes = sizes or [42] * n
+    wall = JOB_START_NS + 2 * SECOND + 50 * MS * np.arange(n, dtype=np.int64)
+    writes = [Io(int(w + lag - JOB_START_NS), int(w + lag - JOB_START_NS) + 1000, 0, 42, 7, 1)
+              for w, lag in zip(wall, lags_ns, strict=True)]  # fmt: skip
+    log = darshan_log(writes, names={7: "/tb/events.out.tfevents.1.node01.100.0"})
+    path = "tb/events.out.tfevents.1.node01.100.0"
+    records = EventRecords(path, "node01", 100, wall, np.array(sizes, np.int64))
+    seen = profile([Span(SpanKind.STEP, 2 * SECOND, 3 * SECOND, 1)])
+    return scenes_of(Draw((log,), (seen,), (0,)), (records,))[0], records
+
+
+def test_no_record_was_written_before_its_time():
+    scene, records = events_of(None, [3 * MS, *[9 * MS] * 11, 400 * MS])
+    found = known_files.by_events(scene, scene.lifetime)
+    assert found.offsets == interval(-2 * MS, 3 * MS)
+    start = scene.own.rows(1).start
+    lags = known_files.record_lags(records, start, np.full(13, 42, np.int64))
+    assert lags.min() == 3 * MS
+
+
+def test_records_and_writes_of_other_sizes_are_no_evidence():
+    scene, _ = events_of(None, [3 * MS] * 12, [42] * 11 + [43])
+    assert known_files.by_events(scene, scene.lifetime) is None
+
+
+def test_records_in_blocks_only_bound_the_offset_from_above():
+    scene, _ = events_of(None, [3 * MS] * 12)
+    records = scene.events[0]
+    halves = replace(
+        records,
+        wall_ns=np.repeat(records.wall_ns, 2),
+        nbytes=np.repeat(records.nbytes // 2, 2),
+    )
+    found = known_files.by_events(replace(scene, events=(halves,)), ANY)
+    assert int(found.offsets.end[-1]) - 1 == 3 * MS
+    assert int(found.offsets.start[0]) < -(2**60)
+
+
+def test_the_profile_is_written_after_its_last_step():
+    seen = profile([Span(SpanKind.STEP, 2 * SECOND, 3 * SECOND, 1)])
+    seen = replace(seen, written_as="/tmp/x/trace.json")
+    log = darshan_log([Io(4 * SECOND, 4 * SECOND + 9, 0, 9, 3, 1)], names={3: "/tmp/y/trace.json"})
+    (scene,) = scenes_of(Draw((log,), (seen,), (0,)))
+    found = known_files.by_profile(scene, ANY)
+    assert int(found.offsets.end[-1]) - 1 == SECOND
+
+
+def test_what_was_observed_wins_over_what_the_clocks_claim_and_that_is_said():
+    scene, truth = scene_of(hidden=False)
+    skewed = replace(
+        scene.profile,
+        start_ns=scene.profile.start_ns + 700 * MS,
+        end_ns=scene.profile.end_ns + 700 * MS,
+    )
+    clock = clocks.align(replace(scene, profile=skewed))
+    assert clock.low_ns <= truth - 700 * MS <= clock.high_ns
+    assert "absolute" not in clock.method
+    assert [n.code for n in clock.notices] == ["clock_contradiction"]
+
+
+def test_a_profile_of_an_unknown_process_is_not_moved_onto_a_look_alike():
+    scene, _ = scene_of(hidden=False)
+    skewed = replace(scene.profile, pid=None, start_ns=scene.profile.start_ns + 5 * MS,
+                     end_ns=scene.profile.end_ns + 5 * MS)  # fmt: skip
+    clock = clocks.align(replace(scene, profile=skewed))
+    assert -MS <= clock.low_ns <= clock.high_ns <= MS or not clock.aligned
+
+
+def test_nothing_to_go_by_is_not_aligned():
+    scene, _ = scene_of()
+    no_waits = replace(scene.profile, kind=np.full_like(scene.profile.kind, SpanKind.STEP))
+    clock = clocks.align(replace(scene, profile=no_waits))
+    assert not clock.aligned
+    assert [n.code for n in clock.notices] == ["clock_unverified"]
+
+
+def test_a_loop_that_repeats_itself_exactly_fits_in_several_places():
+    spans = [Span(SpanKind.INPUT_WAIT, k * 100 * MS, k * 100 * MS + 20 * MS) for k in range(10, 20)]
+    ios = [Io(k * 100 * MS + 5 * MS, k * 100 * MS + 14 * MS, 0, 9) for k in range(5, 60)]
+    seen = profile(spans, base_ns=0)
+    (scene,) = scenes_of(Draw((darshan_log(ios),), (seen,), (0,)))
+    clock = clocks.align(scene)
+    assert not clock.aligned
+    assert "places fit" in clock.notices[0].message
+
+
+def test_a_given_offset_overrides():
+    scene, truth = scene_of()
+    clock = clocks.align(scene, truth + 30 * MS)
+    assert (clock.method, clock.offset_ns) == ("given offset", truth + 30 * MS)
+    assert not clocks.align(scene, truth + 10**12).aligned
+
+
+def test_hosts_of_a_shared_log_may_differ():
+    """Two ranks of one MPI log; the clock of the second one's host is 0.4 s ahead."""
+    random = np.random.default_rng(8)
+    rows, profiles = [], []
+    for rank, skew in enumerate((0, 400 * MS)):
+        starts = np.cumsum(random.integers(80, 140, 40)) * MS + SECOND
+        rows += [Io(int(a) + MS, int(a) + 19 * MS, 0, 9, rank=rank) for a in starts]
+        spans = [Span(SpanKind.INPUT_WAIT, int(a), int(a) + 20 * MS) for a in starts]
+        spans += [Span(SpanKind.STEP, int(a), int(a) + 60 * MS, k) for k, a in enumerate(starts)]
+        seen = profile(spans, pid=10 + rank, rank=rank, world_size=2, host=f"node0{rank}",
+                       base_ns=JOB_START_NS + skew)  # fmt: skip
+        profiles.append(replace(seen, path=f"rank{rank}"))
+    log = replace(darshan_log(rows, pid=None, nprocs=2), host="")
+    tables = tuple(replace(t, record_host=("node00", "node01")) for t in log.operations)
+    log = replace(log, operations=tables)
+    found = [clocks.align(s) for s in scenes_of(Draw((log,), tuple(profiles), (0, 0)))]
+    assert found[0].low_ns <= 0 <= found[0].high_ns
+    assert found[1].low_ns <= -400 * MS <= found[1].high_ns
+    assert [n.code for n in found[1].notices] == ["clock_contradiction"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_draws_are_deterministic(case):
+    first, second = (CASES[case](np.random.default_rng(3)) for _ in range(2))
+    assert first.truth_ns == second.truth_ns
+    assert (first.profiles[0].start_ns == second.profiles[0].start_ns).all()

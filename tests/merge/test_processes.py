@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from vanidl.analyses import analyse
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group, choose, group
+from vanidl.merge.processes import cast
+from vanidl.model.trace import SpanKind
+
+SECOND = 1_000_000_000
+SPAWN = (
+    "python -c from multiprocessing.spawn import spawn_main; spawn_main() --multiprocessing-fork"
+)
+TRACKER = "python -c from multiprocessing.resource_tracker import main;main(3)"
+STEP = [Span(SpanKind.STEP, 0, SECOND, 1)]
+
+
+def roles(logs, profiles=()):
+    """(role, pid of its trainer) of each process by pid."""
+    people = cast(logs, profiles).processes
+    return {p.pid: (p.role, None if p.trainer is None else people[p.trainer].pid) for p in people}
+
+
+def test_forked_workers_belong_to_their_parent():
+    logs = [darshan_log([Io(0, 10)], pid=100)] + [
+        darshan_log([Io(0, 10)], pid=pid, parent=100, start_ns=JOB_START_NS + pid)
+        for pid in (101, 102)
+    ]  # fmt: skip
+    assert roles(logs) == {100: ("trainer", 100), 101: ("worker", 100), 102: ("worker", 100)}
+
+
+def test_grandchildren_belong_to_the_nearest_trainer():
+    logs = [
+        darshan_log([Io(0, 10)], pid=1),
+        darshan_log([Io(0, 10)], pid=2, parent=1, start_ns=JOB_START_NS + 1),
+        darshan_log([Io(0, 10)], pid=3, parent=2, start_ns=JOB_START_NS + 2),
+    ]
+    assert roles(logs)[3] == ("worker", 1)
+    assert roles(logs, [profile(STEP, pid=2)])[3] == ("worker", 2)
+    assert roles(logs, [profile(STEP, pid=2)])[1] == ("auxiliary", None)
+
+
+def test_spawned_children_belong_to_the_only_trainer_around_them():
+    main = darshan_log([Io(0, 10)], pid=1, job_id="1")
+    child = darshan_log(
+        [Io(0, 10)],
+        pid=7,
+        job_id="7",
+        command=SPAWN,
+        start_ns=JOB_START_NS + SECOND,
+        length_ns=SECOND,
+    )
+    assert roles([main, child])[7] == ("worker", 1)
+    assert len(group([main, child], [])) == 1
+
+
+def test_a_spawned_child_of_two_possible_trainers_is_unassigned_but_counted():
+    mains = [darshan_log([Io(0, 10, 0, 5)], pid=pid, job_id="1") for pid in (1, 2)]
+    child = darshan_log([Io(0, 10, 0, 5)], pid=7, job_id="1", command=SPAWN,
+                        start_ns=JOB_START_NS + SECOND, length_ns=SECOND)  # fmt: skip
+    logs = [*mains, child]
+    assert roles(logs)[7] == ("unassigned", None)
+    results = analyse(assemble(Group(tuple(logs), ()), {}))
+    assert "unassigned" in {w.code for w in results.coverage.warnings}
+    assert results.summary.bytes_read == 15
+    assert sum(row.bytes_read for row in results.balance.rows) == 10
+    assert results.timeline.row_labels[-1] == "no rank"
+    assert results.timeline.bytes_read.sum() == 15
+
+
+def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
+    spawn = "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd={}, x)"
+    mains = [darshan_log([Io(0, 10)], pid=pid, job_id="1") for pid in (1, 2)]
+    children = [
+        darshan_log([Io(0, 10)], pid=10 + i, job_id="1", command=spawn.format(30 + i % 2),
+                    start_ns=JOB_START_NS + SECOND, length_ns=SECOND)
+        for i in range(6)
+    ]  # fmt: skip
+    tracker = darshan_log([Io(0, 1)], pid=9, job_id="1", command=TRACKER, length_ns=SECOND,
+                          start_ns=JOB_START_NS + SECOND)  # fmt: skip
+    people = cast([*mains, *children, tracker], [])
+    (notice,) = people.notices
+    assert "6 of 9 processes" in notice.message
+    assert "2 families of 3" in notice.message
+    assert roles([*mains, *children, tracker])[9] == ("auxiliary", None)
+
+
+def test_a_profile_that_no_rank_of_a_shared_log_claims_is_no_rank():
+    log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
+    people = cast([log], [profile(STEP, pid=7, host="node09")]).processes
+    assert sorted(p.role for p in people) == ["trainer"] * 4 + ["unassigned"]
+
+
+def test_a_profile_belongs_to_the_only_rank_of_its_host():
+    log = darshan_log([Io(0, 10, rank=0)], nprocs=1, pid=None)
+    others = [profile(STEP, pid=None, host="node01"), profile(STEP, pid=None, host="node02")]
+    assert len(cast([log], others).processes) == 2
+
+
+def test_the_resource_tracker_is_auxiliary():
+    logs = [
+        darshan_log([Io(0, 10)], pid=1),
+        darshan_log([Io(0, 10)], pid=8, command=TRACKER, start_ns=JOB_START_NS + 5, length_ns=9),
+    ]
+    assert roles(logs)[8] == ("auxiliary", 1)
+
+
+def test_the_worker_of_torch_compile_is_auxiliary_and_of_the_run():
+    command = "python /env/torch/_inductor/compile_worker/__main__.py --kind=fork --workers=2"
+    logs = [
+        darshan_log([Io(0, 10)], pid=1, job_id="1"),
+        darshan_log([], pid=8, job_id="8", command=command, start_ns=JOB_START_NS + 5, length_ns=9),
+    ]
+    assert roles(logs)[8] == ("auxiliary", 1)
+    assert len(group(logs, [])) == 1
+
+
+@pytest.mark.parametrize(
+    ("launcher", "launched"),
+    [
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "python -u train.py --lr 1"),
+        ("python -m torch.distributed.run -m pkg.train 3", "python -u -m pkg.train 3"),
+        ("python /env/bin/deepspeed train.py -x", "python -u train.py --local_rank=1 -x"),
+        ("timeout 60 python train.py", "python train.py"),
+    ],
+)
+def test_a_launcher_is_known_by_the_end_of_its_command(launcher, launched):
+    outer = darshan_log([Io(0, 10)], pid=1, job_id="1", command=launcher)
+    inner = darshan_log(
+        [Io(0, 10)], pid=2, job_id="2", command=launched, start_ns=JOB_START_NS + 5, length_ns=99
+    )
+    assert len(group([inner, outer], [])) == 1
+    assert roles([inner, outer]) == {1: ("auxiliary", None), 2: ("trainer", 2)}
+
+
+def test_other_scripts_and_programs_not_wholly_inside_stay_apart():
+    main = darshan_log([Io(0, 10)], pid=1, job_id="1", command="python train.py a")
+    start = {"start_ns": JOB_START_NS + 5}
+    other = darshan_log([Io(0, 10)], pid=2, job_id="2", command="python a.py", length_ns=9, **start)
+    outlives = darshan_log([Io(0, 10)], pid=3, job_id="3", command="./server", **start)
+    assert len(group([main, other], [])) == 2
+    assert len(group([main, outlives], [])) == 2
+
+
+def test_torchrun_is_no_rank():
+    agent = darshan_log([Io(0, 10)], pid=1, command="python -m torch.distributed.run train.py")
+    ranks = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (2, 3)]
+    assert roles([agent, *ranks])[1] == ("auxiliary", None)
+    assert roles([agent])[1] == ("trainer", 1)
+
+
+def test_ranks_of_a_shared_log():
+    log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
+    people = cast([log], []).processes
+    assert [(p.rank, p.role) for p in people] == [(r, "trainer") for r in range(4)]
+
+
+def test_a_profile_finds_its_process_by_pid_and_host_and_brings_the_rank():
+    logs = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (5, 6)]
+    seen = [profile(STEP, pid=6, rank=0, world_size=2), profile(STEP, pid=5, rank=1, world_size=2)]
+    people = cast(logs, seen)
+    assert [(p.pid, p.rank) for p in people.processes] == [(6, 0), (5, 1)]
+    assert people.of_profile == (0, 1)
+
+
+def test_a_profile_of_an_unknown_process_is_a_rank_without_io():
+    people = cast([darshan_log([Io(0, 10)], pid=5)], [profile(STEP, pid=77, host="other")])
+    assert {p.pid for p in people.processes} == {5, 77}
+
+
+def test_logs_of_one_command_at_one_time_are_one_run():
+    logs = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (1, 2, 3)]
+    assert len(group(logs, [])) == 1
+    later = darshan_log([Io(0, 10)], pid=9, job_id="9", start_ns=JOB_START_NS + 100 * SECOND)
+    assert len(group([*logs, later], [])) == 2
+
+
+def test_ranks_of_one_world_are_one_run():
+    seen = [profile(STEP, pid=p, rank=p, world_size=2, host=f"h{p}") for p in (0, 1)]
+    assert len(group([], seen)) == 1
+    alone = [profile(STEP, pid=p, host=f"h{p}") for p in (0, 1)]
+    assert len(group([], alone)) == 2
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_groups_do_not_depend_on_the_order_of_logs(order):
+    logs = [
+        darshan_log([Io(0, 10)], pid=1, job_id="1"),
+        darshan_log([Io(0, 10)], pid=2, parent=1, job_id="1", start_ns=JOB_START_NS + 1),
+        darshan_log([Io(0, 10)], pid=3, job_id="3", command="other"),
+    ]
+    groups = group([logs[i] for i in order], [])
+    assert sorted(g.job_ids for g in groups) == [("1",), ("3",)]
+    assert len(choose(groups, ["1"]).logs) == 2

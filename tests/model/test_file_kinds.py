@@ -1,0 +1,50 @@
+import pytest
+
+from vanidl.errors import UsageError
+from vanidl.model.file_kinds import KINDS, kind_of, parse_rules, profiler_rules
+
+
+@pytest.mark.parametrize(
+    ("path", "read", "written", "kind"),
+    [
+        ("/proc/self/maps", 10, 0, "system"),
+        ("/procedures/data.h5", 10, 0, "dataset"),
+        ("/opt/app/train.py", 10, 0, "code"),
+        ("/data.pyramid/a.bin", 10, 0, "dataset"),
+        ("/usr/lib/libc.so.6", 10, 0, "code"),
+        ("/v/lib/python3.11/site-packages/torch/x.json", 10, 0, "code"),
+        ("/tb/events.out.tfevents.1.h.2.0", 0, 10, "log"),
+        ("/tb/h_1.2.pt.trace.json.gz", 0, 10, "log"),
+        ("/tb/plugins/profile/1/h.xplane.pb", 0, 10, "log"),
+        ("<STDERR>", 0, 10, "log"),
+        ("/out/ckpt-1.pt", 0, 10, "checkpoint"),
+        ("/out/model_500.ckpt.index", 5, 10, "checkpoint"),
+        ("/out/model.safetensors", 10, 0, "dataset"),  # read, not written: an input of this run
+        ("/out/anything.bin", 0, 10, "checkpoint"),  # written and never read
+        ("/data/train.h5", 10, 0, "dataset"),
+        ("/scratch/cache.bin", 10, 10, "other"),
+        ("/data/opened-only.h5", 0, 0, "other"),
+    ],
+)
+def test_first_match_wins(path, read, written, kind):
+    assert kind in KINDS
+    assert kind_of(path, read, written) == kind
+
+
+def test_the_users_rules_come_first():
+    rules = parse_rules(["*/site-packages/*.npy=dataset", "*.py=other"])
+    assert kind_of("/lib/python3/site-packages/a.npy", 1, 0, rules) == "dataset"
+    assert kind_of("/a.py", 1, 0, rules) == "other"
+
+
+@pytest.mark.parametrize("text", ["", "x", "=dataset", "*.h5=", "*.h5=datasets"])
+def test_a_rule_must_name_a_kind(text):
+    with pytest.raises(UsageError, match="GLOB=KIND"):
+        parse_rules([text])
+
+
+def test_what_a_profiler_wrote_for_itself_is_a_log():
+    rules = profiler_rules(["/tmp/tmp[1]x.json", ""])
+    assert kind_of("/tmp/tmp[1]x.json", 5, 0, rules) == "log"
+    assert kind_of("/tmp/tmp[1]x.json.tmp", 0, 5, rules) == "log"
+    assert kind_of("/tmp/tmp1x.json", 5, 0, rules) == "dataset"

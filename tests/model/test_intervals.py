@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanidl.model import intervals
+from vanidl.model.intervals import EMPTY, Intervals
+
+GRID = 60
+pairs = st.lists(
+    st.tuples(st.integers(0, GRID), st.integers(0, 12)).map(
+        lambda t: (t[0], min(t[0] + t[1], GRID))
+    ),
+    max_size=12,
+)
+
+
+def on_grid(bounds: list[tuple[int, int]]) -> np.ndarray:
+    """The oracle: which unit cells the intervals cover."""
+    cells = np.zeros(GRID, bool)
+    for start, end in bounds:
+        cells[start:end] = True
+    return cells
+
+
+def union(bounds: list[tuple[int, int]]) -> Intervals:
+    array = np.array(bounds, np.int64).reshape(-1, 2)
+    return intervals.union(array[:, 0], array[:, 1])
+
+
+def cells_of(spans: Intervals) -> np.ndarray:
+    return on_grid(list(zip(spans.start.tolist(), spans.end.tolist(), strict=True)))
+
+
+def assert_canonical(spans: Intervals) -> None:
+    assert (spans.end > spans.start).all()
+    assert (spans.start[1:] > spans.end[:-1]).all()
+
+
+@given(pairs)
+def test_union_covers_what_the_grid_covers(bounds):
+    spans = union(bounds)
+    assert_canonical(spans)
+    assert (cells_of(spans) == on_grid(bounds)).all()
+    assert spans.length == on_grid(bounds).sum()
+
+
+@given(pairs)
+def test_union_is_at_most_the_sum(bounds):
+    assert union(bounds).length <= sum(end - start for start, end in bounds)
+
+
+@pytest.mark.parametrize(
+    ("function", "on_cells"),
+    [
+        (intervals.merge, np.logical_or),
+        (intervals.intersect, np.logical_and),
+        (intervals.subtract, lambda a, b: a & ~b),
+    ],
+)
+def test_set_operations_agree_with_the_grid(function, on_cells):
+    @given(pairs, pairs)
+    def check(a, b):
+        result = function(union(a), union(b))
+        assert (cells_of(result) == on_cells(on_grid(a), on_grid(b))).all()
+        assert result.length == on_cells(on_grid(a), on_grid(b)).sum()
+
+    check()
+
+
+@given(pairs, pairs)
+def test_covered_within_counts_the_cells_of_each_window(a, windows):
+    array = np.array(windows, np.int64).reshape(-1, 2)
+    got = intervals.covered_within(union(a), array[:, 0], array[:, 1])
+    assert got.tolist() == [on_grid(a)[start:end].sum() for start, end in windows]
+
+
+@pytest.mark.parametrize("window", [1, 3, 1 << 18])
+@pytest.mark.parametrize("far", [0, 2**60])
+def test_covered_within_all_adds_up_the_sets(window, far, monkeypatch):
+    monkeypatch.setattr(intervals, "_WINDOW", window)
+
+    @given(st.lists(pairs, max_size=4), pairs)
+    def check(sets, windows):
+        wide = np.array([(0, far)] * bool(far) + windows, np.int64).reshape(-1, 2)
+        got = intervals.covered_within_all(map(union, sets), wide[:, 0], wide[:, 1])
+        cells = [on_grid(bounds) for bounds in sets]
+        wanted = [sum(int(c[a:b].sum()) for c in cells) for a, b in wide.tolist()]
+        assert got.tolist() == wanted
+
+    check()
+
+
+@given(pairs, pairs)
+def test_split_is_exact(a, b):
+    both = intervals.intersect(union(a), union(b)).length
+    assert both + intervals.subtract(union(a), union(b)).length == union(a).length
+
+
+def test_nothing_covers_nothing():
+    assert intervals.union(EMPTY.start, EMPTY.end) is EMPTY
+    assert intervals.intersect(EMPTY, union([(0, 5)])).length == 0
+    assert intervals.subtract(union([(0, 5)]), EMPTY).length == 5
+
+
+def test_a_zero_length_interval_stays_zero_long():
+    assert union([(3, 3)]).length == 0
+    assert union([(3, 3), (3, 5)]).length == 2

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.makers.large_logs import Workload, write_log
+from tests.makers.sameness import same
+from vanidl.analyses import analyse
+from vanidl.merge.assemble import Options, assemble
+from vanidl.merge.jobs import choose, group
+from vanidl.model import spill
+from vanidl.model.spill import Parts
+from vanidl.model.trace import Trace
+from vanidl.readers.darshan.library import read_counters
+from vanidl.readers.darshan.log import read_log
+from vanidl.report.json import summary_json
+
+pytest.importorskip("pyarrow", reason="spilled parts are Parquet")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(20_000, ranks=5, files=7))
+    return path
+
+
+def trace(path: Path, *, spilled: bool, rows: int) -> Trace:
+    logs = [read_log(path)]
+    options = Options(max_part_rows=rows, spilled=spilled)
+    return assemble(choose(group(logs, [])), read_counters([str(path)]), (), options)
+
+
+@pytest.mark.parametrize("rows", [500, 8_000_000])
+def test_spilled_parts_have_the_same_bits(log: Path, rows: int) -> None:
+    held, spilled = (trace(log, spilled=s, rows=rows) for s in (False, True))
+    assert isinstance(spilled.io, Parts)
+    assert spilled.io.spilled
+    assert len(held.io) == len(spilled.io)
+    assert all(same(a, b) for a, b in zip(held.io, spilled.io, strict=True))
+    assert not any(part.start.flags.writeable for part in spilled.io)
+    assert summary_json(held, analyse(held)) == summary_json(spilled, analyse(spilled))
+
+
+def test_the_file_goes_with_its_parts(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = trace(log, spilled=True, rows=8_000_000)
+    assert [p.name for p in tmp_path.rglob("*.parquet")] == ["operations.parquet"]
+    assert sum(map(len, found.io)) == 20_000
+    del found
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "free", "expected"),
+    [
+        (1000, 1 << 20, False),  # so few never
+        (4_000_000, 1 << 30, False),
+        (8_000_000, 1 << 30, True),  # 360 MB of a gigabyte
+        (spill.MOST_ROWS + 1, None, True),
+        (spill.MOST_ROWS, None, False),
+    ],
+)
+def test_size_and_memory_choose(
+    rows: int, free: int | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "memory_at_hand", lambda: free)
+    assert spill.too_many(rows) is expected
+
+
+def test_no_room_is_an_error_with_a_remedy(
+    log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(spill.VanidlError, match="TMPDIR"):
+        trace(log, spilled=True, rows=8_000_000)
+
+
+def test_columns_are_what_the_model_says(log: Path) -> None:
+    part = trace(log, spilled=True, rows=8_000_000).io[0]
+    assert part.start.dtype == np.int64
+    assert part.file.dtype == np.int32
+    assert part.op.dtype == np.uint8

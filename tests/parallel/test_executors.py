@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.makers.large_logs import Workload, write_log
+from tests.makers.sameness import same
+from vanidl.analyses import analyse, reducing
+from vanidl.merge.load import Inputs, read_trace
+from vanidl.parallel.executors import Crew, crew_executor, shared_out
+from vanidl.report.json import summary_object
+from vanidl.run import open_run
+from vanidl.survey import survey
+from vanidl.survey.rows import COLUMNS
+
+pytestmark = [  # Dask's processes end when they like; what they leave open is not under test
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def squares(items: list[int]) -> list[int]:
+    """What workers do; 7 kills its worker."""
+    if 7 in items:
+        os._exit(1)
+    return [i * i for i in items]
+
+
+def test_a_worker_that_dies_takes_nothing_along() -> None:
+    batches = [[1, 2], [3, 4], [5, 6, 7, 8], [9]]
+    with crew_executor(Crew()) as executor:
+        done = list(shared_out(squares, batches, executor, lambda item: -item))
+    results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
+    assert results == {i: i * i for i in range(1, 10) if i != 7} | {7: -7}
+
+
+def test_nothing_to_do() -> None:
+    with crew_executor(Crew()) as executor:
+        assert list(shared_out(squares, [], executor, lambda item: -item)) == []
+
+
+@pytest.mark.parametrize("rows", [100, 1 << 20])
+def test_an_executor_reduces_to_the_same(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reducing, "MOST_ROWS", rows)
+    path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(3000, ranks=3, files=5))
+    trace = read_trace(path, Inputs())
+    with ThreadPoolExecutor(2) as executor:
+        assert same(analyse(trace), analyse(trace, executor=executor))
+
+
+def vanidl(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "vanidl", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr  # Dask may complain of a busy machine
+    return done.stdout
+
+
+def test_dask_gives_the_same_results(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="an optional extra")
+    path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(3000, ranks=3, files=5))
+    on_dask = vanidl("summary", str(path), "--json", "--workers", "2")
+    assert on_dask == vanidl("summary", str(path), "--json")
+
+
+@pytest.fixture(scope="module")
+def scheduler_address() -> Iterator[str]:
+    """A Dask scheduler with one worker process, which commands reach by its address alone."""
+    distributed = pytest.importorskip("distributed", reason="an optional extra")
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_scheduler_at_an_address_gives_the_same_results(
+    scheduler_address: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "logs" / "me_x_id1-2_1-1-1-1_1.darshan"
+    path.parent.mkdir()
+    write_log(path, Workload(3000, ranks=3, files=5))
+    crew = Crew(dask=scheduler_address)
+    there, here = open_run(path, crew=crew), open_run(path)
+    content = summary_object(there.trace, there.results)
+    assert content == summary_object(here.trace, here.results)
+    pytest.importorskip("pyarrow", reason="the table of a survey is Parquet")
+    (row,) = survey(path.parent, tmp_path / "out", crew=crew).rows
+    assert row["problem"] is None
+    for name, _, place in COLUMNS:
+        value = content
+        for key in place:
+            value = None if value is None else value[key]
+        assert row[name] == value, name
+
+
+def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="an optional extra")
+    path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
+    write_log(path, Workload(100))
+    done = subprocess.run(
+        [sys.executable, "-m", "vanidl", "summary", str(path), "--dask", "tcp://127.0.0.1:9"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "expected the address of a Dask scheduler" in done.stderr.splitlines()[-1]

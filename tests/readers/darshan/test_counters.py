@@ -1,0 +1,285 @@
+"""Counters decoded here equal those of Darshan's own library, bit for bit."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.makers.darshan_logs import MAGIC, Log, job_record
+from tests.makers.large_logs import Workload, write_logs
+from vanidl.errors import InputError
+from vanidl.readers.darshan import counters as darshan_counters
+from vanidl.readers.darshan import log as darshan_log
+from vanidl.readers.darshan.counter_checks import HEATMAP_LAYERS, LAYERS
+from vanidl.readers.darshan.counter_names import NAMES
+from vanidl.readers.darshan.library import read_counters
+from vanidl.readers.records import Columns, CounterFile
+
+pytest.importorskip("darshan")
+
+NUMBER = {"POSIX": 1, "MPI-IO": 2, "H5F": 3, "H5D": 4, "PNETCDF_FILE": 5, "PNETCDF_VAR": 6,
+          "LUSTRE": 8, "STDIO": 9, "HEATMAP": 15}  # fmt: skip
+"""Module numbers of version 3.41 of the format."""
+
+LOST = {"POSIX_F_VARIANCE_RANK_TIME", "POSIX_F_VARIANCE_RANK_BYTES"}
+"""Of POSIX records of version 3 the library moves all but the last two time counters: 0."""
+
+
+def log_with(regions: dict[str, tuple[int, bytes]], order: str = "<") -> bytes:
+    """A log of version 3.41 with these inflated regions: module -> (version, bytes)."""
+    form = struct.Struct(f"{order}8sqB7xQ{130}Q64I")
+    table, versions = [0] * 130, [0] * 64
+    body = zlib.compress(job_record(Log(byte_order=order)))
+    for module, (version, raw) in sorted(regions.items(), key=lambda item: NUMBER[item[0]]):
+        packed, number = zlib.compress(raw), NUMBER[module]
+        table[2 * number + 2 : 2 * number + 4] = form.size + len(body), len(packed)
+        versions[number] = version
+        body += packed
+    return form.pack(b"3.41", MAGIC, 0, 0, *table, *versions) + body
+
+
+def both(path: Path) -> tuple[CounterFile | None, CounterFile]:
+    """The counters of a log as decoded here, and by the library."""
+    return darshan_log.read_log(path).counters, read_counters([str(path)])[str(path)]
+
+
+def assert_same(mine: CounterFile, theirs: CounterFile, lost: set[str] = frozenset()) -> None:
+    assert (mine.losses, mine.stripes) == (theirs.losses, theirs.stripes)
+    assert [t.layer for t in mine.layers] == [t.layer for t in theirs.layers]
+    for a, b in zip(mine.layers, theirs.layers, strict=True):
+        assert (a.file.tobytes(), a.rank.tobytes()) == (b.file.tobytes(), b.rank.tobytes())
+        for left, right in ((a.counters, b.counters), (a.seconds, b.seconds)):
+            assert isinstance(left, Columns)
+            assert isinstance(right, Columns)
+            assert left.names == right.names
+            assert (left.rows.dtype, left.rows.shape) == (right.rows.dtype, right.rows.shape)
+            assert not left.rows.flags.writeable
+            wrong = [n for n in left if left[n].tobytes() != right[n].tobytes()]
+            assert set(wrong) <= lost
+    for one, other in zip(mine.heatmaps, theirs.heatmaps, strict=True):
+        assert (one.layer, one.rank, one.bin_ns) == (other.layer, other.rank, other.bin_ns)
+        assert one.bytes_read.tobytes() == other.bytes_read.tobytes()
+        assert one.bytes_written.tobytes() == other.bytes_written.tobytes()
+
+
+def lost_by_library(path: str) -> set[str]:
+    with Path(path).open("rb") as file:
+        header = darshan_log.read_header(memoryview(file.read()), path)
+    posix = header.regions.get("POSIX")
+    return LOST if posix is not None and posix.version == 3 else set()
+
+
+def assert_all_same(paths: Sequence[Path]) -> int:
+    """How many of the logs were decoded here; those equal the library's."""
+    mine = {}
+    for path in paths:
+        try:
+            counted = darshan_log.read_log(path).counters
+        except InputError:
+            continue
+        if counted is not None:
+            mine[str(path)] = counted
+    for path, theirs in read_counters(list(mine)).items():
+        assert_same(mine[path], theirs, lost_by_library(path))
+    return len(mine)
+
+
+def test_names_are_the_librarys() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from darshan.backend import cffi_backend as peer
+    for module, names in NAMES.items():
+        assert list(names.counters) == peer.counter_names(module)
+        assert list(names.times) == peer.fcounter_names(module)
+    assert NAMES.keys() == LAYERS.keys()
+
+
+def test_recorded_and_public_logs(shared: Path) -> None:
+    paths = sorted((shared / "data").rglob("*.darshan"))
+    assert assert_all_same(paths) > len(paths) * 3 // 4
+
+
+def test_example_logs_of_the_wheel(wheel_logs: tuple[Path, ...]) -> None:
+    assert assert_all_same(wheel_logs) == len(wheel_logs)
+
+
+def test_generated_logs(tmp_path: Path) -> None:
+    for i, log in enumerate([Log(), Log("3.21", ">"), Log("3.10", compression="none")]):
+        (tmp_path / f"{i}").mkdir()
+        paths = write_logs(tmp_path / f"{i}", 3, Workload(50, files=4), log)
+        assert assert_all_same(paths) == 3
+
+
+def random_region(module: str, version: int, order: str, records: int = 3) -> bytes:
+    """Records of any numbers that are possible."""
+    rng = np.random.default_rng(len(module) + version)
+    form, names = darshan_counters.FORMS[module, version], NAMES[module]
+    counters = len(names.plain) - len(form.absent)
+    times = len(names.plain_times) - len(form.absent_times)
+    head = rng.integers(0, 2**62, (records, form.head)).astype(f"{order}i8")
+    values = rng.integers(-1, 2**40, (records, counters)).astype(f"{order}i8")
+    seconds = rng.random((records, times)).astype(f"{order}f8")
+    rows = zip(head, values, seconds, strict=True)
+    return b"".join(column.tobytes() for row in rows for column in row)
+
+
+Case = tuple[str, int, str]
+CASES: list[Case] = [(*form, order) for form in sorted(darshan_counters.FORMS) for order in "<>"]
+
+
+@pytest.fixture(scope="module")
+def of_every_version(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[Case, tuple[CounterFile | None, CounterFile]]:
+    """A log for each case, as decoded here and by the library, whose child reads all at once."""
+    folder = tmp_path_factory.mktemp("versions")
+    paths = {case: folder / f"{i}.darshan" for i, case in enumerate(CASES)}
+    for (module, version, order), path in paths.items():
+        raw = random_region(module, version, order)
+        path.write_bytes(log_with({module: (version, raw)}, order))
+    theirs = read_counters([str(path) for path in paths.values()])
+    return {
+        case: (darshan_log.read_log(path).counters, theirs[str(path)])
+        for case, path in paths.items()
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_version_of_every_module(
+    case: Case, of_every_version: dict[Case, tuple[CounterFile | None, CounterFile]]
+) -> None:
+    module, version, order = case
+    newest = max(v for m, v in darshan_counters.FORMS if m == module)
+    mine, theirs = of_every_version[case]
+    if order == ">" and version < newest:  # the library swaps these wrongly: nothing to compare
+        assert mine is None
+    else:
+        assert mine is not None
+        assert len(theirs.layers[0].file) == 3
+        assert_same(mine, theirs, LOST if (module, version) == ("POSIX", 3) else set())
+
+
+@pytest.mark.parametrize("change", [b"\0" * 8, None])
+def test_a_region_that_is_not_filled_by_records_is_left_to_the_library(
+    change: bytes | None, tmp_path: Path
+) -> None:
+    raw = random_region("POSIX", 4, "<")
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"POSIX": (4, raw[:-8] if change is None else raw + change)}))
+    assert darshan_log.read_log(path).counters is None
+
+
+def test_unknown_versions_are_left_to_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"POSIX": (9, b"\0" * 704)}))
+    assert darshan_log.read_log(path).counters is None
+    assert not darshan_log.has_new_counters(path)
+    path.write_bytes(log_with({"POSIX": (4, b"\0" * 704)}))
+    assert darshan_log.has_new_counters(path)
+    assert not darshan_log.has_new_counters(tmp_path / "nowhere.darshan")
+
+
+def words(order: str, *numbers: int) -> bytes:
+    return struct.pack(f"{order}{len(numbers)}q", *numbers)
+
+
+def layout(order: str, file: int, parts: list[tuple[int, list[int]]]) -> bytes:
+    """A Lustre record of version 2: (stripe size, targets) by component."""
+    targets = [t for _, some in parts for t in some]
+    head = words(order, file, 0, len(parts), len(targets))
+    each = (
+        words(order, size, len(some), 1, 0, 0, -1, 0) + b"pool".ljust(16) for size, some in parts
+    )
+    return head + b"".join(each) + words(order, *targets)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_layouts_on_lustre(order: str, tmp_path: Path) -> None:
+    two = layout(order, 7, [(1 << 20, [3, 4]), (1 << 22, [5])]) + layout(order, 8, [(64, [])])
+    one = words(order, 7, 0, 10, 1, -1, 1 << 20, 2, 5, 6) + words(order, 9, 0, 10, 1, 0, 64, 0)
+    for version, raw in ((2, two), (1, one)):
+        path = tmp_path / f"{version}.darshan"
+        path.write_bytes(log_with({"LUSTRE": (version, raw)}, order))
+        mine, theirs = both(path)
+        assert theirs.stripes
+        assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        layout("<", 7, [(1 << 20, [3, 4]), (-1, [])]),  # an unused component
+        layout("<", 7, [(1 << 20, [3, 4])])[:-8],
+        layout("<", 7, []),
+        words("<", 7, 0, 1 << 60, 1 << 61),
+        words("<", 7, 0, 1),
+    ],
+)
+def test_odd_layouts_are_left_to_the_library(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"LUSTRE": (2, raw)}))
+    assert darshan_log.read_log(path).counters is None
+
+
+def heat(order: str, key: int, width_s: float, written: list[int], read: list[int]) -> bytes:
+    head = struct.pack(f"{order}Qqdq16x", key, 3, width_s, len(written))
+    return head + words(order, *written, *read)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_heat_maps(order: str, tmp_path: Path) -> None:
+    keys = [*HEATMAP_LAYERS, 5]
+    raw = b"".join(heat(order, key, 0.1 * (i + 1), [i, 7], [8, i]) for i, key in enumerate(keys))
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"HEATMAP": (1, raw)}, order))
+    mine, theirs = both(path)
+    assert mine is not None
+    assert len(mine.heatmaps) == len(HEATMAP_LAYERS)
+    assert_same(mine, theirs)
+
+
+@pytest.mark.parametrize("counts", [(2, 3), (3, 2), (2, 5)])
+def test_heat_maps_of_different_lengths_are_left_to_the_library(
+    counts: tuple[int, int], tmp_path: Path
+) -> None:
+    raw = b"".join(heat("<", next(iter(HEATMAP_LAYERS)), 0.1, [1] * n, [2] * n) for n in counts)
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"HEATMAP": (1, raw)}))
+    assert darshan_log.read_log(path).counters is None
+
+
+def test_widths_that_are_no_number(tmp_path: Path) -> None:
+    key = next(iter(HEATMAP_LAYERS))
+    widths: list[Any] = [float("nan"), float("inf"), -1.0, 0.0, 1e300]
+    raw = b"".join(heat("<", key, width, [1], [2]) for width in widths)
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"HEATMAP": (1, raw)}))
+    mine, theirs = both(path)
+    assert mine is not None
+    assert mine.heatmaps == theirs.heatmaps == ()
+
+
+def test_impossible_records_are_left_out_and_counted(tmp_path: Path) -> None:
+    good, bad = random_region("STDIO", 2, "<", 2), words("<", *[2**62] * 31)
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"STDIO": (2, good + bad)}))
+    mine, theirs = both(path)
+    assert mine is not None
+    assert mine.losses == ("STDIO: 1 of 3 records hold impossible numbers and are left out",)
+    assert_same(mine, theirs)
+
+
+def test_a_damaged_log_goes_to_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "log.darshan"
+    for number in range(1, 10):
+        content = bytearray(log_with({"POSIX": (4, random_region("POSIX", 4, "<"))}))
+        content[-number * 50] ^= 64
+        path.write_bytes(content)
+        assert darshan_log.read_log(path).counters is None

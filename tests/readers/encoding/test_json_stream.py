@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanidl.readers.encoding import json_stream
+from vanidl.readers.encoding.json_stream import CutJson, Elements, Member, NotJson
+
+AWKWARD = st.sampled_from(
+    [
+        '"',
+        "\\",
+        '\\"',
+        "{",
+        "}",
+        "},{",
+        "},\n  {",
+        "[",
+        "]",
+        ",",
+        '"traceEvents": [',
+        "é\u2028𝄞",
+        "NaN",
+    ]
+)
+STRINGS = (
+    st.lists(AWKWARD | st.text(max_size=4), max_size=4)
+    .map("".join)
+    .filter(lambda s: not any("\ud800" <= c <= "\udfff" for c in s))
+)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | NUMBERS | STRINGS
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(STRINGS, inner, max_size=4),
+    max_leaves=12,
+)
+EVENTS = st.lists(st.dictionaries(STRINGS, VALUES, max_size=5) | VALUES, max_size=12)
+OBJECTS = st.dictionaries(STRINGS, VALUES | EVENTS, max_size=5)
+LAYOUTS = st.sampled_from([(None, (",", ":")), (None, None), (2, None), ("\t", (" ,", " : "))])
+
+
+def collect(text: bytes, block_bytes: int, chunk_bytes: int) -> dict:
+    """What the scanner delivers, put together as a parser of the whole text would."""
+    chunks = (text[i : i + chunk_bytes] for i in range(0, len(text), chunk_bytes))
+    result: dict = {}
+    for item in json_stream.members(chunks, array_key="bare", block_bytes=block_bytes):
+        if isinstance(item, Member):
+            result[item.key] = item.value
+        else:
+            assert item.broken == 0
+            result[item.key] = ([] if item.first else result[item.key]) + item.values
+    return result
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(OBJECTS, LAYOUTS, st.booleans(), st.integers(1, 60), st.integers(1, 40))
+def test_equals_a_parser_of_the_whole_text(content, layout, escaped, block, chunk) -> None:
+    indent, separators = layout
+    text = json.dumps(content, indent=indent, separators=separators, ensure_ascii=escaped)
+    assert collect(text.encode(), block, chunk) == json.loads(text)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 7, 64, 1000, 10**6])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_block_borders_everywhere(block_bytes: int, indent: int | None) -> None:
+    events = [{"name": 'a},{"b\\', "args": [{"x": i}, {"y": [{}]}]} for i in range(40)]
+    content = {"a": 1, "traceEvents": events, "z": "end"}
+    text = json.dumps(content, indent=indent).encode()
+    assert collect(text, block_bytes, 11) == content
+
+
+def test_repeated_keys_and_bare_array() -> None:
+    text = b' { "k" : [1] , "k" : [ 2 , 3 ] , "h": 1, "h": {"b": "}"} } trailing'
+    assert collect(text, 4, 3) == {"k": [2, 3], "h": {"b": "}"}}
+    assert collect(b'\xef\xbb\xbf [{"a": 1}, {"a": 2}]', 4, 3) == {"bare": [{"a": 1}, {"a": 2}]}
+
+
+def test_a_block_is_small() -> None:
+    text = json.dumps({"traceEvents": [{"ph": "X", "name": "x" * 50}] * 2000}, indent=1).encode()
+    blocks = list(json_stream.members([text], block_bytes=4096))
+    assert max(len(block.values) for block in blocks) < 4096 / 60
+    assert sum(block.first for block in blocks) == 1
+
+
+NOT_FINITE = b'{"traceEvents": [{"n": "inf, NaN", "a": NaN}, {"a": -Infinity}, {"a": [inf, -nan]}]}'
+
+
+@pytest.mark.parametrize("block_bytes", [1, 50, 1000])
+def test_not_a_number_is_none(block_bytes: int) -> None:
+    expected = [{"n": "inf, NaN", "a": None}, {"a": None}, {"a": [None, None]}]
+    assert collect(NOT_FINITE, block_bytes, 5) == {"traceEvents": expected}
+
+
+def test_elements_that_are_no_json_are_counted() -> None:
+    text = (
+        b'{"t": [{"a": 1}, {"a" 2}, {"a": "\xff\xfe"}, {"a": "\\ud800"}, {"a": nan, 3}, {"b": 4}]}'
+    )
+    (block,) = json_stream.members([text])
+    assert isinstance(block, Elements)
+    assert block.broken == 2
+    assert block.values == [{"a": 1}, {"a": "\ufffd\ufffd"}, {"a": "\ud800"}, {"b": 4}]
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(EVENTS.map(lambda e: [{"v": v} for v in e]), LAYOUTS, st.data())
+def test_a_cut_text_gives_the_elements_before_the_cut(events, layout, data) -> None:
+    text = json.dumps({"t": events}, indent=layout[0], separators=layout[1]).encode()
+    cut = data.draw(st.integers(0, len(text) - 1))
+    got: list = []
+    with pytest.raises((CutJson, NotJson)):  # noqa: PT012  the items before the error count
+        for item in json_stream.members([text[:cut]], block_bytes=20):
+            got += item.values
+    assert got == events[: whole_before(text.decode(), cut)]
+
+
+def whole_before(text: str, cut: int) -> int:
+    """Number of elements of the array that end before a place of the text (ASCII)."""
+    place, count = text.index("[") + 1, 0
+    while True:
+        place += len(text[place:]) - len(text[place:].lstrip(" ,\t\n"))
+        if text[place] == "]":
+            return count
+        _, place = json.JSONDecoder().raw_decode(text, place)
+        if place > cut:
+            return count
+        count += 1
+
+
+@pytest.mark.parametrize("text", [b"", b"  \n", b"hello", b"17", b'"x"', b"\x00\x01"])
+def test_foreign_text(text: bytes) -> None:
+    with pytest.raises(NotJson):
+        list(json_stream.members([text]))
+
+
+def test_a_lost_quotation_mark_does_not_pull_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "MAX_ITEM_BYTES", 10_000)
+    chunks = iter([b'{"t": [{"a": "x}, '] + [b'{"a": 1}, ' * 100] * 10_000)
+    with pytest.raises(CutJson):
+        list(json_stream.members(chunks))
+    assert len(list(chunks)) > 9_000

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import pytest
+
+from vanidl.readers.encoding import text_stream
+from vanidl.readers.encoding.text_stream import TextStream
+
+
+@pytest.fixture(params=["isal.isal_zlib", "zlib"], autouse=True)
+def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_stream, "gzip_codec", pytest.importorskip(request.param))
+
+
+def stream(path, data: bytes) -> tuple[bytes, str]:
+    path.write_bytes(data)
+    text = TextStream(path)
+    return b"".join(text), text.damage
+
+
+def test_text_of_gzip_members(tmp_path) -> None:
+    parts = [bytes([65 + i]) * 300_000 for i in range(3)] + [b"", b"end"]
+    packed = b"".join(gzip.compress(part) for part in parts)
+    assert stream(tmp_path / "x", packed) == (b"".join(parts), "")
+    assert stream(tmp_path / "x", packed + bytes(1000)) == (b"".join(parts), "")
+    assert stream(tmp_path / "x", b"plain") == (b"plain", "")
+
+
+def test_highly_compressible_text_is_whole(tmp_path) -> None:
+    text = b"a" * 20_000_000
+    assert stream(tmp_path / "x", gzip.compress(text)) == (text, "")
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.999])
+def test_a_cut_gzip_file_gives_a_prefix(tmp_path, share: float) -> None:
+    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
+    packed = gzip.compress(text)
+    got, damage = stream(tmp_path / "x", packed[: int(len(packed) * share)])
+    assert text.startswith(got)
+    assert len(got) > len(text) * (share - 0.05)
+    assert "cut" in damage
+
+
+def test_damaged_gzip_data(tmp_path) -> None:
+    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
+    packed = bytearray(gzip.compress(text))
+    packed[len(packed) // 2] ^= 255
+    got, damage = stream(tmp_path / "x", bytes(packed))
+    assert damage
+    assert got[: len(text) // 4] == text[: len(text) // 4]
+    assert stream(tmp_path / "x", gzip.compress(text) + b"no gzip")[0] == text
+
+
+def test_a_bomb_ends(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_stream, "FREE_BYTES", 1 << 20)
+    got, damage = stream(tmp_path / "x", gzip.compress(b"a" * 30_000_000))
+    assert damage == "the gzip data inflates beyond all measure"
+    assert len(got) < 10_000_000

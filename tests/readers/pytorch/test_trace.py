@@ -1,0 +1,432 @@
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.makers.pytorch_traces import (
+    BASE_NS,
+    HOST,
+    PID,
+    WAIT,
+    event,
+    kernel,
+    old_trace,
+    pretty,
+    steps,
+    trace,
+    write,
+)
+from vanidl.errors import InputError, UsageError
+from vanidl.model.trace import SpanKind
+from vanidl.readers.pytorch import trace as pytorch_trace
+from vanidl.readers.records import ProfileTrace
+
+NAME = "node01_8342.1795219325968000540.pt.trace.json.gz"
+
+
+def read(folder: Path, content, name: str = NAME, **options) -> ProfileTrace:
+    return pytorch_trace.read_trace(write(folder / name, content), **options)
+
+
+def spans(piece: ProfileTrace, kind: SpanKind) -> list[tuple[int, int, str]]:
+    """Start, end and name of the spans of a kind, in order."""
+    mask = piece.kind == kind
+    names = [piece.names[i] for i in piece.name[mask]]
+    return list(zip(piece.start_ns[mask].tolist(), piece.end_ns[mask].tolist(), names, strict=True))
+
+
+def names(piece: ProfileTrace, kind: SpanKind) -> list[str]:
+    return [name for _, _, name in spans(piece, kind)]
+
+
+def test_todays_dialect(tmp_path: Path) -> None:
+    info = {"backend": "gloo", "rank": 3, "world_size": 4}
+    piece = read(tmp_path, trace(steps(2), distributedInfo=info), "worker.pt.trace.json")
+    assert (piece.host, piece.pid, piece.rank, piece.world_size) == (HOST, PID, 3, 4)
+    assert piece.source == "pytorch-profiler"
+    assert piece.losses == ()
+    first = BASE_NS + 1_000_125
+    assert spans(piece, SpanKind.STEP) == [
+        (first, first + 100_000, "ProfilerStep#3"),
+        (first + 100_000, first + 200_000, "ProfilerStep#4"),
+    ]
+    assert piece.step[piece.kind == SpanKind.STEP].tolist() == [3, 4]
+    assert set(piece.step[piece.kind != SpanKind.STEP].tolist()) == {-1}
+    assert spans(piece, SpanKind.INPUT_WAIT)[0] == (first + 5_000, first + 45_000, WAIT)
+    assert names(piece, SpanKind.OP) == ["aten::conv2d"] * 2
+
+
+def test_old_dialect(tmp_path: Path) -> None:
+    piece = read(tmp_path, old_trace(steps(2)), NAME)
+    assert (piece.host, piece.pid, piece.rank) == ("node01", 8342, None)
+    assert piece.start_ns[0] == BASE_NS + 1_000_000
+    assert piece.losses == ()
+    assert len(piece.names) == 4
+    renamed = read(tmp_path, old_trace(steps(2)), "num_workers_0.pt.trace.json")
+    assert (renamed.host, renamed.pid) == ("", PID)
+
+
+def test_arrays_are_read_only_sorted_and_of_the_contract(tmp_path: Path) -> None:
+    piece = read(tmp_path, trace(steps(5)[::-1]))
+    assert (np.diff(piece.start_ns) >= 0).all()
+    columns = ("start_ns", "end_ns", "step", "kind", "thread", "name")
+    dtypes = (np.int64, np.int64, np.int32, np.uint8, np.int32, np.int32)
+    for column, dtype in zip(columns, dtypes, strict=True):
+        array = getattr(piece, column)
+        assert array.dtype == dtype
+        assert not array.flags.writeable
+        assert len(array) == 15
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.lists(st.tuples(st.integers(0, 2**43 * 1000 - 1), st.integers(0, 10**12)), min_size=1))
+def test_times_are_exact_to_the_nanosecond(tmp_path_factory, times) -> None:
+    text = ",".join(
+        f'{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,'
+        f'"ts":{s // 1000}.{s % 1000:03},"dur":{d // 1000}.{d % 1000:03}}}'
+        for s, d in times
+    )
+    text = f'{{"baseTimeNanoseconds":{BASE_NS},"traceEvents":[{text}]}}'
+    piece = read(tmp_path_factory.mktemp("t"), text)
+    got = zip(piece.start_ns.tolist(), piece.end_ns.tolist(), strict=True)
+    assert sorted(got) == sorted((BASE_NS + s, BASE_NS + s + d) for s, d in times)
+
+
+def test_base_time_after_the_events(tmp_path: Path) -> None:
+    content = trace(steps(1))
+    content["baseTimeNanoseconds"] = content.pop("baseTimeNanoseconds")
+    piece = read(tmp_path, dict(sorted(content.items(), reverse=True)))
+    assert piece.start_ns[0] == BASE_NS + 1_000_125
+
+
+def test_absolute_times_beside_a_base_time(tmp_path: Path) -> None:
+    piece = read(tmp_path, old_trace(steps(1), baseTimeNanoseconds=BASE_NS))
+    assert piece.start_ns[0] == BASE_NS + 1_000_000
+
+
+def test_one_absurd_time_does_not_decide(tmp_path: Path) -> None:
+    piece = read(tmp_path, trace([*steps(2), event("aten::add", 3e15, 1)]))
+    assert piece.start_ns[0] == BASE_NS + 1_000_125
+
+
+def test_no_base_time_is_a_loss(tmp_path: Path) -> None:
+    piece = read(tmp_path, trace(steps(1), baseTimeNanoseconds=None))
+    assert piece.start_ns[0] == 1_000_125
+    (loss,) = piece.losses
+    assert "baseTimeNanoseconds" in loss
+
+
+def test_device_kernels(tmp_path: Path) -> None:
+    events = [
+        *steps(1),
+        kernel("sgemm", 1010, 5, device=2),
+        kernel("sgemm", 1012, 5, device=2, tid=20),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020, 9, device=2),
+        kernel("Memset (Device)", 1030, 1),
+        kernel("Memcpy HtoD", 1030, 1, cat="gpu_memcpy"),
+        kernel("ProfilerStep#3", 1000, 100, device=2, cat="gpu_user_annotation"),
+        kernel(WAIT, 1005, 40, device=2, cat="gpu_user_annotation"),
+        event("nccl:all_reduce", 1001, 3, "user_annotation"),
+        event("c10d::allreduce_", 1001, 3),
+        event("record_param_comms", 1001, 3),
+        event("cudaLaunchKernel", 1001, 3, "cuda_runtime"),
+        event("train.py(3): f", 1001, 3, "python_function"),
+    ]
+    devices = [{"id": i, "name": f"GPU {i}"} for i in range(4)]
+    piece = read(tmp_path, trace(events, deviceProperties=devices))
+    assert names(piece, SpanKind.KERNEL) == ["sgemm", "sgemm"]
+    assert names(piece, SpanKind.COMMUNICATION) == ["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    assert names(piece, SpanKind.STEP) == ["ProfilerStep#3"]
+    assert names(piece, SpanKind.INPUT_WAIT) == [WAIT]
+    assert names(piece, SpanKind.OP) == ["aten::conv2d"]
+    assert piece.devices == ("GPU 2",)
+    threads = piece.thread[piece.kind == SpanKind.KERNEL].tolist()
+    assert len({*threads, *piece.thread[piece.kind == SpanKind.OP].tolist()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("recorded", "counted"),
+    [
+        (["gloo:all_reduce", "c10d::allreduce_"], ["gloo:all_reduce"]),
+        (["nccl:all_reduce", "c10d::allreduce_"], ["nccl:all_reduce"]),
+        (["gloo:a", "nccl:b"], ["gloo:a", "nccl:b"]),
+        (["c10d::allreduce_"], ["c10d::allreduce_"]),
+        (["record_param_comms"], ["record_param_comms"]),
+    ],
+)
+def test_communication_on_the_cpu(tmp_path: Path, recorded, counted) -> None:
+    category = {True: "cpu_op", False: "user_annotation"}
+    events = [event(n, 1000 + i, 1, category["::" in n]) for i, n in enumerate(recorded)]
+    piece = read(tmp_path, trace(events))
+    assert names(piece, SpanKind.COMMUNICATION) == counted
+    assert names(piece, SpanKind.OP) == []
+
+
+def test_annotations_are_no_operators(tmp_path: Path) -> None:
+    events = [
+        event("Optimizer.step#SGD.step", 1, 9, "user_annotation"),
+        event("AddBackward0", 2, 3),
+    ]
+    for content in (trace(events), old_trace(events)):
+        piece = read(tmp_path, content)
+        assert names(piece, SpanKind.OP) == ["AddBackward0"]
+        assert len(piece.kind) == 1
+
+
+def test_wait_names(tmp_path: Path) -> None:
+    events = [*steps(1), event("my::fetch", 1010, 20), event("my_wait", 1010, 2, "user_annotation")]
+    piece = read(tmp_path, trace(events), wait_names=["^my_", "fetch"])
+    assert sorted(names(piece, SpanKind.INPUT_WAIT)) == sorted([WAIT, "my::fetch", "my_wait"])
+    with pytest.raises(UsageError, match="regular expression"):
+        read(tmp_path, trace(events), wait_names=["("])
+
+
+def test_only_the_own_process(tmp_path: Path) -> None:
+    others = [event("aten::add", 1000 + i, 1, pid=99, tid=99) for i in range(10)]
+    piece = read(tmp_path, trace(others + steps(1)), "t.json")
+    assert piece.pid == PID
+    assert names(piece, SpanKind.OP) == ["aten::conv2d"]
+    no_step = [e for e in others + steps(1) if "Step" not in e["name"]]
+    assert read(tmp_path, trace(no_step), NAME).pid == PID
+    assert read(tmp_path, trace(no_step), "t.json").pid == 99
+
+
+def test_no_step_is_still_a_piece(tmp_path: Path) -> None:
+    piece = read(tmp_path, trace([event("aten::add", 1, 2)]))
+    assert names(piece, SpanKind.STEP) == []
+    assert names(piece, SpanKind.OP) == ["aten::add"]
+
+
+ODD = [
+    event("a", -5, -1),
+    event("a", "12", 3),
+    event("a", None, 3),
+    event("a", 1e300, 3),
+    event("a", True, 3),
+    event("a", 1, 1, pid=[3]),
+    event("a", 1, 1, tid={}),
+    event({"x": 1}, 1, 1),
+    {"ph": "X", "cat": "cpu_op"},
+]
+FOREIGN = [
+    3,
+    None,
+    "x",
+    [],
+    {},
+    {"ph": "X", "cat": ["cpu_op"]},
+    {"ph": ["X"]},
+    event("b", 1, 1, "z"),
+]
+
+
+def test_odd_events_are_counted_and_left_out(tmp_path: Path) -> None:
+    piece = read(tmp_path, trace([*ODD, *steps(2), *FOREIGN]))
+    assert len(piece.kind) == 6
+    (loss,) = piece.losses
+    assert loss.endswith(f"impossible: {len(ODD)}")
+
+
+def test_not_a_number(tmp_path: Path) -> None:
+    bandwidth = event("aten::mm", 5, 1, args={"memory bandwidth (GB/s)": float("inf")})
+    piece = read(tmp_path, trace([*steps(1), bandwidth, event("a", float("nan"), 3)]))
+    assert names(piece, SpanKind.OP) == ["aten::mm", "aten::conv2d"]
+    (loss,) = piece.losses
+    assert loss.endswith("impossible: 1")
+
+
+def test_repeated_events_member_counts_once(tmp_path: Path) -> None:
+    text = pretty(trace(steps(1)))
+    piece = read(tmp_path, text[:-1].rstrip() + ',"traceEvents":' + json.dumps(steps(2)) + "}")
+    assert names(piece, SpanKind.STEP) == ["ProfilerStep#3", "ProfilerStep#4"]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("", "an empty file"),
+        ("hello", "neither a JSON object nor an array"),
+        (gzip.compress(b"x" * 99, mtime=0)[:12], "cut"),
+        ('{"a": 1, "b": [2]}', "but a, b"),
+        ('{"traceEvents": 3}', "without an array traceEvents"),
+        ('{"traceEvents": []}', "0 events"),
+        (json.dumps({"traceEvents": [event("x", 1, 1, "tf_op")]}), "1 events, none"),
+        (json.dumps({"traceEvents": [event("x", 1, -1)]}), "impossible: 1"),
+        ('{"traceEvents": [{"ph": "X", "ca', "cut"),
+    ],
+)
+def test_nothing_usable(tmp_path: Path, content, found: str) -> None:
+    with pytest.raises(InputError, match="expected a trace of the PyTorch profiler") as error:
+        read(tmp_path, content, "x.json")
+    assert found in str(error.value)
+    assert "give a file" in str(error.value)
+
+
+def test_unreadable_path(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing.json"):
+        with pytest.raises(InputError, match="check the path"):
+            pytorch_trace.read_trace(path)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.data())
+def test_a_cut_trace_gives_the_events_before_the_cut(tmp_path_factory, data) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    events = [e for step in range(20) for e in steps(1, 1000 + 100 * step, step)]
+    text = pretty(trace(events)).encode()
+    cut = data.draw(st.integers(0, len(text) - 1))
+    whole = text[:cut].count(b"\n    }")  # a closing brace of an event, at its indentation
+    if not whole:
+        with pytest.raises(InputError):
+            read(folder, text[:cut])
+        return
+    piece, expected = read(folder, text[:cut]), read(folder, trace(events[:whole]), "all.json")
+    for column in ("start_ns", "end_ns", "kind", "step"):
+        assert np.array_equal(getattr(piece, column), getattr(expected, column))
+    (loss,) = piece.losses
+    assert f"{whole:,} events" in loss
+
+
+RUNS = {
+    "torch_pfs_workers0": (61, 15.858),
+    "torch_pfs_workers4": (61, 0.781),
+    "torch_hdf5_workers0": (61, 3.421),
+    "ddp_two_hosts/0": (31, 5.730),
+    "ddp_two_hosts/1": (31, 0.591),
+    "ddp_two_hosts/2": (31, 5.791),
+    "ddp_two_hosts/3": (31, 0.554),
+}
+
+
+def recorded(shared: Path, run: str) -> Path:
+    folder, _, rank = run.partition("/")
+    (path,) = (shared / "data" / "recorded" / folder / "tb").glob(
+        f"*{rank and 'rank' + rank}.*.json.gz"
+    )
+    return path
+
+
+def covered_s(intervals, low: int, high: int) -> float:
+    """Seconds of a window that intervals cover, counted one after the other."""
+    total, reached = 0, low
+    for start, end in sorted(intervals):
+        total += max(0, min(end, high) - max(start, reached))
+        reached = max(reached, end)
+    return total / 1e9
+
+
+def window(piece: ProfileTrace) -> tuple[int, int]:
+    found = spans(piece, SpanKind.STEP)
+    return found[0][0], max(end for _, end, _ in found)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_input_waits_of_recorded_runs(shared: Path, run: str) -> None:
+    piece = pytorch_trace.read_trace(recorded(shared, run))
+    count, wait_s = RUNS[run]
+    assert np.array_equal(
+        piece.step[piece.kind == SpanKind.STEP], np.arange(count) + (2 if "ddp" in run else 4)
+    )
+    waits = [(s, e) for s, e, _ in spans(piece, SpanKind.INPUT_WAIT)]
+    assert covered_s(waits, *window(piece)) == pytest.approx(wait_s, abs=0.0006)
+    assert piece.losses == ()
+
+
+def test_ranks_of_a_recorded_run(shared: Path) -> None:
+    pieces = [pytorch_trace.read_trace(recorded(shared, f"ddp_two_hosts/{i}")) for i in range(4)]
+    assert [p.rank for p in pieces] == [0, 1, 2, 3]
+    assert {p.world_size for p in pieces} == {4}
+    assert [p.host for p in pieces] == ["node01", "node01", "node02", "node02"]
+    assert [p.pid for p in pieces] == [10453, 10450, 10451, 10452]
+    for piece in pieces:
+        assert set(names(piece, SpanKind.COMMUNICATION)) == {"gloo:all_reduce"}
+
+
+@pytest.mark.parametrize("run", ["torch_pfs_workers0", "ddp_two_hosts/1"])
+def test_totals_equal_a_plain_reading(shared: Path, run: str) -> None:
+    path = recorded(shared, run)
+    piece = pytorch_trace.read_trace(path)
+    whole = json.loads(gzip.decompress(path.read_bytes()), parse_float=lambda text: text)
+    plain = {kind: [0, 0] for kind in SpanKind}
+    for item in whole["traceEvents"]:
+        kind = plain_kind(item)
+        if kind is not None:
+            plain[kind][0] += 1
+            plain[kind][1] += plain_ns(item)
+    for kind in SpanKind:
+        found = spans(piece, kind)
+        assert [len(found), sum(e - s for s, e, _ in found)] == plain[kind]
+
+
+def plain_ns(item: dict) -> int:
+    whole, _, part = str(item["dur"]).partition(".")
+    return int(whole) * 1000 + int(part.ljust(3, "0"))
+
+
+def plain_kind(item: dict) -> SpanKind | None:
+    if item.get("ph") != "X" or item.get("cat") not in ("cpu_op", "user_annotation"):
+        return None
+    name = item["name"]
+    if name.startswith("ProfilerStep"):
+        return SpanKind.STEP
+    if name.endswith("__next__"):
+        return SpanKind.INPUT_WAIT
+    if name.startswith("gloo:"):
+        return SpanKind.COMMUNICATION
+    return SpanKind.OP if item["cat"] == "cpu_op" and "c10d" not in name else None
+
+
+def test_gpu_trace_of_the_old_dialect(shared: Path) -> None:
+    folder = shared / "data" / "public" / "kineto_resnet50_v100"
+    piece = pytorch_trace.read_trace(folder / "num_workers_4.pt.trace.json.gz")
+    kernels = [(s, e) for s, e, _ in spans(piece, SpanKind.KERNEL)]
+    assert covered_s(kernels, *window(piece)) == pytest.approx(0.587, abs=0.0005)
+    assert piece.devices == ("Tesla V100-DGXS-32GB",)
+    assert piece.step[piece.kind == SpanKind.STEP].tolist() == [5, 6, 7, 8, 9, 10]
+    assert (piece.host, piece.pid) == ("", 5555)
+
+
+def test_recorded_traces_cut_anywhere(shared: Path, tmp_path: Path) -> None:
+    path = recorded(shared, "ddp_two_hosts/1")
+    packed = path.read_bytes()
+    text = gzip.decompress(packed)
+    whole = set(zip(*triples(pytorch_trace.read_trace(path)), strict=True))
+    place = random.Random(7)
+    for data in (packed, text):
+        for _ in range(12):
+            cut = data[: place.randrange(len(data))]
+            (tmp_path / path.name).write_bytes(cut)
+            try:
+                piece = pytorch_trace.read_trace(tmp_path / path.name)
+            except InputError:
+                assert len(cut) < len(data) / 20
+                continue
+            assert set(zip(*triples(piece), strict=True)) <= whole
+            assert piece.losses
+
+
+def test_damaged_traces_raise_nothing_else(shared: Path, tmp_path: Path) -> None:
+    path = recorded(shared, "ddp_two_hosts/1")
+    packed = path.read_bytes()
+    place = random.Random(11)
+    for original in (packed, gzip.decompress(packed)[:200_000]):
+        for _ in range(40):
+            data = bytearray(original)
+            for _ in range(place.choice([1, 3, 20])):
+                data[place.randrange(len(data))] = place.choice(b'"\\{}[],:\x00\xff0')
+            (tmp_path / path.name).write_bytes(data)
+            with contextlib.suppress(InputError):
+                pytorch_trace.read_trace(tmp_path / path.name)
+
+
+def triples(piece: ProfileTrace) -> tuple[list[int], ...]:
+    named = [piece.names[i] for i in piece.name.tolist()]
+    return piece.start_ns.tolist(), piece.end_ns.tolist(), piece.step.tolist(), named

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vanidl
+from tests.makers.dftracer_traces import PfwTrace
+from vanidl.errors import InputError, SeveralJobsError
+from vanidl.readers.run_json import (
+    MISSING,
+    STATES,
+    UNFINISHED,
+    ProcessRecord,
+    RunRecord,
+    read_record,
+    write_record,
+)
+
+EXAMPLE = RunRecord(
+    id="20261121-120000-100",
+    command=("python", "train.py"),
+    folder="/job",
+    host="node01",
+    tracer="dftracer",
+    tracer_version="2.2.0",
+    settings={"DFTRACER_ENABLE": "1"},
+    start_ns=1,
+    end_ns=2,
+    exit_status=0,
+    ranks=None,
+    mounts=(("/data", "lustre"), ("/", "ext4")),
+    processes=(ProcessRecord(100, 1, "python train.py", None, 1, 2),),
+    losses=(),
+)
+
+processes = st.builds(
+    ProcessRecord,
+    st.integers(1, 2**31),
+    st.integers(0, 2**31),
+    st.text(st.characters(codec="utf-8"), max_size=20),
+    st.none() | st.integers(0, 10**6),
+    st.integers(0, 2**62),
+    st.integers(0, 2**62),
+    st.sampled_from(STATES),
+    st.booleans(),
+)
+
+
+@given(st.lists(processes, max_size=5), st.integers(0, 255), st.none() | st.integers(1, 10**6))
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    seen: list[ProcessRecord],
+    status: int,
+    ranks: int | None,
+) -> None:
+    record = replace(EXAMPLE, processes=tuple(seen), exit_status=status, ranks=ranks)
+    path = tmp_path_factory.mktemp("r") / "run.json"
+    write_record(path, record)
+    assert read_record(path) == record
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "other/1"}',
+                                  '{"schema": "vanidl-run/1"}', "3"])  # fmt: skip
+def test_a_foreign_file_is_an_error_and_in_a_run_a_notice(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(InputError, match=r"expected a record of `vanidl record`"):
+        read_record(tmp_path / "run.json")
+    one_process(tmp_path, 100)
+    run = vanidl.open_run(tmp_path)
+    assert "run_record_unreadable" in {w.code for w in run.coverage.warnings}
+
+
+def one_process(folder: Path, pid: int) -> None:
+    trace = PfwTrace(pid, 1, command=f"python job{pid}.py")
+    trace.io("pread", "/data/a.bin", 1, 1, ret=10, offset=0)
+    trace.end(10)
+    trace.write(folder / "dftracer" / f"trace-{pid}-preload.pfw")
+
+
+def test_logs_below_one_record_are_one_run_with_its_ranks_and_mounts(tmp_path: Path) -> None:
+    for pid in (100, 200):
+        one_process(tmp_path, pid)
+    with pytest.raises(SeveralJobsError):
+        vanidl.open_run(tmp_path)
+    seen = tuple(ProcessRecord(pid, 1, "python", 300 - pid, 1, 2) for pid in (100, 200))
+    write_record(tmp_path / "run.json", replace(EXAMPLE, processes=seen))
+    trace = vanidl.open_run(tmp_path).trace
+    assert trace.job.id == EXAMPLE.id
+    assert [(p.pid, p.rank) for p in trace.processes] == [(200, 100), (100, 200)]
+    assert trace.files.file_system == ("lustre",)
+
+
+def test_two_recorded_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
+    for i, pid in enumerate((100, 200)):
+        one_process(tmp_path / str(i), pid)
+        write_record(tmp_path / str(i) / "run.json", replace(EXAMPLE, id=f"job-{i}"))
+    with pytest.raises(SeveralJobsError) as raised:
+        vanidl.open_run(tmp_path)
+    assert "job-0" in raised.value.table
+    inputs = vanidl.Inputs(job_ids=("job-1",))
+    assert [p.pid for p in vanidl.open_run(tmp_path, inputs=inputs).trace.processes] == [200]
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [(MISSING, "processes_missing"), (UNFINISHED, "processes_unfinished")]
+)
+def test_lost_processes_are_warnings(tmp_path: Path, state: str, code: str) -> None:
+    one_process(tmp_path, 100)
+    seen = (*EXAMPLE.processes, ProcessRecord(101, 100, "python worker.py", None, 1, 2, state))
+    write_record(tmp_path / "run.json", replace(EXAMPLE, processes=seen))
+    (notice,) = [w for w in vanidl.open_run(tmp_path).coverage.warnings if w.code == code]
+    assert "1 of 2 processes" in notice.message
+    assert "101 python worker.py" in notice.message

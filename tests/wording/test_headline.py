@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.makers.results import EXAMPLES, Shape, everything
+from vanidl.report.tiles import tiles
+from vanidl.wording.headline import headline
+
+
+def said(name: str) -> str:
+    return str(headline(*EXAMPLES[name]()))
+
+
+def with_overlap(name: str, **changes):
+    """The example with values of the mean (and of the only rank) changed."""
+    trace, results = EXAMPLES[name]()
+    overlap = results.overlap
+    own = {k: v for k, v in changes.items() if hasattr(overlap, k)}
+    rank = {k: v for k, v in changes.items() if k not in own}
+    rows = tuple(replace(row, **rank) for row in overlap.per_rank)
+    overlap = replace(overlap, mean=replace(overlap.mean, **rank), per_rank=rows, **own)
+    return trace, replace(results, overlap=overlap)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_run_has_an_answer(name):
+    result = headline(*EXAMPLES[name]())
+    assert result.title.endswith(".")
+    assert all(sentence.endswith(".") for sentence in result.support)
+    assert "None" not in str(result)
+    assert "nan" not in str(result)
+    assert 3 <= len(tiles(*EXAMPLES[name]())) <= 5
+
+
+def test_a_wait_that_is_io_and_nothing_hidden():
+    text = said("one_rank")
+    assert text.startswith("Training waited 13.98 s of 24.80 s (56 %) for input; 9.58 s of that")
+    assert "none of the I/O in profiled steps was hidden behind compute" in text
+
+
+def test_a_wait_that_is_mostly_not_io():
+    text = said("decoding")
+    assert "only 94.2 ms of that is I/O: the rest is decoding or other work in the loader" in text
+
+
+def test_losses_of_records_are_named_where_the_wait_is_not_io():
+    trace, results = EXAMPLES["decoding"]()
+    lossy = EXAMPLES["many_ranks"]()[1].coverage
+    text = headline(trace, replace(results, coverage=lossy)).title
+    assert "or I/O that was not recorded" in text
+
+
+def test_several_ranks_name_worst_and_lost():
+    text = said("full")
+    assert "averaged over 4 ranks" in text
+    assert "The longest wait was 18.44 s (rank 3); lost to input: 20.36 s" in text
+
+
+def test_unknown_wait_is_not_zero():
+    text = said("no_wait_spans")
+    assert text.startswith("Input wait was not recorded")
+    assert "waited" not in text
+
+
+def test_no_profile():
+    text = said("no_profile")
+    assert "per rank on average, " in text
+    assert "of the 988 s run; whether it was hidden is not known: no profiler trace." in text
+
+
+def test_profile_without_io():
+    assert "how much of that was I/O is not known: no single operation was traced" in said(
+        "profile_only"
+    )
+
+
+def test_counters_only_names_both_layers():
+    text = said("counters_only")
+    assert "By its counters, the run read 1.51 GiB and wrote 265 KiB through POSIX" in text
+    assert "single operations were not traced, so whether it was hidden is not known." in text
+    assert "STDIO moved 954 MiB and POSIX 1.51 GiB" in text
+
+
+def test_nothing_was_read():
+    assert said("nothing") == "No POSIX operation was recorded during the 31.40 s run."
+
+
+def test_zero_wait():
+    text = str(headline(*with_overlap("one_rank", input_wait_s=0.0, input_wait_io_s=0.0)))
+    assert text.startswith("Training did not wait for input; ")
+
+
+def test_no_io_in_the_window():
+    text = headline(*with_overlap("one_rank", hidden_fraction=None, input_wait_io_s=0.0)).title
+    assert "none of that is I/O" in text
+    assert "no I/O took place during the profiled steps" in text
+
+
+def test_hidden_unknown_without_compute():
+    text = headline(
+        *with_overlap("one_rank", hidden_s=None, hidden_fraction=None, basis=None)
+    ).title
+    assert "whether I/O was hidden is not known: the profile holds no compute" in text
+    text = headline(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
+    assert text.endswith("whether I/O was hidden is not known.")
+
+
+def test_mostly_unobserved():
+    text = str(headline(*with_overlap("one_rank", io_s=10.0, unobserved_s=9.0)))
+    assert "90 % of the I/O time (9.00 s of 10.00 s) lies outside the profiled steps" in text
+
+
+def test_truncated_traces_give_lower_bounds():
+    trace, results = EXAMPLES["full"]()
+    layer = replace(results.coverage.layers[0], traced_fraction=0.61, partial=True)
+    coverage = replace(results.coverage, complete=False, layers=(layer,))
+    text = str(headline(trace, replace(results, coverage=coverage)))
+    assert "Only 61 % of the POSIX operations were traced: times of I/O are lower bounds." in text
+
+
+def test_profile_over_counters_names_what_was_counted():
+    trace, results = EXAMPLES["profile_only"]()
+    counted = EXAMPLES["counters_only"]()[1].summary
+    text = str(headline(trace, replace(results, summary=counted)))
+    assert "By its counters, the run read 1.51 GiB" in text
+
+
+def test_ranks_without_a_profile_are_not_averaged_in_silence():
+    trace, results = EXAMPLES["full"]()
+    overlap = replace(results.overlap, ranks_observed=1, per_rank=results.overlap.per_rank[:1])
+    text = headline(trace, replace(results, overlap=overlap)).title
+    assert "averaged over 1 of 4 ranks" in text
+
+
+def test_profile_that_does_not_fit_the_io():
+    trace, results = EXAMPLES["full"]()
+    text = headline(trace, replace(results, overlap=None)).title
+    assert text.endswith("is not known: the profile could not be laid over it.")
+
+
+def test_device_busy_during_the_wait():
+    text = str(headline(*with_overlap("one_rank", basis="device", starving_wait_s=4.0)))
+    assert "The device stood idle during 4.00 s of the wait" in text
+
+
+def test_ranks_that_wait_for_the_input_of_others():
+    trace, results = everything(Shape(ranks=2))
+    fast, slow = results.overlap.per_rank
+    fast = replace(fast, input_wait_s=0.4, communication_s=11.0)
+    slow = replace(slow, input_wait_s=12.0, communication_s=0.2)
+    overlap = replace(results.overlap, per_rank=(fast, slow))
+    text = str(headline(trace, replace(results, overlap=overlap)))
+    assert "1 rank of 2 waited little for input of their own but spent up to 11.00 s" in text
+    assert "communication" in text

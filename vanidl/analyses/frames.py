@@ -1,0 +1,186 @@
+"""Results as pandas frames: the only place where pandas is used, imported when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vanidl.analyses import Results
+from vanidl.analyses.phases import Phase
+from vanidl.errors import UsageError
+from vanidl.model.selection import Selection, select
+from vanidl.model.trace import Part, Trace
+
+if TYPE_CHECKING:
+    import pandas
+
+Rows = Sequence[dict[str, Any]]
+
+
+def frame(name: str, trace: Trace, results: Results, selection: Selection) -> pandas.DataFrame:
+    """The frame of that name, one of FRAMES; times in seconds since the start of the job.
+
+    Raises:
+        UsageError: there is no frame of that name.
+    """
+    if name not in FRAMES:
+        raise UsageError(f"no frame {name!r}: expected one of {', '.join(FRAMES)}.")
+    import pandas  # half a second that the command line does not need
+
+    return pandas.DataFrame(FRAMES[name](trace, results, selection))
+
+
+def _operations(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    parts = [operation_columns(part, trace) for part in select(trace, selection).io]
+    if not parts:
+        return {name: [] for name in OPERATION_COLUMNS}
+    names = {name: np.array(words, object) for name, words in operation_words(trace).items()}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in OPERATION_COLUMNS}
+    return {name: names[name][v] if name in names else v for name, v in joined.items()}
+
+
+OPERATION_COLUMNS = ("process", "file", "op", "offset", "nbytes", "start_s", "end_s", "thread")
+
+
+def operation_columns(part: Part, trace: Trace) -> dict[str, np.ndarray[Any, Any]]:
+    """OPERATION_COLUMNS of one part; process, file and op as codes into `operation_words`."""
+    since = trace.job.start_ns
+    return {
+        "process": np.full(len(part), part.process, np.int32),
+        "file": part.file,
+        "op": part.op.astype(np.int32),
+        "offset": part.offset,
+        "nbytes": part.nbytes,
+        "start_s": (part.start - since) / 1e9,
+        "end_s": (part.end - since) / 1e9,
+        "thread": part.thread,
+    }
+
+
+def operation_words(trace: Trace) -> dict[str, list[str]]:
+    """What the codes of `operation_columns` stand for."""
+    labels = [storable(process.label) for process in trace.processes]
+    paths = [storable(path) for path in trace.files.path]
+    return {"process": labels, "file": paths, "op": ["read", "write"]}
+
+
+def storable(text: str) -> str:
+    """Text as UTF-8 can hold it: bytes of a file name that are no text become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _row(record: Any) -> dict[str, Any]:  # noqa: ANN401  (any record of the results)
+    return {k: storable(v) if isinstance(v, str) else v for k, v in asdict(record).items()}
+
+
+def _timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    line = results.timeline
+    if line is None:
+        return {}
+    rows, bins = line.bytes_read.shape
+    names = [name for name in _AMOUNTS if getattr(line, name) is not None]
+    return {
+        "row": np.repeat(np.array([storable(n) for n in line.row_labels], object), bins),
+        "start_s": np.tile(line.edges_s[:-1], rows),
+        "end_s": np.tile(line.edges_s[1:], rows),
+        **{name: getattr(line, name).ravel() for name in names},
+    }
+
+
+_AMOUNTS = ("bytes_read", "bytes_written", "reads", "writes")
+
+
+def _job_timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    if results.timeline is None:
+        return {}
+    job = results.timeline.job
+    bounds = {"start_s": job.edges_s[:-1], "end_s": job.edges_s[1:]}
+    known = [name for name in _AMOUNTS if getattr(job, name) is not None]
+    return bounds | {name: getattr(job, name) for name in known}
+
+
+def _file_timeline(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    line = results.filetimeline
+    if line is None:
+        return {}
+    files, bins = line.bytes_read.shape
+    return {
+        "path": np.repeat(np.array([storable(path) for path in line.paths], object), bins),
+        "start_s": np.tile(line.edges_s[:-1], files),
+        "end_s": np.tile(line.edges_s[1:], files),
+        "bytes_read": line.bytes_read.ravel(),
+        "bytes_written": line.bytes_written.ravel(),
+    }
+
+
+def _steps(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    if results.steps is None:
+        return {}
+    table = results.steps.table
+    columns = asdict(table) | {"duration_s": table.duration_s} | _each_step(results)
+    del columns["undated_s"]
+    labels = np.array([storable(trace.processes[i].label) for i in trace.ranks], object)
+    return columns | {"rank": labels[columns["rank"]]}
+
+
+_STEP_TIMES = ("in_wait_s", "hidden_s", "behind_communication_s", "other_s", "input_wait_io_s")
+
+
+def _each_step(results: Results) -> dict[str, Any]:
+    """What is known of each step beside its table; without a place in time, nothing is."""
+    each = results.perstep
+    if each is None:
+        return {}
+    amounts = {name: getattr(each, name) for name in _AMOUNTS}
+    known = {name: values for name, values in amounts.items() if values is not None}
+    paths, spent = np.empty(len(each.kind), object), np.empty(len(each.kind), object)
+    for i, files in enumerate(each.slowest):
+        paths[i] = [storable(path) for path, _ in files]
+        spent[i] = [seconds for _, seconds in files]
+    times = {name: getattr(each, name) for name in _STEP_TIMES}
+    words = {"kind": each.kind, "slowest_files": paths, "slowest_files_s": spent}
+    return known | times | words
+
+
+def _placement(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    """One row a placed step: which, and the bounds of its start."""
+    if results.placement is None:
+        return {}
+    rows = results.placement.per_rank
+    labels = [np.full(row.steps, storable(row.label), object) for row in rows]
+    columns = {"rank": labels, "step": [np.arange(row.steps) for row in rows]}
+    for name in ("earliest_s", "latest_s", "step_s"):
+        columns[name] = [getattr(row, name) for row in rows]
+    return {name: np.concatenate(values) for name, values in columns.items()}
+
+
+def _rows(pick: Callable[[Results], Iterable[Any]]) -> Callable[..., Rows]:
+    return lambda trace, results, selection: [_row(row) for row in pick(results)]  # noqa: ARG005
+
+
+def _phases(results: Results) -> tuple[Phase, ...]:
+    found = results.phases
+    return (*found.stages, *found.epochs, *found.checkpoints) if found else ()
+
+
+FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
+    "operations": _operations,
+    "timeline": _timeline,
+    "job_timeline": _job_timeline,
+    "file_timeline": _file_timeline,
+    "steps": _steps,
+    "placement": _placement,
+    "files": _rows(lambda r: r.files.rows),
+    "kinds": _rows(lambda r: r.files.by_kind),
+    "mounts": _rows(lambda r: r.files.by_mount),
+    "dataset": _rows(lambda r: r.dataset.files if r.dataset else ()),
+    "phases": _rows(_phases),
+    "sizes": _rows(lambda r: r.sizes.histogram),
+    "ranks": _rows(lambda r: r.balance.rows if r.balance else ()),
+    "overlap": _rows(lambda r: r.overlap.per_rank if r.overlap else ()),
+    "layers": _rows(lambda r: r.summary.layers),
+    "warnings": _rows(lambda r: r.coverage.warnings),
+}

@@ -1,0 +1,1 @@
+"""Paths, hosts, users and commands replaced by pseudonyms."""

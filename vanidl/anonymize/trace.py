@@ -1,0 +1,128 @@
+"""A trace for the public: paths, hosts, users and commands replaced, numbers untouched.
+
+It is replaced before anything is computed, so that no result can hold a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from vanidl.analyses.visits import natural
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.model.file_facts import FileFacts
+from vanidl.model.selection import Selection, chosen_files
+from vanidl.model.trace import Files, LogState, Notice, Process, Spans, Trace
+from vanidl.model.user_data import Told
+
+_WITH_COMMANDS = frozenset(("processes_missing", "processes_unfinished"))
+"""Warnings that quote commands of processes of which nothing else is known."""
+
+_NAMED_FIRST = re.compile(r"(.+?): (?:expected|this folder)", re.DOTALL)
+"""How messages about a file that cannot be used begin."""
+
+_Value = TypeVar("_Value")
+
+
+def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
+    """The trace with pseudonyms, which the same `names` give the same things in other traces.
+
+    Numbers, kinds of files, endings, and the depth and order of paths stay.
+    """
+    for host in sorted({p.host for p in trace.processes}):
+        names.host(host)
+    files = _files(trace.files, names)
+    processes = tuple(_process(p, names) for p in trace.processes)
+    job = trace.job
+    return replace(
+        trace,
+        job=replace(job, id=names.job(job.id), command=names.command(job.command), user_id=None),
+        processes=processes,
+        files=files,
+        spans=_spans(trace.spans, names),
+        profiles=tuple(replace(p, path=names.path(p.path, "log")) for p in trace.profiles),
+        logs=tuple(_log(log, names) for log in trace.logs),
+        warnings=tuple(_notice(w, names) for w in trace.warnings),
+        told=_told(trace.told, names),
+    )
+
+
+def anonymous_selection(trace: Trace, selection: Selection) -> Selection:
+    """The same files of the trace, told by number instead of by patterns of their names."""
+    if not selection.include and not selection.exclude:
+        return selection
+    return replace(selection, include=(), exclude=(), codes=chosen_files(trace, selection))
+
+
+def _files(files: Files, names: Pseudonyms) -> Files:
+    keys = [natural(path) for path in files.path]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    place = [0] * len(keys)
+    for i, code in enumerate(order):
+        place[code] = i
+        names.path(files.path[code], files.kind[code])
+    return Files(
+        tuple(names.path(path) for path in files.path),
+        files.kind,
+        tuple(names.folder(mount) if mount else "" for mount in files.mount),
+        files.file_system,
+        tuple(place),
+    )
+
+
+def _process(process: Process, names: Pseudonyms) -> Process:
+    return replace(
+        process,
+        host=names.host(process.host),
+        log=names.path(process.log, "log"),
+        command=names.command(process.command),
+    )
+
+
+def _spans(spans: Spans, names: Pseudonyms) -> Spans:
+    return replace(spans, names=tuple(names.text(name) for name in spans.names))
+
+
+def _log(log: LogState, names: Pseudonyms) -> LogState:
+    losses = tuple(names.text(loss) for loss in log.losses)
+    return replace(log, path=names.path(log.path, "log"), losses=losses)
+
+
+def _notice(notice: Notice, names: Pseudonyms) -> Notice:
+    message = notice.message
+    if notice.code in _WITH_COMMANDS:
+        message = re.sub(r" \(.*\)", "", message, flags=re.DOTALL)
+    named = _NAMED_FIRST.match(message)
+    if named:  # maybe a file that is nowhere else in the trace
+        message = f"{names.path(named[1], 'log')}{message[named.end(1) :]}"
+    return replace(notice, message=names.text(message))
+
+
+def _told(told: Told, names: Pseudonyms) -> Told:
+    facts = {path: _facts(found, names) for path, found in told.facts.items()}
+    on_disk = None if told.on_disk is None else tuple(names.path(p) for p in told.on_disk)
+    return replace(
+        told, sizes=_by_path(told.sizes, names), facts=_by_path(facts, names), on_disk=on_disk
+    )
+
+
+def _by_path(values: Mapping[str, _Value], names: Pseudonyms) -> dict[str, _Value]:
+    return {names.path(path): value for path, value in values.items()}
+
+
+def _facts(facts: FileFacts, names: Pseudonyms) -> FileFacts:
+    """The facts with numbers for the names that the file gives its arrays."""
+    given = {array.name: f"array {i + 1}" for i, array in enumerate(facts.arrays)}
+    longest = sorted(given, key=len, reverse=True)
+
+    def renamed(what: str) -> str:
+        return next((what.replace(n, given[n]) for n in longest if n and n in what), what)
+
+    return replace(
+        facts,
+        path=names.path(facts.path),
+        arrays=tuple(replace(a, name=given[a.name]) for a in facts.arrays),
+        blocks=tuple(replace(b, what=renamed(b.what)) for b in facts.blocks),
+    )

@@ -1,0 +1,1 @@
+"""Whether log and trace files are whole: one verdict per file."""

@@ -1,0 +1,101 @@
+"""Verdicts on logs as one table, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from vanidl.check.check import STATES, Checked
+from vanidl.formatting.names import printable
+from vanidl.formatting.units import percent, plural
+
+SCHEMA = "vanidl/check/1"
+WIDTH = 98
+_HEAD = ("state", "version", "traced", "kind", "file")
+
+
+def check_text(verdicts: Sequence[Checked]) -> str:
+    """One line a file with what it lacks below it, and how many there are of each state."""
+    rows = [_row(verdict) for verdict in verdicts]
+    widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD) - 1)]
+    lines = [_line(_HEAD, widths)]
+    for verdict, row in zip(verdicts, rows, strict=True):
+        lines.append(_line(row, widths))
+        lines += [_indented(printable(sentence)) for sentence in verdict.missing]
+    return "\n".join([*lines, "", *_totals(verdicts)]) + "\n"
+
+
+def check_object(verdicts: Sequence[Checked]) -> dict[str, Any]:
+    """The same for programs: files, their states and what they lack; unknown is null."""
+    return {
+        "schema": SCHEMA,
+        "files": len(verdicts),
+        "states": _counts(verdicts),
+        "checked": [_entry(verdict) for verdict in verdicts],
+    }
+
+
+def check_json(verdicts: Sequence[Checked]) -> str:
+    """`check_object` as text."""
+    return json.dumps(check_object(verdicts), indent=2, allow_nan=False) + "\n"
+
+
+def _row(verdict: Checked) -> tuple[str, ...]:
+    kind = verdict.kind or "unknown kind"
+    return (
+        verdict.state,
+        printable(verdict.version) or "-",
+        _traced(verdict),
+        kind,
+        printable(verdict.path),
+    )
+
+
+def _traced(verdict: Checked) -> str:
+    """The traced share of each layer with a trace; a dash where the share is not known."""
+    known = [c for c in verdict.layers if c.traced_fraction is not None]
+    if known:
+        return ", ".join(f"{percent(c.traced_fraction)} {c.layer}" for c in known)
+    counted = any(c.counted_ops for c in verdict.layers)
+    return "no trace" if counted and all(c.traced_ops is None for c in verdict.layers) else "-"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    return "  ".join([*padded, cells[-1]])
+
+
+def _indented(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, initial_indent="    - ", subsequent_indent="      ")
+
+
+def _counts(verdicts: Sequence[Checked]) -> dict[str, int]:
+    found = Counter(verdict.state for verdict in verdicts)
+    return {state: found[state] for state in STATES if found[state]}
+
+
+def _totals(verdicts: Sequence[Checked]) -> list[str]:
+    counts = _counts(verdicts)
+    total = ", ".join(f"{number:,} {state}" for state, number in counts.items())
+    meanings = [f"  {state}: {STATES[state]}" for state in counts if state != "whole"]
+    return [f"{plural(len(verdicts), 'file')}: {total}", *meanings]
+
+
+def _entry(verdict: Checked) -> dict[str, Any]:
+    layers = {
+        c.layer: {
+            "counted_ops": c.counted_ops,
+            "traced_ops": c.traced_ops,
+            "traced_fraction": c.traced_fraction,
+        }
+        for c in verdict.layers
+    }
+    return asdict(verdict) | {
+        "kind": verdict.kind or None,
+        "version": verdict.version or None,
+        "layers": layers,
+    }

@@ -1,0 +1,156 @@
+"""Two commands run alternately under the recorder, so that their comparison is fair.
+
+The order is A B, B A, A B, ... : a machine that grows slower or faster adds to both sides
+alike. The first pair only warms up (page cache, imports, device) and is not compared.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from vanidl.compare.ab_folder import AB_FILE, DROPPED, WARM, Experiment, RecordedRun, save
+from vanidl.errors import UsageError, VanidlError
+
+PLACEHOLDER = "{run}"
+"""In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""
+
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run, how often and where to. `pairs` are those that count."""
+
+    a: str
+    b: str
+    folder: Path
+    pairs: int = 5
+    drop_caches: bool = False
+    tracer: str = "auto"
+
+
+class Recorded(Protocol):
+    """What the recorder says of a finished command."""
+
+    @property
+    def exit_status(self) -> int:
+        """0 where the command succeeded."""
+
+    @property
+    def tracer(self) -> str:
+        """What recorded it."""
+
+
+Recorder = Callable[[Sequence[str], Path, str], Recorded]
+"""Called with (words of the command, folder of the run, tracer)."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what runs, how many are done, how many in all)."""
+
+
+def order(pairs: int) -> tuple[tuple[str, int], ...]:
+    """(side, pair) of every run in turn: pair 0 warms up, sides swap places in each pair."""
+    turns = ("ab", "ba")
+    return tuple((side, pair) for pair in range(pairs + 1) for side in turns[pair % 2])
+
+
+def run_pairs(plan: Plan, recorder: Recorder, progress: Progress | None = None) -> Experiment:
+    """Runs every command of the plan; the folder then holds ab.json and one folder a run.
+
+    ab.json is written after each run, so what was recorded survives a stop.
+
+    Raises:
+        UsageError: the plan cannot be run.
+        VanidlError: a command failed, or the page cache cannot be dropped.
+    """
+    words = {side: _words(command, side) for side, command in (("a", plan.a), ("b", plan.b))}
+    _check(plan)
+    runs: list[RecordedRun] = []
+    turns = order(plan.pairs)
+    for done, (side, pair) in enumerate(turns):
+        if progress is not None:
+            progress(f"{side.upper()}, {_named(pair)}", done, len(turns))
+        if plan.drop_caches:
+            _drop_caches()
+        runs.append(_run(words[side], side, pair, plan, recorder))
+        save(_experiment(plan, runs), plan.folder)
+        if runs[-1].exit_status != 0:
+            raise VanidlError(_failed(runs, plan))
+    return _experiment(plan, runs)
+
+
+def _words(command: str, side: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--{side} {command!r}: {error}. Check its quotes.") from error
+    if not words:
+        raise UsageError(f"--{side}: expected a command, found nothing.")
+    return words
+
+
+def _check(plan: Plan) -> None:
+    if plan.pairs < 1:
+        raise UsageError(f"--repeat: expected at least 1 pair, found {plan.pairs}.")
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        taken = any(plan.folder.iterdir())
+    except OSError as error:
+        raise VanidlError(
+            f"{plan.folder}: cannot hold the runs: {error.strerror}; choose another place with "
+            "--runs."
+        ) from error
+    if taken:
+        raise UsageError(
+            f"{plan.folder}: expected a new or empty folder for the runs, found files in it; "
+            "choose another with --runs."
+        )
+    if plan.drop_caches:
+        _drop_caches()
+
+
+def _run(words: Sequence[str], side: str, pair: int, plan: Plan, recorder: Recorder) -> RecordedRun:
+    name = f"{side}-{pair}"
+    folder = (plan.folder / name).resolve()
+    folder.mkdir()
+    command = [word.replace(PLACEHOLDER, str(folder)) for word in words]
+    start = time.perf_counter()
+    recorded = recorder(command, folder, plan.tracer)
+    wall_time_s = time.perf_counter() - start
+    return RecordedRun(side, pair, name, wall_time_s, recorded.exit_status, recorded.tracer)
+
+
+def _drop_caches() -> None:
+    """Empties the page cache of the machine."""
+    os.sync()
+    try:
+        DROP_CACHES.write_text("3\n")
+    except OSError as error:
+        raise VanidlError(
+            f"--drop-caches: expected to be allowed to write to {DROP_CACHES}, found: "
+            f"{error.strerror}. It needs root on the machine itself (not in a container); without "
+            "it the caches are left alone."
+        ) from error
+
+
+def _experiment(plan: Plan, runs: Sequence[RecordedRun]) -> Experiment:
+    return Experiment(plan.a, plan.b, DROPPED if plan.drop_caches else WARM, tuple(runs))
+
+
+def _named(pair: int) -> str:
+    return f"pair {pair}" if pair else "the warm-up pair"
+
+
+def _failed(runs: Sequence[RecordedRun], plan: Plan) -> str:
+    last = runs[-1]
+    return (
+        f"command {last.side.upper()} failed in {_named(last.pair)} with exit status "
+        f"{last.exit_status}: stopped. {len(runs)} of {2 * plan.pairs + 2} runs are kept in "
+        f"{plan.folder} ({AB_FILE} lists them)."
+    )

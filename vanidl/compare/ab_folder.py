@@ -1,0 +1,123 @@
+"""What `vanidl ab` leaves, read back: `ab.json` and one folder a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vanidl.compare.sides import Opener, Sample, Side, sample_of
+from vanidl.errors import InputError
+from vanidl.files.atomic import write_whole
+from vanidl.files.checked_json import checked_fields
+
+AB_FILE = "ab.json"
+SCHEMA = "vanidl-ab/1"
+WARM = "warm: caches left alone"
+DROPPED = "cold: dropped before every run"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One run of one command; pair 0 only warms up and is not compared."""
+
+    side: str  # "a" or "b"
+    pair: int
+    folder: str  # relative to the folder of ab.json
+    wall_time_s: float
+    exit_status: int
+    tracer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Two commands run alternately, in the order of `runs`."""
+
+    a: str
+    b: str
+    cache_policy: str
+    runs: tuple[RecordedRun, ...]
+
+
+def save(experiment: Experiment, folder: Path) -> None:
+    """Writes ab.json into the folder."""
+    content = {"schema": SCHEMA, **asdict(experiment)}
+    text = json.dumps(content, indent=2) + "\n"
+    write_whole(folder / AB_FILE, text.encode(), "the record of the runs")
+
+
+def load(folder: Path) -> Experiment:
+    """The experiment of a folder.
+
+    Raises:
+        InputError: its ab.json cannot be read or is not one.
+    """
+    path = folder / AB_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _experiment(content)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{path}: expected what `vanidl ab` writes, found something else "
+            f"({type(error).__name__}: {error}). Record again, or compare its runs by path."
+        ) from error
+
+
+def open_recorded(
+    folder: Path, opener: Opener, labels: Sequence[str] = ()
+) -> tuple[tuple[Side, Side], tuple[tuple[str, str], ...]]:
+    """Both sides, paired, without the pair that warmed up; and how they were made.
+
+    Raises:
+        InputError: ab.json is damaged, or no pair is complete.
+    """
+    experiment = load(folder)
+    whole = _complete_pairs(experiment)
+    if not whole:
+        raise InputError(
+            f"{folder}: expected at least one complete pair of runs after the one that warms up, "
+            f"found {len(experiment.runs)} runs in all. Record again with `vanidl ab`."
+        )
+    sides = []
+    for side, letter, command in (("a", "A", experiment.a), ("b", "B", experiment.b)):
+        runs = sorted((r for r in whole if r.side == side), key=lambda r: r.pair)
+        samples = tuple(_sample(run, folder, opener) for run in runs)
+        name = labels["AB".index(letter)] if len(labels) > "AB".index(letter) else command
+        sides.append(Side(letter, name, samples))
+    return (sides[0], sides[1]), _conditions(experiment, len(sides[0].samples))
+
+
+def _experiment(content: Mapping[str, Any]) -> Experiment:
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"schema {content['schema']!r}")
+    runs = tuple(RecordedRun(**checked_fields(RecordedRun, run)) for run in content["runs"])
+    return Experiment(**checked_fields(Experiment, content), runs=runs)
+
+
+def _complete_pairs(experiment: Experiment) -> list[RecordedRun]:
+    kept = [r for r in experiment.runs if r.pair > 0 and r.exit_status == 0]
+    both = {r.pair for r in kept if r.side == "a"} & {r.pair for r in kept if r.side == "b"}
+    return [r for r in kept if r.pair in both]
+
+
+def _sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
+    """The sample of a run; one that left no readable logs still has its wall time."""
+    path = folder / run.folder
+    try:
+        opened = opener(path)
+    except InputError as error:
+        return Sample(str(path), None, (), None, run.wall_time_s, run.pair, str(error))
+    return sample_of(opened, path, wall_time_s=run.wall_time_s, pair=run.pair)
+
+
+def _conditions(experiment: Experiment, pairs: int) -> tuple[tuple[str, str], ...]:
+    order = " ".join(r.side.upper() for r in experiment.runs if r.pair > 0)
+    tracers = sorted({r.tracer for r in experiment.runs if r.tracer}) or ["none"]
+    return (
+        ("page cache", experiment.cache_policy),
+        ("order", f"{order} (a first pair was thrown away)"),
+        ("tracer", ", ".join(tracers)),
+        ("pairs", str(pairs)),
+    )

@@ -1,0 +1,141 @@
+"""Every metric as a ratio with its interval: what changed, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+
+from vanidl.compare import Change, Comparison, Pairing
+from vanidl.compare.comparison import BETTER, NO_INTERVAL, WORSE
+from vanidl.compare.report.wording import CONFIDENCE, interval, values
+from vanidl.figures import palette
+from vanidl.figures.figure import Figure, Spec
+from vanidl.formatting.units import ratio
+
+_COLOURS = {BETTER: palette.BETTER, WORSE: palette.WORSE}
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross")
+_CAPTION = (
+    "Each point is a metric of the other side over that of A, on a scale of factors: left of the "
+    "line at 1 it fell, right of it it rose."
+)
+_BARS = (
+    f"Bars are {CONFIDENCE} intervals. Green is better, red is worse; grey has no good direction, "
+    "or no difference was shown."
+)
+_SINGLE = "One run each gives no interval, so nobody knows how far the next run would be off."
+_TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
+_NARROW = 8.0  # from the lowest to the highest factor, below which ticks are evenly apart
+
+
+def figure(comparison: Comparison) -> Figure:
+    """The ratio of every metric that both sides recorded above zero."""
+    drawn = [_drawn(pairing) for pairing in comparison.pairings]
+    names = list(dict.fromkeys(change.metric.title for rows in drawn for change in rows))
+    if not names:
+        reason = "No metric was recorded on both sides, so there is nothing to compare."
+        return _record("", empty_reason=reason)
+    bars = any(change.low is not None for rows in drawn for change in rows)
+    words = [_CAPTION, _BARS if bars else _SINGLE, *_left_out(comparison, names)]
+    data = [
+        _points(pairing, rows, names, (i, len(drawn)))
+        for i, (pairing, rows) in enumerate(zip(comparison.pairings, drawn, strict=True))
+    ]
+    return _record(" ".join(words), spec={"data": data, "layout": _layout(drawn, names)})
+
+
+def _record(caption: str, *, spec: Spec | None = None, empty_reason: str = "") -> Figure:
+    title = "Change of each metric"
+    return Figure("changes", "What changed", title, caption, spec, None, empty_reason)
+
+
+def _drawn(pairing: Pairing) -> list[Change]:
+    return [change for change in pairing.changes if change.ratio is not None and change.ratio > 0]
+
+
+def _left_out(comparison: Comparison, names: list[str]) -> list[str]:
+    rest = dict.fromkeys(
+        change.metric.title
+        for pairing in comparison.pairings
+        for change in pairing.changes
+        if change.metric.title not in names
+    )
+    return [f"Not drawn, for want of a ratio: {'; '.join(rest)}."] if rest else []
+
+
+def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple[int, int]) -> Spec:
+    """The points of one pairing, the place[0]-th of place[1] drawn side by side."""
+    index, pairings = place
+    step = 0.5 * ((index + 0.5) / pairings - 0.5)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{pairing.b.letter} / {pairing.a.letter}",
+        "x": [change.ratio for change in rows],
+        "y": [names.index(change.metric.title) + step for change in rows],
+        "error_x": _bars(rows),
+        "customdata": [_hover(change) for change in rows],
+        "marker": {
+            "size": 10,
+            "symbol": _SYMBOLS[index % len(_SYMBOLS)],
+            "color": [_COLOURS.get(change.verdict, palette.SOFT) for change in rows],
+        },
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _bars(rows: list[Change]) -> Spec:
+    """Error bars to the bounds of the interval, of no length where there is none."""
+    above = [0.0 if c.high is None or c.ratio is None else c.high - c.ratio for c in rows]
+    below = [0.0 if c.low is None or c.ratio is None else c.ratio - c.low for c in rows]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": above,
+        "arrayminus": below,
+        "color": palette.SOFT,
+        "thickness": 1.5,
+        "width": 4,
+    }
+
+
+def _hover(change: Change) -> str:
+    bounds = interval(change)
+    sure = f" ({bounds})" if bounds else ""
+    judged = "" if change.verdict == NO_INTERVAL else f", {change.verdict}"
+    return f"{change.metric.title}: {values(change)}, factor {ratio(change.ratio)}{sure}{judged}"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Factors to mark: 1, 2, 5, 10 ... over a wide range, even steps around 1 in a narrow one."""
+    if high > _NARROW * low:
+        return [tick for tick in _TICKS if low <= tick <= high]
+    step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= 8)
+    below, above = math.floor((1 - low) / step), math.floor((high - 1) / step)
+    return [1 + k * step for k in range(-below, above + 1)]
+
+
+def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
+    reach = [v for rows in drawn for c in rows for v in (c.ratio, c.low, c.high) if v]
+    low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
+    margin = 0.04 * (high - low)
+    ticks = _ticks(10 ** (low - margin), 10 ** (high + margin))
+    line = {"type": "line", "x0": 1, "x1": 1, "y0": -0.6, "y1": len(names) - 0.4,
+            "line": {"color": palette.INK, "width": 1.5}, "layer": "below"}  # fmt: skip
+    return palette.layout(
+        100 + 26 * len(names),
+        showlegend=len(drawn) > 1,
+        shapes=[line],
+        xaxis=palette.axis(
+            "times the value of A",
+            type="log",
+            range=[low - margin, high + margin],
+            tickvals=ticks,
+            ticktext=[f"{t:.4g}" for t in ticks],
+            fixedrange=True,
+        ),
+        yaxis=palette.axis(
+            tickvals=list(range(len(names))),
+            ticktext=names,
+            range=[len(names) - 0.4, -0.6],
+            fixedrange=True,
+        ),
+    )

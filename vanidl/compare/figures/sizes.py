@@ -1,0 +1,127 @@
+"""Transfer sizes of all sides on one axis."""
+
+from __future__ import annotations
+
+from vanidl.analyses.sizes import SizeBin
+from vanidl.compare import Comparison, Side
+from vanidl.compare.figures.sides import colour, first_read, named, shown_runs
+from vanidl.figures import palette
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.sizes import bin_label
+from vanidl.formatting.units import byte_scale, count, nbytes
+
+_CAPTION = (
+    "Above: how many operations (reads and writes) moved that many bytes. Below: how many bytes "
+    "those operations moved in all. Bars that move to the right are fewer, larger requests."
+)
+
+
+def figure(comparison: Comparison) -> Figure:
+    """Operations and bytes by size for each side."""
+    found = [(side, _bins(side)) for side in comparison.sides]
+    known = [(side, bins) for side, bins in found if bins]
+    if not known:
+        return _record("", reason="No side recorded operations one by one, so sizes are unknown.")
+    missing = [side.letter for side, bins in found if not bins]
+    lows = sorted({low for _, bins in known for low in bins})
+    axis = [low for low in _powers(lows[-1]) if lows[0] <= low <= lows[-1]]
+    words = [_CAPTION, shown_runs(comparison)]
+    words.append(f"Not recorded: {', '.join(missing)}." if missing else "")
+    spec, table = _spec(comparison, known, axis), _table(known, axis)
+    return _record(" ".join(word for word in words if word), spec=spec, table=table)
+
+
+def _record(
+    caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    return Figure("sizes", "Operations", "Transfer sizes", caption, spec, table, reason)
+
+
+Bins = dict[int, SizeBin]
+
+
+def _bins(side: Side) -> Bins:
+    """The used classes by their lowest size."""
+    sample = first_read(side)
+    if sample is None or sample.results is None:
+        return {}
+    return {b.low: b for b in sample.results.sizes.histogram}
+
+
+def _powers(largest: int) -> list[int]:
+    """The lowest sizes of the classes of `Sizes.histogram`: 0, 1, 2, 4, ..."""
+    return [0, *(1 << i for i in range(largest.bit_length()))]
+
+
+def _spec(comparison: Comparison, known: list[tuple[Side, Bins]], axis: list[int]) -> Spec:
+    top = max(b.nbytes for _, bins in known for b in bins.values())
+    divisor, unit = byte_scale(top)
+    every = max(1, -(-len(axis) // 14))
+    data = [
+        _bars(comparison, side, bins, (axis, divisor if lower else 0))
+        for lower in (False, True)
+        for side, bins in known
+    ]
+    layout = palette.layout(
+        420,
+        barmode="group",
+        bargap=0.2,
+        xaxis=palette.axis(
+            "size of the operation, from",
+            tickvals=list(range(0, len(axis), every)),
+            ticktext=[nbytes(low) for low in axis[::every]],
+            showgrid=False,
+            fixedrange=True,
+            anchor="y2",
+        ),
+        yaxis=palette.axis("operations", domain=[0.55, 1], fixedrange=True),
+        yaxis2=palette.axis(unit, domain=[0, 0.45], fixedrange=True),
+    )
+    return {"data": data, "layout": layout}
+
+
+def _bars(comparison: Comparison, side: Side, bins: Bins, drawn: tuple[list[int], int]) -> Spec:
+    """Operations (divisor 0) or bytes of a side over the classes of the axis."""
+    axis, divisor = drawn
+    rows = [bins.get(low) for low in axis]
+    ops = [0 if b is None else b.reads + b.writes for b in rows]
+    moved = [0 if b is None else b.nbytes for b in rows]
+    labels = [
+        "" if b is None else f"{bin_label(b)}: {count(n)} operations, {nbytes(m)}"
+        for b, n, m in zip(rows, ops, moved, strict=True)
+    ]
+    return {
+        "type": "bar",
+        "name": named(side),
+        "legendgroup": side.letter,
+        "showlegend": divisor == 0,
+        "x": list(range(len(axis))),
+        "y": [m / divisor for m in moved] if divisor else ops,
+        "yaxis": "y2" if divisor else "y",
+        "customdata": labels,
+        "marker": palette.fill(colour(comparison, side)),
+        "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
+    }
+
+
+def _table(known: list[tuple[Side, Bins]], axis: list[int]) -> Table:
+    columns = [Column("size")]
+    for side, _ in known:
+        columns += [
+            Column(f"{side.letter}: reads", "count"),
+            Column(f"{side.letter}: writes", "count"),
+            Column(f"{side.letter}: bytes", "bytes"),
+        ]
+    rows = []
+    for low in axis:
+        cells: list[str | int] = []
+        for _, bins in known:
+            b = bins.get(low)
+            moved = (b.reads, b.writes, b.nbytes) if b else (0, 0, 0)
+            cells += moved
+        rows.append((_label(low), *cells))
+    return Table(tuple(columns), tuple(rows))
+
+
+def _label(low: int) -> str:
+    return bin_label(SizeBin(low, max(2 * low, 1), 0, 0, 0, 0))

@@ -1,0 +1,153 @@
+"""How step times are spread on each side, one above the other on the same axis."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.compare import Comparison, Side
+from vanidl.compare.figures.sides import colour, named
+from vanidl.figures import palette
+from vanidl.figures.cutting import rounded
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.units import Cell, count, percent, plural, seconds
+
+BINS = 80
+REACH = 12  # times the largest median: longer steps are counted in the last bar
+_CAPTION = (
+    "Share of the steps of each side, all runs and ranks, by how long they took. The dashed line "
+    "is their mean. A tail to the right is a few steps that wait much longer than the rest."
+)
+
+
+def figure(comparison: Comparison) -> Figure:
+    """A histogram of step times for each side."""
+    times = [(side, step_times(side)) for side in comparison.sides]
+    known = [(side, values) for side, values in times if len(values)]
+    if not known:
+        reason = "No training step was recorded on any side. Profile with torch.profiler."
+        return _record("", reason=reason)
+    missing = [side.letter for side, values in times if not len(values)]
+    words = [_CAPTION, f"Not recorded: {', '.join(missing)}." if missing else ""]
+    edges, beyond = _edges(known)
+    words.append(f"The last bar holds the {plural(beyond, 'step')} beyond it." if beyond else "")
+    spec = _spec(comparison, known, edges)
+    return _record(" ".join(word for word in words if word), spec=spec, table=_table(known))
+
+
+def _record(
+    caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    title = "Step times"
+    return Figure("steps", "Input and compute", title, caption, spec, table, reason)
+
+
+def step_times(side: Side) -> NDArray[np.float64]:
+    """Durations in seconds of the steps of all runs and ranks of a side."""
+    found = [
+        sample.results.steps.table.duration_s
+        for sample in side.samples
+        if sample.results is not None and sample.results.steps is not None
+    ]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+Known = list[tuple[Side, NDArray[np.float64]]]
+
+
+def _edges(known: Known) -> tuple[NDArray[np.float64], int]:
+    """Bounds of the bars, and how many steps lie beyond them."""
+    longest = max(float(values.max()) for _, values in known)
+    reach = REACH * max(float(np.median(values)) for _, values in known)
+    top = min(longest, reach) if reach > 0 else longest
+    beyond = sum(int((values > top).sum()) for _, values in known)
+    shortest = min(float(values.min()) for _, values in known)
+    low = 0.95 * shortest if shortest > top / 2 else 0.0
+    return np.linspace(low, top or 1.0, BINS + 1), beyond
+
+
+def _spec(comparison: Comparison, known: Known, edges: NDArray[np.float64]) -> Spec:
+    rows = len(known)
+    data, layout = [], palette.layout(96 + 130 * rows, bargap=0.06, shapes=[])
+    tallest = 0.0
+    for row, (side, values) in enumerate(known):
+        bars = _bars(comparison, side, values, edges)
+        bars["yaxis"] = _axis(row)
+        tallest = max(tallest, *bars["y"])
+        data.append(bars)
+        layout["shapes"].append(_mean_line(float(values.mean()), row))
+    for row in range(rows):
+        layout[_axis(row).replace("y", "yaxis")] = palette.axis(
+            domain=[1 - (row + 0.88) / rows, 1 - row / rows],
+            range=[0, 1.08 * tallest],
+            nticks=4,
+            ticksuffix=" %",
+            fixedrange=True,
+        )
+    layout["xaxis"] = palette.axis(
+        ticksuffix=" s",
+        anchor=_axis(rows - 1),
+        range=[float(edges[0]), float(edges[-1])],
+        fixedrange=True,
+    )
+    return {"data": data, "layout": layout}
+
+
+def _axis(row: int) -> str:
+    return f"y{row + 1}" if row else "y"
+
+
+def _bars(
+    comparison: Comparison, side: Side, values: NDArray[np.float64], edges: NDArray[np.float64]
+) -> Spec:
+    counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
+    shares = counts / len(values)
+    spans = [
+        f"{seconds(float(low))} to {seconds(float(high))}: {count(n)} steps ({percent(share)})"
+        for low, high, n, share in zip(edges[:-1], edges[1:], counts, shares, strict=True)
+    ]
+    return {
+        "type": "bar",
+        "name": named(side),
+        "x": rounded((edges[:-1] + edges[1:]) / 2),
+        "y": rounded(100 * shares),
+        "width": float(f"{0.94 * (edges[1] - edges[0]):.4g}"),
+        "customdata": spans,
+        "marker": palette.fill(colour(comparison, side)),
+        "hovertemplate": "%{customdata}<extra>" + side.letter + "</extra>",
+    }
+
+
+def _mean_line(mean: float, row: int) -> Spec:
+    return {
+        "type": "line",
+        "x0": mean,
+        "x1": mean,
+        "y0": 0,
+        "y1": 1,
+        "yref": f"{_axis(row)} domain",
+        "line": {"color": palette.INK, "width": 1.5, "dash": "dash"},
+    }
+
+
+def _table(known: Known) -> Table:
+    columns = (
+        Column("side"),
+        Column("steps", "count"),
+        Column("mean", "s"),
+        *(Column(name, "s") for name, _ in _QUANTILES),
+    )
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            side.letter,
+            len(values),
+            float(values.mean()),
+            *(float(np.percentile(values, q)) for _, q in _QUANTILES),
+        )
+        for side, values in known
+    )
+    return Table(columns, rows)
+
+
+_QUANTILES = (("shortest", 0), ("10 %", 10), ("median", 50), ("90 %", 90), ("99 %", 99),
+              ("longest", 100))  # fmt: skip

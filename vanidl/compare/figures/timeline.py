@@ -1,0 +1,196 @@
+"""I/O and steps over time of each side, one above the other on axes of the same length."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses import Results
+from vanidl.analyses.steps import StepTable
+from vanidl.analyses.timeline import Timeline
+from vanidl.compare import Comparison, Sample, Side
+from vanidl.compare.figures.sides import first_read, named, shown_runs
+from vanidl.figures import palette
+from vanidl.figures.cutting import folded, n_of_m, rates, rounded
+from vanidl.figures.figure import Figure, Spec
+from vanidl.figures.timeline import area, boxes
+from vanidl.formatting.units import byte_scale, seconds
+
+BINS = 1024
+MAX_STEPS = 2000
+HEIGHT = 150  # pixels of a side
+_CAPTION = (
+    "Bytes per second of the whole job, reads and writes, over seconds since the start of each "
+    "job; all sides have the same axes. Below each: the steps of its first rank (grey) and, from "
+    "the start of each step, how long it waited for input (orange)."
+)
+
+
+def figure(comparison: Comparison) -> Figure:
+    """One panel a side that recorded operations or steps one by one."""
+    panels = [(side, sample) for side in comparison.sides if (sample := first_read(side))]
+    drawn = [(side, sample) for side, sample in panels if _has_time(sample)]
+    if not drawn:
+        reason = "No side recorded operations or steps one by one, so nothing is known over time."
+        return _record("", reason=reason)
+    missing = [s.letter for s in comparison.sides if s not in [side for side, _ in drawn]]
+    spec, cut = _spec(drawn)
+    words = [
+        _CAPTION,
+        _resolution([sample for _, sample in drawn]),
+        shown_runs(comparison),
+        f"Shown: {cut}." if cut else "",
+        f"Not recorded: {', '.join(missing)}." if missing else "",
+    ]
+    return _record(" ".join(word for word in words if word), spec=spec)
+
+
+def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:
+    return Figure("timeline", "Over time", "I/O and steps", caption, spec, None, reason)
+
+
+def _has_time(sample: Sample) -> bool:
+    results = sample.results
+    return results is not None and (results.timeline is not None or _dated(results) is not None)
+
+
+def _dated(results: Results) -> StepTable | None:
+    """The steps of a run where their times are known, not only how long they took."""
+    table = None if results.steps is None else results.steps.table
+    return None if table is None or table.undated_s is not None or not len(table.step) else table
+
+
+def _spec(drawn: list[tuple[Side, Sample]]) -> tuple[Spec, str]:
+    ends = [_end_s(sample) for _, sample in drawn]
+    rate = max(_fastest(sample) for _, sample in drawn)
+    divisor, unit = byte_scale(rate)
+    rows = len(drawn)
+    layout = palette.time_layout(100 + HEIGHT * rows)
+    layout["xaxis"] = palette.time_axis(anchor="free", position=0, range=[0, max(ends)])
+    layout["annotations"] = []
+    data: list[Spec] = []
+    cuts = []
+    for row, (side, sample) in enumerate(drawn):
+        top, height = 1 - row / rows, 1 / rows
+        layout[_name(2 * row)] = palette.axis(
+            f"{unit}/s",
+            domain=[top - 0.66 * height, top - 0.13 * height],
+            range=[0, 1.05 * rate / divisor or 1],
+            nticks=4,
+            fixedrange=True,
+        )
+        layout[_name(2 * row + 1)] = palette.axis(
+            domain=[top - 0.82 * height, top - 0.7 * height],
+            range=[0.5, -0.5],
+            visible=False,
+            fixedrange=True,
+        )
+        layout["annotations"].append(_title(named(side, limit=60), top - 0.12 * height))
+        traces, cut = _panel(sample, row, divisor)
+        data += traces
+        cuts.append(cut)
+    return {"data": data, "layout": layout}, next((cut for cut in cuts if cut), "")
+
+
+def _name(axis: int) -> str:
+    return f"yaxis{axis + 1}" if axis else "yaxis"
+
+
+def _title(text: str, top: float) -> Spec:
+    return {
+        "text": text,
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": top,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+    }
+
+
+def _end_s(sample: Sample) -> float:
+    results = sample.results
+    ends = [sample.job.run_time_s if sample.job else 0.0]
+    if results is not None and results.timeline is not None:
+        ends.append(float(results.timeline.edges_s[-1]))
+    table = None if results is None else _dated(results)
+    if table is not None:
+        ends.append(float(table.end_s.max()))
+    return max(ends)
+
+
+def _speeds(io: Timeline) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bounds of the bins, shape (n + 1,), and bytes a second of reads and writes, (2, n)."""
+    moved = np.stack([io.bytes_read.sum(axis=0), io.bytes_written.sum(axis=0)])
+    edges, sums = folded(io.edges_s, moved, BINS)
+    return edges, rates(edges, sums)
+
+
+def _fastest(sample: Sample) -> float:
+    io = None if sample.results is None else sample.results.timeline
+    return 0.0 if io is None else float(_speeds(io)[1].max(initial=0.0))
+
+
+def _resolution(samples: list[Sample]) -> str:
+    widths = []
+    for sample in samples:
+        io = None if sample.results is None else sample.results.timeline
+        if io is not None:
+            edges, _ = _speeds(io)
+            widths.append(seconds(float(edges[1] - edges[0])))
+    if not widths:
+        return ""
+    return f"Each level is the mean over {' and '.join(dict.fromkeys(widths))}."
+
+
+def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
+    results = sample.results
+    if results is None:
+        return [], ""
+    traces = [] if results.timeline is None else _io(results.timeline, divisor)
+    for trace in traces:
+        trace["yaxis"] = _name(2 * row).replace("axis", "")
+    table = _dated(results)
+    if table is None:
+        return _once(traces, row), ""
+    steps, cut = _steps(table)
+    for trace in steps:
+        trace["yaxis"] = _name(2 * row + 1).replace("axis", "")
+    return _once([*traces, *steps], row), cut
+
+
+def _once(traces: list[Spec], row: int) -> list[Spec]:
+    """In the legend only the first panel's."""
+    for trace in traces:
+        trace["legendgroup"] = trace["name"]
+        trace["showlegend"] = row == 0
+    return traces
+
+
+def _io(io: Timeline, divisor: int) -> list[Spec]:
+    edges, speed = _speeds(io)
+    start, width = float(edges[0]), float(edges[1] - edges[0])
+    areas = [
+        area(name, colour, start, width, [*rounded(values / divisor), 0])
+        for name, colour, values in (
+            ("reads", palette.READ, speed[0]),
+            ("writes", palette.WRITE, speed[1]),
+        )
+    ]
+    areas[1]["fillpattern"] = {"shape": "/", "size": 6, "solidity": 0.3}
+    return areas
+
+
+def _steps(table: StepTable) -> tuple[list[Spec], str]:
+    mine = np.flatnonzero(table.rank == table.rank.min())
+    kept = mine[:MAX_STEPS]
+    start, length = table.start_s[kept], (table.end_s - table.start_s)[kept]
+    lane = np.zeros(len(kept))
+    waits = np.nan_to_num(table.input_wait_s[kept])
+    traces = [
+        boxes("steps", palette.STEP, (lane, start, 0.97 * length)),
+        boxes("input waits", palette.IN_WAIT, (lane, start, np.minimum(waits, length))),
+    ]
+    known = not np.isnan(table.input_wait_s[kept]).all()
+    return (traces if known else traces[:1]), n_of_m(len(kept), len(mine), "steps")

@@ -1,0 +1,72 @@
+"""A comparison as one HTML file that opens from disk, without network, now and later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vanidl.compare import Comparison, Sample, Side
+from vanidl.compare.figures import FIGURES
+from vanidl.compare.report.terms import TERMS
+from vanidl.compare.report.tiles import tiles
+from vanidl.compare.report.wording import headline, runs
+from vanidl.formatting.names import elided
+from vanidl.report.page import Page, render_page, write_page
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """The whole page as text."""
+    names = " and ".join(elided(side.name, limit=40) for side in comparison.sides)
+    page = Page(
+        title=f"Comparison: {names}",
+        kind="comparison",
+        headline=headline(comparison),
+        facts=_facts(comparison),
+        tiles=tiles(comparison),
+        warnings=_warnings(comparison),
+        warned_section="Runs",
+        figures=tuple(figure(comparison) for figure in FIGURES),
+        terms=TERMS,
+        commands=tuple((side.letter, _command(side)) for side in comparison.sides),
+    )
+    return render_page(page)
+
+
+def write_comparison(comparison: Comparison, path: str | Path) -> None:
+    """Write the page to `path`: whole or not at all.
+
+    Raises:
+        VanidlError: the file cannot be written there.
+    """
+    write_page(render_comparison(comparison), path)
+
+
+def _facts(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """Who is who, and how the runs were made."""
+    sides = tuple((side.letter, elided(side.name, limit=60)) for side in comparison.sides)
+    return (*sides, ("runs", runs(comparison.pairings[0])), *comparison.conditions[:1])
+
+
+def _warnings(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
+    """Every warning of every run once, with the sides that have it."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for side in comparison.sides:
+        for sample in side.samples:
+            for warning in _of(sample):
+                letters = found.setdefault(warning, [])
+                letters += [] if side.letter in letters else [side.letter]
+    ordered = sorted(found.items(), key=lambda item: item[0][2] == "info")
+    return tuple(
+        (code, elided(f"{', '.join(letters)}: {message}", limit=1000), severity)
+        for (code, message, severity), letters in ordered
+    )
+
+
+def _of(sample: Sample) -> list[tuple[str, str, str]]:
+    if sample.results is None:
+        return [("not_read", sample.missing, "warning")]
+    return [(w.code, w.message, w.severity) for w in sample.results.coverage.warnings]
+
+
+def _command(side: Side) -> str:
+    commands = dict.fromkeys(s.job.command for s in side.samples if s.job and s.job.command)
+    return elided("; ".join(commands), limit=2000)

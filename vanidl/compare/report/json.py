@@ -1,0 +1,98 @@
+"""A comparison as one JSON object: additions are welcome, renames are not, unknown is null."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from vanidl.compare import Change, Comparison, Pairing, Sample, Side
+from vanidl.compare.comparison import MIN_CHANGE
+from vanidl.compare.report.wording import headline
+from vanidl.compare.statistics import ALPHA
+from vanidl.report.json import SCHEMA, iso_time
+
+Object = dict[str, Any]
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """The comparison as text: one object, two spaces of indent, no NaN."""
+    return json.dumps(comparison_object(comparison), indent=2, allow_nan=False)
+
+
+def comparison_object(comparison: Comparison) -> Object:
+    """The comparison as plain values; `metrics` is that of the second side to the first."""
+    pairings = [_pairing(pairing) for pairing in comparison.pairings]
+    return {
+        "schema": SCHEMA,
+        "headline": str(headline(comparison)),
+        "primary": comparison.primary,
+        "confidence": 1 - ALPHA,
+        "smallest_change_called": MIN_CHANGE,
+        "conditions": dict(comparison.conditions),
+        "sides": [_side(side) for side in comparison.sides],
+        **pairings[0],
+        "comparisons": pairings,
+    }
+
+
+def _side(side: Side) -> Object:
+    return {
+        "letter": side.letter,
+        "name": side.name,
+        "runs": [_sample(sample) for sample in side.samples],
+    }
+
+
+def _sample(sample: Sample) -> Object:
+    job = sample.job
+    return {
+        "path": sample.path,
+        "pair": sample.pair,
+        "id": None if job is None else job.id,
+        "command": None if job is None else job.command,
+        "start": None if job is None else iso_time(job.start_ns),
+        "wall_time_s": sample.wall_time_s,
+        "missing": sample.missing or None,
+        "coverage": _coverage(sample),
+    }
+
+
+def _coverage(sample: Sample) -> Object | None:
+    """Whether the run was recorded whole, and every warning about it."""
+    if sample.results is None:
+        return None
+    coverage = sample.results.coverage
+    warnings = [{"code": w.code, "message": w.message} for w in coverage.warnings]
+    return {"complete": coverage.complete, "warnings": warnings}
+
+
+def _pairing(pairing: Pairing) -> Object:
+    return {
+        "a": pairing.a.letter,
+        "b": pairing.b.letter,
+        "paired": pairing.paired,
+        "notices": list(pairing.notices),
+        "metrics": {change.metric.name: _change(change) for change in pairing.changes},
+    }
+
+
+def _change(change: Change) -> Object:
+    difference = change.difference
+    return {
+        "a": change.a,
+        "b": change.b,
+        "ratio": change.ratio,
+        "low": change.low,
+        "high": change.high,
+        "verdict": change.verdict,
+        "note": change.note or None,
+        "better": change.metric.better,
+        "unit": change.metric.unit,
+        "difference": None
+        if difference is None
+        else dict(zip(("value", "low", "high"), difference, strict=True)),
+        "p": change.p,
+        "p_corrected": change.p_corrected,
+        "values_a": list(change.values_a),
+        "values_b": list(change.values_b),
+    }

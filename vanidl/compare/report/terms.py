@@ -1,0 +1,49 @@
+"""The words of a comparison and what each means."""
+
+from __future__ import annotations
+
+from vanidl.compare.comparison import MIN_CHANGE
+from vanidl.compare.statistics import ALPHA
+from vanidl.formatting.units import percent
+from vanidl.wording.glossary import TERMS as OF_A_RUN
+
+TERMS: tuple[tuple[str, str], ...] = (
+    (
+        "Better, worse",
+        "The metric changed in its good or bad direction, and by more than runs of the same "
+        "thing differ. Bytes, requests and the like have no good direction: they are more or less.",
+    ),
+    (
+        "No difference shown",
+        "The runs differ by no more than repeats of the same thing do, or by less than "
+        f"{percent(MIN_CHANGE)}. That does not prove that they are equal: the interval says how "
+        "large a change may still hide.",
+    ),
+    (
+        "No interval",
+        "One run on a side: nobody knows how far the next run would be off. Repeat both, "
+        "alternately: vanidl ab does it.",
+    ),
+    (
+        "Not comparable",
+        "Both sides recorded the quantity, but not alike; the notices under the headline say why.",
+    ),
+    (
+        f"{percent(1 - ALPHA)} interval",
+        "Of the ratio of B to A over repeats of the whole experiment, by Student's t on the "
+        "logarithms of the pairs' ratios (Welch's t where runs are not paired). Steps of one run "
+        "do not count as repeats.",
+    ),
+    (
+        "Step time",
+        "Median of the profiled steps of a run: a machine that stops for a moment does not move "
+        "it. Few steps that wait long, in every run, show in the throughput and the input wait.",
+    ),
+    (
+        "Corrected",
+        "Step time is the question that was asked. All other verdicts are corrected for their "
+        f"number (Holm): together they call a difference that is not there in {percent(ALPHA)} of "
+        "comparisons. So an interval beside 1 may still read: no difference shown.",
+    ),
+    *OF_A_RUN,
+)

@@ -1,0 +1,61 @@
+"""A comparison for a terminal: the answer, then one line a metric."""
+
+from __future__ import annotations
+
+from vanidl.compare import Change, Comparison, Pairing, Side
+from vanidl.compare.metrics import LOSSES
+from vanidl.compare.report.wording import CONFIDENCE, headline, interval, runs
+from vanidl.formatting.units import ratio, shown
+from vanidl.report.text import aligned_table, paragraph, printable
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The headline, the sides and a table for each side that is compared with the first."""
+    answer = headline(comparison)
+    blocks = [
+        paragraph(answer.title),
+        *(paragraph(sentence) for sentence in answer.support),
+        "",
+        *(f"  {side.letter}  {_named(side)}" for side in comparison.sides),
+        *(f"  {name}: {value}" for name, value in comparison.conditions),
+        "",
+        *(line for side in comparison.sides for line in _missing(side)),
+        *(_table(pairing) for pairing in comparison.pairings),
+    ]
+    return printable("\n".join(blocks)).rstrip("\n") + "\n"
+
+
+def _named(side: Side) -> str:
+    many = f" ({len(side.samples)} runs)" if len(side.samples) > 1 else ""
+    return f"{side.name}{many}"
+
+
+def _missing(side: Side) -> list[str]:
+    """What is missing in the runs of a side, a paragraph for each warning that says so."""
+    said = dict.fromkeys(
+        (warning.code, warning.message)
+        for sample in side.samples
+        if sample.results is not None
+        for warning in sample.results.coverage.warnings
+        if warning.code in LOSSES
+    )
+    return [f"{paragraph(f'! {side.letter}: {code}: {message}')}\n" for code, message in said]
+
+
+def _table(pairing: Pairing) -> str:
+    a, b = pairing.a.letter, pairing.b.letter
+    header = (f"{runs(pairing)}", a, b, f"{b}/{a}", f"{CONFIDENCE} interval", "verdict")
+    rows = [header, *(_row(change) for change in pairing.changes)]
+    return aligned_table(f"{b} compared with {a}", rows) or ""
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    unit = change.metric.unit
+    return (
+        change.metric.title,
+        shown(change.a, unit),
+        shown(change.b, unit),
+        ratio(change.ratio) if change.ratio is not None else "-",
+        interval(change) or "-",
+        change.verdict,
+    )

@@ -1,0 +1,111 @@
+"""`compare_runs`: paths in, the comparison of their runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vanidl.compare import Change, Comparison, Pairing, Side, compare
+from vanidl.compare.ab_folder import AB_FILE, open_recorded
+from vanidl.compare.report.wording import headline
+from vanidl.compare.sides import LETTERS, Opener, distinct_names, side_of
+from vanidl.errors import UsageError
+from vanidl.run import open_run
+
+if TYPE_CHECKING:
+    import pandas
+
+Sides = tuple[Side, ...]
+Conditions = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison, in words and as a frame. `comparison` holds all that is known."""
+
+    comparison: Comparison
+
+    @property
+    def headline(self) -> str:
+        """The answer in words, the same as in the page."""
+        return str(headline(self.comparison))
+
+    def frame(self) -> pandas.DataFrame:
+        """A row a quantity and side after the first: values, ratio with interval, verdict."""
+        import pandas
+
+        pairings = self.comparison.pairings
+        return pandas.DataFrame([_row(p, change) for p in pairings for change in p.changes])
+
+
+def compare_runs(*paths: str | PathLike[str], labels: Sequence[str] = ()) -> Compared:
+    """Compares runs with the first one; a single path is what `vanidl ab` left.
+
+    Each path is a log, a folder of logs and profiler output, or a folder whose sub-folders are
+    repeats of one run. `labels` name the sides in order.
+
+    Raises:
+        InputError: nothing usable is there.
+        UsageError: too few or too many paths or labels.
+    """
+    sides, conditions = open_sides([Path(path) for path in paths], open_run, labels)
+    return Compared(compare(sides, conditions))
+
+
+def open_sides(
+    paths: Sequence[Path], opener: Opener, labels: Sequence[str]
+) -> tuple[Sides, Conditions]:
+    """The sides at the paths and how they were made, as far as known.
+
+    Raises:
+        InputError: nothing usable is there.
+        UsageError: too few or too many paths or labels.
+    """
+    if len(paths) == 1:
+        return _both_sides(paths[0], opener, labels)
+    if not 0 < len(paths) <= len(LETTERS):
+        most = len(LETTERS)
+        raise UsageError(f"expected at least one and at most {most} runs, found {len(paths)}.")
+    if len(labels) > len(paths):
+        raise UsageError(f"--label: expected at most {len(paths)}, found {len(labels)}.")
+    names = [*labels, *[""] * len(paths)]
+    sides = [
+        _side(path, letter, opener, name)
+        for path, letter, name in zip(paths, LETTERS, names, strict=False)
+    ]
+    return distinct_names(sides, paths), ()
+
+
+def _side(path: Path, letter: str, opener: Opener, name: str) -> Side:
+    if (path / AB_FILE).is_file():
+        raise UsageError(f"{path}: holds both sides of an A/B, so expected it alone, or its runs.")
+    return side_of(path, letter, opener, name)
+
+
+def _both_sides(path: Path, opener: Opener, labels: Sequence[str]) -> tuple[Sides, Conditions]:
+    if not (path / AB_FILE).is_file():
+        raise UsageError(
+            f"{path}: expected two or more runs to compare, or one folder that `vanidl ab` left "
+            f"(with {AB_FILE} in it)."
+        )
+    if len(labels) > 2:
+        raise UsageError(f"--label: expected at most 2, found {len(labels)}.")
+    return open_recorded(path, opener, labels)
+
+
+def _row(pairing: Pairing, change: Change) -> dict[str, object]:
+    metric = change.metric
+    return {
+        "side": pairing.b.name,
+        "quantity": metric.name,
+        "unit": metric.unit,
+        "a": change.a,
+        "b": change.b,
+        "ratio": change.ratio,
+        "low": change.low,
+        "high": change.high,
+        "verdict": change.verdict,
+    }

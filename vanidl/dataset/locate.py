@@ -1,0 +1,130 @@
+"""The dataset of a run as it lies on this machine: sizes, contents, files never opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from vanidl.dataset import FileFacts, inspect_file
+from vanidl.errors import InputError, UsageError
+from vanidl.model.trace import Notice, Trace
+from vanidl.model.user_data import Told
+
+MOST_INSPECTED = 256
+MOST_LISTED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """What the user says of the data of a run."""
+
+    folders: tuple[str, ...] = ()  # the dataset, as it lies here
+    inspect: bool = False  # open the files
+    record_bytes: int | None = None
+    samples_per_step: int | None = None
+
+
+def told(trace: Trace, options: DataOptions) -> tuple[Told, tuple[Notice, ...]]:
+    """What is known of the run's data, and notices of what could not be opened.
+
+    Without a folder or `inspect` nothing outside the log is touched.
+
+    Raises:
+        UsageError: a folder is not there, or a number makes no sense.
+    """
+    _check(options)
+    base = Told(options.record_bytes, options.samples_per_step)
+    if not options.folders and not options.inspect:
+        return base, ()
+    found = [path for folder in options.folders for path in _listed(Path(folder))]
+    here = _places(trace, found)
+    sizes = {job: path.stat().st_size for job, path in here.items()}
+    facts, notices = _facts(trace, here) if options.inspect else ({}, ())
+    opened = set(here.values())
+    on_disk = tuple(sorted(str(p) for p in found if p not in opened)) if options.folders else None
+    return Told(base.record_bytes, base.samples_per_step, sizes, facts, on_disk), notices
+
+
+def _check(options: DataOptions) -> None:
+    numbers = (
+        ("--record-size", options.record_bytes),
+        ("--samples-per-step", options.samples_per_step),
+    )
+    for name, value in numbers:
+        if value is not None and value <= 0:
+            raise UsageError(f"{name} {value}: expected a number above 0.")
+    for folder in options.folders:
+        if not Path(folder).exists():
+            raise UsageError(f"--data {folder}: expected the folder of the dataset, found nothing.")
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    """Regular files under a folder (or the file itself), without following links to folders."""
+    if folder.is_file():
+        yield folder
+        return
+    number = 0
+    for root, _, names in os.walk(folder):
+        for name in sorted(names):
+            number += 1
+            if number > MOST_LISTED:
+                raise UsageError(
+                    f"--data {folder}: more than {MOST_LISTED:,} files. Name the dataset's folder."
+                )
+            if not name.startswith("."):
+                yield Path(root, name)
+
+
+def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
+    """Path as the job saw it -> where the file lies here.
+
+    By the longest common end of the paths that only one file here has; else by the very path.
+    """
+    by_name: dict[str, list[Path]] = {}
+    for path in found:
+        by_name.setdefault(path.name, []).append(path)
+    places = {}
+    for job in trace.files.path:
+        match = _match(PurePosixPath(job), by_name.get(PurePosixPath(job).name, []))
+        if match is None and not found and job.startswith("/") and Path(job).is_file():
+            match = Path(job)
+        if match is not None:
+            places[job] = match
+    return places
+
+
+def _match(job: PurePosixPath, candidates: Sequence[Path]) -> Path | None:
+    common = [_common_end(job.parts, path.parts) for path in candidates]
+    most = max(common, default=0)
+    best = [path for path, n in zip(candidates, common, strict=True) if n == most]
+    return best[0] if len(best) == 1 else None
+
+
+def _common_end(a: Sequence[str], b: Sequence[str]) -> int:
+    equal = [x == y for x, y in zip(reversed(a), reversed(b), strict=False)]
+    return equal.index(False) if False in equal else len(equal)
+
+
+def _facts(trace: Trace, here: dict[str, Path]) -> tuple[dict[str, FileFacts], tuple[Notice, ...]]:
+    """Facts of the dataset files that lie here; at most MOST_INSPECTED are opened."""
+    is_data = {p for p, k in zip(trace.files.path, trace.files.kind, strict=True) if k == "dataset"}
+    wanted = sorted(is_data & set(here))
+    notices = []
+    if not wanted:
+        message = "--inspect: no dataset file of the run lies here. Name its folder with --data."
+        notices.append(Notice("not_inspected", message, "info"))
+    if len(wanted) > MOST_INSPECTED:
+        message = f"--inspect opened {MOST_INSPECTED} of {len(wanted):,} dataset files."
+        notices.append(Notice("not_inspected", message, "info"))
+    facts = {}
+    for job in wanted[:MOST_INSPECTED]:
+        try:
+            found = inspect_file(here[job])
+        except InputError as error:
+            notices.append(Notice("not_inspected", str(error)))
+            continue
+        if found is not None:
+            facts[job] = found
+    return facts, tuple(notices)

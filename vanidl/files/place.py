@@ -1,0 +1,94 @@
+"""Folders and large files that appear under their name only when they are whole."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from vanidl.errors import UsageError, VanidlError
+from vanidl.formatting.names import printable
+
+gzip_writer: Any
+try:
+    gzip_writer = importlib.import_module("isal.igzip").IGzipFile
+except ImportError:  # platforms without a wheel
+    gzip_writer = gzip.GzipFile
+
+_FAST = 1
+
+
+@contextmanager
+def folder(target: Path) -> Iterator[Path]:
+    """A new folder to write into, renamed to the target at the end; on failure nothing is left.
+
+    Raises:
+        UsageError: there is something under that name already.
+        VanidlError: it cannot be written.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(
+            f"-o {printable(str(target))}: expected a new or empty folder, found something in its "
+            "place; choose another name or remove it."
+        )
+    with _new(target) as made:
+        part = made / "folder"
+        part.mkdir()
+        yield part
+        part.replace(target)
+
+
+@contextmanager
+def streamed_file(target: Path) -> Iterator[IO[bytes]]:
+    """A file to write into, renamed to the target at the end; gzip where its name ends in .gz.
+
+    On failure nothing is left. A target that is no regular file (a pipe, a device) is written
+    to, not replaced.
+
+    Raises:
+        VanidlError: it cannot be written.
+    """
+    if target.exists() and not target.is_file():
+        with _explained(target), target.open("wb") as file:
+            yield file
+        return
+    with _new(target) as made:
+        part = made / "file"
+        with part.open("wb") as raw:
+            if target.suffix == ".gz":
+                with gzip_writer("", "wb", _FAST, raw, mtime=0) as file:
+                    yield file
+            else:
+                yield raw
+        part.replace(target)
+
+
+@contextmanager
+def _new(target: Path) -> Iterator[Path]:
+    """A folder beside the target, on the same file system, gone at the end."""
+    made: Path | None = None
+    try:
+        with _explained(target):
+            prefix = f".{target.name[:60]}."
+            made = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=".part"))
+            yield made
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def _explained(target: Path) -> Iterator[None]:
+    """An error of the system says what could not be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise VanidlError(
+            f"cannot write {printable(str(target))}: {reason}; choose another place with -o"
+        ) from error

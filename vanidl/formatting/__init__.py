@@ -1,0 +1,1 @@
+"""Numbers and names as people read them. Imports nothing of the package."""

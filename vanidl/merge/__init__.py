@@ -1,0 +1,1 @@
+"""Records of many files -> one `Trace`: jobs, processes, operations, clocks."""

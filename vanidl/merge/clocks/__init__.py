@@ -1,0 +1,13 @@
+"""One axis of time: how each profile's clock is put on that of the logs, and how surely.
+
+An offset is what is added to a profile's times. Each kind of evidence gives the offsets that
+it leaves open; `align` intersects them, in the order of EVIDENCE.
+"""
+
+from __future__ import annotations
+
+from vanidl.merge.clocks.absolute import uncertainty_ns
+from vanidl.merge.clocks.align import EVIDENCE, Clock, align
+from vanidl.merge.clocks.context import Scene, scenes
+
+__all__ = ["EVIDENCE", "Clock", "Scene", "align", "scenes", "uncertainty_ns"]

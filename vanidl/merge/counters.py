@@ -1,0 +1,125 @@
+"""What Darshan summed up, log by log -> tables over the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.merge.processes import Cast
+from vanidl.model.trace import CounterTable, Heatmap, MpiTime, Stripes
+from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
+
+Counters = Mapping[str, CounterFile]
+"""Path of a log -> what Darshan summed up in it."""
+
+NO_COUNTERS = CounterFile(())
+
+
+def path_of(log: TracerLog, file_id: int) -> str:
+    """The path that a log gives a file id, or a stand-in where it has no name for it."""
+    return log.names.get(file_id) or f"<unnamed {file_id:#018x}>"
+
+
+def tables(
+    logs: Sequence[TracerLog], counters: Counters, people: Cast, code: Mapping[str, int]
+) -> dict[str, CounterTable]:
+    """Layer -> one table over all logs; `code` gives each path its file code."""
+    by_layer: dict[str, list[CounterTable]] = {}
+    for i, log in enumerate(logs):
+        for records in counters.get(log.path, NO_COUNTERS).layers:
+            table = _table(i, log, records, people, code)
+            by_layer.setdefault(table.layer, []).append(table)
+    return {layer: _stack(layer, by_layer[layer]) for layer in sorted(by_layer)}
+
+
+def _table(
+    i: int, log: TracerLog, records: CounterRecords, people: Cast, code: Mapping[str, int]
+) -> CounterTable:
+    files = [code[path_of(log, f)] for f in records.file.tolist()]
+    shared = log.nprocs > 1
+    ranks = records.rank.tolist() if shared else [0] * len(files)
+    process = [people.of_log.get((i, r), -1) for r in ranks]
+    return CounterTable(
+        records.layer,
+        np.array(process, np.int32),
+        np.array(files, np.int32),
+        records.counters,
+        records.seconds,
+    )
+
+
+def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:
+    """One table; a counter that some logs lack is -1 there, as Darshan writes "not monitored"."""
+    lengths = [len(t.file) for t in tables]
+    return CounterTable(
+        layer,
+        np.concatenate([t.process for t in tables]),
+        np.concatenate([t.file for t in tables]),
+        _stacked([t.counters for t in tables], lengths, np.dtype(np.int64)),
+        _stacked([t.seconds for t in tables], lengths, np.dtype(np.float64)),
+    )
+
+
+def _stacked(
+    tables: Sequence[Mapping[str, NDArray[Any]]], lengths: Sequence[int], dtype: np.dtype[Any]
+) -> dict[str, NDArray[Any]]:
+    """The columns of all tables behind one another, each table with its number of rows."""
+    first = tables[0]
+    if isinstance(first, Columns):
+        blocks = [t.rows for t in tables if isinstance(t, Columns) and t.names == first.names]
+        if len(blocks) == len(tables):  # as in nearly every run: one copy does for all columns
+            return dict(zip(first.names, np.concatenate(blocks, axis=1), strict=True))
+    names = list(dict.fromkeys(name for t in tables for name in t))
+    missing = [np.full(length, -1, dtype) for length in lengths]
+    pairs = list(zip(tables, missing, strict=True))
+    return {name: np.concatenate([t.get(name, m) for t, m in pairs]) for name in names}
+
+
+def stripes(
+    logs: Sequence[TracerLog], counters: Counters, code: Mapping[str, int]
+) -> tuple[Stripes, ...]:
+    """The layout of every file on Lustre that a layer recorded, each once, sorted by file."""
+    found: dict[int, list[Stripes]] = {}
+    for log in logs:
+        of_log: dict[int, list[Stripes]] = {}
+        for record in counters.get(log.path, NO_COUNTERS).stripes:
+            file = code.get(path_of(log, record.file))
+            if file is not None:
+                parts = (record.stripe_nbytes, record.stripe_count, record.osts)
+                of_log.setdefault(file, []).append(Stripes(file, *parts))
+        found = of_log | found
+    return tuple(part for file in sorted(found) for part in found[file])
+
+
+def heatmaps(logs: Sequence[TracerLog], counters: Counters, people: Cast) -> tuple[Heatmap, ...]:
+    """Every heat map, in the order of layer and process."""
+    found = [
+        Heatmap(
+            _process(i, log, record.rank, people),
+            record.layer,
+            log.start_ns,
+            record.bin_ns,
+            record.bytes_read,
+            record.bytes_written,
+        )
+        for i, log in enumerate(logs)
+        for record in counters.get(log.path, NO_COUNTERS).heatmaps
+    ]
+    return tuple(sorted(found, key=lambda h: (h.layer, h.process, h.start_ns)))
+
+
+def mpi_times(logs: Sequence[TracerLog], people: Cast) -> tuple[MpiTime, ...]:
+    """MPI time of every process that recorded it, in the order of processes."""
+    found = [
+        MpiTime(_process(i, log, record.rank, people), record.total_s, record.sync_s)
+        for i, log in enumerate(logs)
+        for record in log.mpi
+    ]
+    return tuple(sorted(found, key=lambda m: m.process))
+
+
+def _process(i: int, log: TracerLog, rank: int, people: Cast) -> int:
+    return people.of_log.get((i, rank if log.nprocs > 1 else 0), -1)

@@ -1,0 +1,261 @@
+"""Which logs and profiles are one run.
+
+Links: the same job id; a fork parent; a profile of a process that a log knows; profiles of
+one distributed job; the same user and command at the same time; a launcher whose command
+ends with that of what it started. What hangs together is a run. Multiprocessing's own
+processes, and programs that a Python program ran, join the only run around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import combinations
+
+from vanidl.errors import InputError, SeveralJobsError
+from vanidl.readers.command_lines import HELPER, arguments, runs_another
+from vanidl.readers.file_names import log_folder
+from vanidl.readers.records import ProfileTrace, TracerLog
+
+_SESSION_NS = 120_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Logs and profiles of one run."""
+
+    logs: tuple[TracerLog, ...]
+    profiles: tuple[ProfileTrace, ...]
+
+    @property
+    def job_ids(self) -> tuple[str, ...]:
+        """Distinct job ids, sorted."""
+        return tuple(sorted({log.job_id for log in self.logs}))
+
+
+def group(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[Group, ...]:
+    """The runs among the logs and profiles, earliest first.
+
+    A profile that fits no log joins the run where there is only one.
+    """
+    links = _Links(len(logs) + len(profiles))
+    for i, j in (*_log_links(logs), *launches(logs), *_profile_links(logs, profiles)):
+        links.join(i, j)
+    _adopt_started(logs, links)
+    with_logs = {links.root(i) for i in range(len(logs))}
+    if len(with_logs) == 1:
+        for i in range(len(profiles)):
+            links.join(0, len(logs) + i)
+    groups = [_group(members, logs, profiles) for members in links.sets()]
+    return tuple(sorted(groups, key=_start_ns))
+
+
+def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
+    """The only group, or the ones that hold the wanted job ids, as one.
+
+    Raises:
+        SeveralJobsError: there are several groups and none was asked for.
+        InputError: no group holds a wanted job id.
+    """
+    if job_ids:
+        groups = [g for g in groups if set(g.job_ids) & set(job_ids)]
+        if not groups:
+            raise InputError(f"--job {', '.join(job_ids)}: no log of that job here.")
+    elif len(groups) > 1:
+        raise SeveralJobsError(
+            f"expected the logs of one run, found {len(groups)} unrelated groups: choose with "
+            "--job ID (repeatable to take several as one run), or give a narrower path.",
+            _table(groups),
+        )
+    return Group(
+        tuple(log for g in groups for log in g.logs),
+        tuple(p for g in groups for p in g.profiles),
+    )
+
+
+def same_host(a: str, b: str) -> bool:
+    """Whether two host names can be the same machine; an unknown name fits every host."""
+    return not a or not b or a.split(".")[0] == b.split(".")[0]
+
+
+class _Links:
+    """Disjoint sets of 0..n-1."""
+
+    def __init__(self, n: int) -> None:
+        self._parent = list(range(n))
+
+    def root(self, i: int) -> int:
+        while self._parent[i] != i:
+            self._parent[i] = i = self._parent[self._parent[i]]
+        return i
+
+    def join(self, i: int, j: int) -> None:
+        i, j = self.root(i), self.root(j)
+        self._parent[max(i, j)] = min(i, j)
+
+    def sets(self) -> list[list[int]]:
+        found: dict[int, list[int]] = {}
+        for i in range(len(self._parent)):
+            found.setdefault(self.root(i), []).append(i)
+        return list(found.values())
+
+
+def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
+    by_job: dict[tuple[int, str], int] = {}
+    by_pid: dict[tuple[int, str], list[int]] = {}
+    by_command: dict[tuple[int, str], list[int]] = {}
+    for i, log in enumerate(logs):
+        yield by_job.setdefault((log.user_id, log.job_id), i), i
+        by_pid.setdefault((log.user_id, str(log.pid)), []).append(i)
+        by_command.setdefault((log.user_id, log.command), []).append(i)
+    for i, log in enumerate(logs):
+        for parent in by_pid.get((log.user_id, str(log.parent_pid)), ()):
+            if contains(logs[parent], log):  # numbers of processes come again
+                yield parent, i
+    for (_, command), members in by_command.items():
+        if command and not HELPER.search(command):
+            yield from _overlapping(members, logs)
+
+
+def _overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
+    """Neighbours in time whose lifetimes overlap what came before."""
+    members = sorted(members, key=lambda i: logs[i].start_ns)
+    reach, owner = logs[members[0]].end_ns, members[0]
+    for i in members[1:]:
+        if logs[i].start_ns < reach:
+            yield owner, i
+        if logs[i].end_ns > reach:
+            reach, owner = logs[i].end_ns, i
+
+
+def _profile_links(
+    logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
+) -> Iterable[tuple[int, int]]:
+    by_pid: dict[int | None, list[int]] = {}
+    for i, log in enumerate(logs):
+        by_pid.setdefault(log.pid, []).append(i)
+    for k, profile in enumerate(profiles):
+        candidates = by_pid.get(profile.pid, []) if profile.pid is not None else []
+        for i in candidates:
+            if same_host(logs[i].host, profile.host):
+                yield i, len(logs) + k
+    for (j, a), (k, b) in combinations(enumerate(profiles), 2):
+        if _same_job(a, b):
+            yield len(logs) + j, len(logs) + k
+
+
+def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
+    """Traces of one process, of one session, or of different ranks of one distributed job."""
+    if a.pid is not None and (a.host, a.pid) == (b.host, b.pid):
+        return True
+    if _same_session(a, b):
+        return True
+    distributed = a.world_size == b.world_size and (a.world_size or 0) > 1
+    if not distributed or not len(a.start_ns) or not len(b.start_ns):
+        return False
+    return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
+
+
+def _same_session(a: ProfileTrace, b: ProfileTrace) -> bool:
+    """Profiles in one log folder: of one host at any time, of different ones at one time.
+
+    Each host names its session after its own clock, so those of one capture differ a little.
+    """
+    folder = log_folder(a.path)
+    if folder is None or folder != log_folder(b.path):
+        return False
+    if same_host(a.host, b.host):
+        return True
+    if not len(a.start_ns) or not len(b.start_ns):
+        return False
+    return abs(int(a.end_ns.max()) - int(b.end_ns.max())) <= _SESSION_NS
+
+
+def launches(logs: Sequence[TracerLog]) -> Iterator[tuple[int, int]]:
+    """(launcher, launched): logs where the first's command ends with the second's.
+
+    So does that of `torchrun --nproc-per-node 2 train.py` with that of `python -u train.py`.
+    The launched one began during the launcher's life, on its host and as its user.
+    """
+    words = [arguments(log.command) for log in logs]
+    by_words: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    for i, log in enumerate(logs):
+        by_words.setdefault((log.user_id, words[i]), []).append(i)
+    for i, log in enumerate(logs):
+        for k in range(1, len(words[i])):
+            for j in by_words.get((log.user_id, words[i][k:]), ()):
+                if contains(log, logs[j]):
+                    yield i, j
+
+
+def _adopt_started(logs: Sequence[TracerLog], links: _Links) -> None:
+    """Joins processes that a Python program started to the only run around them."""
+    mains = [
+        i for i, log in enumerate(logs) if not (HELPER.search(log.command) or _is_program(log))
+    ]
+    for i, log in enumerate(logs):
+        if HELPER.search(log.command):
+            around = [j for j in mains if contains(logs[j], log)]
+        elif _is_program(log):
+            around = [j for j in mains if _inside(logs[j], log)]
+        else:
+            continue
+        roots = {links.root(j) for j in around if logs[j].user_id == log.user_id}
+        if len(roots) == 1:
+            links.join(roots.pop(), i)
+
+
+def _inside(outer: TracerLog, inner: TracerLog) -> bool:
+    """Whether the inner process's whole life lies within the outer one's, on the same host."""
+    whole = outer.start_ns < inner.start_ns and inner.end_ns <= outer.end_ns
+    return whole and same_host(outer.host, inner.host)
+
+
+def _is_program(log: TracerLog) -> bool:
+    """Whether it is one process of its own that is no Python program."""
+    return log.nprocs <= 1 and log.parent_pid is None and runs_another(log.command)
+
+
+def contains(outer: TracerLog, inner: TracerLog) -> bool:
+    """Whether the inner process began during the outer one's life, on the same host."""
+    began = outer.start_ns <= inner.start_ns < outer.end_ns
+    return began and same_host(outer.host, inner.host)
+
+
+def _group(
+    members: list[int], logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
+) -> Group:
+    return Group(
+        tuple(logs[i] for i in members if i < len(logs)),
+        tuple(profiles[i - len(logs)] for i in members if i >= len(logs)),
+    )
+
+
+def _start_ns(group: Group) -> tuple[int, str]:
+    starts = [log.start_ns for log in group.logs]
+    starts += [int(p.start_ns.min()) for p in group.profiles if len(p.start_ns)]
+    paths = [log.path for log in group.logs] + [p.path for p in group.profiles]
+    return min(starts, default=0), min(paths)
+
+
+def _table(groups: Sequence[Group]) -> str:
+    rows = [("job", "start (UTC)", "logs", "profiles", "command")]
+    rows += [_row(g) for g in groups]
+    widths = [max(len(r[i]) for r in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(w) for cell, w in zip(r, widths, strict=False)), r[4]])
+        for r in rows
+    )
+
+
+def _row(group: Group) -> tuple[str, str, str, str, str]:
+    start = datetime.fromtimestamp(_start_ns(group)[0] / 1e9, tz=timezone.utc)
+    command = group.logs[0].command if group.logs else group.profiles[0].path
+    return (
+        ", ".join(group.job_ids) or "-",
+        start.strftime("%Y-%m-%d %H:%M:%S"),
+        str(len(group.logs)),
+        str(len(group.profiles)),
+        command if len(command) <= 60 else command[:57] + "...",
+    )

@@ -1,0 +1,111 @@
+"""Operations of logs -> parts: one a process and layer, by start, none too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.merge.counters import path_of
+from vanidl.merge.processes import Cast
+from vanidl.model.spill import Store
+from vanidl.model.trace import Part
+from vanidl.readers.records import OperationTable, TracerLog
+
+Int64Array = NDArray[np.int64]
+Rows = Int64Array | slice
+
+
+def parts(
+    logs: Sequence[TracerLog],
+    people: Cast,
+    code: Mapping[str, int],
+    max_rows: int,
+    *,
+    spilled: bool | None = None,
+) -> Sequence[Part]:
+    """All operations by layer, process and start, at most `max_rows` a part.
+
+    Args:
+        logs: what was read.
+        people: which process each log and rank is.
+        code: path to file code.
+        max_rows: of a part.
+        spilled: whether the parts go to a temporary file; None: where there are too many for
+            the memory at hand. The parts are the same.
+    """
+    rows = sum(len(table.op) for log in logs for table in log.operations)
+    store = Store.for_rows(rows, spilled=spilled)
+    for i, log in enumerate(logs):
+        for table in log.operations:
+            for part in _of_table(i, log, table, people, code):
+                for piece in _sliced(part, max_rows):
+                    store.add(piece)
+    return store.finished()
+
+
+def _of_table(
+    i: int, log: TracerLog, table: OperationTable, people: Cast, code: Mapping[str, int]
+) -> Iterator[Part]:
+    file_code = np.array([code[path_of(log, f)] for f in table.record_file.tolist()], np.int32)
+    shared = log.nprocs > 1
+    for rank in np.unique(table.record_rank).tolist() if shared else [0]:
+        process = people.of_log.get((i, rank))
+        if process is not None:
+            rows = _rows_of(table, rank) if shared else slice(None)
+            yield _part(process, log.start_ns, table, rows, file_code)
+
+
+def _rows_of(table: OperationTable, rank: int) -> Rows:
+    """The rows of one rank: where its records follow each other, as they do, a slice."""
+    # Of the rows' own type: else numpy would convert all rows for every rank.
+    records = np.flatnonzero(table.record_rank == rank).astype(table.record.dtype)
+    low = np.searchsorted(table.record, records)
+    high = np.searchsorted(table.record, records, "right")
+    if (low[1:] == high[:-1]).all():
+        return slice(int(low[0]), int(high[-1]))
+    return np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
+
+
+def _part(
+    process: int, since_ns: int, table: OperationTable, rows: Rows, file_code: NDArray[np.int32]
+) -> Part:
+    start, end = table.start_ns[rows] + since_ns, table.end_ns[rows] + since_ns
+    offset, nbytes, file = table.offset[rows], table.nbytes[rows], file_code[table.record[rows]]
+    columns: list[NDArray[Any]]
+    columns = [start, end, offset, nbytes, _threads(table, rows), file, table.op[rows]]
+    if (start[1:] <= start[:-1]).any():
+        order = _in_time(start, (file, offset, nbytes))
+        columns = [column[order] for column in columns]
+    for column in columns:
+        column.flags.writeable = False
+    return Part(process, table.layer, *columns)
+
+
+def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
+    """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
+    order = np.argsort(start, kind="stable")
+    in_order = start[order]
+    equal = in_order[1:] == in_order[:-1]
+    if equal.any():
+        tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*(key[rows] for key in reversed(place)), start[rows]))]
+    return order
+
+
+def _threads(table: OperationTable, rows: Rows) -> NDArray[np.int32]:
+    """Codes by number of the thread; neighbours often have the same one."""
+    if table.thread is None:
+        return np.full(len(table.op[rows]), -1, np.int32)
+    thread = table.thread[rows]
+    first = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
+    _, codes = np.unique(thread[first], return_inverse=True)
+    return np.repeat(codes.astype(np.int32), np.diff(first, append=len(thread)))
+
+
+def _sliced(part: Part, max_rows: int) -> Iterator[Part]:
+    for low in range(0, len(part), max_rows):
+        yield part if len(part) <= max_rows else part.rows(slice(low, low + max_rows))

@@ -1,0 +1,372 @@
+"""Who is who: which process is a trainer, which works for it, and which rank it is.
+
+Rules (in order): a process with a profile is a trainer; what launched, forked or spawned a
+trainer is auxiliary, and so is every other Python program where the profiles name all ranks;
+a forked child works for the nearest trainer above it; children of multiprocessing's spawn
+and of its fork server work for the only trainer on their host whose life contains them; the
+fork server, the resource tracker and programs that are not Python are auxiliary; every other
+process is a trainer. What fits nothing is `unassigned`: in the totals, in no rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vanidl.merge.clocks import uncertainty_ns
+from vanidl.merge.jobs import contains, launches, same_host
+from vanidl.model.trace import Notice, Process
+from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
+from vanidl.readers.file_names import log_folder
+from vanidl.readers.records import ProfileTrace, TracerLog
+
+_TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
+_MOST_NAMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """All processes of a run, and where each piece's rows belong."""
+
+    processes: tuple[Process, ...]
+    of_log: dict[tuple[int, int], int]  # (log, rank in the log) -> process
+    of_profile: tuple[int, ...]  # profile -> process
+    notices: tuple[Notice, ...]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A process in the making; `log` and `profiles` are indices of pieces."""
+
+    process: Process
+    log: int | None
+    log_rank: int
+    profiles: list[int]
+    world_size: int | None = None
+    stray: bool = False  # a profile of an unknown process beside a log that has all ranks
+
+
+def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
+    """The processes of one run, ranks first in order."""
+    entries = [e for i, log in enumerate(logs) for e in _entries(i, log)]
+    for k, profile in enumerate(profiles):
+        entry = _match(profile, entries, profiles)
+        if entry is None:
+            stray = any(log.nprocs > 1 for log in logs)
+            entry = _Entry(Process(profile.host, profile.pid), None, 0, [], stray=stray)
+            entries.append(entry)
+        entry.profiles.append(k)
+        _adopt_identity(entry, profile)
+    by_pid: dict[int | None, list[int]] = {}
+    for i, e in enumerate(entries):
+        by_pid.setdefault(e.process.pid, []).append(i)
+    parents = [_parent(e, entries, by_pid, logs) for e in entries]
+    _assign_roles(entries, parents, logs)
+    order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process))
+    return _cast(entries, order)
+
+
+def _entries(i: int, log: TracerLog) -> list[_Entry]:
+    """One entry a rank of a shared log, one in all for a log of one process."""
+    process = Process(
+        host=log.host,
+        pid=log.pid,
+        parent_pid=log.parent_pid,
+        log=log.path,
+        start_ns=log.start_ns,
+        end_ns=log.end_ns,
+        clock_uncertainty_ns=uncertainty_ns(log),
+        command=log.command,
+        rank=log.rank if log.nprocs <= 1 else None,
+    )
+    if log.nprocs <= 1:
+        return [_Entry(process, i, 0, [])]
+    hosts = _rank_hosts(log)
+    return [
+        _Entry(replace(process, host=hosts.get(r, ""), pid=None, rank=r), i, r, [])
+        for r in range(log.nprocs)
+    ]
+
+
+def _rank_hosts(log: TracerLog) -> dict[int, str]:
+    hosts = {record.rank: record.host for record in log.mpi}
+    return hosts | {
+        int(rank): host
+        for table in log.operations
+        for rank, host in zip(table.record_rank, table.record_host, strict=True)
+        if host
+    }
+
+
+def _match(
+    profile: ProfileTrace, entries: Sequence[_Entry], profiles: Sequence[ProfileTrace]
+) -> _Entry | None:
+    """The process that a profile is of: by host and pid, by rank, or the only one it can be."""
+    near = [e for e in entries if same_host(e.process.host, profile.host)]
+    if profile.pid is not None:
+        for e in near:
+            if e.process.pid == profile.pid:
+                return e
+    if profile.rank is not None:
+        for e in near:
+            if e.process.pid is None and e.process.rank == profile.rank:
+                return e
+    if profile.pid is None and profile.rank is None and log_folder(profile.path):
+        return _of_session(profile, near, profiles)
+    free = [e for e in near if e.process.pid is None and not e.profiles]
+    return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
+
+
+def _of_session(
+    profile: ProfileTrace, near: Sequence[_Entry], profiles: Sequence[ProfileTrace]
+) -> _Entry | None:
+    """The process of a profile that names a host only: another window's, or the only one."""
+    folder = log_folder(profile.path)
+    beside = [e for e in near if any(log_folder(profiles[k].path) == folder for k in e.profiles)]
+    alone = [e for e in near if _lived_through(e.process, profile)]
+    chosen = beside or alone
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _lived_through(process: Process, profile: ProfileTrace) -> bool:
+    """Whether a program that can train ran while the profile was recorded."""
+    if process.start_ns is None or process.end_ns is None or not len(profile.start_ns):
+        return False
+    slack = profile.clock_uncertainty_ns
+    began = process.start_ns - slack <= int(profile.start_ns.min())
+    within = began and int(profile.end_ns.max()) <= process.end_ns + slack
+    return within and _can_train(process) and not runs_another(process.command)
+
+
+def _adopt_identity(entry: _Entry, profile: ProfileTrace) -> None:
+    known = entry.process
+    entry.process = replace(
+        known,
+        host=known.host or profile.host,
+        pid=known.pid if known.pid is not None else profile.pid,
+        rank=profile.rank if profile.rank is not None else known.rank,
+    )
+    entry.world_size = profile.world_size or entry.world_size
+
+
+def _parent(
+    entry: _Entry,
+    entries: Sequence[_Entry],
+    by_pid: Mapping[int | None, list[int]],
+    logs: Sequence[TracerLog],
+) -> int | None:
+    """Index of the entry that forked this one, or None."""
+    pid = entry.process.parent_pid
+    if pid is None or pid == entry.process.pid:
+        return None
+    candidates = [
+        i for i in by_pid.get(pid, ()) if same_host(entries[i].process.host, entry.process.host)
+    ]
+    alive = [i for i in candidates if _contains(entries[i], entry, logs)]
+    return next(iter(alive or candidates), None)
+
+
+def _contains(outer: _Entry, inner: _Entry, logs: Sequence[TracerLog]) -> bool:
+    if outer.log is None or inner.log is None:
+        return True
+    return contains(logs[outer.log], logs[inner.log])
+
+
+def _assign_roles(
+    entries: list[_Entry], parents: list[int | None], logs: Sequence[TracerLog]
+) -> None:
+    scene = _scene(entries, parents, logs)
+    for i, entry in enumerate(entries):
+        role, trainer = _role(i, scene)
+        host = entry.process.host
+        if trainer is not None:
+            host = host or entries[trainer].process.host
+        # A worker has its trainer's rank in its environment; it stands for none.
+        rank = entry.process.rank if role == "trainer" else None
+        entry.process = replace(entry.process, role=role, trainer=trainer, host=host, rank=rank)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What the roles follow from. Sets and `parents` hold indices of entries."""
+
+    entries: Sequence[_Entry]
+    parents: Sequence[int | None]
+    logs: Sequence[TracerLog]
+    trainers: frozenset[int]
+    above: frozenset[int]  # launched, forked or spawned a trainer
+    programs: frozenset[int]  # no Python programs, run by one
+
+    def around(self, i: int) -> list[int]:
+        """Trainers whose life contains the beginning of an entry's."""
+        entry = self.entries[i]
+        found = [t for t in self.trainers if _contains(self.entries[t], entry, self.logs)]
+        return sorted(found)
+
+
+def _scene(
+    entries: Sequence[_Entry], parents: Sequence[int | None], logs: Sequence[TracerLog]
+) -> _Scene:
+    profiled = {i for i, e in enumerate(entries) if e.profiles and not e.stray}
+    strays = {i for i, e in enumerate(entries) if e.stray}
+    above = _above(profiled, entries, parents, logs) - profiled
+    programs = {i for i in range(len(entries)) if _is_program(i, entries, logs)} - profiled
+    trainers = set(profiled)
+    if not _all_ranks_known([entries[i] for i in profiled]):
+        trainers |= {
+            i
+            for i, e in enumerate(entries)
+            if i not in above | programs | strays and parents[i] is None and _can_train(e.process)
+        }
+    ranked = {i for i in trainers if entries[i].process.rank is not None}
+    trainers = (ranked | profiled) or trainers  # what has no rank only started those that have
+    others = {i for i in trainers - ranked - profiled if runs_another(entries[i].process.command)}
+    if trainers - others:  # shells and tools beside Python programs train nothing
+        trainers, programs = trainers - others, programs | others
+    if not trainers:  # a launcher alone is the job
+        trainers = {i for i, p in enumerate(parents) if p is None}
+    return _Scene(entries, parents, logs, *map(frozenset, (trainers, above, programs)))
+
+
+def _role(i: int, scene: _Scene) -> tuple[str, int | None]:
+    """(role, index of its trainer)."""
+    if i in scene.trainers:
+        return "trainer", i
+    if scene.entries[i].stray:
+        return "unassigned", None
+    command, forked = scene.entries[i].process.command, scene.parents[i] is not None
+    ancestors = _ancestors(i, scene.parents)
+    trainer = next((a for a in ancestors if a in scene.trainers), None)
+    if trainer is None and (i in scene.programs or HELPER.search(command)):
+        around = scene.around(ancestors[-1] if ancestors else i)
+        trainer = around[0] if len(around) == 1 else None
+    if i in scene.above or LAUNCHER.search(command):
+        return "auxiliary", None
+    if i in scene.programs or (SERVANT.search(command) and not forked):
+        return "auxiliary", trainer
+    if trainer is None:
+        main = not forked and not HELPER.search(command)
+        return ("auxiliary" if main else "unassigned"), None
+    return "worker", trainer
+
+
+def _above(
+    profiled: set[int],
+    entries: Sequence[_Entry],
+    parents: Sequence[int | None],
+    logs: Sequence[TracerLog],
+) -> set[int]:
+    """Entries that forked, launched or spawned others that are trainers."""
+    forked = {a for i in profiled for a in _ancestors(i, parents)}
+    launchers = {outer for outer, _ in launches(logs)}
+    launched = {i for i, e in enumerate(entries) if e.log in launchers}
+    return forked | launched | {m for i in profiled for m in _spawned_by(i, entries, logs)}
+
+
+def _spawned_by(i: int, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> list[int]:
+    """The only Python program around a spawned process that has a profile."""
+    if not HELPER.search(entries[i].process.command):
+        return []
+    mains = [
+        m
+        for m, e in enumerate(entries)
+        if not e.profiles and _can_train(e.process) and _contains(e, entries[i], logs)
+    ]
+    return mains if len(mains) == 1 else []
+
+
+def _is_program(i: int, entries: Sequence[_Entry], logs: Sequence[TracerLog]) -> bool:
+    """Whether it is no Python program, and ran during the life of one."""
+    entry = entries[i]
+    if entry.process.pid is None or not runs_another(entry.process.command):
+        return False
+    return any(
+        runs_python(e.process.command) and _contains(e, entry, logs)
+        for e in entries
+        if e.log is not None
+    )
+
+
+def _all_ranks_known(profiled: Sequence[_Entry]) -> bool:
+    """Whether the profiles name every rank of their world."""
+    sizes = {e.world_size for e in profiled}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size is not None and {e.process.rank for e in profiled} == set(range(size))
+
+
+def _can_train(process: Process) -> bool:
+    """Whether a process without profile and without known parent stands for a rank."""
+    started_by_python = HELPER.search(process.command) or LAUNCHER.search(process.command)
+    return process.parent_pid is None and not started_by_python
+
+
+def _ancestors(i: int, parents: Sequence[int | None]) -> list[int]:
+    found: list[int] = []
+    at = parents[i]
+    while at is not None and at not in found and at != i:
+        found.append(at)
+        at = parents[at]
+    return found
+
+
+def _sort_key(process: Process) -> tuple[bool, int, bool, str, int, str]:
+    is_rank = process.role == "trainer"
+    rank = process.rank if process.rank is not None else 1 << 40
+    return (not is_rank, rank, False, process.host, process.pid or 0, process.log)
+
+
+def _cast(entries: Sequence[_Entry], order: Sequence[int]) -> Cast:
+    place = {old: new for new, old in enumerate(order)}
+    processes = []
+    for old in order:
+        process = entries[old].process
+        if process.trainer is not None and process.trainer != place[process.trainer]:
+            process = replace(process, trainer=place[process.trainer])
+        processes.append(process)
+    by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
+    return Cast(
+        tuple(processes),
+        {(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None},
+        tuple(by_profile[k] for k in sorted(by_profile)),
+        _notices(processes),
+    )
+
+
+def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:
+    roles = Counter(p.role for p in processes)
+    if not roles["unassigned"]:
+        return ()
+    lost = [p for p in processes if p.role == "unassigned"]
+    names = ", ".join(p.label for p in lost[:_MOST_NAMES])
+    more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
+    return (
+        Notice(
+            "unassigned",
+            f"{len(lost)} of {len(processes)} processes could not be tied to one of the "
+            f"{roles['trainer']} training processes ({names}{more}): the tracer does not "
+            "record who started them, and several training processes ran around them. Their I/O "
+            "is in the totals, in no rank, so busy time and overlap of the ranks lack it. "
+            "DataLoader workers that are forked "
+            f'(multiprocessing_context="fork") can be tied.{_families(lost)}',
+        ),
+    )
+
+
+def _families(processes: Sequence[Process]) -> str:
+    """What the commands of spawned children tell: siblings name the same tracker's pipe.
+
+    The number is that of a descriptor of the parent, so it tells families apart and does not
+    say whose they are.
+    """
+    pipes = [_TRACKER_PIPE.search(p.command) for p in processes]
+    sizes = Counter((p.host, pipe[1]) for p, pipe in zip(processes, pipes, strict=True) if pipe)
+    if sum(sizes.values()) < len(processes) or len(sizes) < 2:
+        return ""
+    each = sorted(set(sizes.values()))
+    many = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
+    return (
+        f" All were started by multiprocessing (spawn); by their common pipe they are "
+        f"{len(sizes)} families of {many}, and Darshan does not record whose."
+    )

@@ -1,0 +1,1 @@
+"""The data model: one immutable `Trace`, intervals, selections. Knows no file format."""

@@ -1,0 +1,42 @@
+"""Reads, writes and bytes as Darshan's counters hold them, whatever the layer calls them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.trace import MPIIO, PNETCDF, PNETCDF_VAR, CounterTable
+
+COUNTED = ("READS", "WRITES", "BYTES_READ", "BYTES_WRITTEN")
+
+_PREFIX = {MPIIO: "MPIIO", PNETCDF: "PNETCDF_FILE"}
+_KINDS = {MPIIO: ("INDEP", "COLL", "SPLIT", "NB"), PNETCDF_VAR: ("INDEP", "COLL", "NB")}
+"""Layers that count their operations by kind."""
+
+
+def prefix_of(layer: str) -> str:
+    """The prefix of a layer's counter names: "MPIIO" for "MPI-IO"."""
+    return _PREFIX.get(layer, layer)
+
+
+def counted(table: CounterTable, what: str) -> int | None:
+    """Total of one of COUNTED; None where nothing was monitored."""
+    values = [table.total(name) for name in _names(table, what)]
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def record_counts(table: CounterTable, what: str) -> NDArray[np.int64]:
+    """One of COUNTED for each record, 0 where not monitored; shape (records,)."""
+    total = np.zeros(len(table.file), np.int64)
+    for name in _names(table, what):
+        if name in table.counters:
+            total += np.maximum(table.counters[name], 0)
+    return total
+
+
+def _names(table: CounterTable, what: str) -> list[str]:
+    prefix = prefix_of(table.layer)
+    if table.layer in _KINDS and not what.startswith("BYTES"):
+        return [f"{prefix}_{kind}_{what}" for kind in _KINDS[table.layer]]
+    return [f"{prefix}_{what}"]

@@ -1,0 +1,193 @@
+"""Interval algebra on sorted, disjoint, half-open int64 intervals.
+
+All functions are exact: times are integers (nanoseconds), nothing is rounded.
+An interval of zero length covers nothing and is dropped by `union`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.parallel.batches import batches
+
+Int64Array = NDArray[np.int64]
+
+_MIN = np.iinfo(np.int64).min
+_MAX = np.iinfo(np.int64).max
+_WINDOW = 1 << 18  # intervals that are united at a time: few enough for the cache
+
+
+class Intervals(NamedTuple):
+    """Disjoint intervals [start[i], end[i]) in ascending order, none of them empty."""
+
+    start: Int64Array
+    end: Int64Array
+
+    @property
+    def length(self) -> int:
+        """Total time covered, in the unit of the bounds."""
+        return int((self.end - self.start).sum())
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Int64Array, end: Int64Array) -> Intervals:
+    """The time covered by any of the intervals [start[i], end[i]), in any order.
+
+    Where none of them touch and they are in order, they are the result themselves.
+    """
+    keep = end > start
+    if not keep.all():
+        start, end = start[keep], end[keep]
+    if len(start) == 0:
+        return EMPTY
+    if (start[1:] > end[:-1]).all():
+        return Intervals(start, end)
+    return _joined(*ordered(start, end))
+
+
+def ordered(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(starts ascending, reach): between reach[i - 1] and a later start[i] nothing is covered.
+
+    Starts and ends may be sorted apart, which is faster than together: where nothing is
+    covered, the intervals that started before are those that ended before, however many. So
+    reach[i] is the i-th smallest end, or of intervals in order the largest so far.
+    """
+    if (start[1:] < start[:-1]).any():
+        return np.sort(start), np.sort(end)
+    return start, np.maximum.accumulate(end)
+
+
+def _joined(start: Int64Array, reach: Int64Array) -> Intervals:
+    gap = np.flatnonzero(start[1:] > reach[:-1])
+    return Intervals(start[np.append(0, gap + 1)], reach[np.append(gap, len(start) - 1)])
+
+
+def merge(a: Intervals, b: Intervals) -> Intervals:
+    """The time covered by a or b."""
+    if len(a.start) == 0:
+        return b
+    if len(b.start) == 0:
+        return a
+    if b.start[0] < a.start[0]:
+        a, b = b, a
+    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def length_of_all(sets: Iterable[Intervals]) -> int:
+    """Total time covered by any of the sets, window by window: memory is that of a window."""
+    sets = [_union_of_all(batch) for batch in _batches(sets)]
+    if not sets:
+        return 0
+    low = min(int(one.start[0]) for one in sets)
+    high = max(int(one.end[-1]) for one in sets)
+    windows = -(-sum(len(one.start) for one in sets) // _WINDOW)
+    edges = [low + (high - low) * i // windows for i in range(windows + 1)]
+    return sum(_length_within(sets, a, b) for a, b in pairwise(edges))
+
+
+def _batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:
+    """Sets that are not empty, small ones together, as many as fill a window."""
+    return batches((one for one in sets if len(one.start)), lambda one: len(one.start), _WINDOW)
+
+
+def _union_of_all(sets: Sequence[Intervals]) -> Intervals:
+    """The time covered by any of the sets, at least one."""
+    if len(sets) == 1:
+        return sets[0]
+    return union(*(np.concatenate(column) for column in zip(*sets, strict=True)))
+
+
+def _length_within(sets: Sequence[Intervals], low: int, high: int) -> int:
+    pieces = [clipped(one, low, high) for one in sets]
+    start, end = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    if len(start) == 0:
+        return 0
+    start, reach = ordered(start, end)
+    gaps = np.maximum(start[1:] - reach[:-1], 0)
+    return int(reach[-1] - start[0] - gaps.sum())
+
+
+def clipped(a: Intervals, low: int, high: int) -> Intervals:
+    """The time that a covers in [low, high)."""
+    first = int(np.searchsorted(a.end, low, side="right"))
+    last = int(np.searchsorted(a.start, high, side="left"))
+    inside = slice(first, max(first, last))
+    return Intervals(np.maximum(a.start[inside], low), np.minimum(a.end[inside], high))
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """The time covered by both a and b."""
+    low = np.searchsorted(b.end, a.start, side="right")
+    high = np.searchsorted(b.start, a.end, side="left")
+    count = np.maximum(high - low, 0)
+    in_a = np.repeat(np.arange(len(a.start)), count)
+    before = np.cumsum(count) - count
+    in_b = np.repeat(low - before, count) + np.arange(len(in_a))
+    start = np.maximum(a.start[in_a], b.start[in_b])
+    return Intervals(start, np.minimum(a.end[in_a], b.end[in_b]))
+
+
+def complement(a: Intervals) -> Intervals:
+    """All the time that a does not cover."""
+    start = np.concatenate([np.array([_MIN], np.int64), a.end])
+    return Intervals(start, np.concatenate([a.start, np.array([_MAX], np.int64)]))
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """The time covered by a and not by b."""
+    return intersect(a, complement(b))
+
+
+def covered_within_all(sets: Iterable[Intervals], start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each window [start[i], end[i]): how much of it each set covers, added up."""
+    total = np.zeros(len(start), np.int64)
+    for batch in _batches(sets) if len(start) else ():
+        total += _covered_by_any_number(batch, end) - _covered_by_any_number(batch, start)
+    return total
+
+
+def _covered_by_any_number(sets: Sequence[Intervals], at: Int64Array) -> Int64Array:
+    """For each instant: the total length of all sets before it.
+
+    What began before an instant was covered since then, but for the time since what has ended.
+    """
+    if len(sets) == 1:
+        return _covered_before(sets[0], at)
+    bounds = [np.sort(np.concatenate(column)) for column in zip(*sets, strict=True)]
+    since = int(min(bounds[0][0], at.min()))
+    if len(bounds[0]) * (int(max(bounds[1][-1], at.max())) - since) > _MAX:
+        return sum((_covered_before(one, at) for one in sets), np.zeros(len(at), np.int64))
+    begun, ended = (_time_since(column - since, at - since) for column in bounds)
+    return begun - ended
+
+
+def _time_since(events: Int64Array, at: Int64Array) -> Int64Array:
+    """For each instant the sum of the times since each event before it; events ascending."""
+    before = np.searchsorted(events, at)
+    done = np.append(0, np.cumsum(events))
+    since: Int64Array = at * before - done[before]
+    return since
+
+
+def covered_within(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
+    """For each window [start[i], end[i]): how much of it a covers. Windows may overlap."""
+    return _covered_before(a, end) - _covered_before(a, start)
+
+
+def _covered_before(a: Intervals, at: Int64Array) -> Int64Array:
+    """For each instant: the total length of a before it."""
+    if len(a.start) == 0:
+        return np.zeros(len(at), np.int64)
+    index = np.searchsorted(a.start, at, side="right")
+    done = np.concatenate([np.zeros(1, np.int64), np.cumsum(a.end - a.start)])
+    overshoot = a.end[np.maximum(index - 1, 0)] - at
+    overshoot = np.where(index > 0, np.maximum(overshoot, 0), 0)
+    result: Int64Array = done[index] - overshoot
+    return result

@@ -1,0 +1,193 @@
+"""Filters: which operations an analysis looks at.
+
+A filter is a mask on one part at a time, never a copy of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.errors import UsageError
+from vanidl.model.spill import Parts
+from vanidl.model.trace import POSIX, CounterTable, Heatmap, Part, SpanKind, Spans, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which operations to look at.
+
+    `only` is a kind of file; `include` and `exclude` are glob patterns on whole paths, any of
+    which may match; `from_s` and `to_s` are seconds since the start of the job: operations
+    and steps that start in [from_s, to_s) count.
+    """
+
+    layer: str = POSIX
+    only: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    from_s: float | None = None
+    to_s: float | None = None
+    codes: frozenset[int] | None = None  # only these files, where names no longer tell them
+
+
+class SelectedParts(Sequence[Part]):
+    """The parts of one layer with only the chosen rows, masked when they are asked for."""
+
+    def __init__(self, parts: Sequence[Part], keep: _Keep) -> None:
+        layers = parts.layers if isinstance(parts, Parts) else [p.layer for p in parts]
+        self._parts = parts
+        self._at = [i for i, layer in enumerate(layers) if layer == keep.layer]
+        self._keep = keep
+
+    @property
+    def whole(self) -> bool:
+        """Whether the layer's parts are chosen with all their rows."""
+        return not self._keep.masks
+
+    @property
+    def others(self) -> Iterator[Part]:
+        """The parts of the other layers."""
+        mine = set(self._at)
+        return (self._parts[i] for i in range(len(self._parts)) if i not in mine)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204
+        """One part, or a list of them for a slice."""
+        if isinstance(index, slice):
+            return [self._keep(self._parts[i]) for i in self._at[index]]
+        return self._keep(self._parts[self._at[index]])
+
+    def __iter__(self) -> Iterator[Part]:
+        """The parts that keep at least one row."""
+        chosen = (self._keep(self._parts[i]) for i in self._at)
+        return (p for p in chosen if len(p))
+
+
+@dataclass(frozen=True, slots=True)
+class _Keep:
+    layer: str
+    files: NDArray[np.bool_] | None
+    from_ns: int
+    to_ns: int
+    timed: bool
+
+    @property
+    def masks(self) -> bool:
+        """Whether rows of the layer may be left out."""
+        return self.timed or self.files is not None
+
+    def __call__(self, part: Part) -> Part:
+        mask: NDArray[np.bool_] | None = None if self.files is None else self.files[part.file]
+        if self.timed:
+            inside = (part.start >= self.from_ns) & (part.start < self.to_ns)
+            mask = inside if mask is None else mask & inside
+        return part if mask is None else part.rows(mask)
+
+
+def select(trace: Trace, selection: Selection) -> Trace:
+    """The trace as the selection sees it: masked operations, counters, spans and run time.
+
+    Counters know no time: with a time window they are left out. Heat maps know no files:
+    where files are chosen they are left out, and with a time window their bins that start in
+    it count.
+
+    Raises:
+        UsageError: the layer, kind or window is not in the trace.
+    """
+    _check(trace, selection)
+    files = _file_mask(trace, selection)
+    timed = selection.from_s is not None or selection.to_s is not None
+    start, end = _window(trace, selection)
+    io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed))
+    counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
+    spans = _spans_within(trace.spans, start, end) if timed else trace.spans
+    job = replace(trace.job, start_ns=start, end_ns=end) if timed else trace.job
+    heatmaps = trace.heatmaps if files is None else ()
+    if timed:
+        heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
+    return replace(trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps)
+
+
+def _check(trace: Trace, selection: Selection) -> None:
+    known = sorted({*trace.layers_traced, *trace.counters})
+    if known and selection.layer not in known and selection.layer != POSIX:
+        raise UsageError(
+            f"--layer {selection.layer}: this run has no such layer. It has: {', '.join(known)}."
+        )
+    if selection.only is not None and selection.only not in trace.files.kind:
+        kinds = ", ".join(sorted(set(trace.files.kind))) or "none"
+        raise UsageError(f"--only {selection.only}: no file of that kind. Kinds here: {kinds}.")
+
+
+def _window(trace: Trace, selection: Selection) -> tuple[int, int]:
+    start, end = trace.job.start_ns, trace.job.end_ns
+    low = start if selection.from_s is None else start + round(selection.from_s * 1e9)
+    high = end if selection.to_s is None else start + round(selection.to_s * 1e9)
+    if low >= high or low >= end or high <= start:
+        raise UsageError(
+            f"--from/--to: expected a window inside 0 to {trace.job.run_time_s:.3f} s of the job, "
+            f"found {(low - start) / 1e9:.3f} to {(high - start) / 1e9:.3f} s."
+        )
+    return low, high
+
+
+def _file_mask(trace: Trace, selection: Selection) -> NDArray[np.bool_] | None:
+    chosen = (selection.only, selection.include, selection.exclude, selection.codes)
+    if chosen == (None, (), (), None):
+        return None
+    mask = np.zeros(len(trace.files), bool)
+    mask[sorted(chosen_files(trace, selection))] = True
+    return mask
+
+
+def chosen_files(trace: Trace, selection: Selection) -> frozenset[int]:
+    """Codes of the files that the selection keeps."""
+    rows = enumerate(zip(trace.files.path, trace.files.kind, strict=True))
+    kept = (code for code, (path, kind) in rows if _wanted(path, kind, selection))
+    return frozenset(kept if selection.codes is None else selection.codes.intersection(kept))
+
+
+def _wanted(path: str, kind: str, selection: Selection) -> bool:
+    if selection.only is not None and kind != selection.only:
+        return False
+    if selection.include and not any(fnmatchcase(path, g) for g in selection.include):
+        return False
+    return not any(fnmatchcase(path, g) for g in selection.exclude)
+
+
+def _masked(table: CounterTable, files: NDArray[np.bool_] | None) -> CounterTable:
+    if files is None:
+        return table
+    mask = files[table.file]
+    return CounterTable(
+        table.layer,
+        table.process[mask],
+        table.file[mask],
+        {name: values[mask] for name, values in table.counters.items()},
+        {name: values[mask] for name, values in table.seconds.items()},
+    )
+
+
+def _bins_within(heatmap: Heatmap, start: int, end: int) -> Heatmap:
+    at = heatmap.start_ns + heatmap.bin_ns * np.arange(len(heatmap.bytes_read), dtype=np.int64)
+    inside = np.flatnonzero((at >= start) & (at < end))
+    low, high = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
+    return replace(
+        heatmap,
+        start_ns=heatmap.start_ns + low * heatmap.bin_ns,
+        bytes_read=heatmap.bytes_read[low:high],
+        bytes_written=heatmap.bytes_written[low:high],
+    )
+
+
+def _spans_within(spans: Spans, start: int, end: int) -> Spans:
+    """Steps that start in the window, and everything else (it counts only inside steps)."""
+    is_step = spans.kind == SpanKind.STEP
+    return spans.pick(~is_step | ((spans.start >= start) & (spans.start < end)))

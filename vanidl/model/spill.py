@@ -1,0 +1,196 @@
+"""Parts that wait in a temporary Parquet file: one row group a part, the same bits.
+
+They are read when they are asked for, so that of many operations only those of the part at
+work lie in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from vanidl.errors import VanidlError
+from vanidl.model.trace import COLUMNS, Part
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+MOST_ROWS = 32_000_000
+"""More operations than this are never all held in memory: 1.4 GB, and as much again or more
+while they are analysed."""
+
+ROW_NBYTES = 45
+_SHARE = 4  # the parts may take a quarter of the memory at hand
+
+
+def memory_at_hand() -> int | None:
+    """Bytes of memory that are free now, None where the system does not say."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def too_many(rows: int) -> bool:
+    """Whether that many operations should not all be held in memory."""
+    free = memory_at_hand()
+    short = free is not None and rows > (1 << 20) and rows * ROW_NBYTES > free // _SHARE
+    return rows > MOST_ROWS or short
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One part: where it lies, or the part itself."""
+
+    layer: str
+    process: int
+    start: int
+    group: int  # row group in the file
+    part: Part | None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Parts come by layer, process and time."""
+        return self.layer, self.process, self.start
+
+
+class Parts(Sequence[Part]):
+    """Parts in memory or in a temporary file, which goes when the last of these does."""
+
+    def __init__(self, places: Sequence[_Place], folder: _Folder | None) -> None:
+        self._places = places
+        self._folder = folder
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layer of each part; reads none."""
+        return tuple(place.layer for place in self._places)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the parts lie in a file."""
+        return self._folder is not None
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Part: ...
+    @overload
+    def __getitem__(self, index: slice) -> Parts: ...
+    def __getitem__(self, index: int | slice) -> Part | Parts:
+        """One part, read where it lies in the file, or fewer of them."""
+        if isinstance(index, slice):
+            return Parts(self._places[index], self._folder)
+        place = self._places[index]
+        if place.part is not None:
+            return place.part
+        if self._folder is None:
+            raise AssertionError("a part without a place")
+        return self._folder.read(place)
+
+
+class Store:
+    """Takes parts one by one and keeps them where there is room."""
+
+    def __init__(self, folder: _Folder | None) -> None:
+        self._folder = folder
+        self._places: list[_Place] = []
+
+    @classmethod
+    def for_rows(cls, rows: int, *, spilled: bool | None = None) -> Store:
+        """A store for so many operations; `spilled` says where, None: what fits.
+
+        Raises:
+            VanidlError: there is no room for a temporary file.
+        """
+        wanted = too_many(rows) if spilled is None else spilled
+        can = find_spec("pyarrow") is not None  # without it, all stays in memory
+        return cls(_Folder() if wanted and can else None)
+
+    def add(self, part: Part) -> None:
+        """Keeps one part.
+
+        Raises:
+            VanidlError: the temporary file has no more room.
+        """
+        start = int(part.start[0]) if len(part) else 0
+        if self._folder is None:
+            self._places.append(_Place(part.layer, part.process, start, -1, part))
+        elif len(part):
+            group = self._folder.write(part)
+            self._places.append(_Place(part.layer, part.process, start, group, None))
+
+    def finished(self) -> Parts:
+        """All parts by layer, process and start."""
+        if self._folder is not None:
+            self._folder.close()
+        return Parts(sorted(self._places, key=lambda place: place.key), self._folder)
+
+
+class _Folder:
+    """One Parquet file in a folder of its own."""
+
+    def __init__(self) -> None:
+        folder = _made()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path = Path(folder) / "operations.parquet"
+        self._writer: pyarrow.parquet.ParquetWriter | None = None
+        self._groups = 0
+
+    def write(self, part: Part) -> int:
+        """Appends a part; the number of its row group."""
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pyarrow.table({name: getattr(part, name) for name in COLUMNS})
+        try:
+            if self._writer is None:
+                self._writer = pyarrow.parquet.ParquetWriter(
+                    self._path, table.schema, compression="none", use_dictionary=False,
+                    write_statistics=False,
+                )  # fmt: skip
+            self._writer.write_table(table, row_group_size=len(part))
+        except OSError as error:
+            raise _no_room(error) from error
+        self._groups += 1
+        return self._groups - 1
+
+    def close(self) -> None:
+        """No more parts come."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def read(self, place: _Place) -> Part:
+        """The part of a place, its columns read-only."""
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(self._path) as file:
+            table = file.read_row_group(place.group, use_threads=False)
+        columns = [table.column(name).to_numpy() for name in COLUMNS]
+        for column in columns:
+            column.setflags(write=False)
+        return Part(place.process, place.layer, *(np.ascontiguousarray(c) for c in columns))
+
+
+def _made() -> str:
+    try:
+        return tempfile.mkdtemp(prefix="vanidl-")
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _no_room(error: OSError) -> VanidlError:
+    return VanidlError(
+        f"cannot write temporary files: {error.strerror or error}; name a folder with room in "
+        "the environment variable TMPDIR"
+    )

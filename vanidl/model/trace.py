@@ -1,0 +1,372 @@
+"""The data model: one immutable `Trace`, made by `assemble`, read by every analysis.
+
+Times are int64 nanoseconds since the Unix epoch, intervals are half-open. Nothing here
+knows a file format. Arrays are read-only; a stage that changes something returns a new
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.user_data import Told
+
+Int64Array = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
+UInt8Array = NDArray[np.uint8]
+
+READ = 0
+WRITE = 1
+
+POSIX = "POSIX"
+MPIIO = "MPI-IO"
+STDIO = "STDIO"
+H5F = "H5F"
+H5D = "H5D"
+PNETCDF = "PNETCDF"
+PNETCDF_VAR = "PNETCDF_VAR"
+STORAGE_LAYERS = (POSIX, STDIO)
+"""Disjoint layers whose bytes may be added. Every other layer lies above POSIX."""
+
+MAX_PART_ROWS = 8_000_000
+
+
+class SpanKind(IntEnum):
+    """What the training process did during a span."""
+
+    STEP = 0
+    INPUT_WAIT = 1
+    OP = 2
+    KERNEL = 3
+    COMMUNICATION = 4
+    CHECKPOINT = 5
+    PREPROCESS = 6
+    EPOCH = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some or all operations of one process on one layer, sorted by start.
+
+    A process with more than `MAX_PART_ROWS` operations has several parts that follow each
+    other in time. All arrays have one entry an operation.
+    """
+
+    process: int  # index into Trace.processes
+    layer: str
+    start: Int64Array  # ns since the epoch
+    end: Int64Array
+    offset: Int64Array  # bytes from the start of the file, -1 where not recorded
+    nbytes: Int64Array
+    thread: Int32Array  # code of the thread within its process, -1 where not recorded
+    file: Int32Array  # index into Trace.files
+    op: UInt8Array  # READ or WRITE
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def rows(self, index: NDArray[np.bool_] | slice) -> Part:
+        """The part with only the rows that a mask or slice picks."""
+        columns = {name: getattr(self, name)[index] for name in COLUMNS}
+        return Part(self.process, self.layer, **columns)
+
+
+COLUMNS = ("start", "end", "offset", "nbytes", "thread", "file", "op")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What ran, and when."""
+
+    id: str | None
+    command: str
+    start_ns: int  # first start over the run's logs
+    end_ns: int  # last end over the run's logs
+    start_resolution_ns: int  # 1,000,000,000 where the logs give whole seconds
+    tracer: str  # "darshan", "dftracer" or "" where only profiler traces were found
+    nprocs: int | None = None  # as the tracer recorded it; None where nothing did
+    user_id: int | None = None
+
+    @property
+    def counts_apart(self) -> bool:
+        """Whether the tracer counts operations beside tracing them: each checks the other."""
+        return self.tracer == "darshan"
+
+    @property
+    def run_time_s(self) -> float:
+        """Last end minus first start over the run's logs."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One operating-system process of the run."""
+
+    host: str  # "" where not recorded
+    pid: int | None
+    parent_pid: int | None = None
+    role: str = "trainer"  # trainer, worker, auxiliary or unassigned
+    rank: int | None = None
+    trainer: int | None = None  # index of the trainer of its family (itself for a trainer)
+    log: str = ""  # name of the file it was recorded in
+    start_ns: int | None = None
+    end_ns: int | None = None
+    clock_offset_ns: int = 0  # already applied to its times
+    clock_uncertainty_ns: int = 0
+    command: str = ""
+
+    @property
+    def label(self) -> str:
+        """`rank 3` where the rank is known, else host:pid, or what is known of them."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        if not self.host and self.pid is not None:
+            return f"process {self.pid}"
+        return f"{self.host or '?'}:{self.pid if self.pid is not None else '?'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of the run; index i of every tuple is file code i."""
+
+    path: tuple[str, ...]
+    kind: tuple[str, ...]  # dataset, checkpoint, code, log, system or other
+    mount: tuple[str, ...]  # "" where no mount point is known
+    file_system: tuple[str, ...]  # type as mounted: lustre, ext4, "" where unknown
+    place: tuple[int, ...] = ()  # by name, where the paths are pseudonyms; else empty
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """What profilers saw, sorted by start; one entry a span in every array."""
+
+    start: Int64Array
+    end: Int64Array
+    process: Int32Array  # index into Trace.processes
+    step: Int32Array  # number of the step (kind STEP) or epoch (EPOCH), else -1
+    kind: UInt8Array  # SpanKind
+    thread: Int32Array  # code of the thread or device stream, -1 where not recorded
+    name: Int32Array  # index into names
+    source: Int32Array  # index into Trace.profiles: which trace file it came from
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Spans:
+        """The spans that a mask or an index array picks."""
+        return Spans(
+            self.start[rows],
+            self.end[rows],
+            self.process[rows],
+            self.step[rows],
+            self.kind[rows],
+            self.thread[rows],
+            self.name[rows],
+            self.source[rows],
+            self.names,
+        )
+
+
+def concatenate_spans(blocks: Sequence[Spans], names: tuple[str, ...]) -> Spans:
+    """All spans of the blocks, whose name codes are indices into `names` already."""
+    return Spans(
+        _joined([b.start for b in blocks], np.int64),
+        _joined([b.end for b in blocks], np.int64),
+        _joined([b.process for b in blocks], np.int32),
+        _joined([b.step for b in blocks], np.int32),
+        _joined([b.kind for b in blocks], np.uint8),
+        _joined([b.thread for b in blocks], np.int32),
+        _joined([b.name for b in blocks], np.int32),
+        _joined([b.source for b in blocks], np.int32),
+        names,
+    )
+
+
+_Number = TypeVar("_Number", np.int64, np.int32, np.uint8)
+
+
+def _joined(columns: Sequence[NDArray[_Number]], dtype: type[_Number]) -> NDArray[_Number]:
+    return np.concatenate(columns) if columns else np.empty(0, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReason:
+    """One kind of evidence on a profile's clock, in words."""
+
+    method: str
+    offsets: str  # that it leaves open, "" where it names none
+    reason: str
+
+    def __str__(self) -> str:
+        where = f" ({self.offsets})" if self.offsets else ""
+        return f"{self.method}: {self.reason}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One profiler trace file: where it came from and how it was put on the clock."""
+
+    path: str
+    source: str  # "pytorch-profiler", "tfevents", ...
+    process: int  # index into Trace.processes
+    has_wait_spans: bool  # False: input wait is unknown, not zero
+    devices: tuple[str, ...] = ()
+    clock_method: str = "absolute"
+    clock_offset_ns: int = 0  # already applied to its spans; the true one lies in [low, high]
+    clock_uncertainty_ns: int = 0
+    clock_low_ns: int = 0
+    clock_high_ns: int = 0
+    clock_evidence: tuple[ClockReason, ...] = ()
+
+    @property
+    def aligned(self) -> bool:
+        """Whether its spans are on the clock of the logs; they are left out where not."""
+        return self.clock_method != "not aligned"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTable:
+    """Darshan's counters of one layer: one row a record (file x process).
+
+    `process` is -1 for a record shared by all ranks, `file` an index into Trace.files.
+    A negative counter means "not monitored" and is masked by `total`, never added.
+    """
+
+    layer: str
+    process: Int32Array
+    file: Int32Array
+    counters: Mapping[str, Int64Array]
+    seconds: Mapping[str, NDArray[np.float64]]
+
+    def monitored(self, name: str) -> bool:
+        """Whether the counter exists and at least one record holds a value for it."""
+        return name in self.counters and bool((self.counters[name] >= 0).any())
+
+    def total(self, name: str) -> int | None:
+        """Sum of the monitored values of a counter; None where nothing was monitored."""
+        if not self.monitored(name):
+            return None
+        values = self.counters[name]
+        return int(values[values >= 0].sum())
+
+    def total_s(self, name: str) -> float | None:
+        """Sum of a time counter, in seconds; None where the log has no such counter."""
+        if name not in self.seconds:
+            return None
+        values = self.seconds[name]
+        return float(values[values >= 0].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Stripes:
+    """How Lustre spreads one file, or one component of its layout, over its targets."""
+
+    file: int  # index into Trace.files
+    stripe_nbytes: int
+    stripe_count: int
+    osts: tuple[int, ...]  # object storage targets in order of the stripes
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """Bytes that one process moved through one layer, in bins [start + i bin, ... + bin)."""
+
+    process: int  # index into Trace.processes, -1 for none
+    layer: str
+    start_ns: int
+    bin_ns: int
+    bytes_read: Int64Array
+    bytes_written: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class MpiTime:
+    """How long one process was inside MPI calls, by Darshan's AutoPerf module."""
+
+    process: int  # index into Trace.processes
+    total_s: float
+    sync_s: float | None  # waiting for others before collectives; None: not measured
+
+
+@dataclass(frozen=True, slots=True)
+class UndatedSteps:
+    """How long each step of one process took; when it was is not recorded."""
+
+    process: int  # index into Trace.processes
+    source: str
+    step: Int32Array
+    duration_ns: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """How whole one log file is."""
+
+    path: str
+    version: str
+    whole: bool
+    partial_layers: tuple[str, ...] = ()  # layers that the tracer itself flagged incomplete
+    losses: tuple[str, ...] = ()  # sentences: what could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that limits what the numbers mean; a warning of the report."""
+
+    code: str
+    message: str
+    severity: str = "warning"  # "info": true of most runs, worth knowing, nothing went wrong
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything known about one run."""
+
+    job: Job
+    processes: tuple[Process, ...]
+    files: Files
+    io: Sequence[Part]
+    spans: Spans
+    profiles: tuple[Profile, ...] = ()
+    counters: Mapping[str, CounterTable] = field(default_factory=dict)
+    logs: tuple[LogState, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    layers_traced: tuple[str, ...] = ()  # layers with per-operation records
+    stripes: tuple[Stripes, ...] = ()  # sorted by file
+    heatmaps: tuple[Heatmap, ...] = ()
+    mpi: tuple[MpiTime, ...] = ()
+    step_durations: tuple[UndatedSteps, ...] = ()
+    told: Told = field(default_factory=Told)
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Indices of the processes that stand for a rank, in order of rank.
+
+        These are the trainers. A rank's operations are those of its family: the trainer and
+        the workers whose `trainer` it is.
+        """
+        trainers = [i for i, p in enumerate(self.processes) if p.role == "trainer"]
+        return tuple(sorted(trainers, key=lambda i: _rank_key(self.processes[i])))
+
+    @cached_property
+    def family(self) -> Int32Array:
+        """For each process the position in `ranks` that it counts for, -1 for none."""
+        position = {process: i for i, process in enumerate(self.ranks)}
+        codes = [-1 if p.trainer is None else position[p.trainer] for p in self.processes]
+        return np.array(codes, np.int32)
+
+
+def _rank_key(process: Process) -> tuple[bool, int, str, int]:
+    known = process.rank is not None
+    return (not known, process.rank or 0, process.host, process.pid or 0)

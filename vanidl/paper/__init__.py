@@ -1,0 +1,138 @@
+"""Figures for papers, from the same results as the report: PDF, SVG and PNG.
+
+Every figure alone in the width of one and of two columns, and the panel of four on a page:
+summary, request sizes, timeline, access pattern. They are told apart in black and white.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vanidl import figures
+from vanidl.analyses import Results
+from vanidl.errors import UsageError
+from vanidl.model.trace import Trace
+
+try:
+    from vanidl.paper import access, overlap, ranks, sizes, style, summary, timeline
+except ImportError as error:
+    raise UsageError(
+        "--to figures needs the package matplotlib, which is not installed: "
+        "pip install 'vanidl[figures]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, FigureBase
+
+FORMATS = ("pdf", "svg", "png")
+PANEL = "panel"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One figure: what draws it, how high it is, and where the report says why it is empty."""
+
+    title: str
+    draw: Callable[[FigureBase, Trace, Results], None]
+    height_in: Callable[[Results], float]
+    twin: Callable[[Trace, Results], figures.Figure]
+
+
+def _steps_height(results: Results) -> float:
+    lanes = results.steps.ranks if results.steps else 0
+    return 1.9 + 0.13 * min(lanes, timeline.MAX_LANES) + (0.25 if lanes else 0)
+
+
+DRAWINGS: dict[str, Drawing] = {
+    "summary": Drawing("Summary", summary.draw, lambda _: 1.9, figures.summary.figure),
+    "sizes": Drawing("Request sizes", sizes.draw, lambda _: 2.7, figures.sizes.figure),
+    "timeline": Drawing("I/O over time", timeline.draw, _steps_height, figures.timeline.figure),
+    "access": Drawing("Access pattern", access.draw, lambda _: 1.5, figures.access.figure),
+    "overlap": Drawing(
+        "I/O during training",
+        overlap.draw,
+        lambda results: 1.2 + 0.17 * overlap.lanes(results),
+        figures.overlap.figure,
+    ),
+    "ranks": Drawing("I/O by rank", ranks.draw, lambda _: 2.2, figures.heatmap.figure),
+}
+"""Every figure by the name of its files."""
+
+PANEL_PARTS = ("summary", "sizes", "timeline", "access")
+PANEL_HEIGHT_IN = 5.6
+
+
+def reason(name: str, trace: Trace, results: Results) -> str:
+    """Why there is nothing to draw, in the words of the report; "" where there is something."""
+    return DRAWINGS[name].twin(trace, results).empty_reason
+
+
+def drawn(name: str, trace: Trace, results: Results, width_in: float) -> Figure:
+    """One figure of that width in inches; what is unknown is said in its place."""
+    from matplotlib.figure import Figure
+
+    drawing = DRAWINGS[name]
+    with style.applied():
+        size = (width_in, drawing.height_in(results))
+        figure = Figure(figsize=size, layout="constrained")
+        _fill(figure, name, trace, results)
+        figure.draw_without_rendering()
+    return figure
+
+
+def panel(trace: Trace, results: Results) -> Figure:
+    """Summary, request sizes, timeline and access pattern on one page of two columns."""
+    from matplotlib.figure import Figure
+
+    with style.applied():
+        size = (style.WIDTHS_IN["2col"], PANEL_HEIGHT_IN)
+        figure = Figure(figsize=size, layout="constrained")
+        parts = figure.subfigures(
+            2, 2, width_ratios=(1, 1.25), height_ratios=(1, 1.05), wspace=0.04, hspace=0.04
+        )
+        for letter, name, part in zip(
+            "abcd", PANEL_PARTS, np.asarray(parts, object).ravel(), strict=True
+        ):
+            title = f"({letter}) {DRAWINGS[name].title}"
+            part.suptitle(title, x=0.02, ha="left", fontsize=8.5, fontweight="bold")
+            _fill(part, name, trace, results)
+        figure.draw_without_rendering()
+    return figure
+
+
+def write(trace: Trace, results: Results, folder: Path) -> list[tuple[str, str]]:
+    """Writes every figure that has something to show, and the panel; what was written."""
+    written = [(f"{PANEL}.*", ", ".join(FORMATS))]
+    _save(panel(trace, results), folder / PANEL)
+    for name in DRAWINGS:
+        why = reason(name, trace, results)
+        if why:
+            written.append((name, f"not drawn: {why}"))
+            continue
+        for label, width_in in style.WIDTHS_IN.items():
+            _save(drawn(name, trace, results, width_in), folder / f"{name}-{label}")
+        written.append((f"{name}-*", ", ".join(FORMATS)))
+    return written
+
+
+def _fill(figure: FigureBase, name: str, trace: Trace, results: Results) -> None:
+    why = reason(name, trace, results)
+    if why:
+        style.unknown(figure, why)
+    else:
+        DRAWINGS[name].draw(figure, trace, results)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with style.applied():
+        for form in FORMATS:
+            date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})
+            held = BytesIO()  # matplotlib hides a full disk behind errors of its own
+            figure.savefig(held, format=form, metadata=date)
+            path.with_name(f"{path.name}.{form}").write_bytes(held.getvalue())

@@ -1,0 +1,1 @@
+"""Work on other threads, processes and Dask clusters."""

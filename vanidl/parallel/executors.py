@@ -1,0 +1,178 @@
+"""Sharing work out over processes of this machine or a Dask cluster.
+
+Both are executors of `concurrent.futures`. A worker that dies takes nothing along: what it was
+doing is done again, in halves, and only what kills a worker alone is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+)
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from vanidl.errors import UsageError
+from vanidl.parallel.workers import children
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AHEAD = 4  # batches a worker that wait for it
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Who works: `workers` processes, or those of a Dask scheduler."""
+
+    workers: int | None = None
+    dask: str | None = None
+
+    @property
+    def on_dask(self) -> bool:
+        """Whether Dask is asked for."""
+        return self.dask is not None or self.workers is not None
+
+
+@contextmanager
+def dask_executor(crew: Crew) -> Iterator[Executor]:
+    """An executor on the crew's scheduler, or on a cluster of `workers` processes made here.
+
+    Raises:
+        UsageError: Dask is not installed, or there is no scheduler at the address.
+    """
+    distributed = _distributed()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_dask().config.set(_SETTINGS))
+            if crew.dask is None:
+                cluster = distributed.LocalCluster(crew.workers, **_LOCAL)
+                client = distributed.Client(stack.enter_context(cluster))
+            else:
+                client = distributed.Client(crew.dask, timeout=10)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UsageError(
+                f"--dask {crew.dask}: expected the address of a Dask scheduler "
+                f"(tcp://HOST:8786), and none answers: {error or type(error).__name__}"
+            ) from error
+        stack.enter_context(client)
+        yield client.get_executor(pure=False)
+
+
+_LOCAL: dict[str, Any] = {
+    "threads_per_worker": 1,
+    "dashboard_address": "127.0.0.1:0",  # any free port: without one, a second cluster warns
+    "scheduler_kwargs": {"dashboard": False},
+    "silence_logs": logging.CRITICAL,  # of workers that end slowly; what fails is raised
+}
+_SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GB"}
+"""Parts are sent as they are: a megabyte of operations is no large graph here."""
+
+
+def _dask() -> Any:  # noqa: ANN401 - an optional package without types
+    import dask
+
+    return dask
+
+
+def _distributed() -> Any:  # noqa: ANN401 - an optional package without types
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError(
+            "--dask and --workers need the package distributed, which is not installed: "
+            "pip install 'vanidl[dask]'"
+        ) from error
+    return distributed
+
+
+@contextmanager
+def crew_executor(crew: Crew) -> Iterator[Executor]:
+    """An executor of the crew: on Dask where that is asked for, else of this machine."""
+    with dask_executor(crew) if crew.on_dask else children() as executor:
+        yield executor
+
+
+def shared_out(
+    work: Callable[[list[Item]], list[Result]],
+    batches: Sequence[list[Item]],
+    executor: Executor,
+    lost: Callable[[Item], Result],
+) -> Iterator[tuple[list[Item], list[Result]]]:
+    """(items, results) of every batch, in any order.
+
+    Args:
+        work: the results of the items of one batch, in turn; sent to the workers.
+        batches: what to do.
+        executor: whose workers do it; one that died is replaced.
+        lost: the result of an item that killed its worker twice, alone.
+    """
+    waiting, suspects = deque(batches), deque[list[Item]]()
+    while waiting:
+        yield from _together(work, waiting, executor, suspects)
+    seen: set[int] = set()
+    while suspects:
+        items = suspects.popleft()
+        results = _alone(work, items, executor)
+        if results is not None:
+            yield items, results
+        elif len(items) > 1:
+            suspects.extendleft((items[len(items) // 2 :], items[: len(items) // 2]))
+        elif id(items) in seen:
+            yield items, [lost(items[0])]
+        else:
+            seen.add(id(items))
+            suspects.appendleft(items)
+
+
+def _together(
+    work: Callable[[list[Item]], list[Result]],
+    waiting: deque[list[Item]],
+    executor: Executor,
+    suspects: deque[list[Item]],
+) -> Iterator[tuple[list[Item], list[Result]]]:
+    """Results until all is done or a worker died: what was under way then is suspect."""
+    running: deque[tuple[list[Item], Future[list[Result]]]] = deque()
+    try:
+        while waiting or running:
+            while waiting and len(running) < _AHEAD * (os.cpu_count() or 1):
+                running.append((waiting[0], executor.submit(work, waiting[0])))
+                waiting.popleft()
+            yield running[0][0], running[0][1].result()
+            running.popleft()
+    except deaths():
+        for items, future in running:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                yield items, future.result()
+            else:
+                future.cancel()
+                suspects.append(items)
+
+
+def _alone(
+    work: Callable[[list[Item]], list[Result]], items: list[Item], executor: Executor
+) -> list[Result] | None:
+    """The results, or None where the worker died."""
+    try:
+        return executor.submit(work, items).result()
+    except deaths():
+        return None
+
+
+def deaths() -> tuple[type[BaseException], ...]:
+    """What an executor raises where a worker died, Dask's own where Dask is in use."""
+    own: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError)
+    if "distributed" not in sys.modules:
+        return own
+    from distributed.scheduler import KilledWorker
+
+    return (*own, KilledWorker)

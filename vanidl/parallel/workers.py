@@ -1,0 +1,135 @@
+"""Workers of this machine: fresh interpreters that run nothing of the caller's own program.
+
+`multiprocessing` imports the caller's script once more in every worker that it spawns, which a
+script without a guard against it does not survive; a fork copies the locks of threads. These
+workers read pickled calls from a pipe and answer through another.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from vanidl.parallel import interpreter
+from vanidl.parallel.pickling import dump, load
+
+Value = TypeVar("Value")
+
+
+class _Child:
+    """One worker: a process and the pipes to it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            interpreter.command("from vanidl.parallel.workers import serve; serve()"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=interpreter.environment(),
+        )
+
+    def call(self, *call: Any) -> Any:  # noqa: ANN401 - whatever the function takes and returns
+        """The value that (function, arguments, keywords) has there.
+
+        Raises:
+            BrokenExecutor: the worker died.
+            Exception: what the function raised.
+        """
+        calls, answers = self._process.stdin, self._process.stdout
+        if calls is None or answers is None:
+            raise BrokenExecutor("a worker without pipes")
+        try:
+            pickle.dump(call, calls, protocol=5)
+            calls.flush()
+            error, value = load(answers)
+        except (EOFError, OSError, pickle.UnpicklingError) as problem:
+            raise BrokenExecutor(f"the worker ended: {problem}") from problem
+        if error is not None:
+            raise error
+        return value
+
+    def end(self) -> None:
+        """Ends it, whatever it does."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # of a worker that died in the middle of a call
+                    pipe.close()
+        self._process.wait()
+
+
+class Children(Executor):
+    """An executor of so many workers, started when they are needed.
+
+    A worker that dies fails the call at hand with BrokenExecutor; another takes its place.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="children")
+        self._idle: SimpleQueue[_Child] = SimpleQueue()
+        self._all: list[_Child] = []
+
+    def submit(self, fn: Callable[..., Value], /, *args: object, **kwargs: object) -> Future[Value]:
+        """Calls the function, which a module defines, in the next idle worker."""
+        return self._threads.submit(self._called, fn, args, kwargs)
+
+    def _called(self, *call: Any) -> Any:  # noqa: ANN401
+        child, alive = self._some_child(), True
+        try:
+            return child.call(*call)
+        except BrokenExecutor:
+            alive = False
+            child.end()
+            raise
+        finally:
+            if alive:
+                self._idle.put(child)
+
+    def _some_child(self) -> _Child:
+        """An idle worker, or a new one: there are no more of them than threads."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            child = _Child()
+            self._all.append(child)
+            return child
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends all workers, also those at work."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
+        for child in self._all:
+            child.end()
+        self._threads.shutdown(wait=wait)
+
+
+@contextmanager
+def children(count: int | None = None) -> Iterator[Children]:
+    """An executor of so many workers, None: one for each processor; they end with the block."""
+    executor = Children(count or os.cpu_count() or 1)
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def serve() -> None:
+    """What a worker does: calls functions until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the caller ends us
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a function prints must not get between the answers
+    with ThreadPoolExecutor(1) as thread:
+        while True:
+            try:
+                function, args, kwargs = pickle.load(calls)
+            except EOFError:
+                return
+            done = thread.submit(function, *args, **kwargs)
+            error = done.exception()
+            dump((error, None if error else done.result()), answers)
+            answers.flush()

@@ -1,0 +1,1 @@
+"""Darshan logs: headers, DXT segments, counters, names."""

@@ -1,0 +1,221 @@
+"""Darshan's counters, decoded here: the records of whole regions to columns.
+
+Records of the newest version of each module are decoded, and those older ones whose counters
+only have to be put in new places. Anything else, and anything that is not whole, is left to
+Darshan's own library (`sources.counters`). A record is a file id, a rank, for datasets and
+variables the id of their file, counters (int64) and time counters (float64, seconds).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.readers.darshan.counter_checks import (
+    LAYERS,
+    OTHERS,
+    Bins,
+    Stripe,
+    Table,
+    heatmap_records,
+    layer_records,
+    stripe_records,
+)
+from vanidl.readers.darshan.counter_names import NAMES
+from vanidl.readers.darshan.header import Header
+from vanidl.readers.records import CounterFile, CounterRecords
+
+_WORD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the records of one version differ from the newest of their module."""
+
+    head: int = 2  # words before the counters
+    absent: Mapping[str, int] = field(default_factory=dict)  # counter -> what stands for it
+    absent_times: tuple[str, ...] = ()  # -1 stands for them
+
+
+_NO_SPAN = ("CLOSE_START_TIMESTAMP", "OPEN_END_TIMESTAMP")
+_POSIX_3 = {"FILENOS": -1, "DUPS": -1, "RENAME_SOURCES": -1, "RENAME_TARGETS": -1,
+            "RENAMED_FROM": 0}  # fmt: skip
+_H5F_2 = {"FLUSHES": -1, "USE_MPIIO": -1}
+
+_NEWEST = {
+    "POSIX": (4, _Form()),
+    "MPI-IO": (3, _Form()),
+    "STDIO": (2, _Form()),
+    "H5F": (3, _Form()),
+    "H5D": (2, _Form(head=3)),
+    "PNETCDF_FILE": (3, _Form()),
+    "PNETCDF_VAR": (1, _Form(head=3)),
+}
+_OLDER = {
+    ("POSIX", 3): _Form(absent=_POSIX_3),
+    ("MPI-IO", 2): _Form(absent_times=_NO_SPAN),
+    ("MPI-IO", 1): _Form(absent_times=_NO_SPAN),
+    ("STDIO", 1): _Form(absent={"FDOPENS": -1}),
+    ("H5F", 2): _Form(absent=_H5F_2, absent_times=("META_TIME",)),
+    ("H5F", 1): _Form(absent=_H5F_2, absent_times=(*_NO_SPAN, "META_TIME")),
+    ("H5D", 1): _Form(),
+}
+"""Of version 1 and 2 of POSIX and PNETCDF_FILE counters were merged or dropped, not only moved."""
+
+FORMS = {(module, version): form for module, (version, form) in _NEWEST.items()} | _OLDER
+OTHER_VERSIONS = {"LUSTRE": (1, 2), "HEATMAP": (1,)}
+
+
+def decodable(header: Header) -> bool:
+    """Whether `decode` knows the version of all counters that a log announces."""
+    return all(
+        _known(module, header.regions[module].version, header.byte_order)
+        for module in (*LAYERS, *OTHERS)
+        if module in header.regions
+    )
+
+
+def _known(module: str, version: int, byte_order: str) -> bool:
+    if module in OTHERS:
+        return version in OTHER_VERSIONS[module]
+    # The library swaps some bytes of older records wrongly, so nothing says what is right.
+    newest = _NEWEST[module][0] == version
+    return newest or (byte_order == "<" and (module, version) in _OLDER)
+
+
+def decode(header: Header, regions: Mapping[str, bytes]) -> CounterFile | None:
+    """The counters of a whole log; None where Darshan's library has to read them.
+
+    Args:
+        header: Of the log.
+        regions: Module to the inflated bytes of its region, all of them whole.
+    """
+    if not decodable(header):
+        return None
+    layers, losses = [], []
+    for module in (m for m in LAYERS if m in header.regions):
+        found = _layer(module, header, regions[module])
+        if found is None:
+            return None
+        layers.append(found[0])
+        losses += [found[1]] if found[1] else []
+    stripes = _stripes(header, regions)
+    heatmaps = _heatmaps(header, regions)
+    if stripes is None or heatmaps is None:
+        return None
+    return CounterFile(
+        tuple(layers),
+        tuple(losses),
+        tuple(stripe_records(stripes)),
+        tuple(heatmap_records(heatmaps)),
+    )
+
+
+def _layer(module: str, header: Header, data: bytes) -> tuple[CounterRecords, str] | None:
+    """The records of one module; None where they do not fill the region exactly."""
+    names = NAMES[module]
+    form = FORMS[module, header.regions[module].version]
+    counters = len(names.plain) - len(form.absent)
+    width = form.head + counters + len(names.plain_times) - len(form.absent_times)
+    if not len(data) or len(data) % (_WORD * width):
+        return None
+    words = np.frombuffer(data, f"{header.byte_order}i8").reshape(-1, width).T
+    seconds = words[form.head + counters :].view(f"{header.byte_order}f8")
+    table: Table = (
+        words[0].astype(np.int64).view(np.uint64),
+        words[1].astype(np.int64),
+        _placed(words[form.head : form.head + counters], names.plain, form.absent),
+        _placed(seconds, names.plain_times, dict.fromkeys(form.absent_times, -1)),
+    )
+    return layer_records(module, names.counters, names.times, table)
+
+
+def _placed(rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int]) -> NDArray[Any]:
+    """The rows as contiguous ones of this machine's byte order, between those that are absent."""
+    kept = rows.astype(rows.dtype.newbyteorder("="), order="C")
+    if not absent:
+        return kept
+    whole = np.empty((len(names), rows.shape[1]), kept.dtype)
+    there = np.array([name not in absent for name in names])
+    whole[there] = kept
+    whole[~there] = np.array(list(absent.values()), kept.dtype)[:, None]
+    return whole
+
+
+def _stripes(header: Header, regions: Mapping[str, bytes]) -> list[tuple[int, list[Stripe]]] | None:
+    """Layouts by file; None for what the library makes shorter or refuses."""
+    if "LUSTRE" not in header.regions:
+        return []
+    data = regions["LUSTRE"]
+    if not len(data) or len(data) % _WORD:
+        return None
+    words = np.frombuffer(data, f"{header.byte_order}i8").tolist()
+    one = _layout_1 if header.regions["LUSTRE"].version == 1 else _layout_2
+    found, at = [], 0
+    while at < len(words):
+        layout = one(words, at)
+        if layout is None:
+            return None
+        parts, end = layout
+        found.append((words[at] % (1 << 64), parts))
+        at = end
+    return found
+
+
+def _layout_1(words: list[int], at: int) -> tuple[list[Stripe], int] | None:
+    """One component: id, rank, two counts of targets, offset, size, count, the targets."""
+    if len(words) - at < 7:
+        return None
+    size, count = words[at + 5 : at + 7]
+    end = at + 7 + count
+    if count < 0 or end > len(words):
+        return None
+    return [(size, count, words[at + 7 : end])], end
+
+
+_COMPONENT = 9  # words: seven counters and the name of a pool
+
+
+def _layout_2(words: list[int], at: int) -> tuple[list[Stripe], int] | None:
+    """Id, rank, number of components and targets, the components, the targets of all."""
+    if len(words) - at < 4:
+        return None
+    components, stripes = words[at + 2 : at + 4]
+    first = at + 4 + _COMPONENT * components
+    end = first + stripes
+    if components < 1 or stripes < 0 or end > len(words):
+        return None
+    sizes, counts = words[at + 4 : first : _COMPONENT], words[at + 5 : first : _COMPONENT]
+    # Unused components have size -1: the library leaves them and their targets out.
+    if -1 in sizes or min(counts) < 0 or sum(counts) != stripes:
+        return None
+    parts: list[Stripe] = []
+    for size, count in zip(sizes, counts, strict=True):
+        parts.append((size, count, words[first : first + count]))
+        first += count
+    return parts, end
+
+
+def _heatmaps(header: Header, regions: Mapping[str, bytes]) -> list[Bins] | None:
+    """Heat maps; None where the library would make their numbers of bins equal."""
+    if "HEATMAP" not in header.regions:
+        return []
+    data = regions["HEATMAP"]
+    head = struct.Struct(f"{header.byte_order}Qqdq16x")
+    found: list[Bins] = []
+    at, bins = 0, -1
+    while len(data) - at >= head.size:
+        key, rank, width_s, count = head.unpack_from(data, at)
+        at += head.size
+        if not 0 <= count <= (len(data) - at) // (2 * _WORD) or bins not in (-1, count):
+            return None
+        sides = np.frombuffer(data, f"{header.byte_order}i8", 2 * count, at).astype(np.int64)
+        sides.setflags(write=False)
+        found.append((key, rank, width_s, sides[:count], sides[count:]))
+        at, bins = at + 2 * _WORD * count, count
+    return found if found and at == len(data) else None

@@ -1,0 +1,342 @@
+"""Darshan's traced operations (DXT): inflated streams to columns.
+
+A stream holds the records of one rank. A record is a head (file id, rank, whether it is
+shared, host name, number of writes and of reads) and then its segments of 8-byte words,
+writes first: offset, length, start and end in seconds, and from record version 2 (MPI-IO:
+3) on the pthread id.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
+from vanidl.readers.darshan.inflate import Stream
+from vanidl.readers.darshan.job import text
+from vanidl.readers.records import OperationTable
+
+LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}
+THREAD_VERSION = {POSIX: 2, MPIIO: 3}
+NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
+
+_HEAD = "Qq8x64sqq"
+_HEAD_BYTES = 104
+_LATEST_NS = 1 << 62  # 146 years: beyond it a time is nonsense
+_LARGEST = 1 << 40  # bytes of one operation; larger ones would make sums leave the integers
+_FARTHEST = 1 << 62
+_BLOCK = 16384  # rows that stay in the cache between two passes
+
+_SHIFT = np.float64(3 << 51)
+
+_Table = dict[str, NDArray[Any]]
+_Segments = NDArray[np.int64]  # one row a segment
+
+
+@dataclass(slots=True)
+class _Record:
+    file: int
+    rank: int
+    host: bytes
+    writes: int
+    reads: int
+
+
+def decode(
+    streams: Iterable[Stream], name: str, version: int, *, byte_order: str, nbytes: int
+) -> tuple[OperationTable, tuple[str, ...]]:
+    """The operations of one DXT region as columns, and a sentence for each loss.
+
+    Args:
+        streams: The region's streams, as `inflate.streams` makes them.
+        name: "DXT_POSIX" or "DXT_MPIIO".
+        version: Of the records, from the log's header.
+        byte_order: "<" or ">".
+        nbytes: Length of the compressed region, to guess the number of rows.
+    """
+    layer = LAYERS[name]
+    columns = _Columns(_width(layer, version), nbytes)
+    records: list[_Record] = []
+    losses: list[str] = []
+    for stream in streams:
+        found, segments, loss = _records(stream.data, columns.width, byte_order)
+        records += found
+        columns.add(segments, stream.end)
+        if stream.problem or loss:
+            losses.append(f"{name} is incomplete: {stream.problem or loss}")
+    table = _table(records, columns)
+    if layer == MPIIO and version == 1:
+        table["offset"][:] = -1  # this version wrote no valid offsets
+    if not columns.plain and (loss := _drop_nonsense(table)):
+        losses.append(f"{name}: {loss}")
+    return _frozen(layer, records, table), tuple(losses)
+
+
+def _width(layer: str, version: int) -> int:
+    """Words of a segment."""
+    return 5 if version >= THREAD_VERSION[layer] else 4
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """The records of one short region; their operations are still rows of words."""
+
+    layer: str
+    width: int
+    records: list[_Record]
+    segments: list[_Segments]
+
+
+def walk(data: bytes | memoryview, name: str, version: int, byte_order: str) -> Walked | None:
+    """The records of the only stream of a short region; None for what `decode` has to look at."""
+    layer = LAYERS[name]
+    if layer == MPIIO and version == 1:
+        return None
+    width = _width(layer, version)
+    records, segments, loss = _records(data, width, byte_order)
+    return Walked(layer, width, records, segments) if records and not loss else None
+
+
+def tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
+    """The operations of many short regions, decoded at once; None where any is impossible."""
+    found: dict[int, OperationTable] = {}
+    for width in {one.width for one in walked}:
+        places = [i for i, one in enumerate(walked) if one.width == width]
+        some = _tables([walked[i] for i in places], width)
+        if some is None:
+            return None
+        found |= zip(places, some, strict=True)
+    return [found[i] for i in range(len(walked))]
+
+
+def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
+    """As `tables`, of rows of one width: one table of all, then slices of it."""
+    segments = [rows for one in walked for rows in one.segments]
+    lengths = [sum(map(len, one.segments)) for one in walked]
+    columns = _Columns(width, 0)
+    columns.add(segments, 1)
+    records = [record for one in walked for record in one.records]
+    whole = _frozen(POSIX, records, _table(records, columns))
+    if not columns.plain:
+        return None
+    rows = pairwise(accumulate(lengths, initial=0))
+    of_records = pairwise(accumulate((len(one.records) for one in walked), initial=0))
+    return [
+        _sliced(whole, one.layer, slice(*r), slice(*of))
+        for one, r, of in zip(walked, rows, of_records, strict=True)
+    ]
+
+
+def _sliced(whole: OperationTable, layer: str, rows: slice, records: slice) -> OperationTable:
+    record = whole.record[rows] - np.int32(records.start)
+    record.setflags(write=False)
+    return OperationTable(
+        layer,
+        whole.record_file[records],
+        whole.record_rank[records],
+        whole.record_host[records],
+        record,
+        whole.op[rows],
+        whole.offset[rows],
+        whole.nbytes[rows],
+        whole.start_ns[rows],
+        whole.end_ns[rows],
+        None if whole.thread is None else whole.thread[rows],
+    )
+
+
+def first_host(stream: Stream, byte_order: str) -> str:
+    """The host that the first record of a stream names, "" for none."""
+    head = struct.Struct(byte_order + _HEAD)
+    if len(stream.data) < head.size:
+        return ""
+    return text(head.unpack_from(stream.data)[2])
+
+
+class _Columns:
+    """Columns that grow stream by stream; what lies behind `rows` is not in use."""
+
+    def __init__(self, width: int, nbytes: int) -> None:
+        self.width = width  # words a segment
+        self.rows = 0
+        self.plain = True  # no row can be impossible
+        self._nbytes = nbytes
+        # Apart, so that the memory of one goes when only others are kept.
+        self._columns = [np.empty(0, np.int64) for _ in range(width)]
+        self._scratch = np.empty((0, width), np.int64)
+        self._waiting: list[_Segments] = []  # of streams too short to be worth a pass each
+        self._waiting_rows = 0
+
+    def add(self, segments: list[_Segments], used: int) -> None:
+        """Append the segments of a stream that ends `used` bytes into the region."""
+        self._waiting += segments
+        self._waiting_rows += sum(map(len, segments))
+        if self._waiting_rows >= _BLOCK:
+            self._flush(used)
+
+    def column(self, index: int) -> NDArray[np.int64]:
+        """One column: offset, length, start, end or thread."""
+        self._flush(self._nbytes)
+        return self._columns[index][: self.rows]
+
+    def _flush(self, used: int) -> None:
+        if not self._waiting_rows:
+            return
+        first, self.rows = self.rows, self.rows + self._waiting_rows
+        if self.rows > len(self._columns[0]):
+            self._grow(first, used)
+        out = [column[first : self.rows] for column in self._columns]
+        self.plain &= _store(self._joined(), out)
+        self._waiting, self._waiting_rows = [], 0
+
+    def _joined(self) -> _Segments:
+        # Into memory that is used again: fresh memory costs more than the copying.
+        if len(self._waiting) == 1:
+            return self._waiting[0]
+        if self._waiting_rows > len(self._scratch):
+            self._scratch = np.empty((self._waiting_rows * 9 // 8, self.width), np.int64)
+        return np.concatenate(self._waiting, out=self._scratch[: self._waiting_rows])
+
+    def _grow(self, held: int, used: int) -> None:
+        # Streams are alike, so the share of the region used so far tells the rows to come.
+        expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
+        room = max(self.rows, min(expected, 16 * self.rows))
+        for i, column in enumerate(self._columns):
+            self._columns[i] = np.empty(room, np.int64)
+            self._columns[i][:held] = column[:held]
+
+
+def _store(segments: _Segments, out: list[NDArray[np.int64]]) -> bool:
+    """Writes rows into columns; whether all are plain: none can be impossible."""
+    plain = True
+    for low in range(0, len(segments), _BLOCK):
+        block = segments[low : low + _BLOCK]
+        part = [column[low : low + _BLOCK] for column in out]
+        for i in (0, 1, *range(4, len(part))):
+            part[i][:] = block[:, i]
+        for i in (2, 3):
+            plain &= _to_ns(block[:, i].view(np.float64), part[i])
+        plain = plain and not _impossible(*part[:4]).any()
+    return plain
+
+
+def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> bool:
+    """Seconds to whole nanoseconds, rounded half to even like `rint(seconds * 1e9)`.
+
+    Returns whether all lie within 26 days from 0 on.
+
+    A float64 near _SHIFT has steps of 1, so adding it rounds, and the sum's low bits are the
+    integer: twice as fast as rint and a cast. It keeps the order of all numbers, so a result
+    outside [0, 2**51) tells that an input was outside of it, and only then is the slow way
+    taken.
+    """
+    times = out.view(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # nonsense is dropped afterwards
+        np.multiply(seconds, 1e9, out=times)
+        times += _SHIFT
+        out -= _SHIFT.view(np.int64)
+        # A negative number is a very large one where it is taken without its sign.
+        plain = int(out.view(np.uint64).max()) < 1 << 51
+        if not plain:
+            out[:] = np.rint(seconds * 1e9)
+    return plain
+
+
+def _records(
+    data: bytes | memoryview, width: int, byte_order: str
+) -> tuple[list[_Record], list[_Segments], str]:
+    """The records of one stream, their segments, and what is wrong with the stream's end."""
+    head = struct.Struct(byte_order + _HEAD)
+    words = _words(data, byte_order)
+    records: list[_Record] = []
+    segments: list[_Segments] = []
+    at, problem = 0, ""
+    while len(data) - at >= _HEAD_BYTES and not problem:
+        file, rank, host, writes, reads = head.unpack_from(data, at)
+        at += _HEAD_BYTES
+        found, there = writes + reads, (len(data) - at) // 8 // width
+        if found > there or writes < 0 or reads < 0:
+            found = max(0, min(found, there))
+            problem = (
+                f"a record announces {writes:,} writes and {reads:,} reads, "
+                f"{found:,} operations of it are there"
+            )
+        written = min(max(0, writes), found) if problem else writes
+        records.append(_Record(file, rank, host, written, found - written))
+        segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
+        at += 8 * width * found
+    if not problem and at < len(data):
+        problem = f"{len(data) - at} bytes at the end of a stream are no record"
+    return records, segments, problem
+
+
+def _words(data: bytes | memoryview, byte_order: str) -> NDArray[np.int64]:
+    words = np.frombuffer(data, f"{byte_order}i8", len(data) // 8)
+    return words.astype(np.int64, copy=False)
+
+
+def _table(records: list[_Record], columns: _Columns) -> _Table:
+    counts = np.array([(r.writes, r.reads) for r in records], np.int64).reshape(-1, 2)
+    table: _Table = {
+        "record": np.repeat(np.arange(len(records), dtype=np.int32), counts.sum(axis=1)),
+        "op": np.repeat(np.tile(np.array([WRITE, READ], np.uint8), len(records)), counts.ravel()),
+    }
+    names = ("offset", "nbytes", "start_ns", "end_ns", "thread")[: columns.width]
+    table |= {name: columns.column(i) for i, name in enumerate(names)}
+    return table
+
+
+def _impossible(
+    offset: NDArray[np.int64],
+    nbytes: NDArray[np.int64],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """For each row whether its time, place or length is nonsense.
+
+    NaN and infinity have become the smallest integer, on some machines the largest.
+    """
+    wrong = (end_ns < start_ns) | (start_ns < 0) | (end_ns > _LATEST_NS)
+    wrong |= (nbytes < 0) | (nbytes > _LARGEST) | (offset > _FARTHEST)
+    return wrong
+
+
+def _drop_nonsense(table: _Table) -> str:
+    """What was wrong with the rows that were dropped; "" where none was."""
+    wrong = _impossible(table["offset"], table["nbytes"], table["start_ns"], table["end_ns"])
+    if not wrong.any():
+        return ""
+    for name, column in table.items():
+        table[name] = column[~wrong]
+    return (
+        f"{int(wrong.sum()):,} of {len(wrong):,} operations have an impossible time, place or "
+        "length and are left out"
+    )
+
+
+def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:
+    thread = table["thread"].view(np.uint64) if "thread" in table else None
+    hosts = {raw: text(raw) for raw in {r.host for r in records}}
+    result = OperationTable(
+        layer=layer,
+        record_file=np.array([r.file for r in records], np.uint64),
+        record_rank=np.array([r.rank for r in records], np.int64),
+        record_host=tuple(hosts[r.host] for r in records),
+        record=table["record"],
+        op=table["op"],
+        offset=table["offset"],
+        nbytes=table["nbytes"],
+        start_ns=table["start_ns"],
+        end_ns=table["end_ns"],
+        thread=thread,
+    )
+    for column in (result.record_file, result.record_rank, thread, *table.values()):
+        if column is not None:
+            column.setflags(write=False)
+    return result

@@ -1,0 +1,104 @@
+"""The text of a Darshan log: the job record, the command, the mount table and the names."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vanidl.readers.darshan.header import Header
+
+METADATA_BYTES = 1024
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What a log says about its job; times in nanoseconds since the epoch."""
+
+    user_id: int
+    job_id: int
+    nprocs: int
+    start_ns: int
+    end_ns: int
+    start_resolution_ns: int
+    metadata: dict[str, str]
+    command: str
+    mounts: tuple[tuple[str, str], ...]  # (mount point, type), longest mount point first
+
+
+def text(raw: bytes) -> str:
+    """Printable text of bytes up to the first NUL; what is not UTF-8 as backslash codes."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+def read_job(data: bytes, header: Header) -> JobRecord | None:
+    """The job record in the bytes of its region; None where they are too few.
+
+    A log of whole seconds ends with its end second, as Darshan's own run time has it.
+    """
+    fields = struct.Struct(header.byte_order + header.layout.job)
+    if len(data) < fields.size + METADATA_BYTES:
+        return None
+    user, *times, nprocs, job = fields.unpack_from(data)
+    if header.layout.whole_seconds:
+        times = [times[0], 0, times[1], 0]
+    exact = bool(times[1] or times[3])
+    start, end = (times[i] * SECOND + times[i + 1] for i in (0, 2))
+    rest = text(data[fields.size + METADATA_BYTES :])
+    return JobRecord(
+        user_id=user,
+        job_id=job,
+        nprocs=nprocs,
+        start_ns=start,
+        end_ns=end if exact else end + SECOND,
+        start_resolution_ns=1 if exact else SECOND,
+        metadata=_metadata(text(data[fields.size : fields.size + METADATA_BYTES])),
+        command=rest.split("\n", 1)[0].strip(),
+        mounts=_mounts(rest.split("\n")[1:]),
+    )
+
+
+def read_names(data: bytes, header: Header) -> tuple[dict[int, str], int]:
+    """Names by file id, and how many bytes at the end are no whole name."""
+    walk = _counted_names if header.layout.counted_names else _marked_names
+    names: dict[int, str] = {}
+    position = 0
+    for key, name, end in walk(data, header.byte_order):
+        position = end
+        if not names.get(key):  # Darshan, too, keeps the first name that is not empty
+            names[key] = name
+    return names, len(data) - position
+
+
+def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+    """(file id, name, first byte behind both) of every whole name."""
+    head = struct.Struct(f"{order}QI")
+    position = 0
+    while len(data) - position >= head.size:
+        key, length = head.unpack_from(data, position)
+        first = position + head.size
+        position = first + length
+        if position > len(data):
+            return
+        yield key, text(data[first:position]), position
+
+
+def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
+    key = struct.Struct(f"{order}Q")
+    position = 0
+    while (end := data.find(b"\0", position + key.size)) >= 0:
+        name = data[position + key.size : end].decode("utf-8", "backslashreplace")
+        yield key.unpack_from(data, position)[0], name, end + 1
+        position = end + 1
+
+
+def _metadata(lines: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines.split("\n"))
+    return {key: value for key, mark, value in pairs if mark}
+
+
+def _mounts(lines: list[str]) -> tuple[tuple[str, str], ...]:
+    fields = (line.split() for line in lines)
+    mounts = [(row[1], row[0]) for row in fields if len(row) == 2]
+    return tuple(sorted(mounts, key=lambda mount: -len(mount[0])))

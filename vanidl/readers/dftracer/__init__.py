@@ -1,0 +1,1 @@
+"""DFTracer traces (`.pfw`, `.pfw.gz`)."""

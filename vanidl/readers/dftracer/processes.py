@@ -1,0 +1,145 @@
+"""All trace files of a run -> what each process did, on one set of names and in nanoseconds.
+
+The files of a run belong together: a forked child uses names that only its parent's file
+defines, and a process that became another program has a file for each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.readers.dftracer.paths import PathTable, names_of, paths_of
+from vanidl.readers.dftracer.trace_file import COLUMNS, Events, Start, TraceFile
+
+Int64Array = NDArray[np.int64]
+
+_RANK_IN_NAME = re.compile(r"-(\d+)-of-(\d+)\.pfw(\.gz)?$")  # as DLIO names its traces
+_FORKED = re.compile(r"-fork\.pfw(\.gz)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class TracedProcess:
+    """One process: its events, sorted by start, and what its files say of it.
+
+    In `events` times are nanoseconds since the epoch, `file` is an index into `files`, whole
+    paths of the run, and `names` are those of the run.
+    """
+
+    host: str
+    pid: int
+    events: Events
+    starts: tuple[Start, ...]  # one a program that it became; ticks of their file
+    start_ns: int
+    end_ns: int
+    command: str
+    parent_pid: int | None
+    forked: bool  # began as a copy of its parent, not as a program
+    ended: bool
+    rank: int | None  # where the name of its file says it
+    ranks: int | None
+    files: tuple[str, ...]
+    tick_ns: int
+    losses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """What one process wrote into one file."""
+
+    file: TraceFile
+    pid: int
+    events: Events
+    starts: tuple[Start, ...]
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """First and last moment."""
+        ts, dur = self.events.columns["ts"], self.events.columns["dur"]
+        moments = [s.ts * self.file.tick_ns for s in self.starts]
+        moments += [end for pid, end in self.file.ends if pid == self.pid]
+        if len(ts):
+            moments += [int(ts.min()), int((ts + dur).max())]
+        return min(moments), max(moments)
+
+
+def processes(files: Sequence[TraceFile]) -> tuple[TracedProcess, ...]:
+    """Every process that wrote at least one event, by host and pid."""
+    files = sorted(files, key=lambda file: file.path)
+    names = {key: name for file in files for key, name in file.files.items()}
+    hosts = {key: name for file in files for key, name in file.hosts.items()}
+    strings = {key: text for file in files for key, text in file.strings.items()}
+    table = PathTable()
+    members: dict[tuple[str, int], list[_Member]] = {}
+    for file in files:
+        host = hosts.get(file.host, file.host)
+        for member in _members(file, names, table):
+            members.setdefault((host, member.pid), []).append(member)
+    paths = table.paths()
+    return tuple(
+        _process(host, members[host, pid], paths, strings) for host, pid in sorted(members)
+    )
+
+
+def _members(file: TraceFile, names: Mapping[str, str], table: PathTable) -> Iterator[_Member]:
+    own = names_of(file, names)
+    column = file.events.columns["pid"]
+    for pid in sorted({s.pid for s in file.starts} | set(np.unique(column).tolist())):
+        events = picked(file.events, column == pid)
+        starts = tuple(s for s in file.starts if s.pid == pid)
+        codes = paths_of(events, own, starts[0] if starts else None, table)
+        columns = dict(events.columns)
+        columns |= {key: columns[key] * file.tick_ns for key in ("ts", "dur")}
+        columns["file"] = codes
+        yield _Member(file, pid, Events(columns, events.names, ()), starts)
+
+
+def _process(
+    host: str, members: list[_Member], paths: tuple[str, ...], strings: Mapping[str, str]
+) -> TracedProcess:
+    members = sorted(members, key=lambda m: (m.span_ns, m.file.path))
+    starts = tuple(s for m in members for s in m.starts)
+    last = members[-1]
+    named = _RANK_IN_NAME.search(last.file.path)
+    commands = [strings.get(s.command, "") for s in starts]
+    return TracedProcess(
+        host=host,
+        pid=last.pid,
+        events=_joined([m.events for m in members], paths),
+        starts=starts,
+        start_ns=members[0].span_ns[0],
+        end_ns=max(m.span_ns[1] for m in members),
+        command=" ".join((commands or [""])[-1].split(";")),
+        parent_pid=starts[0].parent_pid if starts else None,
+        forked=bool(_FORKED.search(last.file.path)),
+        ended=any(pid == last.pid for pid, _ in last.file.ends),
+        rank=int(named[1]) if named else None,
+        ranks=int(named[2]) if named else None,
+        files=tuple(m.file.path for m in members),
+        tick_ns=max(m.file.tick_ns for m in members),
+        losses=tuple(loss for m in members for loss in m.file.losses),
+    )
+
+
+def picked(events: Events, rows: NDArray[np.bool_] | Int64Array) -> Events:
+    """The events that a mask or an index array picks."""
+    columns = {name: events.columns[name][rows] for name in COLUMNS}
+    return Events(columns, events.names, events.files)
+
+
+def _joined(blocks: Sequence[Events], paths: tuple[str, ...]) -> Events:
+    """All events on one list of names, sorted by start."""
+    names: dict[tuple[str, str], int] = {}
+    columns = {key: np.concatenate([b.columns[key] for b in blocks]) for key in COLUMNS}
+    renamed = [
+        np.array([names.setdefault(n, len(names)) for n in b.names] or [0], np.int64)[
+            b.columns["name"]
+        ]
+        for b in blocks
+    ]
+    columns["name"] = np.concatenate(renamed)
+    return picked(Events(columns, tuple(names), paths), np.argsort(columns["ts"], kind="stable"))

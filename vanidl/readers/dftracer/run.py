@@ -1,0 +1,173 @@
+"""DFTracer traces of a run: pieces for `assemble`, from all trace files together.
+
+DFTracer records every operation of POSIX and STDIO, so the totals of a layer are those of
+its operations (`dftracer_counters`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vanidl.model.trace import READ, WRITE, Notice
+from vanidl.readers.command_lines import LAUNCHER
+from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, is_call, nbytes
+from vanidl.readers.dftracer.limits import notices
+from vanidl.readers.dftracer.processes import TracedProcess, processes
+from vanidl.readers.dftracer.spans import profile
+from vanidl.readers.dftracer.totals import counters
+from vanidl.readers.dftracer.trace_file import TraceFile
+from vanidl.readers.records import CounterRecords, OperationTable, ProfileTrace, TracerLog
+
+Known = Mapping[tuple[str, int], TracedProcess]
+"""Every process of the run by host and pid."""
+
+TRACER = "dftracer"
+_UNFINISHED = (
+    "the trace has no end: its process was killed or is still running, and what was not yet "
+    "written out (at most 4 KiB of trace where vanidl recorded it) is lost"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DftracerRun:
+    """Pieces of all processes that trace files tell of; counters by path of their log."""
+
+    logs: tuple[TracerLog, ...] = ()
+    profiles: tuple[ProfileTrace, ...] = ()
+    counters: Mapping[str, tuple[CounterRecords, ...]] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
+
+
+def combine(files: Sequence[TraceFile]) -> DftracerRun:
+    """The pieces of the processes that wrote these files, in any order."""
+    traced = processes(files)
+    if not traced:
+        return DftracerRun(notices=notices(files, traced))
+    known = {(p.host, p.pid): p for p in traced}
+    writers = Counter(path for p in traced for path in p.files)
+    logs = tuple(_log(p, known, writers) for p in traced)
+    spans = (profile(p) for p in traced)
+    return DftracerRun(
+        logs,
+        tuple(s for s in spans if s is not None),
+        {log.path: counters(p.events) for log, p in zip(logs, traced, strict=True)},
+        notices(files, traced),
+    )
+
+
+def _log(process: TracedProcess, known: Known, writers: Mapping[str, int]) -> TracerLog:
+    tables = tuple(_tables(process))
+    used = np.unique(process.events.columns["file"])
+    losses = tuple(_losses(process))
+    return TracerLog(
+        path=_path(process, writers),
+        tracer=TRACER,
+        version=process.starts[-1].version if process.starts else "",
+        job_id=str([process, *_ancestors(process, known)][-1].pid),
+        host=process.host,
+        pid=process.pid,
+        parent_pid=_works_for(process, known),
+        user_id=_owner(process.files[-1]),
+        nprocs=1,
+        start_ns=process.start_ns,
+        end_ns=process.end_ns,
+        start_resolution_ns=process.tick_ns,
+        command=process.command,
+        metadata={},
+        mounts=(),
+        names={code: process.events.files[code] for code in used.tolist() if code >= 0},
+        modules=tuple(table.layer for table in tables),
+        operations=tables,
+        partial_layers=(),
+        whole=not losses,
+        losses=losses,
+        rank=process.rank,
+    )
+
+
+def _path(process: TracedProcess, writers: Mapping[str, int]) -> str:
+    """Its last file; with its pid where that file holds other processes as well."""
+    path = process.files[-1]
+    return f"{path}#{process.pid}" if writers[path] > 1 else path
+
+
+def _owner(path: str) -> int:
+    """User id of the file's owner, -1 where the file is gone."""
+    try:
+        return Path(path).stat().st_uid
+    except OSError:
+        return -1
+
+
+def _losses(process: TracedProcess) -> Iterator[str]:
+    yield from process.losses
+    if process.starts and not process.ended:
+        yield _UNFINISHED
+
+
+def _parent(process: TracedProcess, known: Known) -> TracedProcess | None:
+    if process.parent_pid is None or process.parent_pid == process.pid:
+        return None
+    return known.get((process.host, process.parent_pid))
+
+
+def _works_for(process: TracedProcess, known: Known) -> int | None:
+    """The process that this one works for: the next above it that is no shell or launcher.
+
+    What shells and launchers start works for itself. A copy works for what it was copied
+    from, even where that is not recorded.
+    """
+    if process.forked:
+        return process.parent_pid
+    above = _ancestors(process, known)
+    return next((a.pid for a in above if not LAUNCHER.search(a.command)), None)
+
+
+def _ancestors(process: TracedProcess, known: Known) -> Iterator[TracedProcess]:
+    """Recorded processes above this one, the nearest first."""
+    seen = {process.pid}
+    while (parent := _parent(process, known)) is not None and parent.pid not in seen:
+        yield parent
+        process = parent
+        seen.add(process.pid)
+
+
+def _tables(process: TracedProcess) -> Iterator[OperationTable]:
+    for layer in LAYERS:
+        table = _table(process, layer)
+        if len(table.record_file):
+            yield table
+
+
+def _table(process: TracedProcess, layer: str) -> OperationTable:
+    """Reads and writes of one layer that did not fail, of files that have a name."""
+    events = process.events
+    moved = nbytes(events)
+    sound = (moved >= 0) & (events.columns["file"] >= 0)
+    write = is_call(events, layer, WRITES[layer])
+    rows = np.flatnonzero(sound & (write | is_call(events, layer, READS[layer])))
+    op = np.where(write[rows], WRITE, READ).astype(np.uint8)
+    files, record = np.unique(events.columns["file"][rows], return_inverse=True)
+    order = np.lexsort((events.columns["ts"][rows], -op.astype(np.int8), record))
+    rows, op, record = rows[order], op[order], record[order]
+    start = events.columns["ts"][rows] - process.start_ns
+    offset = events.columns["offset"][rows]
+    columns = (
+        record.astype(np.int32),
+        op,
+        np.where(offset < 0, -1, offset),
+        moved[rows],
+        start,
+        start + events.columns["dur"][rows],
+        events.columns["tid"][rows].astype(np.uint64),
+    )
+    for column in columns:
+        column.flags.writeable = False
+    ranks = np.zeros(len(files), np.int64)
+    return OperationTable(layer, files.astype(np.uint64), ranks, (process.host,) * len(files),
+                          *columns)  # fmt: skip

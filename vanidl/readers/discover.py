@@ -1,0 +1,220 @@
+"""Which files of a folder say something about a run, told by their names alone.
+
+Nothing is opened, except that a single file with an unknown name is known by its first
+bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vanidl.errors import InputError
+from vanidl.readers.sniff import kind_by_content
+
+MAX_DEPTH = 6
+
+# First match wins: a `.pt.trace.json.gz` is a `.trace.json.gz` as well.
+_SUFFIXES = (
+    ("darshan", (".darshan",)),
+    ("darshan_partial", (".darshan_partial",)),
+    ("profiler", (".pt.trace.json", ".pt.trace.json.gz")),
+    ("xplane", (".xplane.pb",)),
+    ("trace_viewer", (".trace.json.gz",)),
+    ("input_pipeline", (".input_pipeline.pb",)),
+    ("dftracer", (".pfw", ".pfw.gz")),
+)
+_EVENT_FILE = "events.out.tfevents."
+_RUN_RECORD = "run.json"
+
+_EXPECTED = (
+    "expected a run: Darshan logs (.darshan), DFTracer traces (.pfw, .pfw.gz), PyTorch profiler "
+    "traces (.pt.trace.json, .pt.trace.json.gz), TensorBoard event files (events.out.tfevents.*), "
+    "TensorFlow or JAX profiles (.xplane.pb, .trace.json.gz, .input_pipeline.pb)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Files of a run by kind, each sorted by path.
+
+    `others` counts files of no known kind. `unreadable` are folders that could not be listed,
+    `too_deep` folders that lie deeper than was searched.
+    """
+
+    root: Path
+    darshan: tuple[Path, ...] = ()
+    darshan_partial: tuple[Path, ...] = ()
+    profiler: tuple[Path, ...] = ()
+    event_files: tuple[Path, ...] = ()
+    xplane: tuple[Path, ...] = ()
+    trace_viewer: tuple[Path, ...] = ()
+    input_pipeline: tuple[Path, ...] = ()
+    dftracer: tuple[Path, ...] = ()
+    run_records: tuple[Path, ...] = ()
+    others: int = 0
+    unreadable: tuple[Path, ...] = ()
+    too_deep: tuple[Path, ...] = ()
+
+
+def kind_by_name(name: str) -> str:
+    """Field of `Found` that a file of this name belongs to, "" for none."""
+    if name.startswith(_EVENT_FILE):
+        return "event_files"
+    if name == _RUN_RECORD:
+        return "run_records"
+    return next((kind for kind, suffixes in _SUFFIXES if name.endswith(suffixes)), "")
+
+
+def find(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Found:
+    """Return the files of a run: one file, or a folder and `max_depth` levels below it.
+
+    Hidden folders are left out. Links are followed, but no folder and no linked file counts
+    twice, so links that lead back up end there.
+
+    Raises:
+        InputError: Nothing is there, it cannot be listed, or it holds no known file.
+    """
+    path = Path(root)
+    try:
+        if path.is_dir():
+            return _in_folder(path, max_depth)
+        return _single(path)
+    except OSError as error:
+        raise InputError(_unreachable(path, error)) from error
+
+
+def _unreachable(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return f"{path}: expected a log or a folder of a run, found nothing there; check the path"
+    why = error.strerror or str(error)
+    return f"{path}: {_EXPECTED}; it cannot be read ({why}); check its permissions"
+
+
+def _single(path: Path) -> Found:
+    path.stat()  # raises where nothing is there
+    kind = kind_by_name(path.name) or (kind_by_content(path) if path.is_file() else "")
+    if not kind:
+        raise InputError(
+            f"{path}: {_EXPECTED}; found something that is none of these, neither by its name "
+            "nor by its first bytes; give one of them or the folder that holds them"
+        )
+    paths: dict[str, Any] = {kind: (path,)}
+    return Found(path, **paths)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What a walk has met so far."""
+
+    max_depth: int
+    files: dict[str, list[str]] = field(default_factory=dict)  # kind -> paths
+    linked: list[tuple[str, str]] = field(default_factory=list)  # kind, path
+    others: int = 0
+    visited: set[tuple[int, int]] = field(default_factory=set)
+    linked_folders: list[tuple[str, int]] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    too_deep: list[str] = field(default_factory=list)
+
+
+def _in_folder(root: Path, max_depth: int) -> Found:
+    with os.scandir(root):  # a root that cannot be listed is an error, a folder below is not
+        above = root.resolve().parents
+        search = _Search(max_depth, visited={_identity(folder) for folder in above})
+    _walk(os.fspath(root), 0, search)
+    # Folders before links to folders: a file has the path without links where it has one.
+    while search.linked_folders:
+        search.linked_folders.sort(reverse=True)
+        _walk(*search.linked_folders.pop(), search)
+    _add_linked_files(search)
+    if not search.files:
+        raise InputError(_nothing(root, search))
+    paths = {kind: _sorted(found) for kind, found in search.files.items()}
+    return Found(
+        root,
+        others=search.others,
+        unreadable=_sorted(search.unreadable),
+        too_deep=_sorted(search.too_deep),
+        **paths,
+    )
+
+
+def _sorted(paths: list[str]) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in sorted(paths))
+
+
+def _nothing(root: Path, search: _Search) -> str:
+    number = f"{search.others:,} other files" if search.others else "no file at all"
+    limits = [f"searched {search.max_depth} levels deep"] if search.too_deep else []
+    if search.unreadable:
+        limits.append(f"{len(search.unreadable):,} folders cannot be listed")
+    extra = f" ({', '.join(limits)})" if limits else ""
+    return f"{root}: {_EXPECTED}; found {number}{extra}; give the folder that holds them"
+
+
+def _walk(top: str, depth: int, search: _Search) -> None:
+    pending = [(top, depth)]
+    while pending:
+        folder, level = pending.pop()
+        try:
+            identity = _identity(Path(folder))
+            if identity in search.visited:
+                continue
+            search.visited.add(identity)
+            with os.scandir(folder) as entries:
+                pending += [(path, level + 1) for path in _folders(entries, level, search)]
+        except OSError:
+            search.unreadable.append(folder)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _folders(entries: Iterator[os.DirEntry[str]], level: int, search: _Search) -> Iterator[str]:
+    """Sort the entries of a folder into the search; yield those to descend into."""
+    for entry in entries:
+        if not _true(entry.is_dir):
+            _take_file(entry, search)
+        elif entry.name.startswith("."):
+            continue
+        elif level >= search.max_depth:
+            search.too_deep.append(entry.path)
+        elif entry.is_symlink():
+            search.linked_folders.append((entry.path, level + 1))
+        else:
+            yield entry.path
+
+
+def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
+    kind = kind_by_name(entry.name)
+    if not kind or not _true(entry.is_file):
+        search.others += 1
+    elif entry.is_symlink():
+        search.linked.append((kind, entry.path))
+    else:
+        search.files.setdefault(kind, []).append(entry.path)
+
+
+def _true(question: Callable[[], bool]) -> bool:
+    """The answer about an entry; no for a link that leads nowhere or in circles."""
+    try:
+        return question()
+    except OSError:
+        return False
+
+
+def _add_linked_files(search: _Search) -> None:
+    if not search.linked:
+        return
+    known = {os.path.realpath(path) for paths in search.files.values() for path in paths}
+    for kind, path in sorted(search.linked):
+        target = os.path.realpath(path)
+        if target not in known:
+            known.add(target)
+            search.files.setdefault(kind, []).append(path)

@@ -1,0 +1,1 @@
+"""Streams of JSON and protobuf, and checksums: what several formats are written in."""

@@ -1,0 +1,51 @@
+"""Values of JSON text that a strict parser refuses, element by element where need be.
+
+Traces hold NaN and infinities in the spelling of C++ or Python, bytes that are no UTF-8,
+lone surrogates and control characters within strings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from vanidl.readers.encoding.json_borders import in_string
+
+_NOT_FINITE = re.compile(rb"(?<![\w.])-?(?:nan|inf|infinity)(?![\w.])", re.IGNORECASE)
+
+
+def elements(text: bytes, commas: NDArray[np.int64]) -> tuple[list[Any], int]:
+    """The elements of an array's inner text, and how many were no JSON and left out.
+
+    `commas` are the places of the commas between elements. NaN and infinities become None.
+    """
+    try:
+        values: list[Any] = orjson.loads(b"[%b]" % _finite(text))
+    except orjson.JSONDecodeError:
+        items = [_item(text[a + 1 : b]) for a, b in pairwise([-1, *commas.tolist(), len(text)])]
+        values = [value for whole, value in items if whole]
+        return values, len(items) - len(values)
+    return values, 0
+
+
+def _item(text: bytes) -> tuple[bool, Any]:
+    try:
+        return True, json.loads(_finite(text).decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _finite(text: bytes) -> bytes:
+    """The text with null in place of not-a-number tokens outside strings."""
+    found = list(_NOT_FINITE.finditer(text))
+    inside = in_string(text, np.array([m.start() for m in found], np.int64))
+    outside = [match for match, within in zip(found, inside, strict=True) if not within]
+    ends = [0, *(match.end() for match in outside)]
+    starts = [*(match.start() for match in outside), len(text)]
+    return b"null".join(text[a:b] for a, b in zip(ends, starts, strict=True))

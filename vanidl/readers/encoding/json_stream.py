@@ -1,0 +1,249 @@
+"""Members of a huge JSON object, its arrays delivered in blocks of whole elements.
+
+A trace file is one object whose array of events holds nearly all of the text. It is cut at
+borders between elements and each block is parsed alone, so the memory needed is that of a
+block, not of the file.
+
+Where a block ends is guessed first: at the last place that looks like the separator found
+between earlier elements. The text from one border to a true border, set in brackets, is a
+valid array. The reverse holds as well, as JSON is read from left to right without
+backtracking: if it is valid, the guess was a border. So one parse both proves and uses the
+guess. Where it fails, the structure of the block is worked out exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from vanidl.readers.encoding import json_lenient
+from vanidl.readers.encoding.json_borders import Borders, borders
+
+BLOCK_BYTES = 4 * 1024 * 1024
+MAX_ITEM_BYTES = 64 * 1024 * 1024
+"""Longest element or member: a lost quotation mark must not pull the file into memory."""
+
+_FIRST_WINDOW = 4096
+_KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*(?=\S)', re.DOTALL)
+_SEPARATOR = re.compile(rb"\s*\}\s*,\s*\{\s*")
+_SPACE = b" \t\r\n"
+
+
+class NotJson(ValueError):
+    """The text is neither a JSON object nor an array."""
+
+
+class CutJson(ValueError):
+    """The text ends or stops being JSON before its end; all before was delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of the top-level object that is no array."""
+
+    key: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Some elements of a member that is an array, in order.
+
+    `first` marks the array's first block; an empty array has one block without elements.
+    `broken` counts elements whose text is no JSON; they are left out.
+    """
+
+    key: str
+    first: bool
+    values: list[Any]
+    broken: int = 0
+
+
+def members(
+    chunks: Iterable[bytes], *, array_key: str = "", block_bytes: int = BLOCK_BYTES
+) -> Iterator[Member | Elements]:
+    """Yield the members of a JSON object in the order of the text, repeated keys included.
+
+    Text that is one bare array gives its elements under `array_key`. Values are what
+    `json.loads` gives, except that NaN and infinities are None.
+
+    Raises:
+        NotJson: The text is empty or starts with neither `{` nor `[`.
+        CutJson: After the last whole element or member, where the text does not close.
+    """
+    return _Scanner(chunks, block_bytes).run(array_key)
+
+
+_Block = tuple[int, bool, list[Any], int]
+"""Length of its text, whether its array ends there, values, number of broken elements."""
+
+
+class _Scanner:
+    def __init__(self, chunks: Iterable[bytes], block_bytes: int) -> None:
+        self.chunks = iter(chunks)
+        self.block_bytes = max(1, block_bytes)
+        self.text = bytearray()
+        self.ended = False
+        self.separator = b""
+
+    def run(self, array_key: str) -> Iterator[Member | Elements]:
+        self._fill(3)
+        self._drop(3 if self.text.startswith(b"\xef\xbb\xbf") else 0)
+        self._fill_to_text()
+        opening = bytes(self.text[:1])
+        if opening not in (b"{", b"["):
+            what = "text that is neither a JSON object nor an array"
+            raise NotJson(what if opening else "an empty file")
+        self._drop(1)
+        yield from self._array(array_key) if opening == b"[" else self._object()
+
+    def _object(self) -> Iterator[Member | Elements]:
+        self._fill_to_text()
+        closed = self.text.startswith(b"}")
+        while not closed:
+            key = self._key()
+            if self.text.startswith(b"["):
+                self._drop(1)
+                yield from self._array(key)
+                closed = self._after_array()
+            else:
+                end, closed = self._item_end()
+                yield Member(key, _value(bytes(self.text[:end])))
+                self._drop(end + 1)
+
+    def _key(self) -> str:
+        window = _FIRST_WINDOW
+        self._fill_to_text()
+        while self.text.startswith(b'"'):
+            self._fill(window)
+            match = _KEY.match(self.text)
+            if match:
+                key = str(_value(match[1]))
+                self._drop(match.end())
+                return key
+            self._require_more(window)
+            window *= 4
+        raise CutJson("no further member")
+
+    def _item_end(self) -> tuple[int, bool]:
+        """End of the item at the start of the text, and whether it is the last one."""
+        window = min(_FIRST_WINDOW, self.block_bytes)
+        while True:
+            self._fill(window)
+            found = borders(self.text[:window])
+            if found.commas.size:
+                return int(found.commas[0]), False
+            if found.close >= 0:
+                return found.close, True
+            self._require_more(window)
+            window *= 4
+
+    def _after_array(self) -> bool:
+        self._fill_to_text()
+        mark = bytes(self.text[:1])
+        if mark not in (b",", b"}"):
+            raise CutJson("no comma or brace after an array")
+        self._drop(1)
+        return mark == b"}"
+
+    def _array(self, key: str) -> Iterator[Elements]:
+        """Yield the blocks of the array whose `[` was just dropped; drop its `]`."""
+        first, closed = True, False
+        window = min(_FIRST_WINDOW, self.block_bytes)
+        while not closed:
+            self._fill(window)
+            block = self._guessed_block(window) or self._exact_block(window)
+            if block is None:
+                self._require_more(window)
+                window *= 4
+                continue
+            size, closed, values, broken = block
+            yield Elements(key, first, values, broken)
+            first = False
+            self._drop(size + 1)
+            window = min(window * 4, self.block_bytes)
+
+    def _guessed_block(self, window: int) -> _Block | None:
+        """The block up to the last likely separator; None where that is no border."""
+        if not self.separator:
+            return None
+        place = self.text.rfind(self.separator, 0, window)
+        if place < 0:
+            return None
+        size = place + self.separator.index(b",")
+        values = _strict(self.text[:size])
+        return None if values is None else (size, False, values, 0)
+
+    def _exact_block(self, window: int) -> _Block | None:
+        """The block up to the last true border; None where the text holds none."""
+        found = borders(self.text[:window])
+        closed = found.close >= 0
+        if not closed and not found.commas.size:
+            return self._last_block(window)
+        size = found.close if closed else int(found.commas[-1])
+        if found.commas.size:
+            self._learn_separator(int(found.commas[0]))
+        return (size, closed, *_values(bytes(self.text[:size]), found))
+
+    def _last_block(self, window: int) -> _Block | None:
+        """The element that a cut text ends with, where it is whole."""
+        if not (self.ended and window >= len(self.text) and self.text.rstrip().endswith(b"}")):
+            return None
+        values = _strict(self.text)
+        return None if values is None else (len(self.text), False, values, 0)
+
+    def _require_more(self, window: int) -> None:
+        """Refuse to look further where the text ended, or an item is too long to be one."""
+        if (self.ended and window >= len(self.text)) or window >= MAX_ITEM_BYTES:
+            raise CutJson("an array or a member does not end")
+
+    def _learn_separator(self, comma: int) -> None:
+        """Remember the text around a true border, with the indentation that marks its depth."""
+        start = len(bytes(self.text[:comma]).rstrip(_SPACE)) - 1
+        start = len(bytes(self.text[: max(start, 0)]).rstrip(_SPACE))
+        match = _SEPARATOR.match(self.text, start)
+        self.separator = match[0] if match else b""
+
+    def _fill(self, size: int) -> None:
+        while len(self.text) < size and not self.ended:
+            chunk = next(self.chunks, None)
+            if chunk is None:
+                self.ended = True
+            else:
+                self.text += chunk
+
+    def _fill_to_text(self) -> None:
+        """Drop white space until something else starts the text."""
+        while True:
+            self._drop(len(self.text) - len(self.text.lstrip(_SPACE)))
+            if self.text or self.ended:
+                return
+            self._fill(1)
+
+    def _drop(self, size: int) -> None:
+        del self.text[:size]
+
+
+def _strict(text: bytes | bytearray) -> list[Any] | None:
+    try:
+        values: list[Any] = orjson.loads(b"[" + text + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    return values
+
+
+def _values(text: bytes, found: Borders) -> tuple[list[Any], int]:
+    values = _strict(text)
+    return json_lenient.elements(text, found.commas) if values is None else (values, 0)
+
+
+def _value(text: bytes) -> object:
+    values = _strict(text)
+    if values is None:
+        values, _ = json_lenient.elements(text, np.empty(0, np.int64))
+    return values[0] if values else None

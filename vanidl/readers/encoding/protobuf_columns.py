@@ -1,0 +1,101 @@
+"""Many messages of one type decoded together, field by field: the first of all, then the second.
+
+A message of a profile has a few fields and a profile has millions of them, so the loop runs
+over fields and numpy over messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.readers.encoding.protobuf import NotProtobuf
+
+Int64Array = NDArray[np.int64]
+
+_MOST_VARINT_BYTES = 10
+PADDING = bytes(_MOST_VARINT_BYTES)
+"""To be appended to the text: a number may be read beyond its end before that is noticed."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_KNOWN = np.zeros(8, bool)
+_KNOWN[[_VARINT, _FIXED64, _BYTES, _FIXED32]] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The next field of each message that has one more; one entry such a message.
+
+    `value` is a varint as the signed number that its 64 bits hold, else the place of the
+    field's bytes in the text.
+    """
+
+    message: Int64Array
+    number: Int64Array
+    is_varint: NDArray[np.bool_]
+    value: Int64Array
+    nbytes: Int64Array  # 0 for varints
+
+    def varints(self, number: int) -> tuple[Int64Array, Int64Array]:
+        """(messages, values) where this is a varint field of that number."""
+        rows = (self.number == number) & self.is_varint
+        return self.message[rows], self.value[rows]
+
+
+def rounds(text: NDArray[np.uint8], start: Int64Array, end: Int64Array) -> Iterator[Round]:
+    """The fields of the messages [start, end), in turn.
+
+    `text` ends with PADDING, beyond every message.
+
+    Raises:
+        NotProtobuf: A length leads out of its message or a wire type is unknown.
+    """
+    at = start.copy()
+    message = np.flatnonzero(at < end)
+    while message.size:
+        here, stop = at[message], end[message]
+        key, here = _varints(text, here)
+        wire = key & 7
+        if not _KNOWN[wire].all():
+            raise NotProtobuf(f"wire type {int(wire[~_KNOWN[wire]][0])}")
+        value, nbytes, here = _values(text, here, wire)
+        if ((here > stop) | (nbytes < 0)).any():
+            raise NotProtobuf("a field that ends behind its message")
+        yield Round(message, key >> 3, wire == _VARINT, value, nbytes)
+        at[message] = here
+        message = message[here < stop]
+
+
+def _values(
+    text: NDArray[np.uint8], at: Int64Array, wire: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(value or place, number of bytes, end) of the fields whose values start at `at`."""
+    value, nbytes = at.copy(), np.zeros_like(at)
+    nbytes[wire == _FIXED64], nbytes[wire == _FIXED32] = 8, 4
+    counted = np.flatnonzero((wire == _VARINT) | (wire == _BYTES))
+    number, behind = _varints(text, at[counted])
+    is_bytes = wire[counted] == _BYTES
+    value[counted] = np.where(is_bytes, behind, number)
+    # No text is longer than its place plus 2**62, so that sums stay in range.
+    nbytes[counted] = np.where(is_bytes, np.minimum(number, 1 << 62), 0)
+    end = at + nbytes
+    end[counted] = behind + nbytes[counted]
+    return value, nbytes, end
+
+
+def _varints(text: NDArray[np.uint8], at: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(values, places behind them); beyond the text's end every byte counts as 0."""
+    value = np.zeros(at.shape, np.uint64)
+    end = at.copy()
+    rest = np.arange(at.size)
+    for shift in range(0, 7 * _MOST_VARINT_BYTES, 7):
+        byte = text[np.minimum(end[rest], text.size - 1)]
+        value[rest] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
+        end[rest] += 1
+        rest = rest[byte > 0x7F]
+        if not rest.size:
+            return value.view(np.int64), end
+    raise NotProtobuf("a number without an end")

@@ -1,0 +1,248 @@
+"""Traces of the PyTorch profiler: `*.pt.trace.json`, also compressed with gzip.
+
+Two dialects. Today's: float microseconds relative to `baseTimeNanoseconds`, categories
+cpu_op, user_annotation, kernel, with `host_name` and `distributedInfo`. The old one:
+absolute integer microseconds, categories Operator and Kernel, host and process in the
+file's name only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.errors import InputError, UsageError
+from vanidl.readers.encoding import json_stream
+from vanidl.readers.encoding.text_stream import TextStream
+from vanidl.readers.file_names import ProfilerName, profiler_name
+from vanidl.readers.pytorch.columns import EventColumns, EventTable
+from vanidl.readers.pytorch.span_kinds import NONE, kinds, steps
+from vanidl.readers.records import ProfileTrace
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+SOURCE = "pytorch-profiler"
+
+WAIT_NAMES = (r"enumerate\(DataLoader\)#.*\.__next__",)
+"""Regular expressions for whole names of spans in which training waits for a batch."""
+
+_WANTED = ("baseTimeNanoseconds", "host_name", "distributedInfo", "traceName")
+_MAX_BASE_NS = 2**61
+# Earlier than 2001: a time that counts from something else than the epoch.
+_ABSOLUTE_NS = 10**18
+_NAMED_MEMBERS = 5
+_EXPECTED = "expected a trace of the PyTorch profiler"
+_REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
+
+
+def read_trace(path: str | Path, *, wait_names: Sequence[str] = ()) -> ProfileTrace:
+    """Return the spans of one PyTorch profiler trace, sorted by start.
+
+    `wait_names` are regular expressions, searched in names of CPU spans, that mark input
+    waits beside `WAIT_NAMES`. Spans of other processes than the trace's own, copies on
+    devices, calls of the driver and Python frames are left out. A device stream has a thread
+    code of its own. Of a damaged file everything before the damage is used; `losses` says
+    what is missing. Without `baseTimeNanoseconds` times are taken as the file has them.
+
+    Raises:
+        InputError: The file cannot be read or holds no span of a PyTorch trace.
+        UsageError: One of `wait_names` is no regular expression.
+    """
+    waits = _compiled(wait_names)
+    content = _Content(Path(path))
+    content.read()
+    table = content.events.table()
+    if not len(table):
+        raise InputError(f"{path}: {_EXPECTED}, found {content.instead()}; {_REMEDY}")
+    return _piece(content, table, waits)
+
+
+def _compiled(wait_names: Sequence[str]) -> list[re.Pattern[str]]:
+    try:
+        own = [re.compile(name) for name in wait_names]
+    except re.error as error:
+        raise UsageError(
+            f"a name of input waits must be a regular expression, found {error.pattern!r} "
+            f"({error}); put a backslash before characters that stand for themselves"
+        ) from error
+    return [re.compile(rf"(?:{name})\Z") for name in WAIT_NAMES] + own
+
+
+class _Content:
+    """What the text of a trace holds, read once from start to end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.events = EventColumns()
+        self.header: dict[str, object] = {}
+        self.devices: list[object] = []
+        self.others: list[str] = []  # names of the first members that mean nothing here
+        self.has_events = False
+        self.losses: list[str] = []
+        self.broken = 0
+
+    def read(self) -> None:
+        text = TextStream(self.path)
+        try:
+            for item in json_stream.members(text, array_key="traceEvents"):
+                self._take(item)
+        except OSError as error:
+            why = f"{self.path}: {_EXPECTED}, found no readable file ({error.strerror})"
+            raise InputError(f"{why}; check the path and its permissions") from error
+        except json_stream.NotJson as error:
+            what = f"{error}, {text.damage}" if text.damage else str(error)
+            raise InputError(f"{self.path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
+        except json_stream.CutJson as error:
+            self._lose(text.damage or f"the JSON text is cut ({error})")
+        else:
+            if text.damage:
+                self._lose(f"{text.damage}, after the end of the trace")
+        self._count_losses()
+
+    def _take(self, item: json_stream.Member | json_stream.Elements) -> None:
+        if item.key in _WANTED and isinstance(item, json_stream.Member):
+            self.header[item.key] = item.value
+        elif item.key == "traceEvents" and isinstance(item, json_stream.Elements):
+            self.has_events = True
+            # A repeated member replaces the earlier one, as in every JSON parser.
+            self.events = EventColumns() if item.first else self.events
+            self.broken = item.broken + (0 if item.first else self.broken)
+            self.events.add(item.values)
+        elif item.key == "deviceProperties" and isinstance(item, json_stream.Elements):
+            self.devices = [*([] if item.first else self.devices), *item.values]
+        elif len(self.others) < _NAMED_MEMBERS and item.key not in self.others:
+            self.others.append(item.key)
+
+    @property
+    def host(self) -> str:
+        """The host as the trace names it, "" where it does not."""
+        name = self.header.get("host_name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def written_as(self) -> str:
+        """The file that the profiler wrote first, "" where the trace does not name it."""
+        name = self.header.get("traceName")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def distributed(self) -> dict[str, object]:
+        """`distributedInfo`, empty where there is none."""
+        info = self.header.get("distributedInfo")
+        return info if isinstance(info, dict) else {}
+
+    def base_ns(self, table: EventTable) -> int:
+        """Nanoseconds to add to the file's times; a lost base becomes a loss."""
+        base = self.header.get("baseTimeNanoseconds")
+        # The median, as one absurd time must not decide for all.
+        relative = float(np.median(table.start_ns)) < _ABSOLUTE_NS
+        if relative and type(base) is int and abs(base) < _MAX_BASE_NS:
+            return base
+        if relative:
+            self.losses.append("baseTimeNanoseconds is missing: times count from an unknown moment")
+        return 0
+
+    def _lose(self, why: str) -> None:
+        self.losses.append(f"{why}; {self.events.seen:,} events before that were read")
+
+    def _count_losses(self) -> None:
+        if self.broken:
+            self.losses.append(f"events left out as their text is no JSON: {self.broken:,}")
+        if self.events.refused:
+            self.losses.append(
+                "events left out as their name, process, time or duration is missing or "
+                f"impossible: {self.events.refused:,}"
+            )
+
+    def instead(self) -> str:
+        """What the file holds in place of a trace."""
+        if not self.has_events:
+            some = f" (but {', '.join(self.others)})" if self.others else ""
+            what = f"JSON without an array traceEvents{some}"
+        else:
+            what = f"{self.events.seen:,} events, none of them a whole one of PyTorch"
+        return "; ".join([what, *self.losses])
+
+
+def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -> ProfileTrace:
+    named = profiler_name(content.path)
+    step = steps(table)
+    pid = _own_pid(table, step, named)
+    kind = kinds(table, waits)
+    own = np.array([device or lane_pid == pid for device, lane_pid, _ in table.lanes])
+    keep = np.flatnonzero((kind != NONE) & own[table.lane])
+    keep = keep[np.argsort(table.start_ns[keep], kind="stable")]
+    start = table.start_ns[keep] + content.base_ns(table)
+    labels, name = _renumbered(table.label[keep])
+    lanes, thread = _renumbered(table.lane[keep])
+    return ProfileTrace(
+        path=str(content.path),
+        source=SOURCE,
+        host=content.host or (named.host if named else ""),
+        pid=int(pid) if pid.isdecimal() else None,
+        rank=_count(content.distributed.get("rank")),
+        world_size=_count(content.distributed.get("world_size")),
+        devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
+        start_ns=_frozen(start),
+        end_ns=_frozen(start + table.duration_ns[keep]),
+        step=_frozen(step[keep]),
+        kind=_frozen(kind[keep]),
+        thread=_frozen(thread),
+        name=_frozen(name),
+        names=tuple(_printable(table.labels[i][1]) for i in labels),
+        losses=tuple(content.losses),
+        written_as=content.written_as,
+    )
+
+
+def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | None) -> str:
+    """The process that was profiled, "" without CPU spans: steps show it best.
+
+    Else it is the one in the file's name where it has spans, else the one with most spans.
+    """
+    cpu = np.array([not device for device, _, _ in table.lanes])[table.lane]
+    lanes = table.lane[(step >= 0) if (step >= 0).any() else cpu]
+    counts: dict[str, int] = {}
+    for lane, spans in enumerate(np.bincount(lanes, minlength=1).tolist()):
+        if spans:
+            pid = table.lanes[lane][1]
+            counts[pid] = counts.get(pid, 0) + spans
+    in_name = str(named.pid) if named else ""
+    if in_name in counts:
+        return in_name
+    return max(counts, key=lambda pid: (counts[pid], pid), default="")
+
+
+def _renumbered(codes: NDArray[np.int32]) -> tuple[list[int], NDArray[np.int32]]:
+    """The codes in use, ascending, and each code's place among them."""
+    used = np.flatnonzero(np.bincount(codes))
+    place = np.zeros(used[-1] + 1 if used.size else 0, np.int32)
+    place[used] = np.arange(used.size)
+    return used.tolist(), place[codes]
+
+
+def _devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tuple[str, ...]:
+    """Names of the devices that ran kernels, in their order; of all where no id fits."""
+    used = {pid for device, pid, _ in lanes if device}
+    known = [p for p in properties if isinstance(p, dict) and isinstance(p.get("name"), str)]
+    fitting = [p for p in known if str(p.get("id")) in used]
+    return tuple(p["name"] for p in (fitting or known)) if used else ()
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _printable(name: str) -> str:
+    """The name without lone surrogates, which no file can hold."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _frozen(array: NDArray[_Number]) -> NDArray[_Number]:
+    array.flags.writeable = False
+    return array

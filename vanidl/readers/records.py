@@ -1,0 +1,198 @@
+"""What one file says, before anybody knows how it fits with the others.
+
+Sources make pieces, `vanidl.merge.assemble` turns pieces into a `Trace`. Arrays are read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class OperationTable:
+    """All traced operations of one layer of one log.
+
+    A record is one file as one rank used it: `record_*` arrays have one entry a record,
+    all others one entry an operation, in the order of the log (records in turn, within a
+    record writes before reads, each in the order of their start). Times are nanoseconds
+    since the start of the log. An offset of -1: not recorded.
+    """
+
+    layer: str  # "POSIX", "MPI-IO" or "STDIO"
+    record_file: NDArray[np.uint64]  # the tracer's file id, a key of TracerLog.names
+    record_rank: NDArray[np.int64]
+    record_host: tuple[str, ...]
+    record: NDArray[np.int32]  # row -> index into the record_* arrays
+    op: NDArray[np.uint8]  # trace.READ or trace.WRITE
+    offset: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    thread: NDArray[np.uint64] | None  # pthread id; None in version 1, which has none
+
+
+@dataclass(frozen=True, slots=True)
+class Columns(Mapping[str, NDArray[Any]]):
+    """Columns by name that lie in one array, shape (names, records)."""
+
+    names: tuple[str, ...]
+    rows: NDArray[Any]
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.names:
+            raise KeyError(name)
+        column: NDArray[Any] = self.rows[self.names.index(name)]
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class CounterRecords:
+    """Darshan's counters of one layer of one log: one row a record.
+
+    `rank` is -1 for a record shared by all ranks. A negative counter: not monitored.
+    """
+
+    layer: str  # "POSIX", "MPI-IO", "STDIO", "H5D", ...
+    file: NDArray[np.uint64]
+    rank: NDArray[np.int64]
+    counters: Mapping[str, NDArray[np.int64]]  # `Columns` where they were read from a log
+    seconds: Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class StripeRecord:
+    """How Lustre spreads one file, or one component of its layout, over its targets."""
+
+    file: int  # a key of TracerLog.names
+    stripe_nbytes: int
+    stripe_count: int
+    osts: tuple[int, ...]  # object storage targets in order of the stripes
+
+
+@dataclass(frozen=True, slots=True)
+class HeatmapRecord:
+    """Bytes that one rank moved through one layer, in equal bins from the start of the log."""
+
+    layer: str
+    rank: int
+    bin_ns: int
+    bytes_read: NDArray[np.int64]
+    bytes_written: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRecord:
+    """How long one rank was inside MPI calls, by Darshan's AutoPerf module."""
+
+    rank: int
+    host: str
+    total_s: float
+    sync_s: float | None  # waiting for others before collectives; None: not measured
+
+
+@dataclass(frozen=True, slots=True)
+class CounterFile:
+    """What Darshan summed up in one log: a table a layer, and a sentence for each loss."""
+
+    layers: tuple[CounterRecords, ...]
+    losses: tuple[str, ...] = ()
+    stripes: tuple[StripeRecord, ...] = ()
+    heatmaps: tuple[HeatmapRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TracerLog:
+    """What one file of a system tracer says of one process, or of all ranks of an MPI job.
+
+    `counters` are Darshan's, None where only its library can read them (`sources.counters`).
+    `losses` holds one sentence for each thing that could not be read; `whole` is False where
+    there is one. `partial_layers` are those that the tracer itself flagged incomplete.
+    """
+
+    path: str
+    tracer: str  # "darshan", "dftracer"
+    version: str  # of the log format, "3.41"
+    job_id: str
+    host: str  # of its first traced record, "" where nothing says
+    pid: int | None  # None for a shared log, or where nothing says
+    parent_pid: int | None  # the process that forked it, where that is recorded
+    user_id: int
+    nprocs: int
+    start_ns: int
+    end_ns: int
+    start_resolution_ns: int
+    command: str
+    metadata: Mapping[str, str]  # what else the tracer says: lib_ver, h (hints), ...
+    mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
+    names: Mapping[int, str]
+    modules: tuple[str, ...]  # names of the modules that the log holds
+    operations: tuple[OperationTable, ...]
+    partial_layers: tuple[str, ...]
+    whole: bool
+    losses: tuple[str, ...]
+    mpi: tuple[MpiRecord, ...] = ()
+    rank: int | None = None  # of its process, where the tracer or its recorder says
+    counters: CounterFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTrace:
+    """One profiler trace of one process. Times are nanoseconds since the epoch.
+
+    Span arrays have one entry a span, sorted by start; kinds are `trace.SpanKind`, `step` is
+    the number of the profiled step on STEP spans, of the epoch on EPOCH spans and -1
+    elsewhere, `thread` a code for the thread or device stream, `name` an index into `names`.
+    """
+
+    path: str
+    source: str  # "pytorch-profiler", "dftracer"
+    host: str
+    pid: int | None
+    rank: int | None
+    world_size: int | None
+    devices: tuple[str, ...]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    step: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    thread: NDArray[np.int32]
+    name: NDArray[np.int32]
+    names: tuple[str, ...]
+    losses: tuple[str, ...]
+    written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
+    every: int = 1  # a span of kind STEP stands for that many training steps
+    clock_method: str = "absolute"  # how its times were put on the epoch
+    clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecords:
+    """Every record of one event file, in order: when it was made and how long it is."""
+
+    path: str
+    host: str
+    pid: int | None
+    wall_ns: NDArray[np.int64]  # 0 where its time is not known
+    nbytes: NDArray[np.int64]  # in the file, with its frame
+
+
+@dataclass(frozen=True, slots=True)
+class StepDurations:
+    """How long each step of one host's process took; when it was is not recorded."""
+
+    path: str
+    source: str
+    host: str
+    step: NDArray[np.int32]
+    duration_ns: NDArray[np.int64]

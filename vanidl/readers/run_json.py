@@ -1,0 +1,186 @@
+"""`run.json`, which `vanidl record` leaves beside its logs: what the logs cannot say.
+
+Ranks of processes, the host, mount points, and which processes are missing or did not end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from vanidl.errors import InputError
+from vanidl.files.atomic import write_whole
+from vanidl.files.checked_json import checked_fields
+from vanidl.model.trace import Notice
+from vanidl.readers.records import ProfileTrace, TracerLog
+
+SCHEMA = "vanidl-run/1"
+NAME = "run.json"
+
+RECORDED = "recorded"
+UNFINISHED = "unfinished"
+MISSING = "missing"
+STATES = (RECORDED, UNFINISHED, MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """One process that the recorder saw; times are when it first and last saw it."""
+
+    pid: int
+    parent_pid: int
+    command: str
+    rank: int | None
+    first_seen_ns: int
+    last_seen_ns: int
+    state: str = RECORDED  # one of STATES
+    running: bool = False  # still there when the command had ended
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What was run, with which tracer, where, and what is missing."""
+
+    id: str
+    command: tuple[str, ...]
+    folder: str  # in which it ran
+    host: str
+    tracer: str
+    tracer_version: str
+    settings: Mapping[str, str]  # environment variables that the tracer was given
+    start_ns: int
+    end_ns: int
+    exit_status: int  # 128 + N where signal N ended the command
+    ranks: int | None
+    mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
+    processes: tuple[ProcessRecord, ...]
+    losses: tuple[str, ...]
+
+
+def read_record(path: str | Path) -> RunRecord:
+    """The record in a `run.json`.
+
+    Raises:
+        InputError: the file cannot be read, or is no record of `vanidl record`.
+    """
+    try:
+        values = orjson.loads(Path(path).read_bytes())
+        if values["schema"] != SCHEMA:
+            raise InputError(_unusable(path, f"schema {values['schema']!r}"))
+        return _record(values)
+    except OSError as error:
+        raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(_unusable(path, f"something else ({error})")) from error
+
+
+def _unusable(path: str | Path, found: str) -> str:
+    return (
+        f"{path}: expected a record of `vanidl record` (schema {SCHEMA}), found {found}; remove "
+        "it, the logs can be used without."
+    )
+
+
+def _record(values: Mapping[str, Any]) -> RunRecord:
+    return RunRecord(
+        **checked_fields(RunRecord, values),
+        settings={str(name): str(value) for name, value in values["settings"].items()},
+        command=tuple(map(str, values["command"])),
+        mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
+        processes=tuple(
+            ProcessRecord(**checked_fields(ProcessRecord, process))
+            for process in values["processes"]
+        ),
+        losses=tuple(map(str, values["losses"])),
+    )
+
+
+def write_record(path: str | Path, record: RunRecord) -> None:
+    """Writes `run.json`; the file appears whole or not at all."""
+    values = {"schema": SCHEMA, **{key: getattr(record, key) for key in RunRecord.__slots__}}
+    text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
+    write_whole(Path(path), text, "the record of the run")
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of a path, each with the folder that it speaks for."""
+
+    of_folder: tuple[tuple[str, RunRecord], ...]  # deepest folders first
+
+    def above(self, path: str) -> RunRecord | None:
+        """The record of the run that a log belongs to."""
+        absolute = str(Path(path).absolute())
+        return next((r for folder, r in self.of_folder if absolute.startswith(folder)), None)
+
+
+def gather(paths: Sequence[Path]) -> tuple[Records, list[Notice]]:
+    """All usable records, and a notice for each that is not."""
+    notices: list[Notice] = []
+    found = [(path, _read_or_say(path, notices)) for path in paths]
+    usable = [(f"{path.absolute().parent}/", record) for path, record in found if record]
+    return Records(tuple(sorted(usable, key=lambda pair: -len(pair[0])))), notices
+
+
+def _read_or_say(path: Path, notices: list[Notice]) -> RunRecord | None:
+    try:
+        return read_record(path)
+    except InputError as error:
+        notices.append(Notice("run_record_unreadable", str(error), "info"))
+        return None
+
+
+def complete(log: TracerLog, records: Records) -> TracerLog:
+    """The log with what the recorder knows of its process: job, host, rank, mounts.
+
+    All logs below one record are one run, so they share its id.
+    """
+    record = records.above(log.path)
+    if record is None:
+        return log
+    ranks = {p.pid: p.rank for p in record.processes if p.rank is not None}
+    here = not log.host or log.host.split(".")[0] == record.host.split(".")[0]
+    rank = ranks.get(log.pid) if here and log.pid is not None else None
+    return replace(
+        log,
+        job_id=record.id,
+        host=log.host or record.host,
+        rank=rank if rank is not None else log.rank,
+        mounts=log.mounts or record.mounts,
+    )
+
+
+def complete_profile(profile: ProfileTrace, logs: Sequence[TracerLog]) -> ProfileTrace:
+    """A tracer's own profile with the rank of its process."""
+    ranks = {log.pid: log.rank for log in logs if log.rank is not None}
+    return replace(profile, rank=ranks.get(profile.pid, profile.rank))
+
+
+def losses(records: Records) -> Iterator[Notice]:
+    """What the recorder saw and the logs do not hold, as warnings."""
+    for folder, record in records.of_folder:
+        for state in _WORDS:
+            lost = [p for p in record.processes if p.state == state]
+            text = f"{folder}{NAME}: {_lost(lost, state, len(record.processes))}"
+            if lost and state == MISSING:
+                yield Notice("processes_missing", text)
+            elif lost:
+                yield Notice("processes_unfinished", text)
+        for loss in record.losses:
+            yield Notice("recording", loss, "info")
+
+
+def _lost(lost: Sequence[ProcessRecord], state: str, total: int) -> str:
+    names = "; ".join(f"{p.pid} {p.command[:60]}" for p in lost[:3])
+    more = ", ..." if len(lost) > 3 else ""
+    return f"{len(lost)} of {total} processes {_WORDS[state]} ({names}{more})."
+
+
+_WORDS = {
+    MISSING: "left no log: what they read and wrote is not recorded",
+    UNFINISHED: "did not end under the tracer: the end of what they did is not recorded",
+}

@@ -1,0 +1,150 @@
+"""Profiles for the trace viewer, of TensorFlow and JAX: `HOST.trace.json.gz`.
+
+What TensorFlow wrote before `.xplane.pb`, cut by the writer at a million events. Times count
+from the beginning of the profile, so the folder's name is all that places it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vanidl.errors import InputError
+from vanidl.readers.encoding import json_stream
+from vanidl.readers.encoding.text_stream import TextStream
+from vanidl.readers.file_names import session_name
+from vanidl.readers.records import ProfileTrace
+from vanidl.readers.xprof import start_time
+from vanidl.readers.xprof.events import NO_STEP, SessionEvents
+from vanidl.readers.xprof.profile import Writer, compiled, piece
+from vanidl.readers.xprof.span_kinds import Label
+
+SOURCE = "trace-viewer"
+
+_EXPECTED = "expected a TensorFlow or JAX trace"
+_REMEDY = "give a *.trace.json.gz file from plugins/profile, or the .xplane.pb beside it"
+_NUMBER = (int, float)
+_LONGEST_US = 1e12
+_LARGEST_STEP = 2**31 - 1
+
+
+def read_profile(
+    path: str | Path, *, wait_names: Sequence[str] = (), utc_offset_s: int = 0
+) -> ProfileTrace:
+    """The spans of one trace, sorted by start; of a cut file those before the cut.
+
+    Args:
+        path: The trace.
+        wait_names: Regular expressions, searched in names of events of the host, that mark
+            input waits beside `session_kinds.WAIT_NAMES`.
+        utc_offset_s: Local time minus UTC where it was recorded.
+
+    Raises:
+        InputError: The file cannot be read, is no such trace, or holds nothing of use.
+        UsageError: One of `wait_names` is no regular expression.
+    """
+    waits = compiled(wait_names)
+    content = _Content()
+    losses = content.read(Path(path))
+    if not content.rows:
+        raise InputError(f"{path}: {_EXPECTED}, found {content.instead(losses)}; {_REMEDY}")
+    events = content.events()
+    name = session_name(path)
+    writer = Writer(Path(path), SOURCE, name.host if name else "", None, losses)
+    placed = start_time.by_folder(Path(path), events, utc_offset_s)
+    return piece(events, writer, waits, placed)
+
+
+class _Content:
+    """Complete events of a trace, and the names of its planes and lines."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, float, int, int]] = []  # start, duration (us), label, step
+        self.has_events = False
+        self.planes: dict[str, str] = {}
+        self.lines: dict[tuple[str, str], str] = {}
+        self.keys: dict[tuple[str, str, str, bool, bool], int] = {}
+
+    def read(self, path: Path) -> tuple[str, ...]:
+        """Take everything in; a sentence for each loss."""
+        text = TextStream(path)
+        try:
+            for item in json_stream.members(text, array_key="traceEvents"):
+                if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
+                    self.has_events = True
+                    self._take(item.values)
+        except OSError as error:
+            why = f"{path}: {_EXPECTED}, found no readable file ({error.strerror})"
+            raise InputError(f"{why}; check the path and its permissions") from error
+        except json_stream.NotJson as error:
+            what = f"{error}, {text.damage}" if text.damage else str(error)
+            raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
+        except json_stream.CutJson as error:
+            return (text.damage or f"the JSON text is cut ({error})",)
+        return (text.damage,) if text.damage else ()
+
+    def _take(self, values: Iterable[Any]) -> None:
+        for event in values:
+            if not isinstance(event, dict):
+                continue
+            if event.get("ph") == "X":
+                self._add(event)
+            elif event.get("ph") == "M":
+                self._name(event)
+
+    def _add(self, event: dict[str, Any]) -> None:
+        start, duration, name = event.get("ts"), event.get("dur", 0), event.get("name")
+        times = (start, duration)
+        if not isinstance(name, str) or not all(type(t) in _NUMBER for t in times):
+            return
+        if not (abs(start) < _LONGEST_US and 0 <= duration < _LONGEST_US):  # type: ignore[arg-type]
+            return
+        arguments = event.get("args")
+        known: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
+        step = _step(known.get("step_num"))
+        # The viewer shows the type of an operator; its whole name is beside it.
+        whole = known.get("long_name")
+        name = whole if isinstance(whole, str) and not whole.startswith("%") else name
+        lane = _lane(event)
+        key = (*lane, name, step != NO_STEP, "hlo_op" in known)
+        label = self.keys.setdefault(key, len(self.keys))
+        self.rows.append((start, duration, label, step))  # type: ignore[arg-type]
+
+    def _name(self, event: dict[str, Any]) -> None:
+        arguments = event.get("args")
+        name = arguments.get("name") if isinstance(arguments, dict) else None
+        plane, line = _lane(event)
+        if event.get("name") == "process_name":
+            self.planes[plane] = str(name)
+        elif event.get("name") == "thread_name":
+            self.lines[plane, line] = str(name)
+
+    def events(self) -> SessionEvents:
+        """All events, in nanoseconds."""
+        columns = np.array(self.rows, np.float64).T
+        start = np.rint(columns[0] * 1000).astype(np.int64)
+        end = np.rint((columns[0] + columns[1]) * 1000).astype(np.int64)
+        labels = [
+            Label(self.planes.get(plane, ""), self.lines.get((plane, line), line), *own)
+            for plane, line, own in ((key[0], key[1], key[2:]) for key in self.keys)
+        ]
+        label, step = columns[2].astype(np.int64), columns[3].astype(np.int64)
+        return SessionEvents(start, end, label, step, tuple(labels))
+
+    def instead(self, losses: tuple[str, ...]) -> str:
+        """What the file holds in place of events."""
+        what = "no event with a time" if self.has_events else "JSON without an array traceEvents"
+        return "; ".join([what, *losses])
+
+
+def _lane(event: dict[str, Any]) -> tuple[str, str]:
+    return str(event.get("pid")), str(event.get("tid"))
+
+
+def _step(value: object) -> int:
+    """The number of a step, which the viewer's arguments hold as text."""
+    text = str(value)
+    return min(int(text), _LARGEST_STEP) if text.isdecimal() else NO_STEP

@@ -1,0 +1,1 @@
+"""Results in words: headline, alt text, clocks, data, glossary."""

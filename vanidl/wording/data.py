@@ -1,0 +1,48 @@
+"""Sentences about datasets that the report, its figures and the terminal share."""
+
+from __future__ import annotations
+
+from vanidl.analyses.access import AccessCounts
+from vanidl.analyses.transfermodes import TransferMode
+from vanidl.analyses.visits import VisitOrder
+from vanidl.formatting.units import count, nbytes, percent
+
+
+def size_range(mode: TransferMode) -> str:
+    """`256 KiB`, or `118 KiB to 118.2 KiB`."""
+    low, high = nbytes(mode.low), nbytes(mode.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def mode_words(mode: TransferMode) -> str:
+    """How many reads and bytes a mode has, and its cause."""
+    cause = mode.cause or "cause unknown"
+    return (
+        f"{count(mode.reads)} reads ({percent(mode.share_of_reads)}), "
+        f"{percent(mode.share_of_bytes)} of the bytes; {cause}"
+    )
+
+
+def within_words(within: AccessCounts | None) -> str:
+    """Where reads begin after the one before in the same file; "" where not recorded."""
+    if within is None or within.ops == within.first:
+        return ""
+    parts = (
+        (within.consecutive, "follow on"),
+        (within.forward, "skip ahead"),
+        (within.backward, "go back"),
+    )
+    shares = [f"{percent(n / within.ops)} {words}" for n, words in parts if n]
+    return f"within files {', '.join(shares)}"
+
+
+def order_words(order: VisitOrder | None) -> str:
+    """In which order files are visited; "" where there is no order to speak of."""
+    if order is None or order.concordance is None or order.name in ("one file", "not clear"):
+        return ""
+    words = {
+        "in order": "files in order of their names",
+        "reversed": "files in reverse order of their names",
+        "shuffled": "files in shuffled order",
+    }[order.name]
+    return f"{words} ({percent(order.concordance)} of the pairs ascend)"

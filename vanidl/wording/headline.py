@@ -1,0 +1,301 @@
+"""The answer in words: where training time goes to I/O, and whether it was hidden.
+
+A pure function of trace and results, so that page, terminal and JSON say the same. Every
+sentence must stay true when something was not recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vanidl.analyses import Results
+from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.summary import LayerTotals, Summary
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+from vanidl.model.trace import STDIO, Trace
+from vanidl.wording.placement import placement_bounds
+
+STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
+MOSTLY = 0.5
+COMPLETE = 0.99  # traced fraction from which on times are taken as whole
+_LOSING_RECORDS = {
+    "truncated",
+    "partial",
+    "records_exhausted",
+    "reads_not_seen",
+    "stdio_untraced",
+    "mmap_not_monitored",
+}
+
+
+_MISSING = {
+    "records_exhausted": "Darshan ran out of records, so whole files may be missing",
+    "damaged": "a file is damaged",
+    "unreadable": "a file could not be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The answer in one sentence, and what a reader must know beside it."""
+
+    title: str
+    support: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.title, *self.support))
+
+
+def headline(trace: Trace, results: Results) -> Headline:
+    """One title sentence and the supporting sentences that apply."""
+    overlap = results.overlap
+    if overlap is None:
+        title = _without_overlap(trace, results)
+        support = _present(
+            _missing(results),
+            placement_bounds(results.placement),
+            _untraced(results),
+            _stdio(results.summary),
+        )
+        return Headline(title, support)
+    title = _waited(trace, results, overlap)
+    support = _present(
+        _missing(results),
+        _starving(overlap),
+        _ranks(overlap),
+        _through_communication(overlap),
+        _unobserved(overlap),
+        _untraced(results),
+        _counted(overlap, results.summary),
+        _stdio(results.summary),
+    )
+    return Headline(title, support)
+
+
+def _serious(results: Results) -> set[str]:
+    """Codes of the warnings that are more than worth knowing."""
+    return {w.code for w in results.coverage.warnings if w.severity == "warning"}
+
+
+def _missing(results: Results) -> str:
+    """Said first where files or logs are missing altogether: the numbers cannot show it."""
+    reasons = [text for code, text in _MISSING.items() if code in _serious(results)]
+    return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
+
+
+def _present(*sentences: str) -> tuple[str, ...]:
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
+    mean = overlap.mean
+    average = _average(trace, overlap)
+    if mean.input_wait_s is None and overlap.basis is None and mean.io_s is not None:
+        return _within_steps(mean, average)
+    if mean.input_wait_s is None:
+        return f"Input wait was not recorded; {_hidden(overlap)}."
+    if mean.input_wait_s == 0:
+        return f"Training did not wait for input; {_hidden(overlap)}."
+    share = mean.input_wait_s / mean.window_s if mean.window_s else None
+    part = f" ({percent(share)})" if share is not None else ""
+    times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
+    waited = f"Training waited {times} for input{average}"
+    return f"{waited}; {_io_of_wait(results, overlap)}."
+
+
+def _within_steps(mean: RankOverlap, average: str) -> str:
+    """What steps alone can tell: how much of the I/O fell into them."""
+    io_s = mean.io_s or 0.0
+    inside = seconds(io_s - (mean.unobserved_s or 0.0))
+    return (
+        f"{inside} of {seconds(io_s)} of I/O fell within the recorded steps{average}; neither "
+        "input wait nor compute was recorded, so whether it was hidden is not known."
+    )
+
+
+def _average(trace: Trace, overlap: Overlap) -> str:
+    observed, ranks = overlap.ranks_observed, len(trace.ranks)
+    if observed < ranks:
+        return f", averaged over {count(observed)} of {plural(ranks, 'rank')}"
+    return f", averaged over {count(observed)} ranks" if observed > 1 else ""
+
+
+def _io_of_wait(results: Results, overlap: Overlap) -> str:
+    mean = overlap.mean
+    part, wait = mean.input_wait_io_s, mean.input_wait_s or 0.0
+    if part is None:
+        return "how much of that was I/O is not known: no single operation was traced"
+    if part >= MOSTLY * wait:
+        return f"{seconds(part)} of that was I/O and {_hidden(overlap)}"
+    rest = "decoding or other work in the loader"
+    if _LOSING_RECORDS & _serious(results):
+        rest += ", or I/O that was not recorded"
+    amount = f"only {seconds(part)}" if part > 0 else "none"
+    verb = "of that is I/O: the rest is"
+    return f"{amount} {verb} {rest}; {_hidden(overlap)}"
+
+
+def _hidden(overlap: Overlap) -> str:
+    mean = overlap.mean
+    if mean.io_s is None or mean.unobserved_s is None:
+        return "no single I/O operation was traced"
+    if mean.hidden_s is None:
+        why = "" if overlap.basis else ": the profile holds no compute"
+        return f"whether I/O was hidden is not known{why}"
+    if overlap.hidden_fraction is None:
+        return "no I/O took place during the profiled steps"
+    which = "I/O" if mean.unobserved_s == 0 else "I/O in profiled steps"
+    if overlap.hidden_fraction == 0:
+        return f"none of the {which} was hidden behind compute"
+    if overlap.hidden_fraction == 1:
+        return f"all of the {which} was hidden behind compute"
+    return f"{percent(overlap.hidden_fraction)} of the {which} was hidden behind compute"
+
+
+def _no_overlap(trace: Trace) -> str:
+    if trace.step_durations and all(profile.aligned for profile in trace.profiles):
+        return (
+            "the step table holds durations without start times and cannot be laid over it, so no "
+            "overlap is claimed"
+        )
+    return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
+
+
+def _starving(overlap: Overlap) -> str:
+    mean = overlap.mean
+    starving, wait = mean.starving_wait_s, mean.input_wait_s
+    if overlap.basis != "device" or starving is None or not wait or starving >= 0.95 * wait:
+        return ""
+    return f"The device stood idle during {seconds(starving)} of the wait; it was busy in the rest."
+
+
+def _ranks(overlap: Overlap) -> str:
+    """The slowest rank, and what all lose together; a single rank loses what it waits."""
+    lost = overlap.lost_to_input_s
+    loss = f"lost to input: {seconds(lost)}, summing each step's longest wait" if lost else ""
+    waits = [row for row in overlap.per_rank if row.input_wait_s is not None]
+    if len(waits) < 2:
+        return ""
+    worst = max(waits, key=_wait)
+    name = elided(worst.label, limit=60)
+    sentence = f"The longest wait was {seconds(worst.input_wait_s)} ({name})"
+    return f"{sentence}; {loss}." if loss else f"{sentence}."
+
+
+def _wait(row: RankOverlap) -> float:
+    return row.input_wait_s or 0.0
+
+
+def _through_communication(overlap: Overlap) -> str:
+    """Ranks with little wait of their own that wait in communication instead."""
+    longest = max((_wait(row) for row in overlap.per_rank), default=0.0)
+    waiting = [row for row in overlap.per_rank if _waits_for_others(row, longest)]
+    if not waiting:
+        return ""
+    most = max(row.communication_s or 0.0 for row in waiting)
+    return (
+        f"{plural(len(waiting), 'rank')} of {count(len(overlap.per_rank))} waited little for input "
+        f"of their own but spent up to {seconds(most)} in communication, where a rank also waits "
+        "for the input of the others."
+    )
+
+
+def _waits_for_others(row: RankOverlap, longest: float) -> bool:
+    if row.input_wait_s is None or row.communication_s is None:
+        return False
+    missing = longest - row.input_wait_s
+    little = row.input_wait_s < MOSTLY * longest
+    return little and row.communication_s > MOSTLY * missing and missing > 0.05 * row.window_s
+
+
+def _unobserved(overlap: Overlap) -> str:
+    mean = overlap.mean
+    if not mean.io_s or mean.unobserved_s is None or mean.unobserved_s <= MOSTLY * mean.io_s:
+        return ""
+    share = percent(mean.unobserved_s / mean.io_s)
+    return (
+        f"{share} of the I/O time ({seconds(mean.unobserved_s)} of {seconds(mean.io_s)}) lies "
+        "outside the profiled steps: neither hidden nor exposed."
+    )
+
+
+def _untraced(results: Results) -> str:
+    """What share of the operations all times rest on, where some are missing."""
+    summary = results.summary
+    for layer in results.coverage.layers:
+        fraction = layer.traced_fraction
+        if layer.layer == summary.layer and fraction is not None and 0 < fraction < COMPLETE:
+            return (
+                f"Only {percent(fraction)} of the {layer.layer} operations were traced: times of "
+                "I/O are lower bounds."
+            )
+    return ""
+
+
+def _counted(overlap: Overlap, summary: Summary) -> str:
+    if overlap.mean.io_s is not None or summary.source != "counters" or not summary.ops:
+        return ""
+    return f"{_by_counters(summary)}."
+
+
+def _without_overlap(trace: Trace, results: Results) -> str:
+    summary = results.summary
+    hidden = "whether it was hidden is not known"
+    unknown = f"{hidden}: {_no_overlap(trace)}"
+    if summary.time is not None and summary.ops:
+        per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
+        share = summary.time.share
+        part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
+        return f"I/O took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
+    if summary.source == "counters" and summary.ops:
+        return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
+    if summary.ops == 0:
+        return f"No {summary.layer} operation was recorded during the {_run(trace)}."
+    return _nothing_on_layer(trace, results)
+
+
+def _nothing_on_layer(trace: Trace, results: Results) -> str:
+    summary, run = results.summary, _run(trace)
+    others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
+    if others:
+        moved = ", ".join(
+            f"{o.layer} read {nbytes(o.bytes_read)} and wrote {nbytes(o.bytes_written)}"
+            for o in others
+        )
+        return f"No {summary.layer} operation was recorded during the {run}; {moved}."
+    if trace.logs and not trace.counters and results.coverage.complete:
+        return (
+            f"Darshan recorded the job and no I/O at all during its {run}: nothing that it "
+            "watches was used, or its modules were switched off."
+        )
+    return f"No I/O was recorded during the {run}; that is unknown, not zero."
+
+
+def _run(trace: Trace) -> str:
+    return f"{seconds(trace.job.run_time_s)} run"
+
+
+def _by_counters(summary: Summary) -> str:
+    moved = f"read {nbytes(summary.bytes_read)} and wrote {nbytes(summary.bytes_written)}"
+    layer = _layer(summary, summary.layer)
+    known = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
+    took = f" in {seconds(sum(known))} summed over all processes" if known else ""
+    return f"By its counters, the run {moved} through {summary.layer}{took}"
+
+
+def _stdio(summary: Summary) -> str:
+    """Both storage layers by name where STDIO holds a real part of the bytes."""
+    stdio = _layer(summary, STDIO)
+    total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    if stdio is None or not total or summary.layer == STDIO:
+        return ""
+    moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
+    if moved <= STDIO_SHARE * total or not summary.source:
+        return ""
+    alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
+    return f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}{alone}."
+
+
+def _layer(summary: Summary, name: str) -> LayerTotals | None:
+    return next((layer for layer in summary.layers if layer.layer == name), None)

@@ -1,0 +1,136 @@
+"""Steps without times between bursts of reads: in words, and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from vanidl.analyses import Results
+from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement, RankPlacement
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import count, seconds
+
+_VERDICT = {
+    HIDDEN: "nearly all of it was hidden, wherever the steps lay",
+    EXPOSED: "nearly none of it was hidden, wherever the steps lay",
+}
+_NOT_KNOWN = "how much was hidden is not determined"
+_BLOCKING = 2.0  # standard errors from which on a slope is told from 0 or 1
+_MOST_RANKS = 16
+
+
+def placement_bounds(placement: Placement | None) -> str:
+    """How much I/O the steps may have hidden, over all their places; "" without placement."""
+    if placement is None:
+        return ""
+    over = f", summed over {count(len(placement.per_rank))} ranks" if _many(placement) else ""
+    low, high, io_s = (
+        seconds(value)
+        for value in (placement.hidden_low_s, placement.hidden_high_s, placement.io_s)
+    )
+    return (
+        f"Placed between bursts of reads, the steps hid {low} to {high} of {io_s} of reads{over}: "
+        f"{_VERDICT.get(placement.verdict, _NOT_KNOWN)}."
+    )
+
+
+def placement_sentences(placement: Placement | None) -> list[str]:
+    """What was placed, by which evidence, and what speaks for reading ahead."""
+    if placement is None:
+        return []
+    first = placement.per_rank[0]
+    shortest = seconds(min(row.shortest_step_s for row in placement.per_rank))
+    return [
+        f"Each of the long steps (from {shortest} on) lies between the starts of two "
+        f"bursts of reads of {elided(first.path.rsplit('/', 1)[-1], limit=60)}; "
+        f"{_lag_words(placement)}",
+        _slope_words(placement),
+        "",
+    ]
+
+
+def _lag_words(placement: Placement) -> str:
+    lags = sorted({row.lag for row in placement.per_rank})
+    if len(lags) > 1:
+        return f"which two differs by rank (bursts {', '.join(map(str, lags))} after its number)."
+    return f"step k between bursts k + {lags[0]} and k + {lags[0] + 1}, both counted from 0."
+
+
+def _slope_words(placement: Placement) -> str:
+    """What longer bursts do to the time that an iteration has beside its step."""
+    known = [r for r in placement.per_rank if r.slope is not None and r.slope_error is not None]
+    if not known:
+        return "Whether longer bursts made iterations longer is not known."
+    blocks = sum(_apart(r, 0.0) and not _apart(r, 1.0) for r in known)
+    ahead = sum(_apart(r, 1.0) and not _apart(r, 0.0) for r in known)
+    return (
+        "Where training waits for reads, a burst that is 1 s longer makes its iteration 1 s longer "
+        f"beside the step. By that slope, {count(ahead)} of {count(len(known))} ranks read ahead, "
+        f"{count(blocks)} waited; the others tell neither. It is evidence, no proof: it does not "
+        "say under what the reads ran."
+    )
+
+
+def _apart(row: RankPlacement, slope: float) -> bool:
+    """Whether the slope is told from that value."""
+    if row.slope is None or row.slope_error is None:
+        return False
+    return abs(row.slope - slope) > _BLOCKING * row.slope_error
+
+
+def placement_rows(results: Results) -> list[tuple[str, ...]]:
+    """A header and one row a rank; the header alone without placement."""
+    header = ("rank", "bursts", "steps", "slack, median", "I/O", "hidden", "slope")
+    placement = results.placement
+    if placement is None:
+        return [header]
+    return [header, *(_row(row) for row in placement.per_rank[:_MOST_RANKS])]
+
+
+def _row(row: RankPlacement) -> tuple[str, ...]:
+    hidden = f"{row.hidden_low_s:.2f} to {row.hidden_high_s:.2f} s"
+    slack = f"{float(np.median(row.slack_s)):.3f} s"
+    return (
+        row.label,
+        count(row.bursts),
+        count(row.steps),
+        slack,
+        f"{row.io_s:.2f} s",
+        hidden,
+        slope_text(row),
+    )
+
+
+def slope_text(row: RankPlacement) -> str:
+    """The slope with its standard error, a dash where it is not known."""
+    if row.slope is None or row.slope_error is None:
+        return "-"
+    return f"{row.slope:.2f} +- {row.slope_error:.2f}"
+
+
+def placement_object(placement: Placement | None) -> dict[str, Any] | None:
+    """For programs: sums, verdict and one entry a rank, single steps left out."""
+    if placement is None:
+        return None
+    return {
+        "verdict": placement.verdict,
+        "io_s": placement.io_s,
+        "hidden_s": [placement.hidden_low_s, placement.hidden_high_s],
+        "per_rank": [_object(row) for row in placement.per_rank],
+    }
+
+
+_ARRAYS = ("earliest_s", "latest_s", "step_s")
+
+
+def _object(row: RankPlacement) -> dict[str, Any]:
+    plain = {k: v for k, v in asdict(row).items() if k not in _ARRAYS}
+    hidden = [plain.pop("hidden_low_s"), plain.pop("hidden_high_s")]
+    slack = {"median": float(np.median(row.slack_s)), "max": float(row.slack_s.max())}
+    return plain | {"steps": row.steps, "hidden_s": hidden, "slack_s": slack}
+
+
+def _many(placement: Placement) -> bool:
+    return len(placement.per_rank) > 1
