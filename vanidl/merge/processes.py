@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vanidl.merge.clocks import uncertainty_ns
 from vanidl.merge.jobs import contains, launches, same_host
 from vanidl.model.trace import Notice, Process
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.readers.file_names import log_folder
 from vanidl.readers.records import ProfileTrace, TracerLog
+from vanidl.readers.start_error import uncertainty_ns
 
 _TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
 _MOST_NAMES = 4

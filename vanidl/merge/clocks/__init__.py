@@ -6,8 +6,7 @@ it leaves open; `align` intersects them, in the order of EVIDENCE.
 
 from __future__ import annotations
 
-from vanidl.merge.clocks.absolute import uncertainty_ns
 from vanidl.merge.clocks.align import EVIDENCE, Clock, align
 from vanidl.merge.clocks.context import Scene, scenes
 
-__all__ = ["EVIDENCE", "Clock", "Scene", "align", "scenes", "uncertainty_ns"]
+__all__ = ["EVIDENCE", "Clock", "Scene", "align", "scenes"]

@@ -19,6 +19,7 @@ from vanidl.merge.clocks.evidence import Evidence, range_words
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import ClockReason, Notice, SpanKind
+from vanidl.readers.start_error import uncertainty_ns
 
 NOT_ALIGNED = "not aligned"
 GIVEN = "given offset"
@@ -84,7 +85,7 @@ def align(scene: Scene, given_ns: int | None = None) -> Clock:
 
 
 def _given(scene: Scene, given_ns: int) -> Clock:
-    half = max(absolute.uncertainty_ns(log) for log in scene.logs)
+    half = max(uncertainty_ns(log) for log in scene.logs)
     why = (ClockReason(GIVEN, "", "with --clock-offset"),)
     if len(intervals.intersect(scene.lifetime, interval(given_ns, given_ns)).start):
         return Clock(GIVEN, given_ns, given_ns - half, given_ns + half, why)
