@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vanidl.model.selection import Selection
     from vanidl.run import Run, open_run
 
-    __version__: str
+__version__ = "0.1.0"
 
 __all__ = [
     "Compared",
@@ -45,10 +45,8 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, a function or the version
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class or a function
     """What the package offers, imported when it is asked for: workers need little of it."""
-    if name == "__version__":
-        return import_module("importlib.metadata").version("vanidl")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

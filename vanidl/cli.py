@@ -10,9 +10,10 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from vanidl import __version__
-from vanidl.commands import COMMANDS
+from vanidl.commands import COMMANDS, find_command
 from vanidl.errors import SeveralJobsError, VanidlError
 
 INTERRUPTED = 130
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What is read stays until the end, so looking through it for garbage finds none.
     gc.set_threshold(_GARBAGE)
     try:
-        status: int = options.command.run(options)
+        status = find_command(options.command).run(options)
         sys.stdout.flush()
     except VanidlError as error:
         return _fail(error)
@@ -57,12 +58,19 @@ def _parser() -> argparse.ArgumentParser:
         "the change help?",
     )
     parser.add_argument("--version", action="version", version=f"vanidl {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
-        command.add_arguments(sub)
-        sub.set_defaults(command=command)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_CommandParser)
+    for name, text in COMMANDS.items():
+        commands.add_parser(name, help=text, description=text).set_defaults(command=name)
     return parser
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """The parser of one command, which declares its options once the command is chosen."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
+        """As of `ArgumentParser`; imports the module of the command."""
+        find_command(self.get_default("command")).add_arguments(self)
+        return super().parse_known_args(args, namespace)
 
 
 def _fail(error: VanidlError) -> int:

@@ -1,18 +1,30 @@
-"""Sub-commands of `vanidl`: one module each, with NAME, HELP, add_arguments and run."""
+"""Sub-commands of `vanidl`: one module each, with `add_arguments` and `run`.
+
+A module is imported when its command is chosen, so that no command pays for another.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
-from vanidl.commands import ab, check, compare, export, record, report, summary, survey
+COMMANDS: dict[str, str] = {
+    "summary": "print where the time went to I/O",
+    "report": "write one self-contained HTML page",
+    "compare": "compare runs: what changed, by how much, and how sure that is",
+    "record": "run a command under a tracer and leave a RUN for report and compare",
+    "ab": "run two commands alternately under the recorder and compare them",
+    "check": "say of each log whether it is whole, and what it misses; exit status 0, or 1 where "
+    "no file could be read at all",
+    "export": "write operations, results or figures as files for other programs",
+    "survey": "read the Darshan logs of many jobs: a table with one row a job, and a page of all",
+}
+"""Name, which is that of the module, and help, in the order of `vanidl --help`."""
 
 
 class Command(Protocol):
     """What a module of this folder offers."""
-
-    NAME: str
-    HELP: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declares the options."""
@@ -21,4 +33,6 @@ class Command(Protocol):
         """Does the work; the exit status."""
 
 
-COMMANDS: tuple[Command, ...] = (summary, report, compare, record, ab, check, export, survey)
+def find_command(name: str) -> Command:
+    """The module of a command, one of COMMANDS."""
+    return cast(Command, import_module(f"{__name__}.{name}"))

@@ -17,8 +17,6 @@ from vanidl.compare.ab_folder import open_recorded
 from vanidl.record import record
 from vanidl.record.recording import TRACERS
 
-NAME = "ab"
-HELP = "run two commands alternately under the recorder and compare them"
 _PLACE = "{run} in it, and VANIDL_RUN in its environment, are the folder of the run"
 
 

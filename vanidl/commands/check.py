@@ -10,12 +10,6 @@ from vanidl.check.text import check_json, check_text
 from vanidl.commands.inputs import progress_line
 from vanidl.errors import InputError
 
-NAME = "check"
-HELP = (
-    "say of each log whether it is whole, and what it misses; exit status 0, or 1 where no "
-    "file could be read at all"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The paths, and --json."""

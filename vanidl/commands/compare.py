@@ -17,9 +17,6 @@ from vanidl.compare.report.wording import headline
 from vanidl.compare.runs import open_sides
 from vanidl.compare.sides import Side, anonymous_side
 
-NAME = "compare"
-HELP = "compare runs: what changed, by how much, and how sure that is"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The sides, how to show the comparison, and how to read runs."""

@@ -8,9 +8,6 @@ import sys
 from vanidl.commands.inputs import add_run_arguments, open_from
 from vanidl.export import FORMATS, export
 
-NAME = "export"
-HELP = "write operations, results or figures as files for other programs"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """RUN, what to look at, the format and where it goes."""

@@ -10,9 +10,6 @@ from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.record.recording import TRACERS
 
-NAME = "record"
-HELP = "run a command under a tracer and leave a RUN for report and compare"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the RUN goes, which tracer, and the command."""

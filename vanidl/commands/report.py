@@ -9,9 +9,6 @@ from vanidl.commands.inputs import add_run_arguments, open_from
 from vanidl.report.html import write_html
 from vanidl.wording.headline import headline
 
-NAME = "report"
-HELP = "write one self-contained HTML page"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """RUN, what to look at, and where the page goes."""

@@ -9,9 +9,6 @@ from vanidl.commands.inputs import add_run_arguments, open_from
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
 
-NAME = "summary"
-HELP = "print where the time went to I/O"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """RUN, what to look at, and --json."""

@@ -9,9 +9,6 @@ from vanidl.commands.inputs import add_crew_arguments, crew_from, progress_line
 from vanidl.formatting.units import plural
 from vanidl.survey import survey
 
-NAME = "survey"
-HELP = "read the Darshan logs of many jobs: a table with one row a job, and a page of all"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FOLDER, where the results go, and who works."""

@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from vanidl import __version__
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
@@ -70,7 +70,7 @@ def render_page(page: Page) -> str:
             styles=[Markup(_asset(name)) for name in _STYLES],
             data=Markup(embedded(_data(page.figures))),
             sections=[(name, list(group)) for name, group in by_section],
-            version=_version(),
+            version=__version__,
             schema=SCHEMA,
         )
     )
@@ -152,10 +152,3 @@ def _cells(table: Table) -> Spec:
 def _cell(value: Cell, unit: str) -> str | list[float | str] | None:
     number = value.value if isinstance(value, Amount) else value
     return number if number is None or isinstance(number, str) else [number, shown(value, unit)]
-
-
-def _version() -> str:
-    try:
-        return version("vanidl")
-    except PackageNotFoundError:  # run from a checkout
-        return "(from source)"
