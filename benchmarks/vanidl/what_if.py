@@ -1,6 +1,7 @@
 """Whether predicted step times are those that are then measured, on A/B pairs.
 
-    python benchmarks/what_if.py [--tracer darshan] [--darshan-lib PATH] [--repeat 1] [--only WORD]
+    python -m benchmarks.vanidl.what_if [--tracer darshan] [--darshan-lib PATH] [--repeat 1]
+                                       [--only WORD]
 
 Each pair is recorded on the emulated parallel file system (5 ms a request, 40 MB/s in all; blocks:
 5 MB/s a rank, 10 MB/s in all): the baseline, and the baseline with workers or another loader in
@@ -18,16 +19,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from vanidl import Run, open_run  # noqa: E402
-from vanidl.record import record  # noqa: E402
-from vanidl.whatif import Change  # noqa: E402
-from vanidl_loaders.decoders.folders import ENCODED, encode_folder  # noqa: E402
-from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
-from vanidl_loaders.emulated_fs.mount import EmulatedStorage  # noqa: E402
-from vanidl_loaders.workloads.making import make  # noqa: E402
+from vanidl import Run, open_run
+from vanidl.record import record
+from vanidl.whatif import Change
+from vanidl_loaders.decoders.folders import ENCODED, encode_folder
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage
+from vanidl_loaders.workloads.making import make
 
 TOTAL = 40e6
 COST = Cost(latency_s=0.005, total_bytes_per_s=TOTAL)
@@ -35,7 +33,7 @@ BLOCKS_TOTAL = 10e6
 COSTS = {"blocks": Cost(0.005, client_bytes_per_s=5e6, total_bytes_per_s=BLOCKS_TOTAL)}
 RANKS = {"shuffled": 2, "blocks": 3}
 WITHIN = 0.2
-JOB = Path(__file__).parent / "paced_training.py"
+JOB = Path(__file__).parents[1] / "programs" / "paced_training.py"
 PACE = {
     "one epoch": ("0.1", "batch=8", "epochs=1"),
     "three epochs": ("0.1", "batch=8", "epochs=3"),

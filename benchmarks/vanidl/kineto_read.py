@@ -1,11 +1,11 @@
-"""Time and peak memory of `kineto.read_trace` against `json.load` on the same file.
+"""Time and peak memory of `read_trace` against `json.load` on the same file.
 
 The events of a trace are repeated until the text has the wanted size. Each reader runs in a
-process of its own, the two in turn, and the best of the repeats counts. Prints a line for
-each reader and the ratios with their limits; exit status 1 where a limit is exceeded. The peak
+process of its own, the two in turn; medians of wall time count. Prints a line for each reader
+and the ratios with their limits; exit status 1 where a limit is exceeded. The peak
 is that of the process and of its largest child together.
 
-    python benchmarks/kineto_read.py [TRACE] [--megabytes 1000] [--repeats 3] [--gzip]
+    python -m benchmarks.vanidl.kineto_read [TRACE] [--megabytes 1000] [--repeats 3] [--gzip]
 
 TRACE is a `.pt.trace.json[.gz]`; without it a synthetic trace of steps is written. Note that
 `json.load` needs about five times the size of the text in memory.
@@ -15,30 +15,32 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.measure import Measured, in_child, interleaved, medians
+from tests.makers.pytorch_traces import pretty, steps, trace
+
 TIME_RATIO_LIMIT = 1.0
 PEAK_LIMIT_MB = 500
 
-_OPEN = "file = gzip.open(path) if path.endswith('.gz') else open(path, 'rb')"
 READERS = {
-    "json.load": f"import gzip, json; {_OPEN}; kept = json.load(file)['traceEvents']",
-    "kineto.read_trace": "from vanidl.readers import kineto; kept = kineto.read_trace(path).kind",
+    "json.load": """
+def run():
+    import gzip, json, sys
+    path = sys.argv[1]
+    file = gzip.open(path) if path.endswith(".gz") else open(path, "rb")
+    return len(json.load(file)["traceEvents"])
+""",
+    "read_trace": """
+def run():
+    import sys
+    from vanidl.readers.pytorch.trace import read_trace
+    return len(read_trace(sys.argv[1]).kind)
+""",
 }
-_MEASURED = """
-import resource, sys, time
-path = sys.argv[1]
-began = time.perf_counter()
-{reader}
-seconds = time.perf_counter() - began
-whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-peak = sum(resource.getrusage(who).ru_maxrss for who in whose) / 1024
-print(seconds, peak, len(kept))
-"""
 
 
 def inflate(trace: bytes, path: Path, nbytes: int) -> None:
@@ -57,34 +59,29 @@ def inflate(trace: bytes, path: Path, nbytes: int) -> None:
 
 def synthetic() -> bytes:
     """Text of a small trace of today's dialect."""
-    sys.path.insert(0, str(ROOT))
-    from tests.makers.pytorch_traces import pretty, steps, trace
-
     return pretty(trace(steps(2000))).encode()
-
-
-def measure(reader: str, path: Path) -> tuple[float, float, int]:
-    """Seconds, peak of memory in MB and number of events or spans of one reading."""
-    code = _MEASURED.format(reader=READERS[reader])
-    command = [sys.executable, "-c", code, str(path)]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    seconds, peak, count = output.split()
-    return float(seconds), float(peak), int(count)
 
 
 def compare(path: Path, repeats: int) -> bool:
     """Print what was measured; whether both limits hold."""
-    runs = [{reader: measure(reader, path) for reader in READERS} for _ in range(repeats)]
-    best = {reader: min(run[reader][0] for run in runs) for reader in READERS}
-    peak = {reader: max(run[reader][1] for run in runs) for reader in READERS}
-    for reader in READERS:
-        count = runs[0][reader][2]
-        print(f"{reader:18} {best[reader]:8.2f} s {peak[reader]:8.0f} MB peak  {count:,} kept")
-    ratio = best["kineto.read_trace"] / best["json.load"]
-    own_peak = peak["kineto.read_trace"]
+    found = interleaved({r: partial(in_child, code, path) for r, code in READERS.items()}, repeats)
+    seconds = medians({reader: [run.wall_s for run in runs] for reader, runs in found.items()})
+    peak = {reader: max(map(peak_mb, runs)) for reader, runs in found.items()}
+    for reader, runs in found.items():
+        print(
+            f"{reader:18} {seconds[reader]:8.2f} s {peak[reader]:8.0f} MB peak  "
+            f"{runs[0].value:,.0f} kept"
+        )
+    ratio = seconds["read_trace"] / seconds["json.load"]
+    own_peak = peak["read_trace"]
     print(f"time ratio {ratio:.2f} (limit {TIME_RATIO_LIMIT})")
     print(f"peak {own_peak:.0f} MB (limit {PEAK_LIMIT_MB} MB)")
     return ratio <= TIME_RATIO_LIMIT and own_peak <= PEAK_LIMIT_MB
+
+
+def peak_mb(run: Measured) -> float:
+    """Of the process and its largest child."""
+    return (run.peak_nbytes + run.worker_peak_nbytes) / 1024**2
 
 
 def main() -> int:

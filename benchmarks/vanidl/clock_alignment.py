@@ -1,8 +1,8 @@
 """How often the true offset of a clock lies inside the interval that vanidl gives.
 
-    PYTHONPATH=. python benchmarks/clock_alignment.py [DRAWS]
+    python -m benchmarks.vanidl.clock_alignment [DRAWS]
 
-Made-up training runs with known offsets (tests/makers/clock_cases.py), 1,000 a case. Counted are
+Synthetic training runs with known offsets (tests/makers/clock_cases.py), 1,000 a case. Counted are
 the profiles that were aligned; those without usable evidence say so. Limits: the truth inside in 93
 % of them, and the median half-width of the interval at most 5 times the median error.
 """
@@ -10,10 +10,10 @@ the profiles that were aligned; those without usable evidence say so. Limits: th
 from __future__ import annotations
 
 import sys
-import time
 
 import numpy as np
 
+from benchmarks.measure import processor_s
 from tests.makers.clock_cases import CASES, outcomes
 
 INSIDE, RATIO = 0.93, 5.0
@@ -24,13 +24,13 @@ def main(draws: int) -> int:
     failed = 0
     print(f"{'case':26} draws aligned inside  half-width   error  ratio  s")
     for case in CASES:
-        start = time.perf_counter()
+        before = processor_s()
         every = outcomes(case, draws)
+        spent = processor_s() - before
         known = [o for o in every if o is not None]
         inside = sum(o.inside for o in known) / max(len(known), 1)
         half = float(np.median([o.half_ns for o in known])) / 1e6
         error = float(np.median([o.error_ns for o in known])) / 1e6
-        spent = time.perf_counter() - start
         print(
             f"{case:26} {len(every):5} {len(known):7} {inside:6.1%} {half:8.3f} ms "
             f"{error:6.3f} {half / error:6.2f} {spent:4.0f}"

@@ -1,6 +1,6 @@
 """How fast the traced operations of a Darshan log become columns.
 
-    python benchmarks/dxt_decode.py [LOG]
+    python -m benchmarks.vanidl.dxt_decode [LOG]
 
 Compares, on the log's DXT regions in memory:
   ours      inflating and decoding into columns (vanidl.readers.darshan.dxt)
@@ -17,19 +17,18 @@ import argparse
 import contextlib
 import importlib
 import io
-import statistics
-import time
 import warnings
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import SHARED, interleaved, medians, wall_s
 from vanidl.readers.darshan import dxt
 from vanidl.readers.darshan.header import Region, read_header
 from vanidl.readers.darshan.inflate import streams
 
-SHARED = Path(__file__).parents[1].parent / "shared"
 LOG = SHARED / "data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
 REPEATS = 15
 OURS, PEER = "ours", "PyDarshan to_df"
@@ -52,7 +51,8 @@ def main() -> None:
         parser.error(f"{path} holds no zlib-compressed DXT data; name a log that does")
     runs: dict[str, Run] = {OURS: ours(data, regions, header.byte_order), PEER: peer(path)}
     runs |= limits(data, regions)
-    report(path, runs, interleaved(runs))
+    timed = {name: partial(wall_s, run) for name, run in runs.items()}
+    report(path, runs, medians(interleaved(timed, REPEATS)))
 
 
 def ours(data: memoryview, regions: list[Region], byte_order: str) -> Run:
@@ -108,24 +108,8 @@ def bare(inflate: Callable[..., bytes], known: list[tuple[bytes, int]], *, sized
     return lambda: [inflate(stream, bufsize=size) for stream, size in known]
 
 
-def interleaved(runs: dict[str, Run]) -> dict[str, float]:
-    """Median seconds of each run, in turn, so that all see the same machine."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(REPEATS):
-        for name, run in runs.items():
-            times[name].append(timed(run))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def timed(run: Run) -> float:
-    """Seconds that one run took."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
 def peer(path: Path) -> Run:
-    """PyDarshan's way to data frames; gives how many operations it found."""
+    """PyDarshan's data frames; returns how many operations it found."""
 
     def run() -> int:
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
@@ -143,20 +127,20 @@ def peer(path: Path) -> Run:
     return run
 
 
-def report(path: Path, runs: dict[str, Run], medians: dict[str, float]) -> None:
+def report(path: Path, runs: dict[str, Run], seconds: dict[str, float]) -> None:
     """Print times, ratios and what is required."""
     rows, found = runs[OURS](), runs[PEER]()
-    mine = medians[OURS]
-    limit = min((n for n in medians if n not in (OURS, PEER)), key=lambda n: medians[n])
+    mine = seconds[OURS]
+    limit = min((n for n in seconds if n not in (OURS, PEER)), key=lambda n: seconds[n])
     print(f"{path.name}: {rows:,} traced operations; medians of {REPEATS} interleaved repeats")
-    for name, seconds in medians.items():
+    for name, median in seconds.items():
         label = name if name in (OURS, PEER) else f"inflate only, {name}"
-        print(f"  {label:<32} {seconds * 1e3:9.2f} ms")
-    print(f"ours / limit ({limit}): {mine / medians[limit]:.2f}, required <= {MOST_TIMES_LIMIT}")
+        print(f"  {label:<32} {median * 1e3:9.2f} ms")
+    print(f"ours / limit ({limit}): {mine / seconds[limit]:.2f}, required <= {MOST_TIMES_LIMIT}")
     if found != rows:
         print(f"PyDarshan gave {found:,} of {rows:,} operations: no ratio")
         return
-    print(f"PyDarshan / ours: {medians[PEER] / mine:.1f}, required >= {LEAST_TIMES_PEER:.0f}")
+    print(f"PyDarshan / ours: {seconds[PEER] / mine:.1f}, required >= {LEAST_TIMES_PEER:.0f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long `vanidl report` takes beside Darshan's own `summary`, as ratios in one run.
 
-    python benchmarks/report_time.py [LOG] [--repeats 15]
+    python -m benchmarks.vanidl.report_time [LOG] [--repeats 15]
 
 Whole commands, a fresh process each, run in turn so that all see the same machine. Goal: at
 most 0.35 of `python -m darshan summary`, at most 0.1 of it with `--enable_dxt_heatmap`.
@@ -9,16 +9,15 @@ most 0.35 of `python -m darshan summary`, at most 0.1 of it with `--enable_dxt_h
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
-LOG = (
-    Path(__file__).parents[2] / "shared/data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
-)
+from benchmarks.measure import SHARED, interleaved, medians, wall_s
+
+LOG = SHARED / "data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
 GOALS = {"darshan summary": 0.35, "darshan summary --enable_dxt_heatmap": 0.10}
 
 
@@ -31,8 +30,8 @@ def main() -> None:
     if not options.log.is_file():
         parser.error(f"no such log: {options.log}")
     with tempfile.TemporaryDirectory() as folder:
-        medians = measure(commands(options.log.resolve(), Path(folder)), options.repeats)
-    sys.exit(show(options.log, medians, options.repeats))
+        seconds = measure(commands(options.log.resolve(), Path(folder)), options.repeats)
+    sys.exit(show(options.log, seconds, options.repeats))
 
 
 def commands(log: Path, folder: Path) -> dict[str, list[str]]:
@@ -48,26 +47,21 @@ def commands(log: Path, folder: Path) -> dict[str, list[str]]:
 
 def measure(lines: dict[str, list[str]], repeats: int) -> dict[str, float]:
     """Median wall seconds of each command."""
-    times: dict[str, list[float]] = {name: [] for name in lines}
-    for i in range(repeats):
-        for name, line in lines.items():
-            start = time.perf_counter()
-            subprocess.run(line, check=True, capture_output=True)
-            times[name].append(time.perf_counter() - start)
-        print(f"repeat {i + 1} of {repeats}", file=sys.stderr)
-    return {name: statistics.median(values) for name, values in times.items()}
+    run = partial(subprocess.run, check=True, capture_output=True)
+    runs = {name: partial(wall_s, partial(run, line)) for name, line in lines.items()}
+    return medians(interleaved(runs, repeats))
 
 
-def show(log: Path, medians: dict[str, float], repeats: int) -> int:
+def show(log: Path, seconds: dict[str, float], repeats: int) -> int:
     """Prints the table; 1 where a goal is missed."""
-    ours = medians["vanidl report"]
+    ours = seconds["vanidl report"]
     print(f"{log.name}: medians of {repeats} interleaved repeats, seconds")
     print(f"  {'vanidl report':<40} {ours:8.3f}")
     missed = 0
     for name, goal in GOALS.items():
-        ratio = ours / medians[name]
+        ratio = ours / seconds[name]
         missed += ratio > goal
-        print(f"  {name:<40} {medians[name]:8.3f}   ratio {ratio:.3f}, goal {goal} at most")
+        print(f"  {name:<40} {seconds[name]:8.3f}   ratio {ratio:.3f}, goal {goal} at most")
     return int(missed > 0)
 
 

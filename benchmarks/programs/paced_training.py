@@ -1,6 +1,6 @@
 """A training job whose steps take a given time on a device that is only waited for.
 
-    python benchmarks/paced_training.py DATA LOADER COMPUTE_S [OPTION=VALUE ...]
+    python benchmarks/programs/paced_training.py DATA LOADER COMPUTE_S [OPTION=VALUE ...]
 
 So that what differs between two runs is their input: no core computes for the model. Options are
 `workers`, `batch`, `epochs`, and the loader's own. Several ranks (torchrun, mpiexec) end each step
@@ -32,9 +32,9 @@ def main() -> None:
     torch.set_num_threads(1)
     data, name, compute_s, *rest = sys.argv[1:]
     options = {k: ast.literal_eval(v) for k, v in (pair.split("=", 1) for pair in rest)}
-    told = {k: options.pop(k) for k in OWN if k in options}
+    own = {k: options.pop(k) for k in OWN if k in options}
     first = bool(options.pop("first", 0))
-    settings = Settings(world=World.detect(), **told)
+    settings = Settings(world=World.detect(), **own)
     samples = open_samples(Path(data))
     loader = open_loader(name, samples, settings, options)
     try:

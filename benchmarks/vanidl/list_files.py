@@ -1,6 +1,6 @@
 """How long finding the files of a run takes in a folder of 100,000 entries.
 
-    python benchmarks/list_files.py [--entries 100000] [--repeats 15]
+    python -m benchmarks.vanidl.list_files [--entries 100000] [--repeats 15]
 
 Goal: 2 s at most, and no file is opened. The limit beside it is a bare `os.walk`.
 """
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.measure import interleaved, medians, wall_s
 from vanidl.readers.discover import find
 
 GOAL_S = 2.0
@@ -30,9 +28,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         make(root, options.entries)
-        runs = {"find": lambda: find(root), "os.walk": lambda: sum(1 for _ in os.walk(root))}
-        times = {key: [timed(run) for _ in range(options.repeats)] for key, run in runs.items()}
-    ours, bare = (statistics.median(times[key]) for key in runs)
+        runs = {
+            "find": lambda: wall_s(lambda: find(root)),
+            "os.walk": lambda: wall_s(lambda: sum(1 for _ in os.walk(root))),
+        }
+        ours, bare = medians(interleaved(runs, options.repeats)).values()
     print(f"{options.entries:,} entries, medians of {options.repeats} repeats")
     print(f"  find    {ours:.3f} s   goal {GOAL_S} s at most")
     print(f"  os.walk {bare:.3f} s   ratio {ours / bare:.2f}")
@@ -45,13 +45,6 @@ def make(root: Path, entries: int) -> None:
     for i in range(entries):
         suffix = "darshan" if i % 10 == 0 else "txt"
         (root / str(i % FOLDERS) / f"{i}.{suffix}").touch()
-
-
-def timed(run: Callable[[], object]) -> float:
-    """Seconds that one run takes."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

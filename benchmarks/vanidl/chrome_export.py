@@ -6,24 +6,24 @@ busy machine is no fault of theirs; memory is what writing adds to the trace, wh
 bytes an operation. Prints a line a writer and the ratios with their limits; exit status 1 where
 a limit is exceeded.
 
-    python benchmarks/chrome_export.py [--operations 10000000] [--repeats 3] [--plain]
+    python -m benchmarks.vanidl.chrome_export [--operations 10000000] [--repeats 3] [--plain]
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.measure import Measured, in_child, interleaved, medians
+
 TIME_RATIO_LIMIT = 1.0
 ADDED_MB_LIMIT = 200
 
-_MADE = """
-import gzip, json, sys, time
+_SET_UP = """
+import gzip, json, sys
 from dataclasses import replace
 import numpy as np
 from tests.makers.records import Io, darshan_log
@@ -61,41 +61,43 @@ trace = replace(trace, io=(replace(part, **columns),), files=files)
 results = analyse(replace(trace, io=()))
 open("/proc/self/clear_refs", "w").write("5")  # the peak counts from here
 before = status("VmRSS")
-began = time.process_time()
-"""
-_DONE = """
-seconds = time.process_time() - began
-print(seconds, (status("VmHWM") - before) / 1024)
+
+
+def run():
+    write()
+    return (status("VmHWM") - before) / 1024
 """
 WRITERS = {
-    "vanidl": 'export(Run(trace, results, Selection()), "chrome", path)',
+    "vanidl": """
+def write():
+    export(Run(trace, results, Selection()), "chrome", path)
+""",
     "json.dumps": """
-opened = gzip.open(path, "wt", 1) if path.endswith(".gz") else open(path, "w")
-zero = int(start[0])
-with opened as file:
-    file.write('{"traceEvents":[')
-    names = ("start", "end", "offset", "nbytes", "file", "op")
-    for low in range(0, count, 65536):
-        rows = zip(*(columns[name][low : low + 65536].tolist() for name in names))
-        for begin, end, offset, nbytes, f, op in rows:
-            event = {
-                "ph": "X", "pid": 1, "tid": 1, "cat": "POSIX", "name": ("read", "write")[op],
-                "ts": (begin - zero) / 1000, "dur": (end - begin) / 1000,
-                "args": {"file": paths[f], "offset": offset, "size": nbytes},
-            }
-            file.write(("" if begin == zero else ",") + json.dumps(event))
-    file.write("]}")
+def write():
+    opened = gzip.open(path, "wt", 1) if path.endswith(".gz") else open(path, "w")
+    zero = int(start[0])
+    with opened as file:
+        file.write('{"traceEvents":[')
+        names = ("start", "end", "offset", "nbytes", "file", "op")
+        for low in range(0, count, 65536):
+            rows = zip(*(columns[name][low : low + 65536].tolist() for name in names))
+            for begin, end, offset, nbytes, f, op in rows:
+                event = {
+                    "ph": "X", "pid": 1, "tid": 1, "cat": "POSIX", "name": ("read", "write")[op],
+                    "ts": (begin - zero) / 1000, "dur": (end - begin) / 1000,
+                    "args": {"file": paths[f], "offset": offset, "size": nbytes},
+                }
+                file.write(("" if begin == zero else ",") + json.dumps(event))
+        file.write("]}")
 """,
 }
 
 
-def measure(writer: str, path: Path, operations: int) -> tuple[float, float]:
-    """Seconds of CPU, and megabytes that writing added to the peak of memory."""
-    code = f"{_MADE}{WRITERS[writer]}{_DONE}"
-    command = [sys.executable, "-c", code, str(path), str(operations)]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    seconds, added = output.split()
-    return float(seconds), float(added)
+def measure(writer: str, path: Path, operations: int) -> Measured:
+    """One writing; its value is the megabytes that it added to the peak of memory."""
+    done = in_child(_SET_UP + WRITERS[writer], path, operations)
+    print(f"{writer:12} {path.stat().st_size / 1e6:8.0f} MB written", flush=True)
+    return done
 
 
 def main() -> int:
@@ -105,17 +107,15 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--plain", action="store_true", help="no gzip")
     options = parser.parse_args()
-    found: dict[str, list[tuple[float, float]]] = {writer: [] for writer in WRITERS}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("trace.json" if options.plain else "trace.json.gz")
-        for _ in range(options.repeats):
-            for writer, runs in found.items():
-                runs.append(measure(writer, path, options.operations))
-                print(f"{writer:12} {path.stat().st_size / 1e6:8.0f} MB written", flush=True)
-    seconds = {w: statistics.median(s for s, _ in runs) for w, runs in found.items()}
-    for writer, runs in found.items():
-        print(f"{writer:12} {seconds[writer]:8.1f} s, {max(a for _, a in runs):6.0f} MB added")
-    ratio, added = seconds["vanidl"] / seconds["json.dumps"], max(a for _, a in found["vanidl"])
+        runs = {writer: partial(measure, writer, path, options.operations) for writer in WRITERS}
+        found = interleaved(runs, options.repeats)
+    seconds = medians({writer: [run.processor_s for run in runs] for writer, runs in found.items()})
+    added_mb = {w: max(run.value or 0.0 for run in runs) for w, runs in found.items()}
+    for writer in WRITERS:
+        print(f"{writer:12} {seconds[writer]:8.1f} s, {added_mb[writer]:6.0f} MB added")
+    ratio, added = seconds["vanidl"] / seconds["json.dumps"], added_mb["vanidl"]
     print(f"time ratio {ratio:.2f} (limit {TIME_RATIO_LIMIT})")
     print(f"added {added:.0f} MB (limit {ADDED_MB_LIMIT} MB)")
     return 0 if ratio <= TIME_RATIO_LIMIT and added <= ADDED_MB_LIMIT else 1

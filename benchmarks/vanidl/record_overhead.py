@@ -1,6 +1,6 @@
 """CPU time that `vanidl record` adds to a training job, and to one operation of a tight loop.
 
-    python benchmarks/record_overhead.py [--pairs 15] [--tracer darshan] [--tracer dftracer]
+    python -m benchmarks.vanidl.record_overhead [--pairs 15] [--tracer darshan] [--tracer dftracer]
 
 A pair is the job alone and the job recorded, at the same time on two cores: what else the
 machine does then slows both alike (on a shared machine ratios of such pairs scatter by 6 %,
@@ -25,12 +25,12 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from small_training import NBYTES, SAMPLES
 
+from benchmarks.programs.small_training import NBYTES, SAMPLES
 from vanidl.errors import InputError
 from vanidl.record import record
 
-HERE = Path(__file__).parent
+PROGRAMS = Path(__file__).parents[1] / "programs"
 LIMITS = {"darshan": 1.05, "dftracer": 1.10}
 READS = 200_000
 LOOPS = 5
@@ -65,7 +65,7 @@ def try_to_measure(tracer: str, data: Path, pairs: int) -> None:
 
 def training(data: Path) -> list[str]:
     """The command of the training job."""
-    return [sys.executable, str(HERE / "small_training.py"), str(data)]
+    return [sys.executable, str(PROGRAMS / "small_training.py"), str(data)]
 
 
 def measure_training(tracer: str, data: Path, pairs: int) -> None:
@@ -83,7 +83,7 @@ def measure_training(tracer: str, data: Path, pairs: int) -> None:
 
 def measure_loop(tracer: str, data: Path) -> None:
     """Prints what recording adds to one cached read of a loop that does nothing else."""
-    loop = [sys.executable, str(HERE / "tight_loop.py"), str(data), str(READS)]
+    loop = [sys.executable, str(PROGRAMS / "tight_loop.py"), str(data), str(READS)]
     alone, recorded = np.array([both(tracer, loop, data) for _ in range(LOOPS)]).T
     added_us = float(np.median(recorded - alone)) / READS * 1e6
     print(

@@ -1,8 +1,8 @@
 """How the report grows with the log: time against inflating and sorting, and peak memory.
 
-    python benchmarks/scale.py                        1, 5 and 20 million operations
-    python benchmarks/scale.py --millions 1 5 20 50   needs 4 GB of disk
-    python benchmarks/scale.py --millions --logs 10000
+    python -m benchmarks.vanidl.scale                        1, 5 and 20 million operations
+    python -m benchmarks.vanidl.scale --millions 1 5 20 50   needs 4 GB of disk
+    python -m benchmarks.vanidl.scale --millions --logs 10000
 
 Logs are synthetic (tests/makers/large_logs.py). Each measurement is a process of its own. Time is
 processor time over all threads, which other programs on the machine hardly move; wall time is
@@ -15,66 +15,52 @@ in each: 2 GB, and logs a second >= 5 x `python -m darshan job_stats`.
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks.measure import Measured, in_child, interleaved, medians
 from tests.makers.large_logs import Workload, write_log, write_logs
 
-PROLOGUE = """
-import json, os, resource, sys, time
-import numpy as np
-def measured(work):
-    def cpu():
-        return sum(
-            u.ru_utime + u.ru_stime
-            for u in (resource.getrusage(resource.RUSAGE_SELF),
-                      resource.getrusage(resource.RUSAGE_CHILDREN)))
-    before, wall = cpu(), time.perf_counter()
-    work()
-    own, worker = (
-        resource.getrusage(who).ru_maxrss * 1024
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    peak = own + worker * (os.cpu_count() or 1)  # as if all were largest at the same time
-    print(json.dumps({"cpu_s": cpu() - before, "wall_s": time.perf_counter() - wall, "peak": peak}))
-"""
 INFLATE = """
+import sys
 from vanidl.readers.darshan.header import read_header
 from vanidl.readers.darshan.inflate import streams
-def work():
+def run():
     data = memoryview(open(sys.argv[1], "rb").read())
     header = read_header(data, sys.argv[1])
     region = header.regions["DXT_POSIX"].cut_from(data)
     for stream in streams(region, header.compression, cut=False):
         assert not stream.problem
-measured(work)
 """
 ARGSORT = """
+import sys
+import numpy as np
 from vanidl.readers.darshan.log import read_log
 starts = read_log(sys.argv[1]).operations[0].start_ns.copy()
-measured(lambda: np.argsort(starts, kind="stable"))
+def run():
+    np.argsort(starts, kind="stable")
 """
 SHUFFLED = ARGSORT.replace(".copy()", ".copy()\nnp.random.default_rng(0).shuffle(starts)")
 DECODE = """
+import sys
 from vanidl.readers.darshan.log import read_log
-measured(lambda: read_log(sys.argv[1]))
+def run():
+    read_log(sys.argv[1])
 """
 REPORT = """
+import sys
 from vanidl.cli import main
-measured(lambda: main(["report", sys.argv[1], "-o", sys.argv[2]]))
+def run():
+    main(["report", sys.argv[1], "-o", sys.argv[2]])
 """
 JOB_STATS = """
-import subprocess
-def work():
+import subprocess, sys
+def run():
     command = [sys.executable, "-m", "darshan", "job_stats", "--csv", "--log_paths_file"]
     subprocess.run([*command, sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
-measured(work)
 """
 
 
@@ -99,12 +85,11 @@ def one_log(folder: Path, millions: float, repeat: int) -> None:
     path, page = folder / "me_x_id1-2_1-1-1-1_1.darshan", folder / "page.html"
     ranks = max(8, round(128 * millions / 50))
     write_log(path, Workload(round(millions * 1e6), ranks=ranks))
-    rounds = [
-        {name: child(code, path, page) for name, code in SCRIPTS.items()} for _ in range(repeat)
-    ]
-    cpu = {name: statistics.median(r[name]["cpu_s"] for r in rounds) for name in SCRIPTS}
-    wall_s = statistics.median(r["report"]["wall_s"] for r in rounds)
-    peak = max(r["report"]["peak"] for r in rounds)
+    runs = {name: partial(in_child, code, path, page) for name, code in SCRIPTS.items()}
+    found = interleaved(runs, repeat)
+    cpu = medians({name: [run.processor_s for run in each] for name, each in found.items()})
+    wall_s = medians({"report": [run.wall_s for run in found["report"]]})["report"]
+    peak = max(map(peak_nbytes, found["report"]))
     limit = cpu["inflate"] + cpu["argsort"]
     harder = cpu["inflate"] + cpu["shuffled"]
     print(
@@ -132,16 +117,20 @@ def of_logs(folder: Path, paths: list[Path], kind: str) -> None:
     """The report of a folder of logs beside Darshan's statistics of them."""
     names, count = folder / "names.txt", len(paths)
     names.write_text("\n".join(map(str, paths)))
-    ours = child(REPORT, paths[0].parent, folder / "page.html")
-    theirs = child(JOB_STATS, names)
+    ours = in_child(REPORT, paths[0].parent, folder / "page.html")
+    theirs = in_child(JOB_STATS, names)
     print(
-        f"{count:,} logs, {kind}: report {count / ours['wall_s']:.0f} logs/s "
-        f"({ours['cpu_s']:.1f} s of processors), job_stats {count / theirs['wall_s']:.0f} logs/s "
-        f"({theirs['cpu_s']:.1f} s): "
-        f"{theirs['wall_s'] / ours['wall_s']:.2f} x (limit 5); "
-        f"{ours['peak'] / 1e9:.2f} GB (limit 2)",
+        f"{count:,} logs, {kind}: report {count / ours.wall_s:.0f} logs/s "
+        f"({ours.processor_s:.1f} s of processors), job_stats {count / theirs.wall_s:.0f} logs/s "
+        f"({theirs.processor_s:.1f} s): {theirs.wall_s / ours.wall_s:.2f} x (limit 5); "
+        f"{peak_nbytes(ours) / 1e9:.2f} GB (limit 2)",
         flush=True,
     )
+
+
+def peak_nbytes(run: Measured) -> int:
+    """Of the process and its workers, as if all were largest at the same time."""
+    return run.peak_nbytes + run.worker_peak_nbytes * (os.cpu_count() or 1)
 
 
 SCRIPTS = {
@@ -151,13 +140,6 @@ SCRIPTS = {
     "decode": DECODE,
     "report": REPORT,
 }
-
-
-def child(code: str, *arguments: Path) -> dict[str, float]:
-    """What a process of its own measured, from its last line."""
-    command = [sys.executable, "-c", PROLOGUE + code, *map(str, arguments)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often `vanidl ab` is right: real commands through the recorder, in ABBA order.
 
-    python benchmarks/ab_power.py [--experiments 20] [--pairs 5] [--steps 40]
+    python -m benchmarks.vanidl.ab_power [--experiments 20] [--pairs 5] [--steps 40]
 
 Two kinds of experiment in turn: a command against itself, and against itself with 10 % added to
 every step. Goals: "no difference shown" in at least 95 % of the first kind, "worse" in at
