@@ -13,9 +13,9 @@ from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
 from vanidl.survey import survey
-from vanidl.survey.fleet import page
+from vanidl.survey.cache import RowCache
 from vanidl.survey.jobs import Job
-from vanidl.survey.keeping import Kept
+from vanidl.survey.page import page
 from vanidl.survey.rows import COLUMNS, MORE, missing
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
@@ -97,12 +97,12 @@ def test_only_a_job_whose_log_changed_is_redone(folder: Path, tmp_path: Path) ->
 
 
 def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
+    kept = RowCache(tmp_path)
     job = Job("1", ("a",), "a", "key")
     kept.add({"key": missing(job, "why")})
     (tmp_path / "done" / "broken.json").write_text("{")
     (tmp_path / "done" / "old.json").write_text('{"version": 0, "rows": {"k": {}}}')
-    assert Kept(tmp_path).rows == {"key": missing(job, "why")}
+    assert RowCache(tmp_path).rows == {"key": missing(job, "why")}
 
 
 def test_nothing_read_gives_a_page_too() -> None:

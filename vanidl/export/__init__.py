@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vanidl.errors import UsageError
 from vanidl.export import chrome, document, tables
-from vanidl.files import place
+from vanidl.files import atomic
 from vanidl.run import Run
 
 Written = list[tuple[str, str]]
@@ -59,5 +59,5 @@ def export(run: Run, to: str, path: str | Path) -> Written:
     target = Path(path)
     if not chosen.is_folder:
         return chosen.write(run, target)
-    with place.folder(target) as part:
+    with atomic.new_folder(target) as part:
         return chosen.write(run, part)

@@ -1,11 +1,26 @@
-"""Writing a file whole or not at all."""
+"""Files and folders that appear under their name only when they are whole."""
 
 from __future__ import annotations
 
+import gzip
+import importlib
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
-from vanidl.errors import VanidlError
+from vanidl.errors import UsageError, VanidlError
+from vanidl.formatting.names import printable
+
+gzip_writer: Any
+try:
+    gzip_writer = importlib.import_module("isal.igzip").IGzipFile
+except ImportError:  # platforms without a wheel
+    gzip_writer = gzip.GzipFile
+
+_FAST = 1
 
 
 def write_whole(target: Path, content: bytes, what: str = "the report") -> None:
@@ -16,30 +31,80 @@ def write_whole(target: Path, content: bytes, what: str = "the report") -> None:
     Raises:
         VanidlError: it cannot be written there; nothing is left behind.
     """
-    try:
+    with _explained(f"{what} to {printable(str(target))}"):
         if target.exists() and not target.is_file():
             with target.open("wb") as file:
                 file.write(content)
-        else:
-            _replace(target, content)
+            return
+        with _beside(target) as made:
+            part = made / "file"
+            part.write_bytes(content)
+            part.replace(target)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A new folder to write into, renamed to the target at the end; on failure nothing is left.
+
+    Raises:
+        UsageError: there is something under that name already.
+        VanidlError: it cannot be written.
+    """
+    name = printable(str(target))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(
+            f"-o {name}: expected a new or empty folder, found something in its place; choose "
+            "another name or remove it."
+        )
+    with _explained(name), _beside(target) as made:
+        part = made / "folder"
+        part.mkdir()
+        yield part
+        part.replace(target)
+
+
+@contextmanager
+def streamed_file(target: Path) -> Iterator[IO[bytes]]:
+    """A file to write into, renamed to the target at the end; gzip where its name ends in .gz.
+
+    On failure nothing is left. A target that is no regular file (a pipe, a device) is written
+    to, not replaced.
+
+    Raises:
+        VanidlError: it cannot be written.
+    """
+    with _explained(printable(str(target))):
+        if target.exists() and not target.is_file():
+            with target.open("wb") as file:
+                yield file
+            return
+        with _beside(target) as made:
+            part = made / "file"
+            with part.open("wb") as raw:
+                if target.suffix == ".gz":
+                    with gzip_writer("", "wb", _FAST, raw, mtime=0) as file:
+                        yield file
+                else:
+                    yield raw
+            part.replace(target)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A folder beside the target, on the same file system, gone at the end."""
+    prefix = f".{target.name[:60]}."
+    made = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=".part"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """An error of the system says what could not be written, and where."""
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or str(error)
-        name = str(target).encode("unicode_escape", "backslashreplace").decode("ascii")
-        raise VanidlError(
-            f"cannot write {what} to {name}: {reason}; choose another place with -o"
-        ) from error
-
-
-def _replace(target: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(
-        dir=target.parent, prefix=f".{target.name[:60]}.", suffix=".part", delete=False
-    ) as file:
-        part = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            part.chmod(0o644)
-            part.replace(target)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+        raise VanidlError(f"cannot write {what}: {reason}; choose another place with -o") from error

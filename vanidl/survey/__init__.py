@@ -1,11 +1,11 @@
-"""Many jobs of one machine: a row each, and a page of the fleet.
+"""Many jobs of one machine: one row per job, and one page for all.
 
-`jobs` finds which logs are one job, `rows` turns a job into a row, `working` shares the jobs out
-over processes or a Dask cluster, `keeping` holds what is done, `fleet` draws the page.
+`jobs` finds which logs are one job, `rows` turns a job into a row, `survey` distributes jobs over
+processes or a Dask cluster, `cache` holds the rows that are done, `page` draws the page.
 """
 
 from __future__ import annotations
 
-from vanidl.survey.surveying import Survey, survey
+from vanidl.survey.survey import Survey, survey
 
 __all__ = ["Survey", "survey"]

@@ -16,7 +16,7 @@ from typing import IO
 from vanidl.analyses.frames import storable
 from vanidl.errors import UsageError
 from vanidl.export.chrome import counters, flows, slices, tracks
-from vanidl.files import place
+from vanidl.files import atomic
 from vanidl.formatting.units import plural
 from vanidl.model.selection import select
 from vanidl.model.trace import Trace
@@ -37,7 +37,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
             "--to chrome: no single operation was traced and no step profiled: there is nothing "
             "to put on a timeline."
         )
-    with place.streamed_file(path) as file:
+    with atomic.streamed_file(path) as file:
         head = json.dumps(_about(trace, events.zero_ns), separators=(",", ":"))
         file.write(f'{{"displayTimeUnit":"ms","otherData":{head},"traceEvents":[\n'.encode())
         _write_lines(file, events.blocks())

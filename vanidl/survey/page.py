@@ -46,7 +46,7 @@ TERMS = (
 )
 
 
-def write_fleet(rows: Sequence[Row], folder: str, path: Path) -> None:
+def write_survey_page(rows: Sequence[Row], folder: str, path: Path) -> None:
     """Writes the page of the rows: whole or not at all.
 
     Raises:

@@ -14,9 +14,9 @@ from vanidl.parallel.executors import Crew, crew_executor, shared_out
 from vanidl.readers import discover
 from vanidl.readers.records import TracerLog
 from vanidl.survey import table
-from vanidl.survey.fleet import write_fleet
+from vanidl.survey.cache import RowCache
 from vanidl.survey.jobs import Job, batches, jobs_of
-from vanidl.survey.keeping import Kept
+from vanidl.survey.page import write_survey_page
 from vanidl.survey.rows import Row, identities, missing, rows
 
 LOGS_A_BATCH = 32
@@ -59,16 +59,16 @@ def survey(
     paths = [str(p) for p in (*found.darshan, *found.darshan_partial)]
     if not paths:
         raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
-    kept = Kept(target)
+    cache = RowCache(target)
     with crew_executor(crew or Crew()) as executor:
         jobs, unread = jobs_of(root, _identities(paths, executor, tell))
-        before = sum(job.key in kept.rows for job in jobs)
-        _work_off([job for job in jobs if job.key not in kept.rows], kept, executor, tell)
-    done = [kept.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
+        before = sum(job.key in cache.rows for job in jobs)
+        _read_jobs([job for job in jobs if job.key not in cache.rows], cache, executor, tell)
+    done = [cache.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
     done.sort(key=lambda row: (row["start"] or "", row["first_log"]))
     parquet, page = target / "jobs.parquet", target / "fleet.html"
     table.write(done, parquet)
-    write_fleet(done, str(root), page)
+    write_survey_page(done, str(root), page)
     return Survey(tuple(done), before, parquet, page)
 
 
@@ -84,11 +84,11 @@ def _identities(
     return sorted(found, key=lambda one: one[0])
 
 
-def _work_off(jobs: Sequence[Job], kept: Kept, executor: Executor, tell: Progress) -> None:
+def _read_jobs(jobs: Sequence[Job], cache: RowCache, executor: Executor, tell: Progress) -> None:
     done = 0
     parts = list(batches(jobs, LOGS_A_BATCH))
     for some, results in shared_out(rows, parts, executor, lambda job: missing(job, _KILLED)):
-        kept.add({job.key: row for job, row in zip(some, results, strict=True)})
+        cache.add({job.key: row for job, row in zip(some, results, strict=True)})
         done += len(some)
         tell("jobs", done, len(jobs))
 

@@ -1,6 +1,6 @@
-"""What is done of a survey, kept in its folder: one small file a batch, written whole.
+"""Rows that a survey has finished, in its folder: one small file per batch, written whole.
 
-Whoever is stopped, begins again with what was kept; only jobs whose logs changed are redone.
+A survey that was stopped resumes from them; only jobs whose logs changed are read again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FOLDER = "done"
 _VERSION = 1  # of the rows; raised when a column comes or changes its meaning
 
 
-class Kept:
+class RowCache:
     """Rows by key of their job.
 
     Raises:
