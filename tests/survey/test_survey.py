@@ -8,7 +8,7 @@ import pytest
 
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
-from vanidl.commands.survey import HELP
+from vanidl.commands import COMMANDS
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
@@ -111,7 +111,7 @@ def test_nothing_read_gives_a_page_too() -> None:
 
 
 def test_the_help_says_what_comes_out() -> None:
-    assert "one row a job" in HELP
+    assert "one row per job" in COMMANDS["survey"]
     assert survey_rows.MORE[2] == ("findings", "int64")
 
 

@@ -117,7 +117,7 @@ def _conditions(experiment: Experiment, pairs: int) -> tuple[tuple[str, str], ..
     tracers = sorted({r.tracer for r in experiment.runs if r.tracer}) or ["none"]
     return (
         ("page cache", experiment.cache_policy),
-        ("order", f"{order} (a first pair was thrown away)"),
+        ("order", f"{order} (the warm-up pair was discarded)"),
         ("tracer", ", ".join(tracers)),
         ("pairs", str(pairs)),
     )
