@@ -18,7 +18,8 @@ COMMANDS: dict[str, str] = {
     "check": "say of each log whether it is whole, and what it misses; exit status 0, or 1 where "
     "no file could be read at all",
     "export": "write operations, results or figures as files for other programs",
-    "survey": "read the Darshan logs of many jobs: a table with one row per job, and one page for all",
+    "survey": "read the Darshan logs of many jobs: a table with one row per job, and one page "
+    "for all",
 }
 """Name, which is that of the module, and help, in the order of `vanidl --help`."""
 
