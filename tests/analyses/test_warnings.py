@@ -22,7 +22,7 @@ from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
-from vanidl.dataset.locate import DataOptions, told
+from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import Notice, SpanKind
@@ -40,7 +40,7 @@ def inspected(folder: Path, content: bytes | None) -> tuple[Notice, ...]:
         (folder / "part.tfrecord").write_bytes(content)
     log = darshan_log([Io(0, EACH_NS, 0, 9)], names={1: "/data/part.tfrecord"})
     trace = assemble(Group((log,), ()), {})
-    return told(trace, DataOptions((str(folder),), inspect=True))[1]
+    return read_user_data(trace, DataOptions((str(folder),), inspect=True))[1]
 
 
 @dataclass(frozen=True)

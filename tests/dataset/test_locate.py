@@ -8,7 +8,7 @@ import pytest
 from tests.dataset.test_formats import tfrecord_bytes
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
-from vanidl.dataset.locate import DataOptions, told
+from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import UsageError
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
@@ -19,19 +19,19 @@ def trace_of(ios: list[Io], names: dict[int, str]) -> Trace:
     return assemble(Group((darshan_log(ios, names=names),), ()), {})
 
 
-def with_told(trace: Trace, options: DataOptions) -> Trace:
+def with_user_data(trace: Trace, options: DataOptions) -> Trace:
     from dataclasses import replace
 
-    known, notices = told(trace, options)
+    known, notices = read_user_data(trace, options)
     assert not [n for n in notices if n.severity == "warning"], notices
-    return replace(trace, told=known)
+    return replace(trace, user_data=known)
 
 
 def test_without_being_asked_nothing_is_touched(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"no record")
     trace = trace_of([Io(0, 1, 0, 9)], {1: str(path)})
-    known, notices = told(trace, DataOptions())
+    known, notices = read_user_data(trace, DataOptions())
     assert (known.sizes, known.facts, known.on_disk, notices) == ({}, {}, None, ())
 
 
@@ -41,7 +41,7 @@ def test_files_are_found_by_the_end_of_their_path(tmp_path):
         (tmp_path / part).write_bytes(b"x" * len(part))
     names = {1: "/scratch/data/train/a.bin", 2: "/scratch/data/test/a.bin"}
     trace = trace_of([Io(0, 1, 0, 5, 1), Io(2, 3, 0, 5, 2)], names)
-    data = analyse(with_told(trace, DataOptions((str(tmp_path),)))).dataset
+    data = analyse(with_user_data(trace, DataOptions((str(tmp_path),)))).dataset
     assert {f.path: f.size for f in data.files} == {names[1]: 11, names[2]: 10}
     assert [p.rsplit("/", 1)[-1] for p in data.never.on_disk] == ["never.bin"]
     assert data.share_of == "size on disk"
@@ -53,7 +53,7 @@ def test_names_that_fit_several_files_are_left_unknown(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.bin").write_bytes(b"x")
     trace = trace_of([Io(0, 1, 0, 5)], {1: "/scratch/a.bin"})
-    data = analyse(with_told(trace, DataOptions((str(tmp_path),)))).dataset
+    data = analyse(with_user_data(trace, DataOptions((str(tmp_path),)))).dataset
     assert data.files[0].size is None
 
 
@@ -66,7 +66,7 @@ def test_inspected_tfrecords_give_samples_and_a_certain_cause(tmp_path):
         for i, at in enumerate(range(0, size, step))
     ]
     trace = trace_of(ios, {1: "/scratch/p.tfrecord"})
-    data = analyse(with_told(trace, DataOptions((str(tmp_path),), inspect=True))).dataset
+    data = analyse(with_user_data(trace, DataOptions((str(tmp_path),), inspect=True))).dataset
     assert (data.samples.source, data.samples.total, data.files[0].samples) == ("files", 256, 256)
     top = data.modes[0]
     assert (top.low, top.certain) == (262_144, True)
@@ -82,7 +82,9 @@ def test_inspected_chunks_are_the_cause_of_their_reads(tmp_path):
         chunks = [x.id.get_chunk_info(i) for i in range(32)]
     ios = [Io(i * 10, i * 10 + 5, c.byte_offset, c.size) for i, c in enumerate(chunks)]
     trace = trace_of(ios, {1: "/scratch/t.h5"})
-    (mode,) = analyse(with_told(trace, DataOptions((str(tmp_path),), inspect=True))).dataset.modes
+    (mode,) = analyse(
+        with_user_data(trace, DataOptions((str(tmp_path),), inspect=True))
+    ).dataset.modes
     assert mode.certain
     assert "stored chunk of /x (deflate)" in mode.cause
     assert (mode.reads, mode.share_of_bytes) == (32, 1)
@@ -90,7 +92,7 @@ def test_inspected_chunks_are_the_cause_of_their_reads(tmp_path):
 
 def test_given_record_size_counts_samples():
     trace = trace_of([Io(0, 1, 0, 1000), Io(2, 3, 0, 1000)], {1: "/scratch/t.bin"})
-    data = analyse(with_told(trace, DataOptions(record_bytes=100))).dataset
+    data = analyse(with_user_data(trace, DataOptions(record_bytes=100))).dataset
     assert (data.samples.total, data.samples.source) == (10, "given")
 
 
@@ -100,12 +102,12 @@ def test_given_record_size_counts_samples():
 )  # fmt: skip
 def test_options_that_make_no_sense(options):
     with pytest.raises(UsageError, match="expected"):
-        told(trace_of([Io(0, 1, 0, 5)], {1: "/a"}), options)
+        read_user_data(trace_of([Io(0, 1, 0, 5)], {1: "/a"}), options)
 
 
 def test_a_file_that_cannot_be_opened_is_a_notice(tmp_path):
     (tmp_path / "p.tfrecord").write_bytes(b"cut" * 20)
     trace = trace_of([Io(0, 1, 0, 5)], {1: "/scratch/p.tfrecord"})
-    known, notices = told(trace, DataOptions((str(tmp_path),), inspect=True))
+    known, notices = read_user_data(trace, DataOptions((str(tmp_path),), inspect=True))
     assert not known.facts
     assert [n.code for n in notices] == ["not_inspected"]

@@ -15,7 +15,7 @@ from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
 from vanidl.model.trace import SpanKind, Trace
-from vanidl.model.user_data import Told
+from vanidl.model.user_data import UserData
 from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, TracerLog
 
 US = 1_000
@@ -84,7 +84,7 @@ def trace_of(recipe: Recipe) -> Trace:
     logs, counters = made.logs()
     group = Group(tuple(logs), tuple(made.profiles()) if recipe.profiled else ())
     trace = assemble(group, counters)
-    return replace(trace, told=_told(recipe)) if recipe.chunk_rows else trace
+    return replace(trace, user_data=_user_data(recipe)) if recipe.chunk_rows else trace
 
 
 class _Training:
@@ -285,7 +285,7 @@ class _Training:
         return CounterRecords("POSIX", ids, np.zeros(len(files), np.int64), counters, seconds)
 
 
-def _told(recipe: Recipe) -> Told:
+def _user_data(recipe: Recipe) -> UserData:
     """What opening the files would have shown of their chunks."""
     rows, width, pieces = recipe.steps * recipe.batch, recipe.sample_nbytes, recipe.chunk_pieces
     chunk = (recipe.chunk_rows, width // pieces)
@@ -296,4 +296,4 @@ def _told(recipe: Recipe) -> Told:
         array = ArrayFacts("/x", (rows, width), "uint8", chunk, (), size)
         blocks = (Block(chunk[0] * chunk[1], rows * pieces, "stored chunk of /x"),)
         facts[path] = FileFacts(path, "HDF5", size, rows, float(width), (array,), blocks)
-    return Told(facts=facts)
+    return UserData(facts=facts)

@@ -87,7 +87,7 @@ def never_read(trace: Trace) -> NeverRead:
             "have been read."
         )
         return NeverRead(None, None, reason)
-    unopened = trace.told.on_disk
+    unopened = trace.user_data.on_disk
     return NeverRead(_opened_only(trace), unopened, "")
 
 

@@ -195,8 +195,8 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     unique = _sum(f.unique_bytes for f in files)
     read = sum(f.bytes_read for f in files)
     size = _sum(f.size for f in files)
-    record = samples.record_size(trace.told, uses.sizes, within.read if within else None)
-    files = tuple(samples.with_samples(f, record, trace.told) for f in files)
+    record = samples.record_size(trace.user_data, uses.sizes, within.read if within else None)
+    files = tuple(samples.with_samples(f, record, trace.user_data) for f in files)
     return Dataset(
         files,
         read,
@@ -209,7 +209,7 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
         visits.visit_order(found, trace.files) if found is not None else None,
         within.read if within else None,
         samples.per_file(files, record),
-        transfermodes.modes(uses.sizes, tuple(f.path for f in files), trace.told),
+        transfermodes.modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
         datafiles.never_read(trace),
         _read_grid(uses, files, trace) if traced else None,
         found,
@@ -296,7 +296,7 @@ def _file(
     ends = [e for e in (row.extent, counted.extent.get(row.code)) if e is not None]
     return DataFile(
         path,
-        trace.told.sizes.get(path),
+        trace.user_data.sizes.get(path),
         max(ends, default=None),
         nbytes,
         reads,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
-from vanidl.model.user_data import Told
+from vanidl.model.user_data import UserData
 
 if TYPE_CHECKING:
     from vanidl.analyses.dataset import DataFile
@@ -53,7 +53,7 @@ class SamplesPerFile:
 
 
 def record_size(
-    told: Told,
+    user_data: UserData,
     sizes: tuple[NDArray[np.int64], NDArray[np.int64]],
     within: AccessCounts | None,
 ) -> Record:
@@ -62,9 +62,9 @@ def record_size(
     Inferred only where one transfer size carries 80 % of the dataset's bytes and 80 % of the
     reads begin elsewhere than the one before ended: then one read is one sample.
     """
-    if told.record_bytes is not None:
-        return Record(told.record_bytes, "given", "--record-size")
-    known = [f for f in told.facts.values() if f.samples is not None]
+    if user_data.record_bytes is not None:
+        return Record(user_data.record_bytes, "given", "--record-size")
+    known = [f for f in user_data.facts.values() if f.samples is not None]
     if known:
         return Record(None, "files", f"counted in {len(known):,} opened files")
     nbytes, counts = sizes
@@ -85,10 +85,10 @@ def record_size(
     )
 
 
-def with_samples(file: DataFile, record: Record, told: Told) -> DataFile:
+def with_samples(file: DataFile, record: Record, user_data: UserData) -> DataFile:
     """The file with the number of samples in the part of it that was read."""
     if record.source == "files":
-        facts = told.facts.get(file.path)
+        facts = user_data.facts.get(file.path)
         if facts is None or facts.samples is None:
             return file
         size = max(facts.size, 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vanidl.dataset.hdf5 import INDEX_NODES
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.model.file_facts import Block
-from vanidl.model.user_data import Told
+from vanidl.model.user_data import UserData
 
 Int64Array = NDArray[np.int64]
 
@@ -64,7 +64,7 @@ class _Sizes:
 
 
 def modes(
-    sizes: tuple[Int64Array, Int64Array], paths: Sequence[str], told: Told
+    sizes: tuple[Int64Array, Int64Array], paths: Sequence[str], user_data: UserData
 ) -> tuple[TransferMode, ...]:
     """Modes that hold 2 % of the reads or bytes, most bytes first.
 
@@ -75,7 +75,7 @@ def modes(
     total = _Sizes(nbytes, reads, int(reads.sum()), int((nbytes * reads).sum()))
     if len(nbytes) == 0:
         return ()
-    known = _known(paths, told)
+    known = _known(paths, user_data)
     found: list[TransferMode] = []
     cause = np.array([known[n].what if n in known else "" for n in nbytes.tolist()], object)
     for what in sorted(set(cause.tolist()) - {""}):
@@ -106,9 +106,9 @@ def _mode(mine: _Sizes, cause: str | None, certain: bool, evidence: str) -> Tran
     )
 
 
-def _known(paths: Sequence[str], told: Told) -> dict[int, Block]:
+def _known(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
     """Size -> what opened files have of it; the reader's buffer of TFRecord files first."""
-    facts = [told.facts[path] for path in paths if path in told.facts]
+    facts = [user_data.facts[path] for path in paths if path in user_data.facts]
     known: dict[int, Block] = {}
     for file in facts:
         for block in file.blocks:

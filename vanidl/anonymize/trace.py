@@ -15,7 +15,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.selection import Selection, chosen_files
 from vanidl.model.trace import Files, LogState, Notice, Process, Spans, Trace
-from vanidl.model.user_data import Told
+from vanidl.model.user_data import UserData
 
 _WITH_COMMANDS = frozenset(("processes_missing", "processes_unfinished"))
 """Warnings that quote commands of processes of which nothing else is known."""
@@ -45,7 +45,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         profiles=tuple(replace(p, path=names.path(p.path, "log")) for p in trace.profiles),
         logs=tuple(_log(log, names) for log in trace.logs),
         warnings=tuple(_notice(w, names) for w in trace.warnings),
-        told=_told(trace.told, names),
+        user_data=_user_data(trace.user_data, names),
     )
 
 
@@ -100,11 +100,11 @@ def _notice(notice: Notice, names: Pseudonyms) -> Notice:
     return replace(notice, message=names.text(message))
 
 
-def _told(told: Told, names: Pseudonyms) -> Told:
-    facts = {path: _facts(found, names) for path, found in told.facts.items()}
-    on_disk = None if told.on_disk is None else tuple(names.path(p) for p in told.on_disk)
+def _user_data(data: UserData, names: Pseudonyms) -> UserData:
+    facts = {path: _facts(found, names) for path, found in data.facts.items()}
+    on_disk = None if data.on_disk is None else tuple(names.path(p) for p in data.on_disk)
     return replace(
-        told, sizes=_by_path(told.sizes, names), facts=_by_path(facts, names), on_disk=on_disk
+        data, sizes=_by_path(data.sizes, names), facts=_by_path(facts, names), on_disk=on_disk
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vanidl.dataset import FileFacts, inspect_file
 from vanidl.errors import InputError, UsageError
 from vanidl.model.trace import Notice, Trace
-from vanidl.model.user_data import Told
+from vanidl.model.user_data import UserData
 
 MOST_INSPECTED = 256
 MOST_LISTED = 1_000_000
@@ -26,7 +26,7 @@ class DataOptions:
     samples_per_step: int | None = None
 
 
-def told(trace: Trace, options: DataOptions) -> tuple[Told, tuple[Notice, ...]]:
+def read_user_data(trace: Trace, options: DataOptions) -> tuple[UserData, tuple[Notice, ...]]:
     """What is known of the run's data, and notices of what could not be opened.
 
     Without a folder or `inspect` nothing outside the log is touched.
@@ -35,16 +35,16 @@ def told(trace: Trace, options: DataOptions) -> tuple[Told, tuple[Notice, ...]]:
         UsageError: a folder is not there, or a number makes no sense.
     """
     _check(options)
-    base = Told(options.record_bytes, options.samples_per_step)
+    stated = UserData(options.record_bytes, options.samples_per_step)
     if not options.folders and not options.inspect:
-        return base, ()
+        return stated, ()
     found = [path for folder in options.folders for path in _listed(Path(folder))]
     here = _places(trace, found)
     sizes = {job: path.stat().st_size for job, path in here.items()}
     facts, notices = _facts(trace, here) if options.inspect else ({}, ())
     opened = set(here.values())
     on_disk = tuple(sorted(str(p) for p in found if p not in opened)) if options.folders else None
-    return Told(base.record_bytes, base.samples_per_step, sizes, facts, on_disk), notices
+    return replace(stated, sizes=sizes, facts=facts, on_disk=on_disk), notices
 
 
 def _check(options: DataOptions) -> None:

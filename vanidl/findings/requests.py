@@ -103,7 +103,7 @@ def _chunks(facts: Facts) -> Said | None:
         return None
     shuffled = facts.jumps >= 0.5
     found = []
-    for path, file in facts.trace.told.facts.items():
+    for path, file in facts.trace.user_data.facts.items():
         misfits = [m for a in file.arrays if (m := _misfit(a, shuffled=shuffled))]
         found += [(path, m) for m in misfits if file.format == "HDF5"]
     if not found:

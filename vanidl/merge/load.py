@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from vanidl.dataset.locate import DataOptions, told
+from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
@@ -108,13 +108,13 @@ def trace_of(
     notices += _losses(chosen, counted)
     options = Options(rules, inputs.clock_offset_s)
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
-    return _with_told(trace, inputs)
+    return _with_user_data(trace, inputs)
 
 
-def _with_told(trace: Trace, inputs: Inputs) -> Trace:
-    """The trace with what the user's own data say of the files."""
-    facts, more = told(trace, inputs.data)
-    return replace(trace, told=facts, warnings=(*trace.warnings, *more))
+def _with_user_data(trace: Trace, inputs: Inputs) -> Trace:
+    """The trace with what the user states about its data, and what opening them showed."""
+    user_data, notices = read_user_data(trace, inputs.data)
+    return replace(trace, user_data=user_data, warnings=(*trace.warnings, *notices))
 
 
 def _counting(

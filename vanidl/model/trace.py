@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.user_data import Told
+from vanidl.model.user_data import UserData
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -347,7 +347,7 @@ class Trace:
     heatmaps: tuple[Heatmap, ...] = ()
     mpi: tuple[MpiTime, ...] = ()
     step_durations: tuple[UndatedSteps, ...] = ()
-    told: Told = field(default_factory=Told)
+    user_data: UserData = field(default_factory=UserData)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What the user tells about the data of a run, and what opening it showed."""
+"""What the user states about the data of a run, and what opening it showed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from vanidl.model.file_facts import FileFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Knowledge that no log holds. Keys are paths as the job saw them."""
+class UserData:
+    """What no log holds. Keys are paths as the job saw them."""
 
     record_bytes: int | None = None  # bytes of one sample
     samples_per_step: int | None = None  # of one rank

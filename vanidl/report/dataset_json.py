@@ -68,7 +68,7 @@ def throughput_object(trace: Trace, results: Results) -> Object:
     steps, overlap = results.steps, results.overlap
     window_s = sum(row.window_s for row in overlap.per_rank) if overlap is not None else 0
     per_s = len(steps.table.step) / window_s if steps is not None and window_s > 0 else None
-    batch = trace.told.samples_per_step
+    batch = trace.user_data.samples_per_step
     known = per_s is not None and batch is not None and overlap is not None
     samples = per_s * batch * overlap.ranks_observed if known else None  # type: ignore[operator,union-attr]
     return {"steps_per_s": per_s, "samples_per_s": samples, "samples_per_step": batch}

@@ -145,13 +145,6 @@ def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:
     return seconds
 
 
-def _least_communication(trace: Trace, ranks: dict[int, RankSpans]) -> Array:
-    """Per step the shortest communication of any rank: what the collective itself costs."""
-    rows = [_communication(trace, position, spans) for position, spans in ranks.items()]
-    least: Array = np.min(rows, axis=0)
-    return least
-
-
 def _calibrated(batch: Batches) -> Batches:
     """With the longest decoding under which the batch's rank waits no longer than it did."""
     if not batch.workers:
