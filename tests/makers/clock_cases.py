@@ -13,9 +13,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.merge.clocks import Clock, align, scenes
-from vanidl.merge.processes import cast
-from vanidl.model.trace import SpanKind
+from vanidl.merge import operations
+from vanidl.merge.clocks import (
+    AlignmentInputs,
+    Clock,
+    align,
+    alignment_inputs,
+    traced_processes,
+)
+from vanidl.merge.files import file_codes
+from vanidl.merge.processes import identify
+from vanidl.model.trace import MAX_PART_ROWS, SpanKind
 from vanidl.readers.records import ProfileTrace, TracerLog
 
 SECOND = 1_000_000_000
@@ -260,10 +268,17 @@ def outcomes(case: str, draws: int, seed: int = 0) -> list[Outcome | None]:
     for number in range(draws):
         random = np.random.default_rng([seed, sorted(CASES).index(case), number])
         draw = CASES[case](random)
-        people = cast(draw.logs, draw.profiles)
-        seen = scenes(draw.profiles, draw.logs, people, ())
-        found += [outcome(align(s), truth) for s, truth in zip(seen, draw.truth_ns, strict=True)]
+        every = inputs_of(draw.logs, draw.profiles)
+        found += [outcome(align(i), truth) for i, truth in zip(every, draw.truth_ns, strict=True)]
     return found
+
+
+def inputs_of(logs, profiles, events=()) -> list[AlignmentInputs]:
+    """What the clock of each profile is aligned by."""
+    processes, codes = identify(logs, profiles), file_codes(logs, {})
+    io = operations.parts(logs, processes, codes, MAX_PART_ROWS)
+    traced = traced_processes(logs, processes, io, codes)
+    return alignment_inputs(profiles, processes, logs, traced, events)
 
 
 def outcome(clock: Clock, truth_ns: int) -> Outcome | None:

@@ -8,7 +8,7 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group, choose, group
-from vanidl.merge.processes import cast
+from vanidl.merge.processes import identify
 from vanidl.model.trace import SpanKind
 
 SECOND = 1_000_000_000
@@ -21,8 +21,9 @@ STEP = [Span(SpanKind.STEP, 0, SECOND, 1)]
 
 def roles(logs, profiles=()):
     """(role, pid of its trainer) of each process by pid."""
-    people = cast(logs, profiles).processes
-    return {p.pid: (p.role, None if p.trainer is None else people[p.trainer].pid) for p in people}
+    processes = identify(logs, profiles).rows
+    trainers = [None if p.trainer is None else processes[p.trainer].pid for p in processes]
+    return {p.pid: (p.role, trainer) for p, trainer in zip(processes, trainers, strict=True)}
 
 
 def test_forked_workers_belong_to_their_parent():
@@ -82,8 +83,8 @@ def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
     ]  # fmt: skip
     tracker = darshan_log([Io(0, 1)], pid=9, job_id="1", command=TRACKER, length_ns=SECOND,
                           start_ns=JOB_START_NS + SECOND)  # fmt: skip
-    people = cast([*mains, *children, tracker], [])
-    (notice,) = people.notices
+    processes = identify([*mains, *children, tracker], [])
+    (notice,) = processes.notices
     assert "6 of 9 processes" in notice.message
     assert "2 families of 3" in notice.message
     assert roles([*mains, *children, tracker])[9] == ("auxiliary", None)
@@ -91,14 +92,14 @@ def test_families_of_unassigned_children_are_told_apart_by_their_pipe():
 
 def test_a_profile_that_no_rank_of_a_shared_log_claims_is_no_rank():
     log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
-    people = cast([log], [profile(STEP, pid=7, host="node09")]).processes
-    assert sorted(p.role for p in people) == ["trainer"] * 4 + ["unassigned"]
+    processes = identify([log], [profile(STEP, pid=7, host="node09")]).rows
+    assert sorted(p.role for p in processes) == ["trainer"] * 4 + ["unassigned"]
 
 
 def test_a_profile_belongs_to_the_only_rank_of_its_host():
     log = darshan_log([Io(0, 10, rank=0)], nprocs=1, pid=None)
     others = [profile(STEP, pid=None, host="node01"), profile(STEP, pid=None, host="node02")]
-    assert len(cast([log], others).processes) == 2
+    assert len(identify([log], others).rows) == 2
 
 
 def test_the_resource_tracker_is_auxiliary():
@@ -155,21 +156,21 @@ def test_torchrun_is_no_rank():
 
 def test_ranks_of_a_shared_log():
     log = darshan_log([Io(0, 10, rank=2)], nprocs=4, pid=None)
-    people = cast([log], []).processes
-    assert [(p.rank, p.role) for p in people] == [(r, "trainer") for r in range(4)]
+    processes = identify([log], []).rows
+    assert [(p.rank, p.role) for p in processes] == [(r, "trainer") for r in range(4)]
 
 
 def test_a_profile_finds_its_process_by_pid_and_host_and_brings_the_rank():
     logs = [darshan_log([Io(0, 10)], pid=pid, job_id=str(pid)) for pid in (5, 6)]
     seen = [profile(STEP, pid=6, rank=0, world_size=2), profile(STEP, pid=5, rank=1, world_size=2)]
-    people = cast(logs, seen)
-    assert [(p.pid, p.rank) for p in people.processes] == [(6, 0), (5, 1)]
-    assert people.of_profile == (0, 1)
+    processes = identify(logs, seen)
+    assert [(p.pid, p.rank) for p in processes.rows] == [(6, 0), (5, 1)]
+    assert processes.of_profile == (0, 1)
 
 
 def test_a_profile_of_an_unknown_process_is_a_rank_without_io():
-    people = cast([darshan_log([Io(0, 10)], pid=5)], [profile(STEP, pid=77, host="other")])
-    assert {p.pid for p in people.processes} == {5, 77}
+    processes = identify([darshan_log([Io(0, 10)], pid=5)], [profile(STEP, pid=77, host="other")])
+    assert {p.pid for p in processes.rows} == {5, 77}
 
 
 def test_logs_of_one_command_at_one_time_are_one_run():

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.processes import Cast
+from vanidl.merge.files import path_of
+from vanidl.merge.process_table import ProcessTable
 from vanidl.model.trace import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
 
@@ -18,33 +19,31 @@ Counters = Mapping[str, CounterFile]
 NO_COUNTERS = CounterFile(())
 
 
-def path_of(log: TracerLog, file_id: int) -> str:
-    """The path that a log gives a file id, or a stand-in where it has no name for it."""
-    return log.names.get(file_id) or f"<unnamed {file_id:#018x}>"
-
-
 def tables(
-    logs: Sequence[TracerLog], counters: Counters, people: Cast, code: Mapping[str, int]
+    logs: Sequence[TracerLog], counters: Counters, processes: ProcessTable, code: Mapping[str, int]
 ) -> dict[str, CounterTable]:
     """Layer -> one table over all logs; `code` gives each path its file code."""
     by_layer: dict[str, list[CounterTable]] = {}
     for i, log in enumerate(logs):
         for records in counters.get(log.path, NO_COUNTERS).layers:
-            table = _table(i, log, records, people, code)
+            table = _table(i, log, records, processes, code)
             by_layer.setdefault(table.layer, []).append(table)
     return {layer: _stack(layer, by_layer[layer]) for layer in sorted(by_layer)}
 
 
 def _table(
-    i: int, log: TracerLog, records: CounterRecords, people: Cast, code: Mapping[str, int]
+    i: int,
+    log: TracerLog,
+    records: CounterRecords,
+    processes: ProcessTable,
+    code: Mapping[str, int],
 ) -> CounterTable:
     files = [code[path_of(log, f)] for f in records.file.tolist()]
-    shared = log.nprocs > 1
-    ranks = records.rank.tolist() if shared else [0] * len(files)
-    process = [people.of_log.get((i, r), -1) for r in ranks]
+    ranks = records.rank.tolist()
+    of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
     return CounterTable(
         records.layer,
-        np.array(process, np.int32),
+        np.array([of_rank[rank] for rank in ranks], np.int32),
         np.array(files, np.int32),
         records.counters,
         records.seconds,
@@ -94,11 +93,13 @@ def stripes(
     return tuple(part for file in sorted(found) for part in found[file])
 
 
-def heatmaps(logs: Sequence[TracerLog], counters: Counters, people: Cast) -> tuple[Heatmap, ...]:
+def heatmaps(
+    logs: Sequence[TracerLog], counters: Counters, processes: ProcessTable
+) -> tuple[Heatmap, ...]:
     """Every heat map, in the order of layer and process."""
     found = [
         Heatmap(
-            _process(i, log, record.rank, people),
+            processes.of_record(i, log, record.rank),
             record.layer,
             log.start_ns,
             record.bin_ns,
@@ -111,15 +112,11 @@ def heatmaps(logs: Sequence[TracerLog], counters: Counters, people: Cast) -> tup
     return tuple(sorted(found, key=lambda h: (h.layer, h.process, h.start_ns)))
 
 
-def mpi_times(logs: Sequence[TracerLog], people: Cast) -> tuple[MpiTime, ...]:
+def mpi_times(logs: Sequence[TracerLog], processes: ProcessTable) -> tuple[MpiTime, ...]:
     """MPI time of every process that recorded it, in the order of processes."""
     found = [
-        MpiTime(_process(i, log, record.rank, people), record.total_s, record.sync_s)
+        MpiTime(processes.of_record(i, log, record.rank), record.total_s, record.sync_s)
         for i, log in enumerate(logs)
         for record in log.mpi
     ]
     return tuple(sorted(found, key=lambda m: m.process))
-
-
-def _process(i: int, log: TracerLog, rank: int, people: Cast) -> int:
-    return people.of_log.get((i, rank if log.nprocs > 1 else 0), -1)

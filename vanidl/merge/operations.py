@@ -1,4 +1,4 @@
-"""Operations of logs -> parts: one a process and layer, by start, none too long."""
+"""Operations of logs -> parts: one per process and layer, by start, none too long."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.counters import path_of
-from vanidl.merge.processes import Cast
-from vanidl.model.spill import Store
+from vanidl.merge.files import path_of
+from vanidl.merge.process_table import ProcessTable
+from vanidl.model.spill import Parts, Store
 from vanidl.model.trace import Part
 from vanidl.readers.records import OperationTable, TracerLog
 
@@ -20,17 +20,17 @@ Rows = Int64Array | slice
 
 def parts(
     logs: Sequence[TracerLog],
-    people: Cast,
+    processes: ProcessTable,
     code: Mapping[str, int],
     max_rows: int,
     *,
     spilled: bool | None = None,
-) -> Sequence[Part]:
-    """All operations by layer, process and start, at most `max_rows` a part.
+) -> Parts:
+    """All operations by layer, process and start, at most `max_rows` per part.
 
     Args:
         logs: what was read.
-        people: which process each log and rank is.
+        processes: which process each log and rank is.
         code: path to file code.
         max_rows: of a part.
         spilled: whether the parts go to a temporary file; None: where there are too many for
@@ -40,19 +40,19 @@ def parts(
     store = Store.for_rows(rows, spilled=spilled)
     for i, log in enumerate(logs):
         for table in log.operations:
-            for part in _of_table(i, log, table, people, code):
+            for part in _of_table(i, log, table, processes, code):
                 for piece in _sliced(part, max_rows):
                     store.add(piece)
     return store.finished()
 
 
 def _of_table(
-    i: int, log: TracerLog, table: OperationTable, people: Cast, code: Mapping[str, int]
+    i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: Mapping[str, int]
 ) -> Iterator[Part]:
     file_code = np.array([code[path_of(log, f)] for f in table.record_file.tolist()], np.int32)
     shared = log.nprocs > 1
     for rank in np.unique(table.record_rank).tolist() if shared else [0]:
-        process = people.of_log.get((i, rank))
+        process = processes.of_log.get((i, rank))
         if process is not None:
             rows = _rows_of(table, rank) if shared else slice(None)
             yield _part(process, log.start_ns, table, rows, file_code)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vanidl.merge.jobs import contains, launches, same_host
+from vanidl.merge.process_table import ProcessTable
 from vanidl.model.trace import Notice, Process
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.readers.file_names import log_folder
@@ -26,19 +27,9 @@ _TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
 _MOST_NAMES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """All processes of a run, and where each piece's rows belong."""
-
-    processes: tuple[Process, ...]
-    of_log: dict[tuple[int, int], int]  # (log, rank in the log) -> process
-    of_profile: tuple[int, ...]  # profile -> process
-    notices: tuple[Notice, ...]
-
-
 @dataclass(slots=True)
 class _Entry:
-    """A process in the making; `log` and `profiles` are indices of pieces."""
+    """A process in the making; `log` and `profiles` are their indices."""
 
     process: Process
     log: int | None
@@ -48,7 +39,7 @@ class _Entry:
     stray: bool = False  # a profile of an unknown process beside a log that has all ranks
 
 
-def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
+def identify(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> ProcessTable:
     """The processes of one run, ranks first in order."""
     entries = [e for i, log in enumerate(logs) for e in _entries(i, log)]
     for k, profile in enumerate(profiles):
@@ -65,7 +56,7 @@ def cast(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Cast:
     parents = [_parent(e, entries, by_pid, logs) for e in entries]
     _assign_roles(entries, parents, logs)
     order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process))
-    return _cast(entries, order)
+    return _table(entries, order)
 
 
 def _entries(i: int, log: TracerLog) -> list[_Entry]:
@@ -177,9 +168,9 @@ def _contains(outer: _Entry, inner: _Entry, logs: Sequence[TracerLog]) -> bool:
 def _assign_roles(
     entries: list[_Entry], parents: list[int | None], logs: Sequence[TracerLog]
 ) -> None:
-    scene = _scene(entries, parents, logs)
+    known = _role_evidence(entries, parents, logs)
     for i, entry in enumerate(entries):
-        role, trainer = _role(i, scene)
+        role, trainer = _role(i, known)
         host = entry.process.host
         if trainer is not None:
             host = host or entries[trainer].process.host
@@ -189,7 +180,7 @@ def _assign_roles(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _RoleEvidence:
     """What the roles follow from. Sets and `parents` hold indices of entries."""
 
     entries: Sequence[_Entry]
@@ -206,9 +197,9 @@ class _Scene:
         return sorted(found)
 
 
-def _scene(
+def _role_evidence(
     entries: Sequence[_Entry], parents: Sequence[int | None], logs: Sequence[TracerLog]
-) -> _Scene:
+) -> _RoleEvidence:
     profiled = {i for i, e in enumerate(entries) if e.profiles and not e.stray}
     strays = {i for i, e in enumerate(entries) if e.stray}
     above = _above(profiled, entries, parents, logs) - profiled
@@ -227,24 +218,31 @@ def _scene(
         trainers, programs = trainers - others, programs | others
     if not trainers:  # a launcher alone is the job
         trainers = {i for i, p in enumerate(parents) if p is None}
-    return _Scene(entries, parents, logs, *map(frozenset, (trainers, above, programs)))
+    return _RoleEvidence(
+        entries=entries,
+        parents=parents,
+        logs=logs,
+        trainers=frozenset(trainers),
+        above=frozenset(above),
+        programs=frozenset(programs),
+    )
 
 
-def _role(i: int, scene: _Scene) -> tuple[str, int | None]:
+def _role(i: int, known: _RoleEvidence) -> tuple[str, int | None]:
     """(role, index of its trainer)."""
-    if i in scene.trainers:
+    if i in known.trainers:
         return "trainer", i
-    if scene.entries[i].stray:
+    if known.entries[i].stray:
         return "unassigned", None
-    command, forked = scene.entries[i].process.command, scene.parents[i] is not None
-    ancestors = _ancestors(i, scene.parents)
-    trainer = next((a for a in ancestors if a in scene.trainers), None)
-    if trainer is None and (i in scene.programs or HELPER.search(command)):
-        around = scene.around(ancestors[-1] if ancestors else i)
+    command, forked = known.entries[i].process.command, known.parents[i] is not None
+    ancestors = _ancestors(i, known.parents)
+    trainer = next((a for a in ancestors if a in known.trainers), None)
+    if trainer is None and (i in known.programs or HELPER.search(command)):
+        around = known.around(ancestors[-1] if ancestors else i)
         trainer = around[0] if len(around) == 1 else None
-    if i in scene.above or LAUNCHER.search(command):
+    if i in known.above or LAUNCHER.search(command):
         return "auxiliary", None
-    if i in scene.programs or (SERVANT.search(command) and not forked):
+    if i in known.programs or (SERVANT.search(command) and not forked):
         return "auxiliary", trainer
     if trainer is None:
         main = not forked and not HELPER.search(command)
@@ -317,7 +315,7 @@ def _sort_key(process: Process) -> tuple[bool, int, bool, str, int, str]:
     return (not is_rank, rank, False, process.host, process.pid or 0, process.log)
 
 
-def _cast(entries: Sequence[_Entry], order: Sequence[int]) -> Cast:
+def _table(entries: Sequence[_Entry], order: Sequence[int]) -> ProcessTable:
     place = {old: new for new, old in enumerate(order)}
     processes = []
     for old in order:
@@ -326,11 +324,11 @@ def _cast(entries: Sequence[_Entry], order: Sequence[int]) -> Cast:
             process = replace(process, trainer=place[process.trainer])
         processes.append(process)
     by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
-    return Cast(
-        tuple(processes),
-        {(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None},
-        tuple(by_profile[k] for k in sorted(by_profile)),
-        _notices(processes),
+    return ProcessTable(
+        rows=tuple(processes),
+        of_log={(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None},
+        of_profile=tuple(by_profile[k] for k in sorted(by_profile)),
+        notices=_notices(processes),
     )
 
 

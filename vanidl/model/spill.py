@@ -75,6 +75,14 @@ class Parts(Sequence[Part]):
         """The layer of each part; reads none."""
         return tuple(place.layer for place in self._places)
 
+    def by_process(self, layer: str) -> dict[int, Parts]:
+        """Process -> its parts of one layer; reads none."""
+        found: dict[int, list[_Place]] = {}
+        for place in self._places:
+            if place.layer == layer:
+                found.setdefault(place.process, []).append(place)
+        return {process: Parts(places, self._folder) for process, places in found.items()}
+
     @property
     def spilled(self) -> bool:
         """Whether the parts lie in a file."""

@@ -72,8 +72,8 @@ class Part:
     def __len__(self) -> int:
         return len(self.start)
 
-    def rows(self, index: NDArray[np.bool_] | slice) -> Part:
-        """The part with only the rows that a mask or slice picks."""
+    def rows(self, index: NDArray[np.bool_] | Int64Array | slice) -> Part:
+        """The part with only the rows that a mask, an index array or a slice picks."""
         columns = {name: getattr(self, name)[index] for name in COLUMNS}
         return Part(self.process, self.layer, **columns)
 
@@ -176,6 +176,23 @@ class Spans:
             self.source[rows],
             self.names,
         )
+
+
+def concatenate_parts(process: int, layer: str, parts: Sequence[Part]) -> Part:
+    """Parts of one process and layer, in order of time, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Part(
+        process=process,
+        layer=layer,
+        start=_joined([p.start for p in parts], np.int64),
+        end=_joined([p.end for p in parts], np.int64),
+        offset=_joined([p.offset for p in parts], np.int64),
+        nbytes=_joined([p.nbytes for p in parts], np.int64),
+        thread=_joined([p.thread for p in parts], np.int32),
+        file=_joined([p.file for p in parts], np.int32),
+        op=_joined([p.op for p in parts], np.uint8),
+    )
 
 
 def concatenate_spans(blocks: Sequence[Spans], names: tuple[str, ...]) -> Spans:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
+from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.workers import Workers
 from vanidl.model import intervals
@@ -17,8 +18,6 @@ from vanidl.whatif.reads import Reads
 from vanidl.whatif.replay import replay
 
 Array = NDArray[np.float64]
-AHEAD = 2
-"""Batches that a PyTorch worker prepares ahead unless told (prefetch_factor)."""
 _FEWEST = 4
 
 
@@ -151,10 +150,9 @@ def _calibrated(batch: Batches) -> Batches:
         return batch
     waited, alone = float(batch.wait_s.sum()), float(batch.compute_s.sum())
     low, high = 0.0, batch.workers * float(batch.step_s.mean())
+    queues = [(batch.workers, PREFETCH_FACTOR)]
     for _ in range(40):
         middle = (low + high) / 2
-        length = replay(
-            [batch.io_s + middle], [batch.compute_s], batch.first, [(batch.workers, AHEAD)]
-        )
+        length = replay([batch.io_s + middle], [batch.compute_s], batch.first, queues)
         low, high = (middle, high) if float(length.sum()) - alone <= waited else (low, middle)
     return replace(batch, decode_s=np.full(len(batch.io_s), low))

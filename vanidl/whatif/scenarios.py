@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from vanidl.analyses import Results
+from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
 from vanidl.errors import UsageError
 from vanidl.formatting.units import plural
 from vanidl.model.trace import Trace
-from vanidl.whatif.batches import AHEAD, Batches, batches, can_replay
+from vanidl.whatif.batches import Batches, batches, can_replay
 from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
 from vanidl.whatif.loading import loads, workers
 from vanidl.whatif.reads import reads
@@ -68,7 +69,7 @@ def _usual(ranks: tuple[Batches, ...]) -> list[tuple[str, Change]]:
     most = max(b.workers for b in ranks)
     rows = [(plural(n, "worker") + _A_RANK, Change(workers=n)) for n in _MOST_WORKERS if n > most]
     if most:
-        rows.append(("twice as many batches read ahead", Change(ahead=2 * AHEAD)))
+        rows.append(("twice as many batches read ahead", Change(ahead=2 * PREFETCH_FACTOR)))
     if ranks[0].latency_share is None:
         rows.append(("storage twice as fast", Change(bandwidth=2, latency=0.5)))
     else:
@@ -112,6 +113,6 @@ def _mean_s(ranks: tuple[Batches, ...]) -> float:
 
 
 def _step_s(ranks: tuple[Batches, ...], change: Change) -> float:
-    queues = [(workers(b, change), change.ahead or AHEAD) for b in ranks]
+    queues = [(workers(b, change), change.ahead or PREFETCH_FACTOR) for b in ranks]
     computes = [b.compute_s for b in ranks]
     return float(replay(loads(ranks, change), computes, ranks[0].first, queues).mean())

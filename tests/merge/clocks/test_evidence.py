@@ -7,26 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.makers.clock_cases import CASES, MS, SECOND, Draw, Loop, alone, drawn, with_workers
+from tests.makers.clock_cases import CASES, MS, SECOND, Loop, alone, drawn, inputs_of, with_workers
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.merge import clocks
 from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
-from vanidl.merge.clocks.context import Scene, interval
-from vanidl.merge.processes import cast
+from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import EventRecords
 
 ANY = interval(-(2**61), 2**61)
 
 
-def scenes_of(draw: Draw, events=()) -> list[Scene]:
-    people = cast(draw.logs, draw.profiles)
-    return clocks.scenes(draw.profiles, draw.logs, people, events)
-
-
-def scene_of(loop=alone, seed: int = 5, **how) -> tuple[Scene, int]:
+def drawn_inputs(loop=alone, seed: int = 5, **how) -> tuple[AlignmentInputs, int]:
     logs, seen, truth = drawn(np.random.default_rng(seed), loop(np.random.default_rng(seed)), **how)
-    return scenes_of(Draw(tuple(logs), (seen,), (truth,)))[0], truth
+    return inputs_of(logs, (seen,))[0], truth
 
 
 def holds(offsets, truth: int) -> bool:
@@ -34,34 +28,34 @@ def holds(offsets, truth: int) -> bool:
 
 
 def test_an_absolute_clock_is_known_by_the_error_of_the_logs_start():
-    scene, truth = scene_of(hidden=False)
-    found = absolute.find(scene)
+    inputs, truth = drawn_inputs(hidden=False)
+    found = absolute.find(inputs)
     assert found.offsets == interval(-MS, MS)
     assert holds(found.offsets, truth)
-    under_mpi = replace(scene.own.log, nprocs=4)
-    wider = replace(scene, own=replace(scene.own, log=under_mpi))
+    under_mpi = replace(inputs.own.log, nprocs=4)
+    wider = replace(inputs, own=replace(inputs.own, log=under_mpi))
     assert absolute.find(wider).offsets == interval(-10 * MS, 10 * MS)
-    whole = replace(scene.own.log, start_resolution_ns=SECOND)
-    coarse = replace(scene, own=replace(scene.own, log=whole))
+    whole = replace(inputs.own.log, start_resolution_ns=SECOND)
+    coarse = replace(inputs, own=replace(inputs.own, log=whole))
     assert absolute.find(coarse).offsets == interval(-SECOND - MS, MS)
 
 
 def test_a_clock_that_counts_from_elsewhere_is_not_absolute():
-    scene, _ = scene_of()
-    assert absolute.find(scene) is None
+    inputs, _ = drawn_inputs()
+    assert absolute.find(inputs) is None
 
 
 def test_reads_of_the_waiting_process_give_the_offset():
-    scene, truth = scene_of()
-    found = input_waits.find(scene, scene.lifetime)
+    inputs, truth = drawn_inputs()
+    found = input_waits.find(inputs, inputs.lifetime)
     assert holds(found.offsets, truth)
     assert "lies in its" in found.reason
 
 
 def test_reads_of_workers_are_never_matched_to_waits():
-    scene, _ = scene_of(with_workers)
-    assert scene.workers
-    assert input_waits.find(scene, scene.lifetime) is None
+    inputs, _ = drawn_inputs(with_workers)
+    assert inputs.workers
+    assert input_waits.find(inputs, inputs.lifetime) is None
 
 
 def test_reads_beside_the_waits_are_no_evidence():
@@ -72,29 +66,29 @@ def test_reads_beside_the_waits_are_no_evidence():
     beside = [Io(int(a) + 40 * MS, int(a) + 41 * MS, 0, 9) for a in starts]
     logs = (darshan_log(inside),), (darshan_log([*inside, *beside]),)
     seen = (profile(spans),)
-    (clean,), (mixed,) = (scenes_of(Draw(log, seen, (0,))) for log in logs)
+    (clean,), (mixed,) = (inputs_of(log, seen) for log in logs)
     assert holds(input_waits.find(clean, clean.lifetime).offsets, 0)
     assert input_waits.find(mixed, mixed.lifetime) is None
 
 
 def test_the_order_of_worker_reads_gives_the_offset():
-    scene, truth = scene_of(with_workers)
-    assert holds(worker_order.find(scene, scene.lifetime).offsets, truth)
+    inputs, truth = drawn_inputs(with_workers)
+    assert holds(worker_order.find(inputs, inputs.lifetime).offsets, truth)
 
 
 def test_a_wrong_mapping_leaves_no_offset_open():
     """With one call of `__next__` missing in the middle, nothing fits any more."""
     for seed in range(12):
-        scene, truth = scene_of(with_workers, seed)
-        before = worker_order.find(scene, scene.lifetime)
+        inputs, truth = drawn_inputs(with_workers, seed)
+        before = worker_order.find(inputs, inputs.lifetime)
         if before is None or len(before.offsets.start) != 1:
             continue
-        rows = np.flatnonzero(scene.profile.kind == SpanKind.INPUT_WAIT)
-        kept = np.delete(np.arange(len(scene.profile.kind)), rows[len(rows) // 2])
+        rows = np.flatnonzero(inputs.profile.kind == SpanKind.INPUT_WAIT)
+        kept = np.delete(np.arange(len(inputs.profile.kind)), rows[len(rows) // 2])
         columns = ("start_ns", "end_ns", "step", "kind", "thread", "name")
-        cut = {name: getattr(scene.profile, name)[kept] for name in columns}
+        cut = {name: getattr(inputs.profile, name)[kept] for name in columns}
         after = worker_order.find(
-            replace(scene, profile=replace(scene.profile, **cut)), scene.lifetime
+            replace(inputs, profile=replace(inputs.profile, **cut)), inputs.lifetime
         )
         assert after is None or holds(after.offsets, truth)
 
@@ -114,24 +108,24 @@ def counted_loop(workers: int):
 def test_a_loop_that_counts_its_batches_contradicts_no_clock(workers):
     known = 0
     for seed in range(12):
-        scene, truth = scene_of(counted_loop(workers), seed, hidden=False)
-        found = worker_order.find(scene, scene.lifetime)
+        inputs, truth = drawn_inputs(counted_loop(workers), seed, hidden=False)
+        found = worker_order.find(inputs, inputs.lifetime)
         assert found is None or holds(found.offsets, truth)
         known += found is not None
-        assert clocks.align(scene).notices == ()
+        assert clocks.align(inputs).notices == ()
     assert known >= 8
 
 
 def test_logs_in_whole_seconds_of_several_processes_share_no_axis():
-    scene, _ = scene_of(with_workers, coarse=True, hidden=False)
-    assert not scene.one_axis
-    clock = clocks.align(scene)
+    inputs, _ = drawn_inputs(with_workers, coarse=True, hidden=False)
+    assert not inputs.one_axis
+    clock = clocks.align(inputs)
     assert clock.method == "absolute"
     assert (clock.low_ns, clock.high_ns) == (-SECOND - MS, MS)
 
 
-def events_of(scene: Scene, lags_ns, sizes=None) -> tuple[Scene, EventRecords]:
-    """The scene with an event file whose records were written so much later."""
+def events_of(inputs: AlignmentInputs, lags_ns, sizes=None) -> tuple[AlignmentInputs, EventRecords]:
+    """The inputs with an event file whose records were written so much later."""
     n = len(lags_ns)
     sizes = sizes or [42] * n
     wall = JOB_START_NS + 2 * SECOND + 50 * MS * np.arange(n, dtype=np.int64)
@@ -141,32 +135,32 @@ def events_of(scene: Scene, lags_ns, sizes=None) -> tuple[Scene, EventRecords]:
     path = "tb/events.out.tfevents.1.node01.100.0"
     records = EventRecords(path, "node01", 100, wall, np.array(sizes, np.int64))
     seen = profile([Span(SpanKind.STEP, 2 * SECOND, 3 * SECOND, 1)])
-    return scenes_of(Draw((log,), (seen,), (0,)), (records,))[0], records
+    return inputs_of((log,), (seen,), (records,))[0], records
 
 
 def test_no_record_was_written_before_its_time():
-    scene, records = events_of(None, [3 * MS, *[9 * MS] * 11, 400 * MS])
-    found = known_files.by_events(scene, scene.lifetime)
+    inputs, records = events_of(None, [3 * MS, *[9 * MS] * 11, 400 * MS])
+    found = known_files.by_events(inputs, inputs.lifetime)
     assert found.offsets == interval(-2 * MS, 3 * MS)
-    start = scene.own.rows(1).start
+    start = inputs.own.operations(1).start
     lags = known_files.record_lags(records, start, np.full(13, 42, np.int64))
     assert lags.min() == 3 * MS
 
 
 def test_records_and_writes_of_other_sizes_are_no_evidence():
-    scene, _ = events_of(None, [3 * MS] * 12, [42] * 11 + [43])
-    assert known_files.by_events(scene, scene.lifetime) is None
+    inputs, _ = events_of(None, [3 * MS] * 12, [42] * 11 + [43])
+    assert known_files.by_events(inputs, inputs.lifetime) is None
 
 
 def test_records_in_blocks_only_bound_the_offset_from_above():
-    scene, _ = events_of(None, [3 * MS] * 12)
-    records = scene.events[0]
+    inputs, _ = events_of(None, [3 * MS] * 12)
+    records = inputs.events[0]
     halves = replace(
         records,
         wall_ns=np.repeat(records.wall_ns, 2),
         nbytes=np.repeat(records.nbytes // 2, 2),
     )
-    found = known_files.by_events(replace(scene, events=(halves,)), ANY)
+    found = known_files.by_events(replace(inputs, events=(halves,)), ANY)
     assert int(found.offsets.end[-1]) - 1 == 3 * MS
     assert int(found.offsets.start[0]) < -(2**60)
 
@@ -175,36 +169,36 @@ def test_the_profile_is_written_after_its_last_step():
     seen = profile([Span(SpanKind.STEP, 2 * SECOND, 3 * SECOND, 1)])
     seen = replace(seen, written_as="/tmp/x/trace.json")
     log = darshan_log([Io(4 * SECOND, 4 * SECOND + 9, 0, 9, 3, 1)], names={3: "/tmp/y/trace.json"})
-    (scene,) = scenes_of(Draw((log,), (seen,), (0,)))
-    found = known_files.by_profile(scene, ANY)
+    (inputs,) = inputs_of((log,), (seen,))
+    found = known_files.by_profile(inputs, ANY)
     assert int(found.offsets.end[-1]) - 1 == SECOND
 
 
 def test_what_was_observed_wins_over_what_the_clocks_claim_and_that_is_said():
-    scene, truth = scene_of(hidden=False)
+    inputs, truth = drawn_inputs(hidden=False)
     skewed = replace(
-        scene.profile,
-        start_ns=scene.profile.start_ns + 700 * MS,
-        end_ns=scene.profile.end_ns + 700 * MS,
+        inputs.profile,
+        start_ns=inputs.profile.start_ns + 700 * MS,
+        end_ns=inputs.profile.end_ns + 700 * MS,
     )
-    clock = clocks.align(replace(scene, profile=skewed))
+    clock = clocks.align(replace(inputs, profile=skewed))
     assert clock.low_ns <= truth - 700 * MS <= clock.high_ns
     assert "absolute" not in clock.method
     assert [n.code for n in clock.notices] == ["clock_contradiction"]
 
 
 def test_a_profile_of_an_unknown_process_is_not_moved_onto_a_look_alike():
-    scene, _ = scene_of(hidden=False)
-    skewed = replace(scene.profile, pid=None, start_ns=scene.profile.start_ns + 5 * MS,
-                     end_ns=scene.profile.end_ns + 5 * MS)  # fmt: skip
-    clock = clocks.align(replace(scene, profile=skewed))
+    inputs, _ = drawn_inputs(hidden=False)
+    skewed = replace(inputs.profile, pid=None, start_ns=inputs.profile.start_ns + 5 * MS,
+                     end_ns=inputs.profile.end_ns + 5 * MS)  # fmt: skip
+    clock = clocks.align(replace(inputs, profile=skewed))
     assert -MS <= clock.low_ns <= clock.high_ns <= MS or not clock.aligned
 
 
 def test_nothing_to_go_by_is_not_aligned():
-    scene, _ = scene_of()
-    no_waits = replace(scene.profile, kind=np.full_like(scene.profile.kind, SpanKind.STEP))
-    clock = clocks.align(replace(scene, profile=no_waits))
+    inputs, _ = drawn_inputs()
+    no_waits = replace(inputs.profile, kind=np.full_like(inputs.profile.kind, SpanKind.STEP))
+    clock = clocks.align(replace(inputs, profile=no_waits))
     assert not clock.aligned
     assert [n.code for n in clock.notices] == ["clock_unverified"]
 
@@ -213,17 +207,17 @@ def test_a_loop_that_repeats_itself_exactly_fits_in_several_places():
     spans = [Span(SpanKind.INPUT_WAIT, k * 100 * MS, k * 100 * MS + 20 * MS) for k in range(10, 20)]
     ios = [Io(k * 100 * MS + 5 * MS, k * 100 * MS + 14 * MS, 0, 9) for k in range(5, 60)]
     seen = profile(spans, base_ns=0)
-    (scene,) = scenes_of(Draw((darshan_log(ios),), (seen,), (0,)))
-    clock = clocks.align(scene)
+    (inputs,) = inputs_of((darshan_log(ios),), (seen,))
+    clock = clocks.align(inputs)
     assert not clock.aligned
     assert "places fit" in clock.notices[0].message
 
 
 def test_a_given_offset_overrides():
-    scene, truth = scene_of()
-    clock = clocks.align(scene, truth + 30 * MS)
+    inputs, truth = drawn_inputs()
+    clock = clocks.align(inputs, truth + 30 * MS)
     assert (clock.method, clock.offset_ns) == ("given offset", truth + 30 * MS)
-    assert not clocks.align(scene, truth + 10**12).aligned
+    assert not clocks.align(inputs, truth + 10**12).aligned
 
 
 def test_hosts_of_a_shared_log_may_differ():
@@ -241,7 +235,7 @@ def test_hosts_of_a_shared_log_may_differ():
     log = replace(darshan_log(rows, pid=None, nprocs=2), host="")
     tables = tuple(replace(t, record_host=("node00", "node01")) for t in log.operations)
     log = replace(log, operations=tables)
-    found = [clocks.align(s) for s in scenes_of(Draw((log,), tuple(profiles), (0, 0)))]
+    found = [clocks.align(i) for i in inputs_of((log,), tuple(profiles))]
     assert found[0].low_ns <= 0 <= found[0].high_ns
     assert found[1].low_ns <= -400 * MS <= found[1].high_ns
     assert [n.code for n in found[1].notices] == ["clock_contradiction"]

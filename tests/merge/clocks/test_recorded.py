@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import vanidl
+from tests.makers.clock_cases import inputs_of
 from vanidl.merge import clocks
-from vanidl.merge.clocks import Clock, Scene
-from vanidl.merge.processes import cast
+from vanidl.merge.clocks import AlignmentInputs, Clock
 from vanidl.model.trace import SpanKind
 from vanidl.readers.darshan import log
 from vanidl.readers.pytorch import trace
@@ -25,10 +25,10 @@ MS = 1_000_000
 LATE = MS  # how much later than its time zero Darshan takes its start, at most
 
 
-def scenes_of(run: Path) -> list[Scene]:
+def inputs_of_run(run: Path) -> list[AlignmentInputs]:
     logs = [log.read_log(p) for p in sorted(run.rglob("*.darshan"))]
     profiles = [trace.read_trace(p) for p in sorted(run.rglob("*.pt.trace.json.gz"))]
-    return clocks.scenes(profiles, logs, cast(logs, profiles), ())
+    return inputs_of(logs, profiles)
 
 
 def relative(seen: ProfileTrace) -> tuple[ProfileTrace, int]:
@@ -40,9 +40,9 @@ def relative(seen: ProfileTrace) -> tuple[ProfileTrace, int]:
 def hidden(run: Path) -> list[tuple[Clock, int]]:
     """Clocks of the run's profiles, whose times were made relative, and the true offsets."""
     found = []
-    for scene in scenes_of(run):
-        seen, base = relative(scene.profile)
-        found.append((clocks.align(replace(scene, profile=seen)), base))
+    for inputs in inputs_of_run(run):
+        seen, base = relative(inputs.profile)
+        found.append((clocks.align(replace(inputs, profile=seen)), base))
     return found
 
 
@@ -67,14 +67,14 @@ def test_the_hidden_clock_of_a_run_with_workers_is_not_four_seconds_off(shared):
 def test_a_few_steps_of_a_run_never_give_a_wrong_offset(shared, name):
     """Matching I/O to waits alone was grossly wrong in 28 to 100 % of such windows."""
     random = np.random.default_rng(len(name))
-    for scene in scenes_of(shared / "data/recorded" / name):
-        steps = scene.kind(SpanKind.STEP)
+    for inputs in inputs_of_run(shared / "data/recorded" / name):
+        steps = inputs.kind(SpanKind.STEP)
         for _ in range(3):
             count = int(random.integers(8, min(41, len(steps[0]))))
             first = int(random.integers(0, len(steps[0]) - count + 1))
             low, high = steps[0][first], steps[1][first + count - 1]
-            seen, base = relative(within(scene.profile, low, high))
-            clock = clocks.align(replace(scene, profile=seen))
+            seen, base = relative(within(inputs.profile, low, high))
+            clock = clocks.align(replace(inputs, profile=seen))
             assert not clock.aligned or clock.low_ns - LATE <= base <= clock.high_ns + LATE
 
 

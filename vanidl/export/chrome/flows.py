@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.batches import Deliveries, deliveries
+from vanidl.analyses.dataloader_batches import Deliveries, deliveries
 from vanidl.export.chrome.tracks import STEPS, Track, Tracks, number_of
 from vanidl.model.trace import READ, Part, SpanKind, Trace
 

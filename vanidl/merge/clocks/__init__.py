@@ -7,6 +7,13 @@ it leaves open; `align` intersects them, in the order of EVIDENCE.
 from __future__ import annotations
 
 from vanidl.merge.clocks.align import EVIDENCE, Clock, align
-from vanidl.merge.clocks.context import Scene, scenes
+from vanidl.merge.clocks.inputs import AlignmentInputs, alignment_inputs, traced_processes
 
-__all__ = ["EVIDENCE", "Clock", "Scene", "align", "scenes"]
+__all__ = [
+    "EVIDENCE",
+    "AlignmentInputs",
+    "Clock",
+    "align",
+    "alignment_inputs",
+    "traced_processes",
+]

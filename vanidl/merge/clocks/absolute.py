@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from vanidl.merge.clocks.context import Scene, interval
 from vanidl.merge.clocks.evidence import Evidence
+from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.readers.records import TracerLog
 from vanidl.readers.start_error import exact_ns, uncertainty_ns
 
 METHOD = "absolute"
 
 
-def find(scene: Scene) -> Evidence | None:
+def find(inputs: AlignmentInputs) -> Evidence | None:
     """The offsets that the error of the log's start leaves; None for a clock that is relative."""
-    if not scene.absolute:
+    if not inputs.absolute:
         return None
-    log = max(_logs(scene), key=uncertainty_ns)
+    log = max(_logs(inputs), key=uncertainty_ns)
     coarse, exact = log.start_resolution_ns, exact_ns(log)
-    method, own = scene.profile.clock_method, scene.profile.clock_uncertainty_ns
+    method, own = inputs.profile.clock_method, inputs.profile.clock_uncertainty_ns
     if coarse <= exact:
         half = uncertainty_ns(log)
         reason = f"both clocks count from the epoch, and the log's start is known to {_ms(half)}"
@@ -25,8 +25,8 @@ def find(scene: Scene) -> Evidence | None:
     return Evidence(method, interval(-coarse - exact - own, exact + own), reason + _rough(own))
 
 
-def _logs(scene: Scene) -> tuple[TracerLog, ...]:
-    return (scene.own.log,) if scene.own else scene.logs
+def _logs(inputs: AlignmentInputs) -> tuple[TracerLog, ...]:
+    return (inputs.own.log,) if inputs.own else inputs.logs
 
 
 def _rough(ns: int) -> str:

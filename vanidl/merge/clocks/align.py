@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
-from vanidl.merge.clocks.context import Scene, interval
 from vanidl.merge.clocks.evidence import Evidence, range_words
+from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import ClockReason, Notice, SpanKind
@@ -24,7 +24,7 @@ from vanidl.readers.start_error import uncertainty_ns
 NOT_ALIGNED = "not aligned"
 GIVEN = "given offset"
 
-Observed = Callable[[Scene, Intervals], Evidence | None]
+Observed = Callable[[AlignmentInputs, Intervals], Evidence | None]
 
 EVIDENCE: tuple[Observed, ...] = (
     known_files.by_events,
@@ -63,66 +63,68 @@ class Clock:
         return max(self.high_ns - self.offset_ns, self.offset_ns - self.low_ns)
 
 
-def align(scene: Scene, given_ns: int | None = None) -> Clock:
-    """The clock of the scene's profile; `given_ns` overrides every evidence."""
-    if not scene.logs or not len(scene.profile.start_ns):
+def align(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock:
+    """The clock of one profile; `given_ns` overrides every evidence."""
+    if not inputs.logs or not len(inputs.profile.start_ns):
         alone = (ClockReason(absolute.METHOD, "", "there is no log that it has to agree with"),)
         return Clock(absolute.METHOD, given_ns or 0, given_ns or 0, given_ns or 0, alone)
     if given_ns is not None:
-        return _given(scene, given_ns)
-    claimed = absolute.find(scene)
-    within = scene.lifetime
-    if claimed is not None and not scene.meets_logs:  # another run, whatever else fits
-        return _unaligned(scene, (_outside(scene, 0),), _reasons([claimed]))
-    if claimed is not None and scene.identified:
-        return _agreed(scene, claimed, _observed(scene, claimed, within))
+        return _given(inputs, given_ns)
+    claimed = absolute.find(inputs)
+    within = inputs.lifetime
+    if claimed is not None and not inputs.meets_logs:  # another run, whatever else fits
+        return _unaligned(inputs, (_outside(inputs, 0),), _reasons([claimed]))
+    if claimed is not None and inputs.identified:
+        return _agreed(inputs, claimed, _observed(inputs, claimed, within))
     if claimed is not None:
         inside = intervals.intersect(within, claimed.offsets)
         if not len(inside.start):
-            return _unaligned(scene, (_outside(scene, 0),), ())
-        return _agreed(scene, claimed, _observed(scene, None, inside))
-    return _agreed(scene, None, _observed(scene, None, within))
+            return _unaligned(inputs, (_outside(inputs, 0),), ())
+        return _agreed(inputs, claimed, _observed(inputs, None, inside))
+    return _agreed(inputs, None, _observed(inputs, None, within))
 
 
-def _given(scene: Scene, given_ns: int) -> Clock:
-    half = max(uncertainty_ns(log) for log in scene.logs)
+def _given(inputs: AlignmentInputs, given_ns: int) -> Clock:
+    half = max(uncertainty_ns(log) for log in inputs.logs)
     why = (ClockReason(GIVEN, "", "with --clock-offset"),)
-    if len(intervals.intersect(scene.lifetime, interval(given_ns, given_ns)).start):
+    if len(intervals.intersect(inputs.lifetime, interval(given_ns, given_ns)).start):
         return Clock(GIVEN, given_ns, given_ns - half, given_ns + half, why)
-    return _unaligned(scene, (_outside(scene, given_ns),), why)
+    return _unaligned(inputs, (_outside(inputs, given_ns),), why)
 
 
-def _observed(scene: Scene, claimed: Evidence | None, within: Intervals) -> list[Evidence]:
+def _observed(
+    inputs: AlignmentInputs, claimed: Evidence | None, within: Intervals
+) -> list[Evidence]:
     """What the run shows; first near the offset that the clocks claim, then anywhere."""
     found: list[Evidence] = []
-    if not scene.one_axis:
+    if not inputs.one_axis:
         return found
     for kind in EVIDENCE:
-        near = None if claimed is None else kind(scene, claimed.offsets)
-        evidence = near if near is not None else kind(scene, within)
+        near = None if claimed is None else kind(inputs, claimed.offsets)
+        evidence = near if near is not None else kind(inputs, within)
         if evidence is not None:
             found.append(evidence)
     return found
 
 
-def _agreed(scene: Scene, claimed: Evidence | None, observed: list[Evidence]) -> Clock:
+def _agreed(inputs: AlignmentInputs, claimed: Evidence | None, observed: list[Evidence]) -> Clock:
     if claimed is None and not observed:
         nothing = "it does not count from the epoch, and nothing else shows how they differ"
-        return _unaligned(scene, (_ambiguous(scene, nothing),), ())
+        return _unaligned(inputs, (_ambiguous(inputs, nothing),), ())
     observed = [e for e in observed if claimed is None or _tells(e, claimed)]
-    seen = _common(observed, scene.lifetime)
+    seen = _common(observed, inputs.lifetime)
     if observed and not len(seen.start):
-        notice = _contradiction(scene, observed, "so no overlap is claimed")
-        return _unaligned(scene, (notice,), _reasons(observed))
+        notice = _contradiction(inputs, observed, "so no overlap is claimed")
+        return _unaligned(inputs, (notice,), _reasons(observed))
     if claimed is None:
-        return _placed(scene, observed, seen, ())
+        return _placed(inputs, observed, seen, ())
     both = intervals.intersect(seen, claimed.offsets)
     if len(both.start):
-        return _placed(scene, [claimed, *observed], both, ())
+        return _placed(inputs, [claimed, *observed], both, ())
     if not observed:
-        return _unaligned(scene, (_outside(scene, 0),), _reasons([claimed]))
-    notice = _contradiction(scene, [claimed, *observed], "what the run shows is used")
-    return _placed(scene, observed, seen, (notice,))
+        return _unaligned(inputs, (_outside(inputs, 0),), _reasons([claimed]))
+    notice = _contradiction(inputs, [claimed, *observed], "what the run shows is used")
+    return _placed(inputs, observed, seen, (notice,))
 
 
 def _tells(evidence: Evidence, claimed: Evidence) -> bool:
@@ -138,29 +140,29 @@ def _common(observed: Iterable[Evidence], within: Intervals) -> Intervals:
 
 
 def _placed(
-    scene: Scene, used: list[Evidence], left: Intervals, notices: tuple[Notice, ...]
+    inputs: AlignmentInputs, used: list[Evidence], left: Intervals, notices: tuple[Notice, ...]
 ) -> Clock:
     """The clock where one short interval is left, "not aligned" else."""
     width = int((left.end - left.start).max())
     if len(left.start) > 1 or width > _PLACE_NS + 2 * 10_000_000:
         many = f"{len(left.start)} places fit" if len(left.start) > 1 else _wide(width)
-        return _unaligned(scene, (*notices, _ambiguous(scene, many)), _reasons(used))
+        return _unaligned(inputs, (*notices, _ambiguous(inputs, many)), _reasons(used))
     low, high = int(left.start[0]), int(left.end[0]) - 1
-    notices = (*notices, *_coarse(scene, low, high))
+    notices = (*notices, *_coarse(inputs, low, high))
     best = [e.best_ns for e in used if e.best_ns is not None and low <= e.best_ns <= high]
     offset = best[0] if best else (low + high) // 2
     method = " + ".join(e.method for e in used)
     return Clock(method, offset, low, high, _reasons(used), notices)
 
 
-def _coarse(scene: Scene, low: int, high: int) -> Iterator[Notice]:
+def _coarse(inputs: AlignmentInputs, low: int, high: int) -> Iterator[Notice]:
     """A warning where I/O may be laid over a neighbouring step."""
-    start, end = scene.kind(SpanKind.STEP)
+    start, end = inputs.kind(SpanKind.STEP)
     usual = float(np.median(end - start)) if len(start) else 0.0
     if usual and high - low > usual:
         yield Notice(
             "clock_coarse",
-            f"{scene.profile.path}: its clock is known to lie within "
+            f"{inputs.profile.path}: its clock is known to lie within "
             f"{range_words(low / 1e9, high / 1e9)} of that of the logs, and a step takes "
             f"{usual / 1e6:.0f} ms: what I/O fell into which step, and what was hidden, may be "
             "that of a neighbouring step.",
@@ -185,38 +187,38 @@ def _range(offsets: Intervals) -> str:
 
 
 def _unaligned(
-    scene: Scene, notices: tuple[Notice, ...], evidence: tuple[ClockReason, ...]
+    inputs: AlignmentInputs, notices: tuple[Notice, ...], evidence: tuple[ClockReason, ...]
 ) -> Clock:
-    life = scene.lifetime
+    life = inputs.lifetime
     low, high = (int(life.start[0]), int(life.end[0]) - 1) if len(life.start) else (0, 0)
     return Clock(NOT_ALIGNED, 0, low, high, evidence, notices)
 
 
-def _contradiction(scene: Scene, evidence: list[Evidence], result: str) -> Notice:
+def _contradiction(inputs: AlignmentInputs, evidence: list[Evidence], result: str) -> Notice:
     return Notice(
         "clock_contradiction",
-        f"{scene.profile.path}: the evidence on its clock contradicts itself, {result}: "
+        f"{inputs.profile.path}: the evidence on its clock contradicts itself, {result}: "
         f"{'; '.join(map(str, _reasons(evidence)))}. If you know the difference, give "
         "--clock-offset SECONDS.",
     )
 
 
-def _ambiguous(scene: Scene, why: str) -> Notice:
+def _ambiguous(inputs: AlignmentInputs, why: str) -> Notice:
     return Notice(
         "clock_unverified",
-        f"{scene.profile.path}: its clock could not be put on that of the logs ({why}), so no "
+        f"{inputs.profile.path}: its clock could not be put on that of the logs ({why}), so no "
         "overlap is claimed. If you know the difference, give --clock-offset SECONDS.",
     )
 
 
-def _outside(scene: Scene, offset_ns: int) -> Notice:
+def _outside(inputs: AlignmentInputs, offset_ns: int) -> Notice:
     """A profile outside the time that the logs cover."""
-    start = min(log.start_ns for log in scene.logs)
-    end = max(log.end_ns for log in scene.logs)
-    first, last = (bound + offset_ns - start for bound in scene.bounds)
+    start = min(log.start_ns for log in inputs.logs)
+    end = max(log.end_ns for log in inputs.logs)
+    first, last = (bound + offset_ns - start for bound in inputs.bounds)
     return Notice(
         "clock_unverified",
-        f"{scene.profile.path}: its spans run from {first / 1e9:.3f} to {last / 1e9:.3f} s after "
+        f"{inputs.profile.path}: its spans run from {first / 1e9:.3f} to {last / 1e9:.3f} s after "
         f"the first log's start, the logs end at {(end - start) / 1e9:.3f} s. The clocks do not "
         "agree or these are different runs: no overlap is claimed. If you know the difference, "
         "give --clock-offset SECONDS.",

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.clocks.context import Int64Array, Scene
 from vanidl.merge.clocks.evidence import Evidence, meeting
+from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, SpanKind
@@ -65,12 +65,12 @@ class _Match:
         return intervals.covered_within(self.reads, low, high)
 
 
-def find(scene: Scene, within: Intervals) -> Evidence | None:
+def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
     """Offsets in `within` at which the reads of the waiting process lie in its waits.
 
     None where workers read, too few waits were recorded, or no offset makes 95 % fit.
     """
-    match = _match(scene)
+    match = _match(inputs)
     if match is None or not len(within.start):
         return None
     found = [_plateau(match, lag, step) for lag, step in _peaks(match, within)]
@@ -87,20 +87,20 @@ def find(scene: Scene, within: Intervals) -> Evidence | None:
     return Evidence(METHOD, offsets, reason) if len(offsets.start) else None
 
 
-def _match(scene: Scene) -> _Match | None:
-    start, end = scene.kind(SpanKind.INPUT_WAIT)
+def _match(inputs: AlignmentInputs) -> _Match | None:
+    start, end = inputs.kind(SpanKind.INPUT_WAIT)
     waits = intervals.union(start, end)
-    if scene.own is None or len(waits.start) < _FEWEST_WAITS or not len(scene.lifetime.start):
+    if inputs.own is None or len(waits.start) < _FEWEST_WAITS or not len(inputs.lifetime.start):
         return None
-    rows = scene.own.rows(READ)
-    own = int(rows.nbytes.sum())
-    others = sum(int(w.rows(READ).nbytes.sum()) for w in scene.workers)
-    reads = intervals.union(rows.start, rows.end)
+    own_reads = inputs.own.operations(READ)
+    own = int(own_reads.nbytes.sum())
+    others = sum(int(w.operations(READ).nbytes.sum()) for w in inputs.workers)
+    reads = intervals.union(own_reads.start, own_reads.end)
     if not len(reads.start) or others > _WORKERS_SHARE * (own + others):
         return None
     kept = slice(0, _MOST_WAITS)
     match = _Match(reads, Intervals(waits.start[kept], waits.end[kept]), 0)
-    life = scene.lifetime
+    life = inputs.lifetime
     lags = np.linspace(life.start[0], life.end[-1], _PROBES).astype(np.int64)
     return replace(match, enough_ns=int(_LITTLE_IO * match.io_ns(lags).max()))
 

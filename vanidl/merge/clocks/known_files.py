@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl.merge.clocks.context import Int64Array, Scene, interval
 from vanidl.merge.clocks.evidence import Evidence
+from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import WRITE
@@ -26,15 +26,15 @@ _ONE_BY_ONE = 0.8
 _ANY = -(2**62)
 
 
-def by_events(scene: Scene, within: Intervals) -> Evidence | None:  # noqa: ARG001
+def by_events(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  # noqa: ARG001
     """Offsets by the lag of each record's write: at most the shortest one.
 
     None for a profile that does not count from the epoch, as records do, and where the log
     shows no writes of an event file of the process.
     """
-    if not scene.absolute:
+    if not inputs.absolute:
         return None
-    known = [found for events in scene.events if (found := _lag(scene, events)) is not None]
+    known = [found for events in inputs.events if (found := _lag(inputs, events)) is not None]
     if not known:
         return None
     offsets = known[0][0]
@@ -44,23 +44,23 @@ def by_events(scene: Scene, within: Intervals) -> Evidence | None:  # noqa: ARG0
     return Evidence(EVENT_FILE, offsets, "; ".join(reason for _, reason in known))
 
 
-def by_profile(scene: Scene, within: Intervals) -> Evidence | None:  # noqa: ARG001
+def by_profile(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:  # noqa: ARG001
     """Offsets at which the profile's own file is first written when its last step is over.
 
     None where the log shows no write of it.
     """
-    events = {e.path for e in scene.events}
-    names = [n for n in (scene.profile.written_as, scene.profile.path) if n and n not in events]
-    starts = [int(start[0]) for start, _ in (_writes(scene, n) for n in names) if len(start)]
-    steps = scene.profile.end_ns[scene.profile.step >= 0]
+    events = {e.path for e in inputs.events}
+    names = [n for n in (inputs.profile.written_as, inputs.profile.path) if n and n not in events]
+    starts = [int(start[0]) for start, _ in (_writes(inputs, n) for n in names) if len(start)]
+    steps = inputs.profile.end_ns[inputs.profile.step >= 0]
     if not starts or not len(steps):
         return None
     limits = interval(_ANY, min(starts) - int(steps.max()))
     return Evidence(PROFILE_FILE, limits, "it was written after its last step")
 
 
-def _lag(scene: Scene, events: EventRecords) -> tuple[Intervals, str] | None:
-    start, nbytes = _writes(scene, events.path)
+def _lag(inputs: AlignmentInputs, events: EventRecords) -> tuple[Intervals, str] | None:
+    start, nbytes = _writes(inputs, events.path)
     lags = record_lags(events, start, nbytes)
     if lags is None or len(lags) < _FEWEST_RECORDS:
         return None
@@ -84,19 +84,19 @@ def record_lags(events: EventRecords, start: Int64Array, nbytes: Int64Array) -> 
     return start[write[timed]] - events.wall_ns[timed]
 
 
-def _writes(scene: Scene, path: str) -> tuple[Int64Array, Int64Array]:
+def _writes(inputs: AlignmentInputs, path: str) -> tuple[Int64Array, Int64Array]:
     """(starts, sizes) of the writes of the process to a file of that name."""
     none = np.empty(0, np.int64)
-    if scene.own is None:
+    if inputs.own is None:
         return none, none
-    names = scene.own.log.names
     wanted = _name(path)
-    ids = [i for i, known in names.items() if _name(known).removesuffix(".tmp") == wanted]
-    if len(ids) != 1:
+    known = inputs.own.log.names.values()
+    paths = [p for p in known if _name(p).removesuffix(".tmp") == wanted]
+    if len(paths) != 1:
         return none, none
-    rows = scene.own.rows(WRITE)
-    mine = rows.file == np.uint64(ids[0])
-    return rows.start[mine], rows.nbytes[mine]
+    writes = inputs.own.operations(WRITE)
+    mine = writes.file == inputs.own.file_codes.get(paths[0], -1)
+    return writes.start[mine], writes.nbytes[mine]
 
 
 def _name(path: str) -> str:

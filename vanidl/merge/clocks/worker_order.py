@@ -1,11 +1,11 @@
 """Order of what DataLoader workers read and what the training process takes from them.
 
-PyTorch's loader deals batches to its workers in turn: batch k of an epoch is the (k // W)-th
-of worker k mod W. What worker k mod W reads for it ends before the k-th `__next__` returns;
-what it reads for batch k + P W begins after the k-th `__next__` began, since only then it is
-asked for; and a new epoch's workers read after the last `__next__` of the old one, which finds
-nothing (StopIteration). A loop that counts its batches does not ask for that one: where no
-wait shows it, both are tried. A wrong mapping leaves no offset open: it shows itself.
+`vanidl.analyses.dataloader_batches` says how batches are dealt to workers. What a worker reads
+for the k-th batch ends before the k-th `__next__` returns; what it reads for batch k + P W
+begins after the k-th `__next__` began, since only then it is asked for; and a new epoch's
+workers read after the last `__next__` of the old one, which finds nothing (StopIteration). A
+loop that counts its batches does not ask for that one: where no wait shows it, both are tried.
+A wrong mapping leaves no offset open: it shows itself.
 
 P is the loader's prefetch_factor. A worker does not idle before it has read its first P
 batches, so it is at most the number of batches before the first pause that stands out; where
@@ -15,28 +15,34 @@ none does, nothing is known of when a read was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vanidl.analyses.dataloader_batches import (
+    PREFETCH_FACTOR,
+    EpochBatches,
+    Generation,
+    batches_of,
+    divisions,
+    epoch_ends,
+    equal_reads,
+    generations,
+)
 from vanidl.formatting.units import plural
-from vanidl.merge.clocks.context import Int64Array, ProcessLog, Rows, Scene
 from vanidl.merge.clocks.evidence import Evidence, meeting
+from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, TracedProcess
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import READ, SpanKind
+from vanidl.model.trace import READ, Part, SpanKind
 
 METHOD = "order of worker reads"
 
 _PAUSE = 3.0  # times the first gap between two batches of a worker
 _FEWEST_WAITS = 8
 _FEWEST_GAPS = 4
-_LEAST_AHEAD = 2  # PyTorch's prefetch_factor unless set
 _MOST_CELLS = 20_000_000
 _NEVER = 2**62  # beyond any time: a border that limits nothing
-
-Generation = tuple[Rows, ...]
-"""What the workers of one epoch read, worker by worker in the order of their start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +57,19 @@ class _Calls:
     ahead: int  # batches a worker may be ahead, 0 where that is not known
 
 
-def find(scene: Scene, within: Intervals) -> Evidence | None:
+def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
     """Offsets in `within` that keep every read in its order with the waits.
 
     None where no worker reads, its batches have no visible borders, or no mapping of batches
     to waits leaves an offset open.
     """
-    start, end = scene.kind(SpanKind.INPUT_WAIT)
-    generations = _generations(scene.workers)
-    if len(start) < _FEWEST_WAITS or not generations:
+    start, end = inputs.kind(SpanKind.INPUT_WAIT)
+    epochs = _epochs(inputs.workers)
+    if len(start) < _FEWEST_WAITS or not epochs:
         return None
-    stops = _stops(scene, start)
+    stops = epoch_ends(start, *inputs.kind(SpanKind.STEP))
     for unit, pick in _UNITS:
-        borders = [tuple(pick(rows) for rows in g) for g in generations]
+        borders = [tuple(pick(reads) for reads in generation) for generation in epochs]
         found = [
             (low, high, calls)
             for calls in _mappings(borders, len(start), (True,) if len(stops) else (True, False))
@@ -71,7 +77,7 @@ def find(scene: Scene, within: Intervals) -> Evidence | None:
         ]
         offsets = meeting(intervals.union(*_columns(found)), within)
         if len(offsets.start):
-            return Evidence(METHOD, offsets, _reason(found, generations, unit))
+            return Evidence(METHOD, offsets, _reason(found[0][2], len(epochs[0]), unit))
     return None
 
 
@@ -80,11 +86,7 @@ def _columns(found: Sequence[tuple[int, int, _Calls]]) -> tuple[Int64Array, Int6
     return low, np.array([row[1] for row in found], np.int64) + 1
 
 
-def _reason(
-    found: Sequence[tuple[int, int, _Calls]], generations: Sequence[Generation], unit: str
-) -> str:
-    calls = found[0][2]
-    workers = len(generations[0])
+def _reason(calls: _Calls, workers: int, unit: str) -> str:
     later = f", and {calls.ahead * workers} batches later after that" if calls.ahead else ""
     return (
         f"batches of {calls.per_batch} {unit}, {calls.batches} an epoch by "
@@ -92,104 +94,70 @@ def _reason(
     )
 
 
-def _generations(workers: Sequence[ProcessLog]) -> list[Generation]:
-    """Workers that ran at the same time, epoch by epoch; empty where their number differs."""
-    reading = [(w, w.rows(READ)) for w in workers]
-    reading = [(w, rows) for w, rows in reading if len(rows.start)]
-    groups: list[list[tuple[ProcessLog, Rows]]] = []
-    for worker, rows in reading:
-        if not groups or worker.log.start_ns >= min(w.log.end_ns for w, _ in groups[-1]):
-            groups.append([])
-        groups[-1].append((worker, rows))
-    if len({len(g) for g in groups}) != 1:
-        return []
-    return [tuple(rows for _, rows in g) for g in groups]
+def _epochs(workers: Sequence[TracedProcess]) -> list[Generation]:
+    """What the workers read, epoch by epoch."""
+    reading = [(worker.process, worker.operations(READ)) for worker in workers]
+    return generations((process, reads) for process, reads in reading if len(reads))
 
 
-def _usual_size(rows: Rows) -> Rows:
-    """Reads of the size that moves most bytes: samples, without headers and indices."""
-    sizes, which = np.unique(rows.nbytes, return_inverse=True)
-    most = np.bincount(which, weights=rows.nbytes).argmax()
-    return rows.pick(rows.nbytes == sizes[most])
-
-
-def _visits(rows: Rows) -> Rows:
+def _visits(reads: Part) -> Part:
     """One row for all reads of a file in a row: a file a sample."""
-    first = np.flatnonzero(np.concatenate([[True], rows.file[1:] != rows.file[:-1]]))
-    last = np.append(first[1:], len(rows.start)) - 1
-    return Rows(
-        rows.start[first],
-        np.maximum.reduceat(rows.end, first),
-        rows.nbytes[last],
-        rows.file[first],
-    )
+    first = np.flatnonzero(np.concatenate([[True], reads.file[1:] != reads.file[:-1]]))
+    return replace(reads.rows(first), end=np.maximum.reduceat(reads.end, first))
 
 
 _UNITS = (
-    ("equal reads", _usual_size),
+    ("equal reads", equal_reads),
     ("visits of files", _visits),
-    ("reads", lambda rows: rows),
+    ("reads", lambda reads: reads),
 )
 
 
 def _mappings(
-    generations: Sequence[Generation], waits: int, closings: Sequence[bool]
+    epochs: Sequence[Generation], waits: int, closings: Sequence[bool]
 ) -> Iterator[_Calls]:
-    """Every number of batches an epoch that deals the reads out evenly.
+    """Every number of batches per epoch that deals the reads out evenly.
 
     `closings`: whether an epoch ends with a wait that finds nothing; each is tried.
     """
-    counts = [[len(rows.start) for rows in g] for g in generations]
-    if counts[0][0] == 0 or any(c != counts[0] for c in counts):
-        return
-    least = -(-waits // len(generations))
-    for batches in range(max(least - 1, 1), sum(counts[0]) + 1):
-        per_batch = _per_batch(counts[0], batches)
-        for closing in closings if per_batch else ():
-            cells = (len(generations) * (batches + closing) - waits + 1) * waits
+    for batches, per_batch in divisions(epochs, waits):
+        for closing in closings:
+            cells = (len(epochs) * (batches + closing) - waits + 1) * waits
             if 0 < cells <= _MOST_CELLS:
-                yield _calls(generations, batches, per_batch, closing)
+                yield _calls(epochs, batches, per_batch, closing)
 
 
-def _per_batch(counts: Sequence[int], batches: int) -> int:
-    """Reads a batch, 0 where the counts do not divide so; the last batch may be smaller."""
-    workers = len(counts)
-    mine = [-(-(batches - i) // workers) for i in range(workers)]
-    if min(mine) < 1:
-        return 0
-    size = max(-(-c // b) for c, b in zip(counts, mine, strict=True))
-    last = (batches - 1) % workers
-    fits = [
-        size * (b - 1) < c <= size * b if i == last else c == size * b
-        for i, (c, b) in enumerate(zip(counts, mine, strict=True))
-    ]
-    return size if all(fits) else 0
-
-
-def _calls(
-    generations: Sequence[Generation], batches: int, per_batch: int, closing: bool
-) -> _Calls:
-    workers = len(generations[0])
-    blocks = [_epoch(g, batches, per_batch) for g in generations]
-    begins = np.array([int(start.min()) for start, _ in blocks] + [_NEVER], np.int64)
-    ends = [np.append(end, [-_NEVER] * closing) for _, end in blocks]
-    ahead = _ahead(blocks, workers)
+def _calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> _Calls:
+    workers = len(epochs[0])
+    dealt = [batches_of(generation, batches, per_batch) for generation in epochs]
+    begins = np.array([int(e.first_start.min()) for e in dealt] + [_NEVER], np.int64)
+    ends = [np.append(e.end, [-_NEVER] * closing) for e in dealt]
+    ahead = _ahead(dealt, workers)
     skipped = min(ahead * workers, batches) if ahead else batches
     never = np.full(skipped + closing, _NEVER, np.int64)
-    asked = [np.concatenate([start[skipped:], never]) for start, _ in blocks]
+    asked = [np.concatenate([e.first_start[skipped:], never]) for e in dealt]
     before = np.full(batches - 1 + closing, _NEVER, np.int64)
     after = [np.append(before, later) for later in begins[1:]]
-    columns = [np.concatenate(column) for column in (ends, asked, after)]
-    return _Calls(columns[0], columns[1], columns[2], batches, per_batch, ahead)
+    return _Calls(
+        ends=np.concatenate(ends),
+        asked=np.concatenate(asked),
+        after=np.concatenate(after),
+        batches=batches,
+        per_batch=per_batch,
+        ahead=ahead,
+    )
 
 
-def _ahead(blocks: Sequence[tuple[Int64Array, Int64Array]], workers: int) -> int:
+def _ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
     """How many batches a worker reads before it has to be asked for more, 0: not known.
 
     Two workers must agree on it, so that a single stall at the start is not taken for a pause.
     """
-    gaps = [start[i::workers][1:] - end[i::workers][:-1] for start, end in blocks
-            for i in range(workers)]  # fmt: skip
+    gaps = [
+        e.first_start[i::workers][1:] - e.end[i::workers][:-1]
+        for e in epochs
+        for i in range(workers)
+    ]
     if min(len(g) for g in gaps) < _FEWEST_GAPS:
         return 0
     first = max(float(np.median([g[0] for g in gaps])), 1.0)
@@ -198,28 +166,7 @@ def _ahead(blocks: Sequence[tuple[Int64Array, Int64Array]], workers: int) -> int
         return 0
     pauses = [np.flatnonzero(g > np.sqrt(first * usual)) for g in gaps]
     before = sorted(int(p[0]) + 1 if len(p) else len(g) for p, g in zip(pauses, gaps, strict=True))
-    return max(before[min(1, len(before) - 1)], _LEAST_AHEAD)
-
-
-def _epoch(generation: Generation, batches: int, per_batch: int) -> tuple[Int64Array, Int64Array]:
-    """(first start, last end) of the reads of each batch of an epoch."""
-    start, end = np.empty(batches, np.int64), np.empty(batches, np.int64)
-    for i, rows in enumerate(generation):
-        first = np.arange(0, len(rows.start), per_batch)
-        start[i :: len(generation)] = rows.start[first]
-        end[i :: len(generation)] = np.maximum.reduceat(rows.end, first)
-    return start, end
-
-
-def _stops(scene: Scene, start: Int64Array) -> Int64Array:
-    """Waits that found an epoch's end: the first of two in a step where other steps have one."""
-    step_start, step_end = scene.kind(SpanKind.STEP)
-    low = np.searchsorted(start, step_start)
-    counts = np.searchsorted(start, step_end) - low
-    if not len(counts) or np.median(counts) != 1:
-        return np.empty(0, np.int64)
-    stops: Int64Array = low[counts == 2].astype(np.int64)
-    return stops
+    return max(before[min(1, len(before) - 1)], PREFETCH_FACTOR)
 
 
 def _open(

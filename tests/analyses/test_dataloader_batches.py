@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import vanidl
 from tests import DATA
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.analyses.batches import deliveries
+from vanidl.analyses.dataloader_batches import deliveries
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import READ, SpanKind

@@ -1,20 +1,19 @@
-"""What is known around one profile: the logs of its process and workers, event files."""
+"""What is known around one profile: the process it is of, that one's workers, event files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.merge.process_table import ProcessTable
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import POSIX, SpanKind
-from vanidl.readers.records import EventRecords, OperationTable, ProfileTrace, TracerLog
-
-if TYPE_CHECKING:
-    from vanidl.merge.processes import Cast
+from vanidl.model.spill import Parts
+from vanidl.model.trace import POSIX, Part, Process, SpanKind, concatenate_parts
+from vanidl.readers.records import EventRecords, ProfileTrace, TracerLog
 
 Int64Array = NDArray[np.int64]
 
@@ -24,71 +23,29 @@ _COARSE_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Operations of one process, in order of start; times in ns since the epoch."""
+class TracedProcess:
+    """One process that a log knows, and its POSIX operations."""
 
-    start: Int64Array
-    end: Int64Array
-    nbytes: Int64Array
-    file: NDArray[np.uint64]  # the tracer's file ids
-
-    def pick(self, rows: NDArray[np.bool_]) -> Rows:
-        """Those that a mask picks."""
-        return Rows(self.start[rows], self.end[rows], self.nbytes[rows], self.file[rows])
-
-
-_NONE = np.empty(0, np.int64)
-_NOTHING = Rows(_NONE, _NONE, _NONE, np.empty(0, np.uint64))
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessLog:
-    """One process as a log holds it; `mine` are its rows of the POSIX table, None for all."""
-
+    number: int  # index into Trace.processes
+    process: Process
     log: TracerLog
     rank: int  # in a shared log
-    mine: Int64Array | None = None
+    parts: Sequence[Part]  # POSIX only
+    file_codes: Mapping[str, int]  # of the whole run
 
-    def rows(self, op: int) -> Rows:
-        """Its POSIX reads or writes."""
-        table = _posix(self.log)
-        if table is None:
-            return _NOTHING
-        if self.mine is None:
-            rows = np.flatnonzero(table.op == op)
-        else:
-            rows = self.mine[table.op[self.mine] == op]
-        rows = rows[np.argsort(table.start_ns[rows], kind="stable")]
-        return Rows(
-            table.start_ns[rows] + self.log.start_ns,
-            table.end_ns[rows] + self.log.start_ns,
-            table.nbytes[rows],
-            table.record_file[table.record[rows]],
-        )
-
-
-def _posix(log: TracerLog) -> OperationTable | None:
-    return next((t for t in log.operations if t.layer == POSIX), None)
-
-
-def _rows_by_rank(log: TracerLog) -> dict[int, Int64Array]:
-    """Rank -> its rows of the POSIX table of a shared log, sorted out in one go."""
-    table = _posix(log)
-    if table is None:
-        return {}
-    rank = table.record_rank[table.record]
-    order = np.argsort(rank, kind="stable")
-    ranks, first = np.unique(rank[order], return_index=True)
-    return dict(zip(ranks.tolist(), np.split(order, first[1:]), strict=True))
+    def operations(self, op: int) -> Part:
+        """Its POSIX reads or writes, in order of start."""
+        found = [part.rows(part.op == op) for part in self.parts]
+        return concatenate_parts(self.number, POSIX, found)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class AlignmentInputs:
     """One profile, and what may tell how its clock and the logs' differ."""
 
     profile: ProfileTrace
-    own: ProcessLog | None  # the log of the profiled process
-    workers: tuple[ProcessLog, ...]
+    own: TracedProcess | None  # the profiled process
+    workers: tuple[TracedProcess, ...]
     logs: tuple[TracerLog, ...]  # all of the run
     events: tuple[EventRecords, ...]  # event files of the profiled process
 
@@ -155,29 +112,46 @@ def interval(low: int, high: int) -> Intervals:
     return Intervals(np.array([low], np.int64), np.array([high + 1], np.int64))
 
 
-def scenes(
-    profiles: Sequence[ProfileTrace],
-    logs: Sequence[TracerLog],
-    people: Cast,
-    events: Sequence[EventRecords],
-) -> list[Scene]:
-    """One scene a profile, in their order."""
-    shared = {i: _rows_by_rank(log) for i, log in enumerate(logs) if log.nprocs > 1 and profiles}
-    by_process = {
-        process: ProcessLog(logs[i], rank, shared[i].get(rank, _NONE) if i in shared else None)
-        for (i, rank), process in people.of_log.items()
+def traced_processes(
+    logs: Sequence[TracerLog], processes: ProcessTable, io: Parts, file_codes: Mapping[str, int]
+) -> dict[int, TracedProcess]:
+    """Each process that a log knows, by its index, with the operations that were merged."""
+    parts = io.by_process(POSIX)
+    return {
+        number: TracedProcess(
+            number=number,
+            process=processes.rows[number],
+            log=logs[i],
+            rank=rank,
+            parts=parts.get(number, ()),
+            file_codes=file_codes,
+        )
+        for (i, rank), number in processes.of_log.items()
     }
-    found = []
-    for profile, process in zip(profiles, people.of_profile, strict=True):
-        workers = [
-            by_process[i]
-            for i, p in enumerate(people.processes)
-            if p.trainer == process and p.role == "worker" and i in by_process
-        ]
-        workers.sort(key=lambda w: (w.log.start_ns, w.log.pid or 0))
-        mine = tuple(e for e in events if _of_same_process(e, profile))
-        found.append(Scene(profile, by_process.get(process), tuple(workers), tuple(logs), mine))
-    return found
+
+
+def alignment_inputs(
+    profiles: Sequence[ProfileTrace],
+    processes: ProcessTable,
+    logs: Sequence[TracerLog],
+    traced: Mapping[int, TracedProcess],
+    events: Sequence[EventRecords],
+) -> list[AlignmentInputs]:
+    """What is known around each profile, in their order."""
+    workers: dict[int | None, list[TracedProcess]] = defaultdict(list)
+    for i, p in enumerate(processes.rows):
+        if p.role == "worker" and i in traced:
+            workers[p.trainer].append(traced[i])
+    return [
+        AlignmentInputs(
+            profile=profile,
+            own=traced.get(number),
+            workers=tuple(workers[number]),
+            logs=tuple(logs),
+            events=tuple(e for e in events if _of_same_process(e, profile)),
+        )
+        for profile, number in zip(profiles, processes.of_profile, strict=True)
+    ]
 
 
 def _of_same_process(events: EventRecords, profile: ProfileTrace) -> bool:

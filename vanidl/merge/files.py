@@ -1,0 +1,83 @@
+"""File ids of each log -> file codes of the run, and what kind of file each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.counter_totals import record_counts
+from vanidl.model.file_kinds import KindRule, kind_of
+from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Files, Part
+from vanidl.readers.records import CounterFile, TracerLog
+
+Int64Array = NDArray[np.int64]
+
+
+def path_of(log: TracerLog, file_id: int) -> str:
+    """The path that a log gives a file id, or a stand-in where it has no name for it."""
+    return log.names.get(file_id) or f"<unnamed {file_id:#018x}>"
+
+
+def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> dict[str, int]:
+    """Path -> file code, for every file with operations or counters; paths in order.
+
+    Args:
+        logs: the logs of the run.
+        counters: the counters of each log, keyed by its path.
+    """
+    found: set[str] = set()
+    for log in logs:
+        ids = [t.record_file for t in log.operations]
+        ids += [c.file for c in counters[log.path].layers] if log.path in counters else []
+        if ids:
+            found.update(path_of(log, i) for i in np.unique(np.concatenate(ids)).tolist())
+    return {path: code for code, path in enumerate(sorted(found))}
+
+
+def describe(
+    paths: Sequence[str],
+    logs: Sequence[TracerLog],
+    tables: Mapping[str, CounterTable],
+    io: Sequence[Part],
+    rules: Sequence[KindRule],
+) -> Files:
+    """Kind and mount point of each file, by its name and by what was read and written."""
+    read, written = _traffic(len(paths), tables, io)
+    kinds = [
+        kind_of(path, r, w, rules)
+        for path, r, w in zip(paths, read.tolist(), written.tolist(), strict=True)
+    ]
+    mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
+    found = [_mount_of(path, mounts) for path in paths]
+    return Files(
+        path=tuple(paths),
+        kind=tuple(kinds),
+        mount=tuple(point for point, _ in found),
+        file_system=tuple(kind for _, kind in found),
+    )
+
+
+def _traffic(
+    files: int, tables: Mapping[str, CounterTable], io: Sequence[Part]
+) -> tuple[Int64Array, Int64Array]:
+    """Bytes read and written of each file over the storage layers, from counters and trace."""
+    sums = np.zeros((2, files), np.int64)
+    for layer in STORAGE_LAYERS:
+        if layer in tables:
+            table = tables[layer]
+            for op, what in enumerate(("BYTES_READ", "BYTES_WRITTEN")):
+                np.add.at(sums[op], table.file, record_counts(table, what))
+    traced = np.zeros_like(sums)
+    for part in io:
+        np.add.at(traced, (part.op, part.file), part.nbytes)
+    sums = np.maximum(sums, traced)
+    return sums[0], sums[1]
+
+
+def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    for point, kind in mounts:
+        if path == point or path.startswith(point if point.endswith("/") else point + "/"):
+            return point, kind
+    return "", ""

@@ -1,0 +1,29 @@
+"""All processes of a run, and which of them each log and profile is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vanidl.model.trace import Notice, Process
+from vanidl.readers.records import TracerLog
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTable:
+    """The processes of a run, ranks first in order, and where the rows of each file belong."""
+
+    rows: tuple[Process, ...]
+    of_log: Mapping[tuple[int, int], int]  # (log, rank in the log) -> row
+    of_profile: tuple[int, ...]  # profile -> row
+    notices: tuple[Notice, ...]
+
+    def of_record(self, number: int, log: TracerLog, rank: int) -> int:
+        """Row of the process that a record of a log is about, -1 for one that ranks share.
+
+        Args:
+            number: which log of the run it is.
+            log: that log.
+            rank: as the record says; only a log of several ranks tells them apart.
+        """
+        return self.of_log.get((number, rank if log.nprocs > 1 else 0), -1)

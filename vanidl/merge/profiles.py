@@ -1,0 +1,117 @@
+"""Profiles and their clocks -> spans on the trace's clock, and steps that have no place on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vanidl.merge.clocks import Clock
+from vanidl.merge.jobs import same_host
+from vanidl.merge.process_table import ProcessTable
+from vanidl.model.trace import (
+    Notice,
+    Process,
+    Profile,
+    SpanKind,
+    Spans,
+    UndatedSteps,
+    concatenate_spans,
+)
+from vanidl.readers.records import ProfileTrace, StepDurations
+
+
+def spans(
+    profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
+) -> Spans:
+    """All spans on one clock; those of a profile that is not aligned are left out."""
+    names = sorted({name for p in profiles for name in p.names})
+    code = {name: i for i, name in enumerate(names)}
+    blocks = [
+        _shifted(p, k, processes.of_profile[k], clocks[k].offset_ns, code)
+        for k, p in enumerate(profiles)
+        if clocks[k].aligned
+    ]
+    found = concatenate_spans(blocks, tuple(names))
+    return found.pick(np.lexsort((found.end, found.process, found.start)))
+
+
+def _shifted(
+    profile: ProfileTrace, source: int, process: int, offset_ns: int, code: Mapping[str, int]
+) -> Spans:
+    n = len(profile.start_ns)
+    renamed = np.array([code[name] for name in profile.names] or [0], np.int32)
+    return Spans(
+        start=profile.start_ns + offset_ns,
+        end=profile.end_ns + offset_ns,
+        process=np.full(n, process, np.int32),
+        step=profile.step,
+        kind=profile.kind,
+        thread=profile.thread,
+        name=renamed[profile.name],
+        source=np.full(n, source, np.int32),
+        names=profile.names,
+    )
+
+
+def describe(
+    profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
+) -> tuple[Profile, ...]:
+    """Where each profile came from, and how it was put on the clock."""
+    return tuple(
+        Profile(
+            path=p.path,
+            source=p.source,
+            process=processes.of_profile[k],
+            has_wait_spans=bool((p.kind == SpanKind.INPUT_WAIT).any()),
+            devices=p.devices,
+            clock_method=clocks[k].method,
+            clock_offset_ns=clocks[k].offset_ns,
+            clock_uncertainty_ns=clocks[k].uncertainty_ns,
+            clock_low_ns=clocks[k].low_ns,
+            clock_high_ns=clocks[k].high_ns,
+            clock_evidence=clocks[k].evidence,
+        )
+        for k, p in enumerate(profiles)
+    )
+
+
+def unplaced_steps(
+    profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
+) -> list[UndatedSteps]:
+    """The steps of profiles that are not aligned: how long they took is known all the same."""
+    return [
+        _durations(p, processes.of_profile[k])
+        for k, p in enumerate(profiles)
+        if not clocks[k].aligned
+    ]
+
+
+def _durations(profile: ProfileTrace, process: int) -> UndatedSteps:
+    steps = profile.step >= 0
+    duration = profile.end_ns[steps] - profile.start_ns[steps]
+    return UndatedSteps(process, profile.source, profile.step[steps], duration)
+
+
+def undated_steps(
+    tables: Sequence[StepDurations], processes: Sequence[Process]
+) -> tuple[list[UndatedSteps], list[Notice]]:
+    """Step tables with their process, the only trainer of their host; and what has none."""
+    found, lost = [], []
+    for table in sorted(tables, key=lambda d: d.path):
+        fits = [
+            i
+            for i, p in enumerate(processes)
+            if p.role == "trainer" and same_host(p.host, table.host)
+        ]
+        if len(fits) == 1:
+            found.append(UndatedSteps(fits[0], table.source, table.step, table.duration_ns))
+        else:
+            lost.append(f"{table.path} ({len(fits)} training processes on its host)")
+    if not lost:
+        return found, []
+    message = (
+        f"{len(lost)} step tables without times name a host and no process, and could not be "
+        f"given to one (first: {lost[0]}): they are not in the report."
+    )
+    return found, [Notice("steps_unmatched", message)]
