@@ -1,9 +1,10 @@
-"""Made-up comparisons in every shape that their outputs must survive."""
+"""Synthetic comparisons in every shape that their outputs must survive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def repeats(letter: str, step_s: float, runs: int = 5, spread: float = 0.01) -> 
         )
         for i, f in enumerate(factors)
     ]
-    return Side(letter, f"python train.py --way {letter}", tuple(samples))
+    return Side(letter, f"python train.py --loader {letter}", tuple(samples))
 
 
 def timed(letter: str, seconds: Sequence[float | None], *, paired: bool = True) -> Side:
@@ -53,7 +54,7 @@ def unlike() -> Comparison:
     return compare([one("many_ranks", "A"), Side("B", "device", (sample((trace, other)),))])
 
 
-EXAMPLE_COMPARISONS: dict[str, Callable[[], Comparison]] = {
+_COMPARISONS: dict[str, Callable[[], Comparison]] = {
     "one_each": lambda: compare([one("one_rank", "A"), one("decoding", "B")]),
     "slower": lambda: compare(
         [repeats("A", 0.62), repeats("B", 0.72)],
@@ -80,3 +81,6 @@ EXAMPLE_COMPARISONS: dict[str, Callable[[], Comparison]] = {
     ),
     "many_sides": lambda: compare([one("one_rank", letter) for letter in "ABCDEFG"]),
 }
+
+EXAMPLE_COMPARISONS = {name: cache(make) for name, make in _COMPARISONS.items()}
+"""Name -> the comparison, made once: records are frozen, all tests share them."""

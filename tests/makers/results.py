@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -573,18 +574,21 @@ def rng() -> np.random.Generator:
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {
-    "full": full,
-    "one_rank": one_rank,
-    "decoding": decoding,
-    "no_wait_spans": no_wait_spans,
-    "long_run": long_run,
-    "no_profile": no_profile,
-    "profile_only": profile_only,
-    "counters_only": counters_only,
-    "nothing": nothing,
-    "many_ranks": many_ranks,
-    "hostile": hostile,
-    "untraced": untraced,
-    "undated_steps": undated_steps,
-    "placed_steps": placed_steps,
+    make.__name__: cache(make)  # records are frozen: all tests share them
+    for make in (
+        full,
+        one_rank,
+        decoding,
+        no_wait_spans,
+        long_run,
+        no_profile,
+        profile_only,
+        counters_only,
+        nothing,
+        many_ranks,
+        hostile,
+        untraced,
+        undated_steps,
+        placed_steps,
+    )
 }
