@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := tests/data/torch_pfs_workers0
 JOBS ?= 2
+BASE ?= main
 # PyTorch for the tests of loaders: the CPU build, and where the package index has none for this
 # Python, none. TORCH=torch takes the index's default build, which may bring gigabytes of CUDA.
 TORCH ?= torch==2.13.0+cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz reports notebooks browser fuse clean
+.PHONY: help demo test check lint fuzz reports notebooks browser fuse clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -18,12 +19,14 @@ demo: $(VENV)/installed  ## a report of a recorded training run, and its headlin
 	$(BIN)/vanidl report $(RUN) -o report.html
 
 test: $(VENV)/installed-loaders browser fuse  ## all tests
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+check: lint  ## style, types, imports, and the tests of what changed since BASE (main)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup $$($(BIN)/python -m tests.changed $(BASE))
 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, readers under atheris
 	$(BIN)/python -m tests.fuzz
-	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/readers/test_hostile_files.py \
-	  tests/analyses tests/sources
+	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/analyses tests/merge tests/readers
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi
 
@@ -35,10 +38,11 @@ reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py
 
-lint: $(VENV)/installed-loaders  ## style (ruff) and types (mypy strict)
+lint: $(VENV)/installed-loaders  ## style (ruff), types (mypy strict), imports (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 browser:  ## headless Chromium for the browser test, where it can be installed
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \

@@ -1,16 +1,51 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+import vanidl
 from tests import SHARED
+from tests.makers import browser
 
 settings.register_profile("explore", deadline=None)  # a busy machine is no failure
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")  # what passes once passes again; `make fuzz` explores
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All pages are opened in the browser of one worker (`--dist loadgroup`)."""
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
+def opened() -> Callable[[Path], vanidl.Run]:
+    """`vanidl.open_run` without options, once per path and session: runs are frozen."""
+    return cache(vanidl.open_run)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser of this session; tests take `driver`."""
+    if browser.missing():
+        pytest.skip(browser.missing())
+    with browser.chromium() as session:
+        yield session
+
+
+@pytest.fixture
+def driver(chromium: Any) -> Any:
+    """The session's browser as if it were new: light, its logs empty."""
+    browser.reset(chromium)
+    return chromium
 
 
 @pytest.fixture(scope="session")

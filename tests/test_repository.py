@@ -1,0 +1,75 @@
+"""What the repository says of itself: packages that are installed, scripts, tests by folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import ROOT
+from tests.changed import targets
+
+PACKAGES = ("vanidl", "loaders")
+INSTALLED_AS = {"loaders": "vanidl_loaders"}
+PAGES = ("README.md", "loaders/README.md")
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+
+
+def test_every_package_is_installed() -> None:
+    listed = re.search(r"\npackages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL)
+    assert listed is not None
+    names = re.findall(r'"([\w.]+)"', listed.group(1))
+    found = {
+        ".".join((INSTALLED_AS.get(folder, folder), *init.parent.relative_to(ROOT / folder).parts))
+        for folder in PACKAGES
+        for init in (ROOT / folder).rglob("__init__.py")
+    }
+    assert len(names) == len(set(names))
+    assert set(names) == found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_benchmarks_that_are_named_are_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"benchmarks/[\w/]+\.py", text))
+    named |= {m.replace(".", "/") + ".py" for m in re.findall(r"-m (benchmarks[\w.]+)", text)}
+    assert named
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_benchmarks_share_makers_and_no_test(path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    tests = {name for name in modules if name.split(".")[0] == "tests"}
+    assert all(name.startswith("tests.makers.") for name in tests)
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        (["vanidl/readers/darshan/log.py"], ["tests/readers/darshan"]),
+        (["vanidl/merge/load.py", "vanidl/merge/clocks/shared.py"], ["tests/merge"]),
+        (["loaders/pls/exchange.py"], ["tests/loaders/pls"]),
+        (["loaders/cli.py"], ["tests/loaders/test_cli.py"]),
+        (["vanidl/errors.py", "LICENSE", "tests/conftest.py"], []),
+        (["vanidl/report/templates/gone/x.js"], ["tests/report"]),
+        (["tests/export/chrome_format.py"], ["tests/export"]),
+        (["tests/export/test_chrome.py"], ["tests/export/test_chrome.py"]),
+        (["notebooks/read_a_trace.ipynb"], ["tests/notebooks"]),
+    ],
+)
+def test_changes_choose_their_tests(changed: list[str], tests: list[str]) -> None:
+    assert targets(changed) == [*tests, "tests/test_repository.py"]
+
+
+def test_changes_are_found() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    line = [sys.executable, "-m", "tests.changed", "HEAD"]
+    done = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "tests/test_repository.py" in done.stdout.splitlines()
