@@ -56,11 +56,11 @@ METADATA_NBYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Row:
-    """Ranks, grid and way of one measurement."""
+    """Ranks, grid and read_mode of one measurement."""
 
     ranks: int
     grid: tuple[int, ...]
-    way: str
+    read_mode: str
 
 
 ROWS = {
@@ -179,9 +179,9 @@ def is_exact(made: SampleSet, row: Row, read: list[int]) -> bool:
     """True where the storage served each rank what its block holds, and headers."""
     shape, division = made.fields[0].shape, Division(row.grid)
     blocks = [2 * volume(division.block(shape, part)) for part in range(row.ranks)]
-    if row.way == "crop":
+    if row.read_mode == "crop":
         blocks = [made.sample_nbytes] * row.ranks
-    if row.way == "scatter":
+    if row.read_mode == "scatter":
         blocks = [made.sample_nbytes] + [0] * (row.ranks - 1)
     expected = sorted(len(made) * nbytes for nbytes in blocks)
     read = [0] * (len(expected) - len(read)) + read
@@ -200,7 +200,7 @@ def launcher() -> tuple[str | None, str]:
 
 def run_ranks(row: Row, folder: Path) -> list[dict[str, Any]]:
     """Starts the ranks; what each printed."""
-    config = json.dumps([str(folder), row.grid, row.way])
+    config = json.dumps([str(folder), row.grid, row.read_mode])
     program = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("spatial_ranks.py"))]
     mpiexec = launcher()[0]
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}

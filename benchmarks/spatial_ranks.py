@@ -1,4 +1,4 @@
-"""One rank of benchmarks/spatial.py, which starts it: loads every sample once, in its own way."""
+"""One rank of benchmarks/spatial.py, which starts it: loads every sample once, in one read mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.loader.loader import Settings
-from vanidl_loaders.ranks.team import Team, open_team
+from vanidl_loaders.ranks.messages import Transport, launched_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.spatial import Division
 from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
@@ -23,28 +23,30 @@ from vanidl_loaders.spatial.loader import SpatialLoader, SpatialSettings
 
 def main() -> None:
     """Prints the seconds of each sample, from all ready to all done, and what was read."""
-    folder, grid, way = json.loads(sys.argv[1])
+    folder, grid, read_mode = json.loads(sys.argv[1])
     torch.set_num_threads(1)
-    team, samples = open_team(World.detect()), open_samples(folder)
+    transport, samples = launched_transport(World.detect()), open_samples(folder)
     division, seconds, nbytes = Division(tuple(grid)), list[float](), 0
-    loads = h5py_slabs if way == "h5py" else blocks
-    stream = loads(samples, division, way, team)
+    loads = h5py_slabs if read_mode == "h5py" else blocks
+    stream = loads(samples, division, read_mode, transport)
     for _ in range(len(samples)):
-        team.gather("")
+        transport.gather("")
         begin = time.perf_counter()
         nbytes += next(stream)
-        team.gather("")
+        transport.gather("")
         seconds.append(time.perf_counter() - begin)
-    said = {"rank": team.world.rank, "seconds": seconds, "nbytes": nbytes}
+    said = {"rank": transport.world.rank, "seconds": seconds, "nbytes": nbytes}
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
-    team.close()
+    transport.close()
 
 
-def blocks(samples: SampleSet, division: Division, way: str, team: Team) -> Iterator[int]:
+def blocks(
+    samples: SampleSet, division: Division, read_mode: str, transport: Transport
+) -> Iterator[int]:
     """Bytes of each block through this package's loader; nothing is read ahead."""
-    spatial = SpatialSettings(division, way=way, ahead=0)
-    loader = SpatialLoader(samples, Settings(team.world, 1, shuffle=False), spatial, team)
+    spatial = SpatialSettings(division, read_mode=read_mode, ahead=0)
+    loader = SpatialLoader(samples, Settings(transport.world, 1, shuffle=False), spatial, transport)
     before = 0
     for _ in loader:
         total = loader.stats().nbytes
@@ -52,14 +54,16 @@ def blocks(samples: SampleSet, division: Division, way: str, team: Team) -> Iter
         before = total
 
 
-def h5py_slabs(samples: SampleSet, division: Division, _way: str, team: Team) -> Iterator[int]:
+def h5py_slabs(
+    samples: SampleSet, division: Division, _read_mode: str, transport: Transport
+) -> Iterator[int]:
     """The same through h5py, as anyone would write it."""
     import h5py
 
     for sample in range(len(samples)):
         array: Any = None
         with h5py.File(samples.path(sample)) as file:
-            box = division.block(file["counts"].shape, team.world.rank % division.parts)
+            box = division.block(file["counts"].shape, transport.world.rank % division.parts)
             array = file["counts"][tuple(slice(*each) for each in box)]
         yield array.nbytes
 

@@ -11,8 +11,8 @@ Source of the idea: Nguyen et al., IPDPS 2022; slides "High Performance IO for L
 Learning".
 """
 
-from .courier import Limits
 from .dataset import ImageFolder, PartialLocalDataset
+from .exchange import Limits
 from .iteration import Exchanging, LocalSampler, exchanging
 from .ownership import Ownership, deal, home_fraction
 from .scheduler import Scheduler

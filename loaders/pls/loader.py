@@ -22,8 +22,8 @@ from ..loader.position import Position
 from ..loader.prefetch import Background
 from ..loader.stats import Stats
 from ..ranks.messages import BACKENDS, open_transport
-from .courier import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
 from .dataset import PartialLocalDataset
+from .exchange import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
 from .iteration import LocalSampler, exchanging
 from .ownership import PARTITIONS
 from .scheduler import Scheduler

@@ -27,8 +27,8 @@ import numpy as np
 
 from ..errors import UsageError
 from ..ranks.messages import Transport, open_transport
-from .courier import Courier, Limits, Order, Traffic
 from .dataset import PartialLocalDataset
+from .exchange import ExchangeThread, Limits, Order, Traffic
 from .ownership import NOBODY, Exchange, Int64Array, Ownership
 
 
@@ -83,13 +83,13 @@ class Scheduler:
         self._limits = limits or Limits()
         self._transport = transport or open_transport(dataset.world)
         self._agree((batch_size, fraction, seed))
-        self._courier: Courier | None = None
+        self._exchange: ExchangeThread | None = None
         self._epoch: _Epoch | None = None
 
     @property
     def traffic(self) -> Traffic:
         """What was swapped so far."""
-        return Traffic() if self._courier is None else self._courier.traffic
+        return Traffic() if self._exchange is None else self._exchange.traffic
 
     def scheduling(self, epoch: int, step: int = 0) -> None:
         """Decides what is exchanged during an epoch.
@@ -109,11 +109,13 @@ class Scheduler:
         with self._waiting():
             held = self.ownership.held(epoch)
             own = self.ownership.held_by(self._rank, epoch)
-            if self._courier is None or not np.array_equal(own, self._dataset.held()):
+            if self._exchange is None or not np.array_equal(own, self._dataset.held()):
                 self._dataset.settle(own)
-            if self._courier is None:
+            if self._exchange is None:
                 sizes = self._sizes(held)
-                self._courier = Courier(self._transport, self._dataset.store, sizes, self._limits)
+                self._exchange = ExchangeThread(
+                    self._transport, self._dataset.store, sizes, self._limits
+                )
             exchange = self.ownership.exchange(epoch)
             orders = _orders(exchange, held, self._rank)
             self._epoch = _Epoch(epoch, len(exchange), orders, step)
@@ -130,7 +132,7 @@ class Scheduler:
         with self._waiting():
             epoch.step += 1
             portion = epoch.portion(max(self.steps - 1, 1))
-            return self._carry(portion)
+            return self._begin(portion)
 
     def synchronize(self, sends: Requests, receives: Requests) -> None:
         """Waits until a portion is sent and received.
@@ -154,7 +156,7 @@ class Scheduler:
         """
         epoch = self._opened()
         epoch.step = self.steps
-        self._carry(epoch.portion(1))
+        self._begin(epoch.portion(1))
         with self._waiting():
             for future in epoch.futures:
                 future.result()
@@ -163,15 +165,17 @@ class Scheduler:
         self._epoch = None
 
     def close(self) -> None:
-        """Ends the thread that exchanges. An open epoch stays unfinished."""
-        if self._courier is not None:
-            self._courier.close()
-        self._transport.close()
+        """Ends the thread that exchanges. An open epoch stays unfinished.
 
-    def _carry(self, portion: list[Order]) -> tuple[Requests, Requests]:
-        if not portion or self._courier is None or self._epoch is None:
+        The transport stays open: to close it is collective, and a rank may be gone.
+        """
+        if self._exchange is not None:
+            self._exchange.close()
+
+    def _begin(self, portion: list[Order]) -> tuple[Requests, Requests]:
+        if not portion or self._exchange is None or self._epoch is None:
             return Requests(), Requests()
-        future = self._courier.carry(portion)
+        future = self._exchange.submit(portion)
         self._epoch.futures.append(future)
         return Requests(len(portion), future), Requests(len(portion), future)
 

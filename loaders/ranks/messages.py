@@ -1,15 +1,12 @@
-"""How messages travel between ranks: MPI, or torch.distributed (gloo, nccl); nothing alone.
+"""Messages between ranks: MPI, torch.distributed (gloo, nccl), or none for a rank alone.
 
-All sources are known, so receives name them. Nothing is probed, no rank waits at a barrier.
+All peers are known, so receives name their source. Nothing is probed, no rank waits at a barrier.
 """
 
 from __future__ import annotations
 
-import atexit
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,143 +16,145 @@ import torch.distributed
 from numpy.typing import NDArray
 
 from ..errors import LoadersError, MissingError, UsageError
-from .process_group import process_group
+from .process_group import begin_process_group, begun
 from .world import World, communicator
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Bytes = NDArray[np.uint8]
+Message = tuple[int, NDArray[Any]]
+"""(rank, contiguous array): sent to that rank, or filled by it."""
 BACKENDS = ("auto", "mpi", "gloo", "nccl")
 MOST_TAG = 32_768
 """The MPI standard promises tags below that. Messages of one pair keep their order anyway."""
+MOST_MESSAGE_NBYTES = 1 << 30
+"""Longer messages are sent in parts: counts of 32 bits end at 2 GiB."""
 SHORT_S, LONG_S = 20e-6, 1e-3
-"""Pause between two looks at requests: the first, and the longest."""
+"""Pause between two tests of the same requests: the first, and the longest."""
 
 
-# torchrun's ranks cannot find each other a second time: a default group that was made here stays.
-_LASTING = ExitStack()
-atexit.register(_LASTING.close)
+class Pending(Protocol):
+    """Messages under way."""
 
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Returns when all are sent and received.
 
-@dataclass(frozen=True)
-class Swap:
-    """One item of a rank: what it sends to whom, which sample it receives from whom, where to."""
-
-    item: int
-    target: int
-    outgoing: Bytes
-    source: int
-    incoming: Bytes
-    gets: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes under way, both directions."""
-        return self.outgoing.nbytes + self.incoming.nbytes
-
-
-class Flight(Protocol):
-    """A swap under way."""
-
-    def wait(self, timeout_s: float) -> None:
-        """Returns when both messages are through.
+        Args:
+            timeout_s: None: no limit, and no pause between tests: lowest latency.
 
         Raises:
-            LoadersError: They are not within that time, or the peer is gone.
+            TimeoutError: They are not within that time, or a peer is gone.
         """
 
 
 class Transport(Protocol):
-    """Swaps with other ranks. Calls come from one thread at a time."""
+    """Messages with other ranks. Calls come from one thread at a time."""
 
-    rank: int
-    ranks: int
+    world: World
+    mpi: bool
+    """MPI was started on these ranks, so that they can read through MPI-IO."""
+    connected: bool
+    """Ranks can send messages to each other."""
 
-    def start(self, swap: Swap) -> Flight:
-        """Begins a swap and returns at once."""
+    def start(self, sends: Sequence[Message], receives: Sequence[Message], tag: int = 0) -> Pending:
+        """Begins to send and to fill arrays, and returns at once.
+
+        Messages of one pair of ranks and one tag keep the order in which both list them.
+        """
 
     def gather(self, value: object) -> list[Any]:
         """The values of all ranks, by rank. Every rank has to call it."""
 
     def close(self) -> None:
-        """Gives up what it holds; nothing is waited for."""
-
-
-def late(swap: Swap, timeout_s: float) -> LoadersError:
-    """The error of a swap that did not end."""
-    return LoadersError(
-        f"expected item {swap.item} from rank {swap.source} and to rank {swap.target} within "
-        f"{timeout_s:g} s, found none: that rank ended or is slow; raise --exchange-timeout-s"
-    )
+        """Frees what was opened. Every rank has to call it, if any does."""
 
 
 class Alone:
-    """One rank: it sends to nobody."""
+    """One process alone, or ranks that know their number and have no connection."""
 
-    rank, ranks = 0, 1
+    mpi = connected = False
 
-    def start(self, swap: Swap) -> Flight:
-        """Never called: the only rank keeps everything."""
-        raise LoadersError(f"expected no item with one rank, found item {swap.item}: report this")
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def start(self, sends: Sequence[Message], receives: Sequence[Message], tag: int = 0) -> Pending:
+        """Nothing is under way: the only rank has everything.
+
+        Raises:
+            LoadersError: There are messages.
+        """
+        if sends or receives:
+            raise LoadersError(
+                f"expected no message without other ranks, found {len(sends)} to send and "
+                f"{len(receives)} to receive as item {tag}: report this"
+            )
+        return _MPIPending([])
 
     def gather(self, value: object) -> list[Any]:
         """The own value."""
         return [value]
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Nothing was opened."""
 
 
 class MPITransport:
-    """Typed, non-blocking messages in a communicator of their own.
+    """Typed, non-blocking messages in a communicator of their own."""
 
-    Raises:
-        MissingError: mpi4py is missing, or MPI allows no calls from a second thread.
-    """
+    mpi = connected = True
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        comm = communicator()
+        found = comm.Get_rank(), comm.Get_size()
+        if found != (world.rank, world.ranks):
+            raise UsageError(
+                f"expected MPI's rank {world.rank} of {world.ranks}, found {found[0]} of "
+                f"{found[1]}: start the ranks with mpiexec, or use --exchange-backend gloo"
+            )
+        self.world, self._comm = world, comm.Dup()
+
+    def start(self, sends: Sequence[Message], receives: Sequence[Message], tag: int = 0) -> Pending:
+        """Irecv and Isend of bytes."""
         from mpi4py import MPI
 
-        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-            raise MissingError(
-                "expected an MPI with THREAD_MULTIPLE, found less: use --exchange-backend gloo"
-            )
-        self._bytes, self._test = MPI.BYTE, MPI.Request.Testall
-        self._comm = communicator().Dup()
-        self.rank, self.ranks = self._comm.Get_rank(), self._comm.Get_size()
-
-    def start(self, swap: Swap) -> Flight:
-        """Isend and Irecv of bytes."""
-        tag, comm = swap.item % MOST_TAG, self._comm
+        tag, comm = tag % MOST_TAG, self._comm
         requests = [
-            comm.Irecv([swap.incoming, self._bytes], source=swap.source, tag=tag),
-            comm.Isend([swap.outgoing, self._bytes], dest=swap.target, tag=tag),
+            comm.Irecv([each, MPI.BYTE], source=rank, tag=tag) for rank, each in _parts(receives)
         ]
-        return _MPIFlight(swap, requests, self._test)
+        requests += [
+            comm.Isend([each, MPI.BYTE], dest=rank, tag=tag) for rank, each in _parts(sends)
+        ]
+        return _MPIPending(requests)
 
     def gather(self, value: object) -> list[Any]:
         """The values of all ranks, by rank."""
         return list(self._comm.allgather(value))
 
     def close(self) -> None:
-        """Nothing: to free a communicator is collective, and a rank may be gone."""
+        """Frees the communicator, which is collective."""
+        self._comm.Free()
 
 
-class _MPIFlight:
-    """Two MPI requests; looking at them also moves all others of this process."""
+class _MPIPending:
+    """MPI requests; testing them also advances all others of this process."""
 
-    def __init__(
-        self, swap: Swap, requests: list[MPI.Request], test: Callable[[list[MPI.Request]], bool]
-    ) -> None:
-        self._swap, self._requests, self._test = swap, requests, test
+    def __init__(self, requests: list[MPI.Request]) -> None:
+        self._requests = requests
 
-    def wait(self, timeout_s: float) -> None:
-        """Looks again and again, with growing pauses that leave the processor to training."""
+    def wait(self, timeout_s: float | None = None) -> None:
+        """With a limit, tests with growing pauses that leave the processor to training."""
+        if not self._requests:
+            return
+        from mpi4py import MPI
+
+        if timeout_s is None:
+            MPI.Request.Waitall(self._requests)
+            return
         end, pause_s = time.monotonic() + timeout_s, SHORT_S
-        while not self._test(self._requests):
+        while not MPI.Request.Testall(self._requests):
             if time.monotonic() > end:
-                raise late(self._swap, timeout_s)
+                raise TimeoutError
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONG_S)
 
@@ -164,63 +163,130 @@ class TorchTransport:
     """Point-to-point messages of torch.distributed in a process group of their own.
 
     Args:
-        world: Ranks; the default process group is made where there is none.
+        world: Ranks; the default process group is begun where there is none.
         backend: `gloo` sends from memory; `nccl` through the memory of this rank's GPU.
     """
 
+    mpi, connected = False, True
+
     def __init__(self, world: World, backend: str = "gloo") -> None:
-        _LASTING.enter_context(process_group(world))
-        self._device = _device(backend)
+        begin_process_group(world)
+        self.world, self._device = world, _device(backend)
         self._group = torch.distributed.new_group(backend=backend)
-        self.rank, self.ranks = world.rank, world.ranks
 
-    def start(self, swap: Swap) -> Flight:
-        """One isend and one irecv. With nccl, the message is copied to the GPU first."""
-        outgoing = torch.from_numpy(swap.outgoing).to(self._device)
-        incoming = torch.from_numpy(swap.incoming)
-        if self._device.type != "cpu":
-            incoming = torch.empty_like(incoming, device=self._device)
-        works = torch.distributed.batch_isend_irecv(
-            [
-                self._half(torch.distributed.irecv, incoming, swap.source, swap.item),
-                self._half(torch.distributed.isend, outgoing, swap.target, swap.item),
-            ]
-        )
-        return _TorchFlight(swap, works, incoming)
-
-    def _half(
-        self, what: Callable[..., Any], tensor: torch.Tensor, peer: int, item: int
-    ) -> torch.distributed.P2POp:
-        tag = item % MOST_TAG
-        return torch.distributed.P2POp(what, tensor, peer, group=self._group, tag=tag)
+    def start(self, sends: Sequence[Message], receives: Sequence[Message], tag: int = 0) -> Pending:
+        """One irecv or isend for each part. With nccl, what is sent is copied to the GPU first."""
+        arrays = [each for _, each in _parts(receives)]
+        incoming = [self._landing(torch.from_numpy(each)) for each in arrays]
+        peers = [rank for rank, _ in _parts(receives)]
+        p2p, group, tag = torch.distributed.P2POp, self._group, tag % MOST_TAG
+        operations = [
+            p2p(torch.distributed.irecv, tensor, rank, group=group, tag=tag)
+            for rank, tensor in zip(peers, incoming, strict=True)
+        ]
+        operations += [
+            p2p(torch.distributed.isend, self._outgoing(each), rank, group=group, tag=tag)
+            for rank, each in _parts(sends)
+        ]
+        return _TorchPending(operations, arrays)
 
     def gather(self, value: object) -> list[Any]:
         """The values of all ranks, by rank."""
-        values: list[Any] = [None] * self.ranks
+        values: list[Any] = [None] * self.world.ranks
         torch.distributed.all_gather_object(values, value, group=self._group)
         return values
 
     def close(self) -> None:
-        """Nothing: the group lasts as long as the process, see `_LASTING`."""
+        """Ends this group, unless training has ended all groups already."""
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group(self._group)
+
+    def _landing(self, array: torch.Tensor) -> torch.Tensor:
+        on_device = self._device.type != "cpu"
+        return torch.empty_like(array, device=self._device) if on_device else array
+
+    def _outgoing(self, array: Bytes) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
 
 
-class _TorchFlight:
-    """Two works of torch.distributed; the tensors live as long as it does."""
+class _TorchPending:
+    """Works of torch.distributed; the tensors live as long as it does."""
 
-    def __init__(self, swap: Swap, works: Sequence[Any], incoming: torch.Tensor) -> None:
-        self._swap, self._works, self._incoming = swap, works, incoming
+    def __init__(
+        self, operations: list[torch.distributed.P2POp], incoming: Sequence[Bytes]
+    ) -> None:
+        self._operations, self._incoming = operations, incoming
+        begin = torch.distributed.batch_isend_irecv
+        self._works: Sequence[Any] = begin(operations) if operations else []
 
-    def wait(self, timeout_s: float) -> None:
-        """Waits for both; what came to a GPU is copied to memory."""
-        end = time.monotonic() + timeout_s
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Waits for all; what came to a GPU is copied to memory."""
+        if timeout_s is None:
+            for work in self._works:
+                work.wait()
+        else:
+            self._wait_until(time.monotonic() + timeout_s)
+        for operation, array in zip(self._operations, self._incoming, strict=False):
+            if operation.tensor.device.type != "cpu":
+                torch.from_numpy(array).copy_(operation.tensor)
+
+    def _wait_until(self, end_s: float) -> None:
         try:
             for work in self._works:
-                left_s = max(end - time.monotonic(), 1e-3)
-                work.wait(timeout=timedelta(seconds=left_s))
+                work.wait(timeout=timedelta(seconds=max(end_s - time.monotonic(), 1e-3)))
         except RuntimeError as error:
-            raise late(self._swap, timeout_s) from error
-        if self._incoming.device.type != "cpu":
-            torch.from_numpy(self._swap.incoming).copy_(self._incoming)
+            raise TimeoutError from error
+
+
+def open_transport(world: World, backend: str = "auto") -> Transport:
+    """The transport of ranks that are to exchange from a second thread. Every rank calls it.
+
+    Args:
+        world: Ranks.
+        backend: `auto` is MPI where mpiexec started the ranks, else gloo.
+
+    Raises:
+        UsageError: No such backend, other ranks in MPI, or nobody gave the ranks' addresses.
+        MissingError: mpi4py is missing, MPI allows no calls from a second thread, or for nccl a
+            GPU is missing.
+    """
+    if backend not in BACKENDS:
+        known = ", ".join(BACKENDS)
+        raise UsageError(f"expected a backend among {known}, found {backend}: choose one")
+    if world.ranks == 1:
+        return Alone(world)
+    if backend == "nccl" and not torch.cuda.is_available():
+        raise MissingError(
+            "expected a CUDA device for nccl, found none: use --exchange-backend gloo"
+        )
+    if backend == "mpi" or (backend == "auto" and world.source == "mpi"):
+        _require_threads()
+        return MPITransport(world)
+    return TorchTransport(world, "gloo" if backend == "auto" else backend)
+
+
+def launched_transport(world: World) -> Transport:
+    """The transport of what started this process; alone where nothing connects the ranks.
+
+    Every rank calls it, or waits for those who do not. One rank of mpiexec has MPI, too.
+
+    Raises:
+        MissingError: mpiexec started this process and mpi4py is not installed.
+    """
+    if world.source == "mpi":
+        return MPITransport(world)
+    connected = world.source == "torch.distributed" or begun(world)
+    return TorchTransport(world) if world.ranks > 1 and connected else Alone(world)
+
+
+def _require_threads() -> None:
+    communicator()  # says what to install where mpi4py is missing
+    from mpi4py import MPI
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise MissingError(
+            "expected an MPI with THREAD_MULTIPLE, found less: use --exchange-backend gloo"
+        )
 
 
 def _device(backend: str) -> torch.device:
@@ -233,35 +299,8 @@ def _device(backend: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def _of_world(transport: Transport, world: World) -> Transport:
-    if (transport.rank, transport.ranks) != (world.rank, world.ranks):
-        raise UsageError(
-            f"expected MPI's rank {world.rank} of {world.ranks}, found {transport.rank} of "
-            f"{transport.ranks}: start the ranks with mpiexec, or use --exchange-backend gloo"
-        )
-    return transport
-
-
-def open_transport(world: World, backend: str = "auto") -> Transport:
-    """The transport for a world. Every rank has to call it.
-
-    Args:
-        world: Ranks.
-        backend: `auto` is MPI where mpiexec started the ranks, else gloo.
-
-    Raises:
-        UsageError: No such backend, or ranks whose addresses nobody said.
-        MissingError: mpi4py is missing, or for nccl a GPU.
-    """
-    if backend not in BACKENDS:
-        known = ", ".join(BACKENDS)
-        raise UsageError(f"expected a backend among {known}, found {backend}: choose one")
-    if world.ranks == 1:
-        return Alone()
-    if backend == "nccl" and not torch.cuda.is_available():
-        raise MissingError(
-            "expected a CUDA device for nccl, found none: use --exchange-backend gloo"
-        )
-    if backend == "mpi" or (backend == "auto" and world.source == "mpi"):
-        return _of_world(MPITransport(), world)
-    return TorchTransport(world, "gloo" if backend == "auto" else backend)
+def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, Bytes]]:
+    for rank, array in messages:
+        content = array.reshape(-1).view(np.uint8)
+        for start in range(0, len(content), MOST_MESSAGE_NBYTES):
+            yield rank, content[start : start + MOST_MESSAGE_NBYTES]

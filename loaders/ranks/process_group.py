@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 import torch.distributed
 
 from ..errors import UsageError
 from .world import World, communicator
+
+_until_exit = ExitStack()
+atexit.register(_until_exit.close)
 
 
 @contextmanager
@@ -38,6 +42,20 @@ def process_group(world: World) -> Iterator[torch.device]:
         yield device
     finally:
         torch.distributed.destroy_process_group()
+
+
+def begin_process_group(world: World) -> None:
+    """Begins torch.distributed, where nobody has: until this process ends.
+
+    A second group with torchrun's store would find the addresses of the first in it.
+    """
+    _until_exit.enter_context(process_group(world))
+
+
+def begun(world: World) -> bool:
+    """True where torch.distributed was begun with these ranks, whoever numbered them."""
+    distributed = torch.distributed
+    return distributed.is_initialized() and distributed.get_world_size() == world.ranks
 
 
 def same_on_all_ranks(value: int) -> bool:

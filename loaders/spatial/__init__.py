@@ -5,7 +5,8 @@
     layouts, chunks  boxes of a layout; chunks of HDF5, decoded by whoever needs them
     posix, mpiio     contiguous bytes through pread or an MPI-IO subarray view
     reading, joint   one rank's part: read alone, or a level share and an exchange
-    sharing, team    P ranks a sample, and what ranks tell each other
+    sharing          P ranks per sample
+    agreement        all ranks succeeded, or all raise
     store            blocks in memory, exchanged instead of read again
     dataset          `SlabDataset`, for those who keep their DataLoader
     loader           `SpatialLoader`, with read-ahead and store
@@ -14,8 +15,8 @@ Source of the idea: McCarthy, Maruyama and Van Essen, Distributed I/O for Data-I
 Convolutional Neural Networks (poster), and Oyama et al., arXiv 2007.12856.
 """
 
-from ..ranks.team import open_team
+from ..ranks.messages import launched_transport
 from .describe import RawFile
 from .grid import Division
 
-__all__ = ["Division", "RawFile", "open_team"]
+__all__ = ["Division", "RawFile", "launched_transport"]

@@ -1,13 +1,13 @@
 """Blocks for those who keep their DataLoader: a map-style data set of this rank's blocks.
 
-    team = open_team(World.detect())
-    dataset = SlabDataset(files, "counts", Division((1, 4, 1, 1), halo=1), team)
+    transport = launched_transport(World.detect())
+    dataset = SlabDataset(files, "counts", Division((1, 4, 1, 1), halo=1), transport)
     loader = DataLoader(dataset, batch_size=1, sampler=sampler)     # num_workers=0
 
-With a team, every rank asks for the samples of its group in the same order as the others of the
-group, and as often as all other ranks: a failure on one rank then raises on all. That needs the
-process that holds the connection, so `num_workers` is 0. Without a team (`part` says which block)
-nothing is exchanged, and any number of workers may read.
+With a transport, every rank asks for the samples of its group in the same order as the others of
+the group, and as often as all other ranks: a failure on one rank then raises on all. That needs
+the process that holds the connection, so `num_workers` is 0. Without a transport (`part` says
+which block) nothing is exchanged, and any number of workers may read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from torch.utils.data import Dataset, get_worker_info
 from ..data.samples import Field, Place
 from ..errors import InputError, UsageError
 from ..loader.stats import Counts, Stats
-from ..ranks.team import Attempt, Team, Unconnected
+from ..ranks.messages import Alone, Transport
 from ..ranks.world import World
+from .agreement import Attempt
 from .describe import RawFile, describe
 from .grid import Division
-from .reading import JOINT_WAYS, WAYS, Array, Begun, BlockReader
+from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader
 from .sharing import Sharing
 
 MOST_WORKERS = 1024
@@ -42,13 +43,14 @@ class SlabDataset(Dataset[torch.Tensor]):
             and type of the first.
         key: Name of the HDF5 dataset; of no meaning for other files.
         division: Grid, halo and edges.
-        team: The ranks that share samples, P = product of the grid in each group; None: alone.
-        part: Which block, where there is no team.
-        way: One of `loaders.spatial.reading.WAYS`.
+        transport: To the ranks that share samples, P = product of the grid in each group; None:
+            alone.
+        part: Which block, where there is no transport.
+        read_mode: One of `loaders.spatial.reading.READ_MODES`.
 
     Raises:
-        UsageError: The grid does not fit the array or the ranks, or neither or both of team and
-            part are given.
+        UsageError: The grid does not fit the array or the ranks, or neither or both of transport
+            and part are given.
         InputError: The first file is missing or damaged.
     """
 
@@ -57,26 +59,26 @@ class SlabDataset(Dataset[torch.Tensor]):
         files: Sequence[str | Path | RawFile],
         key: str,
         division: Division,
-        team: Team | None = None,
+        transport: Transport | None = None,
         *,
         part: int | None = None,
-        way: str = "auto",
+        read_mode: str = "auto",
     ) -> None:
         if not files:
             raise InputError("expected at least one file, found none: name some")
-        self._files, self._key, self._connected = list(files), key, team is not None
-        self._team = team or _alone(division, part)
-        if (team is None) == (part is None):
+        self._files, self._key, self._connected = list(files), key, transport is not None
+        self._transport = transport or _alone(division, part)
+        if (transport is None) == (part is None):
             raise UsageError("expected a team or a part, found both or neither: give one")
-        _check_way(way, self._team)
+        _check_read_mode(read_mode, self._transport)
         with Attempt() as tried:
             first = describe(self._source(0))
-        tried.agree(self._team)
+        tried.agree(self._transport)
         array = Array(Field(key, first.shape, first.dtype.str), division, self._source)
         array.window(0)  # raises where the grid does not fit
         self._array, self._counts = array, Counts(MOST_WORKERS)
-        sharing = Sharing(self._team.world, division.parts)
-        self._reader = BlockReader([array], sharing, self._team, way)
+        sharing = Sharing(self._transport.world, division.parts)
+        self._reader = BlockReader([array], sharing, self._transport, read_mode)
 
     def __len__(self) -> int:
         """Number of files."""
@@ -100,7 +102,7 @@ class SlabDataset(Dataset[torch.Tensor]):
         out, begun = np.empty(self._reader.shape(self._array), self._array.dtype), Begun()
         with Attempt() as tried:
             begun = self._reader.begin(sample, {self._key: out})
-        tried.agree(self._team)
+        tried.agree(self._transport)
         self._reader.complete(begun.unfinished)
         self._counts.add(loads=1, nbytes=begun.moved.nbytes, requests=begun.moved.requests)
         return torch.from_numpy(out)
@@ -124,14 +126,15 @@ class SlabDataset(Dataset[torch.Tensor]):
         return self.__dict__
 
 
-def _alone(division: Division, part: int | None) -> Unconnected:
-    return Unconnected(World(part or 0, division.parts, 0, 1, "arguments"))
+def _alone(division: Division, part: int | None) -> Alone:
+    return Alone(World(part or 0, division.parts, 0, 1, "arguments"))
 
 
-def _check_way(way: str, team: Team) -> None:
-    if way not in WAYS:
-        raise UsageError(f"expected a way among {', '.join(WAYS)}, found {way}: choose one")
-    if way == "independent" and not team.mpi:
+def _check_read_mode(read_mode: str, transport: Transport) -> None:
+    if read_mode not in READ_MODES:
+        known = ", ".join(READ_MODES)
+        raise UsageError(f"expected a way among {known}, found {read_mode}: choose one")
+    if read_mode == "independent" and not transport.mpi:
         raise UsageError("expected ranks started by mpiexec for MPI-IO, found others: use posix")
-    if way in JOINT_WAYS and not team.connected:
-        raise UsageError(f"expected a team for {way}, found none: give one")
+    if read_mode in JOINT_MODES and not transport.connected:
+        raise UsageError(f"expected a team for {read_mode}, found none: give one")

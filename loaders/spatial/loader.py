@@ -30,11 +30,12 @@ from ..loader.loader import Batch, Loader, Settings, Spanned
 from ..loader.position import Position
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
-from ..ranks.team import Attempt, Team, open_team
+from ..ranks.messages import Transport, launched_transport
 from . import mpiio
+from .agreement import Attempt
 from .divided import arrays_of
 from .grid import EDGES, Division
-from .reading import JOINT_WAYS, WAYS, Begun, BlockReader
+from .reading import JOINT_MODES, READ_MODES, Begun, BlockReader
 from .sharing import Sharing
 from .store import Block, Served, SlabStore
 
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--halo", type=_halo, default=0, metavar="N|NxN..", help="read beyond the block")
     add("--edges", default="zero", choices=EDGES, help="what a halo holds beyond the array")
-    add("--io", default="auto", choices=list(WAYS), help="who reads what, see README")
+    add("--io", default="auto", choices=list(READ_MODES), help="who reads what, see README")
     add("--slab-store", action="store_true", help="keep blocks in memory, exchange them later")
     add("--slabs-ahead", type=int, default=1, metavar="STEPS", help="read ahead by a thread")
 
@@ -66,22 +67,22 @@ class SpatialSettings:
     Attributes:
         division: Grid, halo and edges of the divided arrays.
         divide: Names of fields to divide; None: the largest, and those of its shape.
-        way: One of `loaders.spatial.reading.WAYS`.
+        read_mode: One of `loaders.spatial.reading.READ_MODES`.
         store: Keep blocks and exchange them, instead of reading a sample again.
         ahead: Steps read ahead; 0 reads in `__next__`.
     """
 
     division: Division
     divide: tuple[str, ...] | None = None
-    way: str = "auto"
+    read_mode: str = "auto"
     store: bool = False
     ahead: int = 1
 
     def __post_init__(self) -> None:
-        if self.way not in WAYS or self.ahead < 0:
+        if self.read_mode not in READ_MODES or self.ahead < 0:
             raise UsageError(
-                f"expected a way among {', '.join(WAYS)} and 0 or more steps ahead, found "
-                f"{self.way}, {self.ahead}: correct the options"
+                f"expected a way among {', '.join(READ_MODES)} and 0 or more steps ahead, "
+                f"found {self.read_mode}, {self.ahead}: correct the options"
             )
 
 
@@ -150,7 +151,7 @@ class SpatialLoader:
         samples: What to load.
         settings: `batch` is a group's; `workers` is not used, a thread reads ahead.
         spatial: How samples are divided and read.
-        team: The ranks; None: connected on first use, by what started them.
+        transport: To the other ranks; None: connected on first use, by what started them.
 
     Raises:
         UsageError: The grid does not fit the samples or the ranks, or ranks are to exchange
@@ -162,7 +163,7 @@ class SpatialLoader:
         samples: SampleSet,
         settings: Settings,
         spatial: SpatialSettings,
-        team: Team | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.sharing = Sharing(settings.world, spatial.division.parts)
         self._samples, self._spatial = samples, spatial
@@ -175,19 +176,19 @@ class SpatialLoader:
         self._served, self._shares_nbytes = Served(), 0
         self._store = SlabStore(self.sharing) if spatial.store else None
         self._position = Position(self._identity(settings))
-        self._team, self._own_team = team, team is None
+        self._transport, self._own_transport = transport, transport is None
         self._reader: BlockReader | None = None
         self._reading: Background[_Step] | Generator[_Step, None, None] | None = None
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the epoch. An iteration that is still open ends."""
         self._end_reading()
-        team, start = self._opened(), self._position.begin()
+        transport, start = self._opened(), self._position.begin()
         stream = self._steps(self._position.epoch, start)
-        ahead = self._spatial.ahead if not team.mpi or mpiio.multithreaded() else 0
+        ahead = self._spatial.ahead if not transport.mpi or mpiio.multithreaded() else 0
         self._reading = reading = Background(stream, ahead) if ahead else stream
         with closing(reading):
-            batches = self._batches(reading, len(self) - start, team)
+            batches = self._batches(reading, len(self) - start, transport)
             for batch in Spanned(batches, self._waits, name=type(self).__name__):
                 self._position.step += 1
                 yield batch
@@ -227,21 +228,21 @@ class SpatialLoader:
     def close(self) -> None:
         """Ends the thread and the connection to other ranks."""
         self._end_reading()
-        if self._team is not None and self._own_team:
-            self._team.close()
-            self._team = None
+        if self._transport is not None and self._own_transport:
+            self._transport.close()
+            self._transport = None
 
     def _identity(self, settings: Settings) -> dict[str, Any]:
         division = asdict(self._spatial.division)
         return settings.identity(self._samples) | {k: str(v) for k, v in division.items()}
 
-    def _opened(self) -> Team:
+    def _opened(self) -> Transport:
         """Connects on first use: under torchrun, whoever trains begins the process group."""
-        if self._team is None or self._reader is None:
-            self._team = self._team or open_team(self.sharing.world)
-            way = self._spatial.way
-            self._reader = BlockReader(self._arrays, self.sharing, self._team, way)
-        return self._team
+        if self._transport is None or self._reader is None:
+            self._transport = self._transport or launched_transport(self.sharing.world)
+            read_mode = self._spatial.read_mode
+            self._reader = BlockReader(self._arrays, self.sharing, self._transport, read_mode)
+        return self._transport
 
     def _end_reading(self) -> None:
         if self._reading is not None:
@@ -299,20 +300,22 @@ class SpatialLoader:
 
     # -- joint: in the training thread --------------------------------------------------------
 
-    def _batches(self, reading: Iterator[_Step], steps: int, team: Team) -> Iterator[Batch]:
+    def _batches(
+        self, reading: Iterator[_Step], steps: int, transport: Transport
+    ) -> Iterator[Batch]:
         for _ in range(steps):
             with Attempt() as tried:
                 step = next(reading)
-            tried.agree(team)
-            yield self._complete(step, team)
+            tried.agree(transport)
+            yield self._complete(step, transport)
 
-    def _complete(self, step: _Step, team: Team) -> Batch:
+    def _complete(self, step: _Step, transport: Transport) -> Batch:
         assert self._reader is not None
         moved = step.begun.moved
         self._shares_nbytes += self._reader.complete(step.begun.unfinished)
         served = Served()
         if self._store:
-            served = self._store.serve(step.dealt, step.rows, team)
+            served = self._store.serve(step.dealt, step.rows, transport)
             self._store.keep(step.dealt, step.rows)
         self._served = Served(
             self._served.hits + served.hits,
@@ -332,12 +335,12 @@ def check_reach(settings: Settings, spatial: SpatialSettings) -> None:
         UsageError: They cannot.
     """
     source, ranks = settings.world.source, settings.world.ranks
-    if spatial.way == "independent" and source != "mpi":
+    if spatial.read_mode == "independent" and source != "mpi":
         raise UsageError(
             f"expected ranks started by mpiexec for MPI-IO, found {source}: start with mpiexec, "
             "or choose --io auto or posix"
         )
-    exchanging = spatial.store or spatial.way in JOINT_WAYS
+    exchanging = spatial.store or spatial.read_mode in JOINT_MODES
     if exchanging and ranks > 1 and source not in ("mpi", "torch.distributed"):
         raise UsageError(
             f"expected ranks that can exchange blocks, found {ranks} ranks from {source}: start "

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..data.samples import Field, Place
 from ..errors import InputError
-from ..ranks.team import Message, Team
+from ..ranks.messages import Message, Transport
 from . import mpiio, posix
 from .boxes import Box, run_length, slices, whole
 from .chunks import chunk_overlap
@@ -25,7 +25,7 @@ from .joint import Joint, first_has_all, level_shares
 from .layouts import Chunked, Contiguous, Layout, Moved, Opener
 from .sharing import Sharing
 
-WAYS: dict[str, str] = {
+READ_MODES: dict[str, str] = {
     "auto": "collective for short runs where ranks are connected, else independent or posix",
     "independent": "the block's own runs through MPI-IO",
     "posix": "the block's own runs through pread",
@@ -34,7 +34,7 @@ WAYS: dict[str, str] = {
     "crop": "twin: every rank reads all and crops",
 }
 """Way of reading -> what it does."""
-JOINT_WAYS = ("collective", "scatter")
+JOINT_MODES = ("collective", "scatter")
 """Ways that need ranks which can tell each other something."""
 LONG_RUN_NBYTES = 1 << 20
 """Runs at least that long are read one by one: a request's latency is small beside them."""
@@ -100,13 +100,16 @@ class BlockReader:
     Args:
         arrays: Of every sample.
         sharing: Which part, of which group.
-        team: The ranks that exchange; it says whether MPI is there.
-        way: One of `WAYS`.
+        transport: To the ranks that exchange; it says whether MPI is there.
+        read_mode: One of `READ_MODES`.
     """
 
-    def __init__(self, arrays: Sequence[Array], sharing: Sharing, team: Team, way: str) -> None:
-        self.arrays, self._sharing, self._team, self._way = tuple(arrays), sharing, team, way
-        use_mpi = team.mpi and way != "posix"
+    def __init__(
+        self, arrays: Sequence[Array], sharing: Sharing, transport: Transport, read_mode: str
+    ) -> None:
+        self.arrays, self._sharing = tuple(arrays), sharing
+        self._transport, self._read_mode = transport, read_mode
+        use_mpi = transport.mpi and read_mode != "posix"
         self._opener: Opener = mpiio.opened if use_mpi else posix.opened
         self._windows = {each.field.name: each.window(sharing.part) for each in arrays}
         self._joints: dict[tuple[str, str], Joint] = {}
@@ -138,7 +141,7 @@ class BlockReader:
             window = self._windows[each.array.field.name]
             placed.append((each, np.empty(window.shape, each.share.dtype)))
         arrived = [self._post(each, raw, sends, receives) for each, raw in placed]
-        self._team.exchange(sends, receives)
+        self._transport.start(sends, receives).wait()
         for (each, raw), boxes in zip(placed, arrived, strict=True):
             for target, content in boxes:
                 raw[slices(target)] = content
@@ -166,14 +169,14 @@ class BlockReader:
         self, array: Array, source: Place | RawFile, out: NDArray[Any], begun: Begun
     ) -> None:
         layout, row = self._described(array, source)
-        way = self._chosen(array, layout)
-        if way in JOINT_WAYS:
-            joint = self._joint(array, way)
+        read_mode = self._chosen(array, layout)
+        if read_mode in JOINT_MODES:
+            joint = self._joint(array, read_mode)
             share, moved = self._read_share(layout, row, joint.shares[self._sharing.part])
             begun.unfinished.append(Unfinished(array, joint, share, out))
         else:
             window = self._windows[array.field.name]
-            moved = self._read_window(layout, row, window, out, crop=way == "crop")
+            moved = self._read_window(layout, row, window, out, crop=read_mode == "crop")
         begun.moved += moved
 
     def _chosen(self, array: Array, layout: Layout) -> str:
@@ -181,18 +184,18 @@ class BlockReader:
         if array.division is None or self._sharing.parts == 1:
             return "own"
         in_order = isinstance(layout, Contiguous) and not layout.fortran
-        if self._way == "auto" and self._team.connected and in_order:
+        if self._read_mode == "auto" and self._transport.connected and in_order:
             short = array.run_nbytes(layout.dtype) < LONG_RUN_NBYTES
             return "collective" if short else "own"
-        if self._way == "collective":
+        if self._read_mode == "collective":
             return "collective" if in_order else "own"
-        return self._way if self._way in ("scatter", "crop") else "own"
+        return self._read_mode if self._read_mode in ("scatter", "crop") else "own"
 
-    def _joint(self, array: Array, way: str) -> Joint:
-        key = (array.field.name, way)
+    def _joint(self, array: Array, read_mode: str) -> Joint:
+        key = (array.field.name, read_mode)
         if key not in self._joints:
             assert array.division is not None
-            shares = level_shares if way == "collective" else first_has_all
+            shares = level_shares if read_mode == "collective" else first_has_all
             self._joints[key] = shares(array.field.shape, array.division)
         return self._joints[key]
 

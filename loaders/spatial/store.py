@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ranks.team import Message, Team
+from ..ranks.messages import Message, Transport
 from .sharing import Sharing
 
 Block = Mapping[str, NDArray[Any]]
@@ -47,13 +47,15 @@ class SlabStore:
         """Samples that some group has."""
         return set(self._owner)
 
-    def serve(self, dealt: Sequence[Sequence[int]], out: Mapping[int, Block], team: Team) -> Served:
+    def serve(
+        self, dealt: Sequence[Sequence[int]], out: Mapping[int, Block], transport: Transport
+    ) -> Served:
         """Fills what this rank needs and some rank has. Every rank calls it.
 
         Args:
             dealt: The ids of the step, of each group.
             out: Where the blocks of this rank's samples go.
-            team: Carries them.
+            transport: Carries them.
         """
         own, hits = self._sharing.group, 0
         sends, receives = list[Message](), list[Message]()
@@ -68,7 +70,7 @@ class SlabStore:
                     sends += self._messages(group, self._slabs[sample])
                 elif group == own:
                     receives += self._messages(owner, out[sample])
-        team.exchange(sends, receives)
+        transport.start(sends, receives).wait()
         fields = len(next(iter(out.values())))
         nbytes = sum(array.nbytes for _, array in receives)
         return Served(hits, len(receives) // fields, nbytes)

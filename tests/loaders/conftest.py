@@ -50,13 +50,14 @@ def json_objects(text):
 
 @pytest.fixture
 def run_python(tmp_path):
-    """Runs a command with this repository first on the path; the finished process."""
+    """Runs a command that finds this repository's packages as this process does."""
+    path = os.pathsep.join(each for each in (str(ROOT), os.environ.get("PYTHONPATH")) if each)
 
     def run(line, **environment):
         return subprocess.run(
             [str(part) for part in line],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | environment,
+            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | environment,
             capture_output=True,
             text=True,
             timeout=300,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import ROOT
 from vanidl_loaders.emulated_fs import mount
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available, is_stale
@@ -167,7 +166,6 @@ class TestMounted:
             [sys.executable, "-c", STARTER, str(source), str(target)],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
         assert starter.stdout is not None
         server = int(starter.stdout.readline())
@@ -181,16 +179,14 @@ class TestMounted:
     def test_the_command_unmounts_with_its_child_and_on_sigterm(self, source, tmp_path):
         target = tmp_path / "m"
         line = [sys.executable, "-m", "vanidl_loaders", "mount", str(source), str(target)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
         code = f"import sys; sys.exit(len(open({str(target / 'a.bin')!r}, 'rb').read()) % 256)"
         done = subprocess.run(
             [*line, "--latency-ms", "1", "--", sys.executable, "-c", code],
-            env=environment,
             check=False,
         )
         assert done.returncode == NBYTES % 256
         assert gone(target)
-        waiting = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE)
+        waiting = subprocess.Popen(line, stderr=subprocess.PIPE)
         until(lambda: os.path.ismount(target))
         waiting.terminate()
         waiting.communicate()

@@ -11,7 +11,7 @@ Image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 
 from torch.utils.data import DataLoader
 
-from tests.loaders.pls.threads import on_ranks
+from tests.loaders.ranks.threads import on_ranks
 from vanidl_loaders import pls
 from vanidl_loaders.errors import InputError
 from vanidl_loaders.pls.storage import content, new_message
@@ -35,7 +35,8 @@ def colours(dataset):
 
 
 def test_image_folder_shares_images_out_and_exchanges_them(folder, tmp_path):
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         local = tmp_path / "local" if rank else None
         dataset = pls.ImageFolder(folder, world=World(rank, 2), local_folder=local)
         before = colours(dataset)

@@ -15,12 +15,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DataLoader, DistributedSampler
 
-from tests.loaders.pls.threads import on_ranks
+from tests.loaders.ranks.threads import on_ranks
 from vanidl_loaders import pls
-from vanidl_loaders.errors import LoadersError, MissingError, UsageError
+from vanidl_loaders.errors import LoadersError, UsageError
 from vanidl_loaders.loader.stats import Counts
 from vanidl_loaders.pls.ownership import NOBODY
-from vanidl_loaders.ranks.messages import open_transport
 from vanidl_loaders.ranks.world import World
 
 EPOCHS, BATCH = 3, 4
@@ -86,7 +85,8 @@ def visited(loader, scheduler, slow):
 def run(base, ranks, fraction, **more):
     folder, limits, slow = more.get("folder"), more.get("limits"), more.get("slow", False)
 
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(base, world=World(rank, ranks), folder=folder)
         scheduler = pls.Scheduler(dataset, BATCH, fraction, transport=transport, limits=limits)
         held, seen = epochs(dataset, scheduler, slow=random.Random(rank) if slow else None)
@@ -103,7 +103,7 @@ def run(base, ranks, fraction, **more):
 def test_laws(samples, ranks, fraction, kept, tmp_path):
     base = Numbers(samples)
     folder = tmp_path if kept == "folder" else None
-    results, board = run(base, ranks, fraction, folder=folder)
+    results, switch = run(base, ranks, fraction, folder=folder)
     owner = pls.Ownership(pls.deal(samples, ranks), fraction)
     all_ids = np.arange(samples)
     for epoch in range(EPOCHS + 1):
@@ -120,7 +120,7 @@ def test_laws(samples, ranks, fraction, kept, tmp_path):
     assert everything == whole(Numbers(samples))
     moves = sum(int((owner.exchange(e).targets != np.arange(ranks)).sum()) for e in range(EPOCHS))
     stay_away = sum(int((owner.exchange(e).targets == NOBODY).sum()) for e in range(EPOCHS))
-    assert board.messages == moves - stay_away == sum(r[4].swapped for r in results)
+    assert switch.messages == moves - stay_away == sum(r[4].swapped for r in results)
     for rank, (_, _, _, store, _) in enumerate(results):
         assert store.peak_samples <= (1 + fraction) * int(owner.sizes[rank])
         assert len(store) == owner.sizes[rank]
@@ -145,7 +145,8 @@ def test_bytes_under_way_are_bounded(most):
 def test_the_slides_program(tmp_path):
     """Calls once an epoch, behind the training loop, and a DistributedSampler of one replica."""
 
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(Numbers(40), world=World(rank, 2))
         sampler = DistributedSampler(dataset, 1, rank=0)
         loader = DataLoader(dataset, BATCH, sampler=sampler, collate_fn=list)
@@ -164,7 +165,8 @@ def test_the_slides_program(tmp_path):
 
 
 def test_the_iterator_makes_the_calls():
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(Numbers(30), world=World(rank, 2))
         scheduler = pls.Scheduler(dataset, BATCH, 0.4, transport=transport)
         sampler = pls.LocalSampler(dataset, BATCH)
@@ -184,7 +186,8 @@ def test_the_iterator_makes_the_calls():
 
 
 def test_an_epoch_that_is_left_early_is_finished_by_the_next():
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(Numbers(48), world=World(rank, 3))
         scheduler = pls.Scheduler(dataset, BATCH, 0.5, transport=transport)
         loader = DataLoader(dataset, BATCH, collate_fn=list)
@@ -202,7 +205,8 @@ def test_an_epoch_that_is_left_early_is_finished_by_the_next():
 
 
 def test_portions_are_even_and_end_a_step_before_the_epoch():
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(Numbers(80), world=World(rank, 2))
         scheduler = pls.Scheduler(dataset, BATCH, 1.0, transport=transport)
         scheduler.scheduling(0)
@@ -217,7 +221,8 @@ def test_portions_are_even_and_end_a_step_before_the_epoch():
 
 
 def test_ranks_that_disagree_are_refused_everywhere():
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(Numbers(40), world=World(rank, 2))
         with pytest.raises(UsageError, match="every rank"):
             pls.Scheduler(dataset, BATCH, 0.1 * rank, transport=transport)
@@ -227,7 +232,8 @@ def test_ranks_that_disagree_are_refused_everywhere():
 
 
 def test_a_rank_that_is_gone_is_an_error_and_no_hang():
-    def work(rank, transport):
+    def work(transport):
+        rank = transport.world.rank
         dataset = pls.PartialLocalDataset(Numbers(40), world=World(rank, 2))
         limits = pls.Limits(timeout_s=0.3)
         scheduler = pls.Scheduler(dataset, BATCH, 1.0, transport=transport, limits=limits)
@@ -255,12 +261,6 @@ def test_settings_that_make_no_sense_are_refused(wrong):
     dataset = pls.PartialLocalDataset(Numbers(40), world=World())
     with pytest.raises(UsageError, match="expected"):
         pls.Scheduler(dataset, **{"batch_size": BATCH, "fraction": 0.5} | wrong)
-
-
-def test_nccl_without_a_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(MissingError, match="CUDA device"):
-        open_transport(World(0, 2), "nccl")
 
 
 def test_something_that_is_no_data_set_is_refused():

@@ -7,13 +7,12 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.pls.threads import on_ranks
+from tests.loaders.ranks.threads import on_ranks
 from vanidl_loaders import pls
 from vanidl_loaders.data.readers import reader
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.pls import loader as module
-from vanidl_loaders.ranks import messages
 from vanidl_loaders.ranks.world import World
 
 RANKS = 3
@@ -42,8 +41,9 @@ def ids(loader, epoch):
 def test_steps_are_the_baselines_and_batches_hold_the_local_part(
     workers, drop_last, ptycho, connected
 ):
-    def work(rank, sender):
-        connected[rank] = sender
+    def work(transport):
+        rank = transport.world.rank
+        connected[rank] = transport
         loader = opened(ptycho, rank, workers=workers, drop_last=drop_last)
         settings = Settings(world=World(rank, RANKS), batch=2, drop_last=drop_last)
         assert len(loader) == settings.steps(ptycho)
@@ -79,8 +79,9 @@ def test_batches_hold_the_samples_bytes(ptycho):
 
 @pytest.mark.parametrize("stop", [(0, 1), (1, 2), (2, 4)])
 def test_a_resumed_run_gives_the_identical_remaining_stream(stop, ptycho, connected):
-    def whole(rank, sender):
-        connected[rank] = sender
+    def whole(transport):
+        rank = transport.world.rank
+        connected[rank] = transport
         loader = opened(ptycho, rank)
         stream, state = [], None
         for epoch in range(3):
@@ -94,8 +95,9 @@ def test_a_resumed_run_gives_the_identical_remaining_stream(stop, ptycho, connec
 
     wholes, _ = on_ranks(RANKS, whole)
 
-    def rest(rank, sender):
-        connected[rank] = sender
+    def rest(transport):
+        rank = transport.world.rank
+        connected[rank] = transport
         loader = opened(ptycho, rank)
         loader.load_state_dict(wholes[rank][1])
         stream = [batch for epoch in range(stop[0], 3) for batch in ids(loader, epoch)]
@@ -108,8 +110,9 @@ def test_a_resumed_run_gives_the_identical_remaining_stream(stop, ptycho, connec
 
 
 def test_a_repeated_epoch_is_the_same(ptycho, connected):
-    def work(rank, sender):
-        connected[rank] = sender
+    def work(transport):
+        rank = transport.world.rank
+        connected[rank] = transport
         loader = opened(ptycho, rank)
         first, second, again = (ids(loader, epoch) for epoch in (0, 1, 0))
         loader.close()
@@ -124,16 +127,6 @@ def test_a_state_of_another_fraction_is_refused(ptycho):
     other = open_loader("pls", ptycho, Settings(batch=4), {"exchange_fraction": 0.9})
     with pytest.raises(UsageError, match="fraction"):
         loader.load_state_dict(other.state_dict())
-
-
-def test_backends_that_do_not_fit_the_launcher_are_refused(monkeypatch):
-    monkeypatch.setattr(messages, "MPITransport", messages.Alone)
-    assert messages.open_transport(World(), "mpi").ranks == 1
-    for backend, world in (("mpi", World(0, 2)), ("auto", World(1, 2, 1, 2, "mpi"))):
-        with pytest.raises(UsageError, match="mpiexec"):
-            messages.open_transport(world, backend)
-    with pytest.raises(UsageError, match="backend"):
-        messages.open_transport(World(0, 2), "ftp")
 
 
 def test_a_local_folder_is_used_again(ptycho, tmp_path):

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.conftest import ROOT, json_objects
+from tests.loaders.conftest import json_objects
 from tests.loaders.pls.ranks import EPOCHS
 from vanidl_loaders import pls
 from vanidl_loaders.loader.stats import Counts
@@ -135,7 +135,7 @@ def test_survivors_end_without_a_launcher_that_ends_them(samples, contents, tmp_
         port = probe.getsockname()[1]
     given = options("gloo", samples, tmp_path, "killed", timeout_s=20)
     said = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": "4"}
-    said |= {"TORCHELASTIC_RUN_ID": "x", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    said |= {"TORCHELASTIC_RUN_ID": "x", "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
             [python, RANKS_PROGRAM, given],

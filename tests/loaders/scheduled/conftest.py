@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.scheduled.stored import LAYOUTS, written
+from tests.loaders.data.stored import LAYOUTS, written
 
 
 @pytest.fixture(scope="session", params=LAYOUTS)

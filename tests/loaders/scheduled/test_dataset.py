@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DataLoader
 
-from tests.loaders.scheduled.stored import N, direct, scheduled
+from tests.loaders.data.stored import N, direct
+from tests.loaders.scheduled.planned import scheduled
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler, ScheduledDataset, collate
 from vanidl_loaders.scheduled.plan import PlanSettings, make_plan

@@ -14,7 +14,8 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-from tests.loaders.scheduled.stored import N, direct, scheduled, stream
+from tests.loaders.data.stored import N, direct
+from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import WEIGHT, Settings, find_loader, open_loader
 from vanidl_loaders.ranks.world import World

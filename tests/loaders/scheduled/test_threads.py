@@ -13,7 +13,8 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-from tests.loaders.scheduled.stored import N, direct, scheduled, stream, written
+from tests.loaders.data.stored import N, direct, written
+from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.loader.prefetch import Background

@@ -9,7 +9,7 @@ import zlib
 from vanidl_loaders.data.samples import open_samples
 from vanidl_loaders.errors import LoadersError
 from vanidl_loaders.loader.loader import Settings
-from vanidl_loaders.ranks.team import open_team
+from vanidl_loaders.ranks.messages import launched_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.spatial import Division, RawFile
 from vanidl_loaders.spatial.dataset import SlabDataset
@@ -39,19 +39,19 @@ def load(folders, grid, options, batch, epochs):
     tell(say)
 
 
-def block(path, shape, dtype, grid, way):
+def block(path, shape, dtype, grid, read_mode):
     """One block of a raw file; a checksum of it."""
-    team = open_team(World.detect())
+    transport = launched_transport(World.detect())
     raw = RawFile(path, tuple(shape), dtype)
-    dataset = SlabDataset([raw], "x", Division(tuple(grid)), team, way=way)
+    dataset = SlabDataset([raw], "x", Division(tuple(grid)), transport, read_mode=read_mode)
     found, failed = 0, None
     try:
         found = zlib.crc32(dataset[0].numpy().tobytes())
     except LoadersError as error:
         failed = str(error)
-    say = {"rank": team.world.rank, "checksum": found, "failed": failed}
+    say = {"rank": transport.world.rank, "checksum": found, "failed": failed}
     tell(say | {"nbytes": dataset.stats().nbytes})
-    team.close()
+    transport.close()
 
 
 def tell(said):

@@ -12,10 +12,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.utils.data import DataLoader
 
+from tests.loaders.ranks.threads import outcomes_on_ranks
 from tests.loaders.spatial.stored import CHUNKS, DTYPES, FILTERED, LAYOUTS, content, store
-from tests.loaders.spatial.thread_ranks import on_ranks
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.ranks import team
 from vanidl_loaders.spatial import Division, RawFile
 from vanidl_loaders.spatial.boxes import slices, volume
 from vanidl_loaders.spatial.chunks import chunk_overlap
@@ -118,29 +117,29 @@ def test_a_periodic_window_that_meets_itself_reads_a_chunk_once(tmp_path):
         assert dataset.stats().requests == opened["x"].id.get_num_chunks()
 
 
-@pytest.mark.parametrize("way", ["collective", "scatter", "crop", "posix", "auto"])
+@pytest.mark.parametrize("read_mode", ["collective", "scatter", "crop", "posix", "auto"])
 @pytest.mark.parametrize("layout", ["contiguous", "fortran npy", "gzip", "raw"])
 @pytest.mark.parametrize("grid", [(1, 1, 1, 5), (1, 2, 3, 1), (2, 2, 2, 2)], ids=str)
-def test_every_way_gives_the_same_blocks(tmp_path, grid, layout, way):
+def test_every_way_gives_the_same_blocks(tmp_path, grid, layout, read_mode):
     file, array = store(tmp_path, layout, content(SHAPE, ">i2"))
     division = Division(grid, (0, 1, 2, 0), "clamp")
     padded = np.pad(array, [(w, w) for w in division.widths], mode="edge")
 
-    def work(team):
-        dataset = SlabDataset([file, file], "x", division, team, way=way)
+    def work(transport):
+        dataset = SlabDataset([file, file], "x", division, transport, read_mode=read_mode)
         return [dataset[i].numpy() for i in range(2)], dataset.stats().nbytes
 
-    found = on_ranks(division.parts, work)
+    found = outcomes_on_ranks(division.parts, work)
     for part, (read, nbytes) in enumerate(found):
         block = division.block(SHAPE, part)
         cut = tuple(slice(a, b + 2 * w) for (a, b), w in zip(block, division.widths, strict=True))
         for each in read:
             np.testing.assert_array_equal(each, padded[cut])
-        if (way, layout) in (("collective", "contiguous"), ("auto", "raw")):
+        if (read_mode, layout) in (("collective", "contiguous"), ("auto", "raw")):
             assert nbytes == 2 * volume(block) * array.itemsize  # with a halo, too
-        if way == "crop" and layout == "raw":
+        if read_mode == "crop" and layout == "raw":
             assert nbytes == 2 * array.nbytes
-        if way == "scatter" and layout == "raw":
+        if read_mode == "scatter" and layout == "raw":
             assert nbytes == (2 * array.nbytes if part == 0 else 0)
 
 
@@ -149,34 +148,36 @@ def test_short_runs_are_read_jointly_and_long_ones_alone(tmp_path):
     np.save(tmp_path / "x.npy", array)
 
     def requests(grid):
-        def work(team):
-            dataset = SlabDataset([tmp_path / "x.npy"], "x", Division(grid), team)
+        def work(transport):
+            dataset = SlabDataset([tmp_path / "x.npy"], "x", Division(grid), transport)
             dataset[0]
             return dataset.stats().requests
 
-        return on_ranks(2, work)
+        return outcomes_on_ranks(2, work)
 
     assert requests((1, 2, 1)) == [2, 2]  # 2 runs of 1 MiB each
     assert requests((1, 1, 2)) == [1, 1]  # 4 runs of 512 KiB: one share
 
 
-@pytest.mark.parametrize("way", ["posix", "collective", "scatter", "auto"])
-def test_a_failure_on_one_rank_raises_on_all(tmp_path, way):
+@pytest.mark.parametrize("read_mode", ["posix", "collective", "scatter", "auto"])
+def test_a_failure_on_one_rank_raises_on_all(tmp_path, read_mode):
     array = content((4, 8, 8), "<i2")
     whole, cut = tmp_path / "whole.npy", tmp_path / "cut.npy"
     np.save(whole, array)
     cut.write_bytes(whole.read_bytes()[:-1])
 
-    def work(team):
-        second = cut if team.world.rank == 2 else whole  # as where nodes have own copies
-        dataset = SlabDataset([whole, second, whole], "x", Division((1, 2, 2)), team, way=way)
+    def work(transport):
+        second = cut if transport.world.rank == 2 else whole  # as where nodes have own copies
+        dataset = SlabDataset(
+            [whole, second, whole], "x", Division((1, 2, 2)), transport, read_mode=read_mode
+        )
         assert dataset[0].shape == (4, 4, 4)
         with pytest.raises(InputError, match="bytes") as raised:
             dataset[1]
         assert dataset[2].shape == (4, 4, 4)  # all may go on
         return str(raised.value)
 
-    found = on_ranks(4, work)
+    found = outcomes_on_ranks(4, work)
     assert all("cut.npy" in each for each in found)
     assert ["rank 2" in each for each in found] == [True, True, False, True]
 
@@ -231,9 +232,9 @@ def test_files_of_another_kind_or_shape_are_refused(tmp_path):
 WRONG = (
     {},
     {"part": 2},
-    {"part": 0, "way": "other"},
-    {"part": 0, "way": "independent"},
-    {"part": 0, "way": "collective"},
+    {"part": 0, "read_mode": "other"},
+    {"part": 0, "read_mode": "independent"},
+    {"part": 0, "read_mode": "collective"},
 )
 
 
@@ -259,14 +260,14 @@ def test_under_a_dataloader(tmp_path, workers):
 def test_a_worker_cannot_speak_for_a_connected_rank(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((4, 4)))
 
-    def work(team):
-        dataset = SlabDataset([tmp_path / "a.npy"], "x", Division((1, 1)), team)
+    def work(transport):
+        dataset = SlabDataset([tmp_path / "a.npy"], "x", Division((1, 1)), transport)
         with pytest.raises(UsageError, match="num_workers=0"):
             pickle.dumps(dataset)
         with pytest.raises(UsageError, match="num_workers=0"):
             next(iter(DataLoader(dataset, num_workers=1, multiprocessing_context="fork")))
 
-    assert on_ranks(1, work) == [None]
+    assert outcomes_on_ranks(1, work) == [None]
 
 
 def test_objects_and_records_are_no_numbers(tmp_path):
@@ -278,14 +279,6 @@ def test_objects_and_records_are_no_numbers(tmp_path):
     for name in ("a.npy", "b.h5", "c.h5"):
         with pytest.raises(InputError, match="numbers"):
             SlabDataset([tmp_path / name], "x", Division((1,)), part=0)
-
-
-def test_long_messages_go_in_parts(monkeypatch):
-    monkeypatch.setattr(team, "MOST_MESSAGE_NBYTES", 7)
-    array = content((5, 2), ">i4")
-    parts = list(team._parts([(3, array), (1, array[:0])]))
-    assert [(rank, len(each)) for rank, each in parts] == [(3, 7)] * 5 + [(3, 5)]
-    assert b"".join(each.tobytes() for _, each in parts) == array.tobytes()
 
 
 def test_reads_of_more_than_2_gib(tmp_path):
@@ -307,9 +300,9 @@ def test_reads_of_more_than_2_gib(tmp_path):
 def test_a_rank_that_finds_no_file_tells_all(tmp_path):
     file, _ = store(tmp_path, "npy", content((4, 6), "<i2"))
 
-    def work(team):
-        mine = file if team.world.rank else tmp_path / "missing.npy"
+    def work(transport):
+        mine = file if transport.world.rank else tmp_path / "missing.npy"
         with pytest.raises(InputError, match=r"missing\.npy"):
-            SlabDataset([mine], "x", Division((1, 2)), team)
+            SlabDataset([mine], "x", Division((1, 2)), transport)
 
-    assert on_ranks(2, work) == [None, None]
+    assert outcomes_on_ranks(2, work) == [None, None]

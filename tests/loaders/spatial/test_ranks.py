@@ -51,8 +51,8 @@ LAUNCHERS = {
 STARTED = ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)]
 
 
-def mpi(way):
-    return pytest.param("mpiexec", way, marks=pytest.mark.mpi)
+def mpi(read_mode):
+    return pytest.param("mpiexec", read_mode, marks=pytest.mark.mpi)
 
 
 def said(done):
@@ -76,9 +76,11 @@ def counts_of(samples):
     return found
 
 
-@pytest.mark.parametrize(("launcher", "way"), [("torchrun", "auto"), mpi("auto"), mpi("scatter")])
-def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, way, universes, run_python):
-    grid, options = (1, 1, 2, 1), {"way": way, "store": True}
+@pytest.mark.parametrize(
+    ("launcher", "read_mode"), [("torchrun", "auto"), mpi("auto"), mpi("scatter")]
+)
+def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, read_mode, universes, run_python):
+    grid, options = (1, 1, 2, 1), {"read_mode": read_mode, "store": True}
     config = [str(universes.folder)], grid, options, 2, 3
     ranks = started(run_python, launcher, 4, "load", *config)
     whole = counts_of(universes)
@@ -130,17 +132,17 @@ def _zeros(nbytes):
 
 
 @pytest.mark.parametrize(
-    ("launcher", "way"), [("torchrun", "auto"), mpi("collective"), mpi("independent")]
+    ("launcher", "read_mode"), [("torchrun", "auto"), mpi("collective"), mpi("independent")]
 )
 def test_nobody_waits_for_a_rank_whose_file_is_damaged(
-    launcher, way, universes, tmp_path, run_python
+    launcher, read_mode, universes, tmp_path, run_python
 ):
     damaged = tmp_path / "damaged"
     shutil.copytree(universes.folder, damaged)
     for path in damaged.glob("*/*3.h5"):
         path.write_bytes(path.read_bytes()[:-100])
     folders = [str(universes.folder), str(universes.folder), str(damaged)]
-    config = folders, (1, 3, 1, 1), {"way": way}, 1, 1
+    config = folders, (1, 3, 1, 1), {"read_mode": read_mode}, 1, 1
     ranks = started(run_python, launcher, 3, "load", *config)
     assert len({each["steps"] for each in ranks}) == 1  # all stopped in the same step
     for rank in ranks:
@@ -171,15 +173,15 @@ exec "$@"
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("way", ["independent", "collective"])
-def test_nobody_waits_for_a_rank_whose_read_fails(tmp_path, way, strace, run_python):
+@pytest.mark.parametrize("read_mode", ["independent", "collective"])
+def test_nobody_waits_for_a_rank_whose_read_fails(tmp_path, read_mode, strace, run_python):
     """The error comes from the read itself: MPI's own collective read leaves others waiting."""
     array, path = np.zeros((4, 8, 8, 8), "<i2"), tmp_path / "x.bin"
     path.write_bytes(array.tobytes())
     wrap = tmp_path / "wrap.sh"
     wrap.write_text(WRAP.format(rank=1, strace=strace, out=tmp_path / "log", path=path))
     wrap.chmod(0o755)
-    config = json.dumps((str(path), array.shape, "<i2", (1, 1, 1, 2), way))
+    config = json.dumps((str(path), array.shape, "<i2", (1, 1, 1, 2), read_mode))
     done = run_python([*mpiexec(2), wrap, sys.executable, PROGRAM, "block", config])
     assert "INJECTED" in (tmp_path / "log").read_text()
     assert ["rank 1" in each["failed"] for each in said(done)] == [True, False]
@@ -187,17 +189,17 @@ def test_nobody_waits_for_a_rank_whose_read_fails(tmp_path, way, strace, run_pyt
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("grid", "way"),
+    ("grid", "read_mode"),
     [
         ((1, 3, 1, 1), "independent"),
         ((1, 1, 1, 3), "independent"),
         ((1, 1, 1, 3), "collective"),
     ],
 )
-def test_bytes_of_each_rank_by_system_trace(tmp_path, grid, way, strace, run_python):
+def test_bytes_of_each_rank_by_system_trace(tmp_path, grid, read_mode, strace, run_python):
     array, path = np.zeros((4, 8, 8, 8), "<f4"), tmp_path / "x.bin"
     path.write_bytes(array.tobytes())
-    config = json.dumps((str(path), array.shape, "<f4", grid, way))
+    config = json.dumps((str(path), array.shape, "<f4", grid, read_mode))
     calls = "trace=read,pread64,readv,preadv,preadv2,mmap"
     line = [*mpiexec(3), strace, "-ff", "-o", tmp_path / "log", "-P", path, "-e", calls]
     ranks = said(run_python([*line, sys.executable, PROGRAM, "block", config]))
@@ -221,13 +223,13 @@ def available():
 
 @pytest.mark.usefixtures("available")
 @pytest.mark.parametrize(
-    ("launcher", "way"),
+    ("launcher", "read_mode"),
     [("torchrun", "posix"), mpi("auto"), mpi("independent"), ("torchrun", "crop"), mpi("scatter")],
 )
-def test_bytes_by_the_emulated_storage(launcher, way, universes, tmp_path, run_python):
+def test_bytes_by_the_emulated_storage(launcher, read_mode, universes, tmp_path, run_python):
     grid = (1, 3, 1, 1)  # 16 in three: 6, 5, 5
     with EmulatedStorage(universes.folder, cost=Cost(), log=tmp_path / "log") as storage:
-        config = [str(storage.target)], grid, {"way": way}, 2, 1
+        config = [str(storage.target)], grid, {"read_mode": read_mode}, 2, 1
         started(run_python, launcher, 3, "load", *config)
         requests = storage.requests()
     extents = {}
@@ -242,7 +244,7 @@ def test_bytes_by_the_emulated_storage(launcher, way, universes, tmp_path, run_p
         inside = begin <= each.offset and each.offset + each.size <= end
         (data if inside else beside)[each.pid] += each.size
     block = 2 * SAMPLES * np.array([volume(Division(grid).block(SHAPE, i)) for i in range(3)])
-    expected = {"crop": [block.sum()] * 3, "scatter": [block.sum()]}.get(way, block.tolist())
+    expected = {"crop": [block.sum()] * 3, "scatter": [block.sum()]}.get(read_mode, block.tolist())
     assert sorted(data.values()) == sorted(expected)
     assert max(beside.values()) < SAMPLES * 16_384  # headers, and the parameters
 

@@ -10,7 +10,7 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.spatial.thread_ranks import on_ranks
+from tests.loaders.ranks.threads import outcomes_on_ranks
 from vanidl_loaders.data.order import epoch_order, padded_order
 from vanidl_loaders.data.samples import Field, SampleSet
 from vanidl_loaders.errors import InputError, UsageError
@@ -59,11 +59,11 @@ def files(tmp_path_factory):
     return written(tmp_path_factory.mktemp("files"), "files")
 
 
-def loading(samples, team, *, epochs=1, batch=2, begin=None, **options):
+def loading(samples, transport, *, epochs=1, batch=2, begin=None, **options):
     """(loader, batches of each epoch) of one rank."""
     own = {"division": Division((1, 2, 1)), "ahead": 1} | options
-    settings = Settings(team.world, batch, epochs, drop_last=own.pop("drop_last", False))
-    loader = SpatialLoader(samples, settings, SpatialSettings(**own), team)
+    settings = Settings(transport.world, batch, epochs, drop_last=own.pop("drop_last", False))
+    loader = SpatialLoader(samples, settings, SpatialSettings(**own), transport)
     if begin is not None:
         loader.load_state_dict(begin)
     seen = []
@@ -81,7 +81,7 @@ def test_every_group_gets_its_samples_and_every_rank_its_block(stored, ranks, st
     samples, whole = stored
     division = Division((1, 2, 1), (0, 1, 0), "periodic")
     options = {"division": division, "divide": ("x", "label"), "store": store, "ahead": ahead}
-    found = on_ranks(ranks, lambda team: loading(samples, team, epochs=3, **options))
+    found = outcomes_on_ranks(ranks, lambda t: loading(samples, t, epochs=3, **options))
     groups = ranks // 2
     wide = np.pad(whole["x"], ((0, 0), (0, 0), (1, 1), (0, 0)), mode="wrap")
     flat = np.pad(whole["label"], ((0, 0), (1, 1), (0, 0)), mode="wrap")
@@ -104,14 +104,15 @@ def test_every_group_gets_its_samples_and_every_rank_its_block(stored, ranks, st
             np.testing.assert_array_equal(y, whole["y"][ids])  # undivided: whole everywhere
 
 
-@pytest.mark.parametrize("way", ["posix", "collective", "scatter", "crop"])
+@pytest.mark.parametrize("read_mode", ["posix", "collective", "scatter", "crop"])
 @pytest.mark.parametrize("grid", [(1, 1, 3), (2, 1, 2)])
-def test_every_way_and_the_store_give_the_same_batches(files, grid, way):
+def test_every_way_and_the_store_give_the_same_batches(files, grid, read_mode):
     samples, whole = files
     division = Division(grid)
     ranks = 2 * division.parts
-    found = on_ranks(
-        ranks, lambda t: loading(samples, t, epochs=2, division=division, way=way, store=True)
+    found = outcomes_on_ranks(
+        ranks,
+        lambda t: loading(samples, t, epochs=2, division=division, read_mode=read_mode, store=True),
     )
     for rank, (loader, epochs) in enumerate(found):
         box = slices(division.block(SHAPE, rank % division.parts))
@@ -123,7 +124,7 @@ def test_every_way_and_the_store_give_the_same_batches(files, grid, way):
 
 def test_the_store_reads_every_sample_once_and_exchanges_the_rest(files):
     samples, _ = files
-    found = on_ranks(4, lambda team: loading(samples, team, epochs=4, store=True))
+    found = outcomes_on_ranks(4, lambda t: loading(samples, t, epochs=4, store=True))
     stats = [loader.stats() for loader, _ in found]
     of_block = [
         sum(v[0].nbytes for k, v in epochs[0][0].items() if k != "sample") for _, epochs in found
@@ -153,7 +154,7 @@ def test_chunks_that_several_parts_read_are_told(stored):
 
 def test_without_a_store_each_epoch_reads_blocks_again(files):
     samples, _ = files
-    found = on_ranks(2, lambda team: loading(samples, team, epochs=2))
+    found = outcomes_on_ranks(2, lambda transport: loading(samples, transport, epochs=2))
     sizes = [
         sum(v[0].nbytes for k, v in epochs[0][0].items() if k != "sample") for _, epochs in found
     ]
@@ -165,21 +166,21 @@ def test_without_a_store_each_epoch_reads_blocks_again(files):
 def test_a_resumed_run_goes_on_with_the_same_ids(files, store):
     samples, _ = files
 
-    def work(team):
-        _, whole = loading(samples, team, epochs=2, store=store)
-        settings = Settings(team.world, 2, 2)
+    def work(transport):
+        _, whole = loading(samples, transport, epochs=2, store=store)
+        settings = Settings(transport.world, 2, 2)
         first = SpatialLoader(
-            samples, settings, SpatialSettings(Division((1, 2, 1)), store=store), team
+            samples, settings, SpatialSettings(Division((1, 2, 1)), store=store), transport
         )
         first.set_epoch(0)
         batches = iter(first)
         next(batches)
         state = first.state_dict()
         first.close()  # a step that was read ahead is given up
-        _, rest = loading(samples, team, epochs=2, store=store, begin=state)
+        _, rest = loading(samples, transport, epochs=2, store=store, begin=state)
         return whole, rest
 
-    for whole, rest in on_ranks(4, work):
+    for whole, rest in outcomes_on_ranks(4, work):
         expected = [whole[0][1:], whole[1]]
         for left, right in zip(expected, rest, strict=True):
             assert [b["sample"].tolist() for b in left] == [b["sample"].tolist() for b in right]
@@ -189,14 +190,14 @@ def test_a_resumed_run_goes_on_with_the_same_ids(files, store):
 
 def test_drop_last_leaves_whole_batches_on_every_rank(files):
     samples, _ = files
-    found = on_ranks(4, lambda team: loading(samples, team, drop_last=True))
+    found = outcomes_on_ranks(4, lambda transport: loading(samples, transport, drop_last=True))
     assert [len(loader) for loader, _ in found] == [2] * 4
     assert {len(batch["sample"]) for _, epochs in found for batch in epochs[0]} == {2}
 
 
 def test_fewer_samples_than_a_step_repeat_some_and_read_them_once(tmp_path):
     samples, whole = written(tmp_path, "files", samples=1)
-    found = on_ranks(4, lambda team: loading(samples, team, batch=3, store=True))
+    found = outcomes_on_ranks(4, lambda transport: loading(samples, transport, batch=3, store=True))
     for rank, (loader, epochs) in enumerate(found):
         assert [batch["sample"].tolist() for batch in epochs[0]] == [[0]]
         box = slices(Division((1, 2, 1)).block(SHAPE, rank % 2))
@@ -206,8 +207,8 @@ def test_fewer_samples_than_a_step_repeat_some_and_read_them_once(tmp_path):
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-@pytest.mark.parametrize("way", ["posix", "collective", "scatter"])
-def test_a_failure_on_one_rank_raises_on_all_in_the_same_step(tmp_path, way, ahead):
+@pytest.mark.parametrize("read_mode", ["posix", "collective", "scatter"])
+def test_a_failure_on_one_rank_raises_on_all_in_the_same_step(tmp_path, read_mode, ahead):
     for name in ("whole", "damaged"):
         (tmp_path / name).mkdir()
     samples, _ = written(tmp_path / "whole", "files")
@@ -215,13 +216,13 @@ def test_a_failure_on_one_rank_raises_on_all_in_the_same_step(tmp_path, way, ahe
     bad = int(epoch_order(N, seed=0, epoch=0)[5])
     damaged.path(bad).write_bytes(b"")
 
-    def work(team):
-        own = damaged if team.world.rank in (2, 3) else samples  # another node's copy
+    def work(transport):
+        own = damaged if transport.world.rank in (2, 3) else samples  # another node's copy
         loader = SpatialLoader(
             own,
-            Settings(team.world, 2),
-            SpatialSettings(Division((1, 2, 1)), way=way, ahead=ahead),
-            team,
+            Settings(transport.world, 2),
+            SpatialSettings(Division((1, 2, 1)), read_mode=read_mode, ahead=ahead),
+            transport,
         )
         with pytest.raises(InputError) as raised:
             for _ in loader:
@@ -229,7 +230,7 @@ def test_a_failure_on_one_rank_raises_on_all_in_the_same_step(tmp_path, way, ahe
         loader.close()
         return loader.stats().steps, str(raised.value)
 
-    found = on_ranks(4, work)
+    found = outcomes_on_ranks(4, work)
     assert [steps for steps, _ in found] == [1] * 4
     assert all(f"{bad:07d}.h5" in text for _, text in found)
 

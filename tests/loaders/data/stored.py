@@ -1,4 +1,4 @@
-"""Samples of every layout in HDF5, and loaders that read them by a plan."""
+"""Samples of every layout in HDF5."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 from vanidl_loaders.data.samples import Field, SampleSet
-from vanidl_loaders.loader.loader import Settings, open_loader
-from vanidl_loaders.ranks.world import World
 
 N, SIDE = 101, 6
 LAYOUTS = ("contiguous", "chunked", "gzip", "big-endian", "compact")
@@ -48,15 +46,3 @@ def written(folder, layout, samples=N):
 def direct(samples):
     with h5py.File(samples.path(0)) as file:
         return {each.name: file[each.name][()] for each in samples.fields}
-
-
-def scheduled(samples, rank=0, ranks=1, *, batch=4, epochs=3, drop_last=False, **options):
-    settings = Settings(World(rank, ranks, 0, 1), batch, epochs, drop_last=drop_last)
-    return open_loader("scheduled", samples, settings, {"gap": 0, "buffer": 60} | options)
-
-
-def stream(loader, epochs):
-    for epoch in epochs:
-        loader.set_epoch(epoch)
-        for batch in loader:
-            yield epoch, batch

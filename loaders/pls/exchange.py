@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LoadersError
-from ..ranks.messages import Flight, Swap, Transport
+from ..ranks.messages import Bytes, Pending, Transport
 from .storage import HEADER_NBYTES, Measured, new_message, sample_of
 
 IN_FLIGHT_NBYTES = 256 << 20
@@ -36,6 +36,27 @@ class Order:
     gives: int
     source: int
     gets: int
+
+
+@dataclass(frozen=True)
+class Swap:
+    """The messages of an order: the sample that is sent, and memory for the one that comes."""
+
+    order: Order
+    outgoing: Bytes
+    incoming: Bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes under way, both directions."""
+        return self.outgoing.nbytes + self.incoming.nbytes
+
+    def start(self, transport: Transport) -> Pending:
+        """Begins to send and receive."""
+        order = self.order
+        return transport.start(
+            [(order.target, self.outgoing)], [(order.source, self.incoming)], order.item
+        )
 
 
 @dataclass(frozen=True)
@@ -61,8 +82,8 @@ class Traffic:
     peak_in_flight_nbytes: int = 0
 
 
-class Courier:
-    """Carries orders out in a thread, the first given first.
+class ExchangeThread:
+    """Executes orders in a thread, first in, first out.
 
     Args:
         transport: To the other ranks; only the thread uses it from now on.
@@ -82,8 +103,8 @@ class Courier:
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self._thread.start()
 
-    def carry(self, orders: Sequence[Order]) -> Future[None]:
-        """Hands orders over; the result is there when all are through, or says why not."""
+    def submit(self, orders: Sequence[Order]) -> Future[None]:
+        """Queues orders; the future is done when all are through, or has what went wrong."""
         future: Future[None] = Future()
         self._jobs.put((orders, future))
         return future
@@ -97,25 +118,25 @@ class Courier:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             orders, future = job
-            with _Told(future, self._break):
-                self._carry(orders)
+            with _Resolving(future, self._break):
+                self._execute(orders)
 
     def _break(self) -> None:
         self._broken = True
 
-    def _carry(self, orders: Sequence[Order]) -> None:
+    def _execute(self, orders: Sequence[Order]) -> None:
         if self._broken:
             raise LoadersError("expected an exchange that works, found one that failed: start anew")
-        waiting, flying = deque(orders), deque[tuple[Swap, Flight]]()
+        waiting, in_flight = deque(orders), deque[tuple[Swap, Pending]]()
         under_way = 0
-        while waiting or flying:
-            while waiting and (not flying or self._fits(waiting[0], under_way)):
-                flying.append(self._start(waiting.popleft()))
-                under_way += flying[-1][0].nbytes
+        while waiting or in_flight:
+            while waiting and (not in_flight or self._fits(waiting[0], under_way)):
+                in_flight.append(self._start(waiting.popleft()))
+                under_way += in_flight[-1][0].nbytes
                 peak = max(self.traffic.peak_in_flight_nbytes, under_way)
                 self.traffic.peak_in_flight_nbytes = peak
-            swap, flight = flying.popleft()
-            flight.wait(self._limits.timeout_s)
+            swap, pending = in_flight.popleft()
+            self._wait(swap, pending)
             self._receive(swap)
             under_way -= swap.nbytes
 
@@ -123,17 +144,27 @@ class Courier:
         nbytes = int(self._sizes[order.gives] + self._sizes[order.gets]) + 2 * HEADER_NBYTES
         return under_way + nbytes <= self._limits.in_flight_nbytes
 
-    def _start(self, order: Order) -> tuple[Swap, Flight]:
-        outgoing = self._store.message(order.gives)
+    def _start(self, order: Order) -> tuple[Swap, Pending]:
         incoming = new_message(-1, int(self._sizes[order.gets]))
-        swap = Swap(order.item, order.target, outgoing, order.source, incoming, order.gets)
-        return swap, self._transport.start(swap)
+        swap = Swap(order, self._store.message(order.gives), incoming)
+        return swap, swap.start(self._transport)
+
+    def _wait(self, swap: Swap, pending: Pending) -> None:
+        order, timeout_s = swap.order, self._limits.timeout_s
+        try:
+            pending.wait(timeout_s)
+        except TimeoutError as error:
+            raise LoadersError(
+                f"expected item {order.item} from rank {order.source} and to rank {order.target} "
+                f"within {timeout_s:g} s, found none: that rank ended or is slow; raise "
+                "--exchange-timeout-s"
+            ) from error
 
     def _receive(self, swap: Swap) -> None:
-        found = sample_of(swap.incoming)
-        if found != swap.gets:
+        found, order = sample_of(swap.incoming), swap.order
+        if found != order.gets:
             raise LoadersError(
-                f"expected sample {swap.gets} from rank {swap.source}, found sample {found}: "
+                f"expected sample {order.gets} from rank {order.source}, found sample {found}: "
                 "ranks are not in the same epoch"
             )
         self._store.add(swap.incoming)
@@ -142,8 +173,8 @@ class Courier:
         self.traffic.received_nbytes += swap.incoming.nbytes
 
 
-class _Told:
-    """Tells a future how what is inside ended, and somebody that it failed."""
+class _Resolving:
+    """Resolves a future with the outcome of what is inside; calls `failed` where it raised."""
 
     def __init__(self, future: Future[None], failed: Callable[[], None]) -> None:
         self._future, self._failed = future, failed
