@@ -20,6 +20,7 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
+from vanidl.analyses.rows import rows_of
 from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import SpanKind
@@ -254,7 +255,9 @@ def test_combine_is_commutative_and_associative_in_what_comes_of_it(name):
         random.shuffle(parts)
         shuffled = REDUCTIONS[name].NOTHING
         for part in parts:
-            shuffled = REDUCTIONS[name].combine(REDUCTIONS[name].partial(part, trace), shuffled)
+            shuffled = REDUCTIONS[name].combine(
+                REDUCTIONS[name].partial(rows_of([part], trace), trace), shuffled
+            )
         every = {n: r.NOTHING for n, r in REDUCTIONS.items()}
         finished = [_finish(every | value, trace) for value in (whole, {name: shuffled})]
         assert same(*finished)

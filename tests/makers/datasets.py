@@ -6,7 +6,8 @@ import numpy as np
 
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.datafiles import NeverRead
-from vanidl.analyses.dataset import DataFile, Dataset, RankShare, ReadGrid
+from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.dataset_records import DataFile, RankShare, ReadGrid
 from vanidl.analyses.phases import Phase, Phases
 from vanidl.analyses.samples import SampleBin, SamplesPerFile
 from vanidl.analyses.transfermodes import TransferMode

@@ -1,6 +1,6 @@
 """Analyses: a trace in, small frozen results out.
 
-A reduction is `partial(part, trace) -> P`, `combine(P, P) -> P` (associative, commutative,
+A reduction is `partial(rows, trace) -> P`, `combine(P, P) -> P` (associative, commutative,
 integers) from `NOTHING`; `finish` turns P into a result. So one part or thousands, in any
 order, here or elsewhere, give the same bits.
 """
@@ -35,7 +35,6 @@ from vanidl.analyses import (
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
-from vanidl.analyses.bundles import Reduction
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
@@ -44,7 +43,7 @@ from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
 from vanidl.analyses.placement import Placement
-from vanidl.analyses.reducing import reduce_parts
+from vanidl.analyses.reducing import Reduction, reduce_parts
 from vanidl.analyses.sizes import Sizes
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary

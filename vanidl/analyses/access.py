@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.prepared import ByFile, prepared
+from vanidl.analyses.by_file import ByFile
+from vanidl.analyses.rows import Rows
 from vanidl.model.counter_totals import prefix_of
-from vanidl.model.trace import READ, WRITE, Part, Trace
+from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -68,21 +69,20 @@ class Runs:
 NOTHING = Runs(np.zeros((2, 3), np.int64), np.empty((0, len(RUN_COLUMNS)), np.int64))
 
 
-def partial(part: Part, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses share this signature)
-    """The pattern inside one part, whose rows are sorted by start."""
-    part = prepared(part)
-    return combine(runs(part.reads, READ, part.process), runs(part.writes, WRITE, part.process))
+def partial(rows: Rows, trace: Trace) -> Runs:  # noqa: ARG001  (all analyses share this signature)
+    """The pattern inside each part."""
+    return combine(runs(rows.reads, READ), runs(rows.writes, WRITE))
 
 
-def runs(rows: ByFile, op: int, process: int) -> Runs:
+def runs(rows: ByFile, op: int) -> Runs:
     """The pattern of reads or writes; those whose offset was not recorded (-1) are left out."""
-    rows = rows.placed
+    rows = rows.with_offset
     if len(rows) == 0:
         return NOTHING
     inside = np.zeros((2, 3), np.int64)
     inside[op] = rows.neighbours
     first, last = rows.first[:-1], rows.first[1:] - 1
-    columns = (np.full(len(first), process), rows.file, np.full(len(first), op),
+    columns = (rows.process, rows.file, np.full(len(first), op),
                rows.start[first], rows.offset[first], rows.end_offset[last])  # fmt: skip
     return Runs(inside, np.stack(columns, axis=1))
 

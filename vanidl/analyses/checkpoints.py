@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.prepared import prepared
+from vanidl.analyses.rows import Rows
 from vanidl.model import intervals
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.file_kinds import is_named_checkpoint
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Part, Trace
+from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -32,10 +32,10 @@ class Burst:
     traced: bool  # False: part of it is known from counters only, without single operations
 
 
-_Rows = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+_Writes = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 """Start, end, file, bytes."""
 _NONE = np.empty(0, np.int64)
-NOTHING: _Rows = (_NONE, _NONE, _NONE, _NONE)
+NOTHING: _Writes = (_NONE, _NONE, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,14 @@ class OfWrites:
     """The reduction to the traced writes of checkpoint files, in any order."""
 
     wanted: NDArray[np.bool_]  # for each file code
-    NOTHING: _Rows = NOTHING
+    NOTHING: _Writes = NOTHING
 
-    def partial(self, part: Part, trace: Trace) -> _Rows:  # noqa: ARG002
-        """The writes in one part."""
-        writes = prepared(part).writes
-        mine = writes.groups(self.wanted[writes.file])
+    def partial(self, rows: Rows, trace: Trace) -> _Writes:  # noqa: ARG002
+        """The writes among the rows."""
+        mine = rows.writes.groups(self.wanted[rows.writes.file])
         return mine.start, mine.end, mine.each_row(mine.file), mine.nbytes
 
-    def combine(self, a: _Rows, b: _Rows) -> _Rows:
+    def combine(self, a: _Writes, b: _Writes) -> _Writes:
         """The writes of both."""
         start, end, file, nbytes = (np.concatenate(column) for column in zip(a, b, strict=True))
         return start, end, file, nbytes
@@ -62,7 +61,7 @@ def of_trace(trace: Trace) -> OfWrites:
     return OfWrites(_wanted(trace))
 
 
-def checkpoints(writes: _Rows, trace: Trace) -> tuple[Burst, ...]:
+def checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
     """Bursts of writes in order of time; pauses up to GAP_NS belong to a burst.
 
     `writes` are the traced ones. A layer without single operations counts from the first to
@@ -110,7 +109,7 @@ def _wanted(trace: Trace) -> NDArray[np.bool_]:
     )
 
 
-def _counted(trace: Trace, layer: str) -> _Rows:
+def _counted(trace: Trace, layer: str) -> _Writes:
     """First to last write of each record of a layer without single operations."""
     table = trace.counters.get(layer)
     if table is None or layer in trace.layers_traced:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.analyses import blindspots
-from vanidl.analyses.prepared import prepared
+from vanidl.analyses import tracer_limits
+from vanidl.analyses.rows import Rows
 from vanidl.model.counter_totals import counted
-from vanidl.model.trace import Notice, Part, Trace
+from vanidl.model.trace import Notice, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Traced:
 NOTHING = Traced({})
 
 
-def partial(part: Part, trace: Trace) -> Traced:  # noqa: ARG001  (all analyses share this signature)
-    """What one part holds."""
-    if len(part) == 0:
+def partial(rows: Rows, trace: Trace) -> Traced:  # noqa: ARG001  (all analyses share this signature)
+    """What the rows hold."""
+    if len(rows) == 0:
         return NOTHING
-    return Traced({part.layer: (len(part), int(part.end.max()), prepared(part).spent_ns)})
+    return Traced({rows.layer: (len(rows), int(rows.end.max()), rows.duration_sum)})
 
 
 def combine(a: Traced, b: Traced) -> Traced:
@@ -70,7 +70,7 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
     warnings = (
         *trace.warnings,
         *(_truncated(c) for c in layers if _is_truncated(c)),
-        *blindspots.find(trace, sums_s),
+        *tracer_limits.find(trace, sums_s),
     )
     whole = all(log.whole for log in trace.logs)
     incomplete = {"truncated", "partial", "records_exhausted", "unreadable", "damaged"}
@@ -87,7 +87,7 @@ def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:
         total,
         ops if has_trace else None,
         ops / total if has_trace and total else None,
-        name in flagged or blindspots.DXT_MODULE.get(name) in flagged,
+        name in flagged or tracer_limits.DXT_MODULE.get(name) in flagged,
         None if end is None else (end - trace.job.start_ns) / 1e9,
     )
 

@@ -8,72 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses import access, cover, datafiles, samples, transfermodes, visits
+from vanidl.analyses import access, byte_ranges, datafiles, samples, transfermodes, visits
 from vanidl.analyses.access import AccessCounts, Runs
-from vanidl.analyses.cover import Cover
+from vanidl.analyses.by_file import ByFile
+from vanidl.analyses.byte_ranges import ByteRanges
 from vanidl.analyses.datafiles import NeverRead
+from vanidl.analyses.dataset_records import DataFile, RankShare, ReadGrid
 from vanidl.analyses.files import grouped
 from vanidl.analyses.operations import add_sparse
-from vanidl.analyses.prepared import ByFile, prepared
+from vanidl.analyses.rows import Rows
 from vanidl.analyses.samples import SamplesPerFile
-from vanidl.analyses.sorting import added
+from vanidl.analyses.sorting import sum_by_group, sum_by_key
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
-from vanidl.model.trace import READ, Part, Trace
+from vanidl.model.trace import READ, Trace
 
 Int64Array = NDArray[np.int64]
 
 KIND = "dataset"
 TIME_BINS = 1024
 _POSITIONS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One dataset file. Times in seconds since the start of the job; None: not recorded."""
-
-    path: str
-    size: int | None  # bytes on disk, known only where the file was found here
-    extent: int | None  # highest byte read + 1
-    bytes_read: int
-    reads: int
-    unique_bytes: int | None  # length of the union of all byte ranges read
-    reread_factor: float | None  # bytes read / unique bytes
-    visits: int | None
-    opens: int | None
-    ranks: int | None
-    samples: int | None  # in the part of the file that was read
-    first_s: float | None
-    last_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RankShare:
-    """What one rank read of the dataset."""
-
-    label: str
-    rank: int | None
-    files: int
-    bytes_read: int
-    unique_bytes: int
-    share: float | None  # unique bytes / (size of the dataset where known, else bytes read by any)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadGrid:
-    """Bytes that were asked for over time, shape (files, bins); a read counts where it starts.
-
-    `file` are positions in Dataset.files, in the order of the first visit.
-    """
-
-    file: Int64Array
-    edges_s: NDArray[np.float64]
-    nbytes: Int64Array
-    files: int  # how many dataset files were read in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +79,14 @@ class Uses:
     """Integers only. Keys are file * 2**20 + position in Trace.ranks + 1, or file * bins + bin.
 
     `sums` holds reads, bytes, and reads whose offset was not recorded; `first`, `last` in ns.
-    `cover` holds the bytes that each position + 1 read, by file: ranks are never merged.
+    `ranges` holds the bytes that each position + 1 read, by file: ranks are never merged.
     """
 
     key: Int64Array
     sums: Int64Array
     first: Int64Array
     last: Int64Array
-    cover: dict[int, Cover]
+    ranges: dict[int, ByteRanges]
     grid: tuple[Int64Array, Int64Array]
     sizes: tuple[Int64Array, Int64Array]
     runs: Runs
@@ -141,22 +100,20 @@ NOTHING = Uses(
 )  # fmt: skip
 
 
-def partial(part: Part, trace: Trace) -> Uses:
-    """The dataset reads of one part."""
-    reads = prepared(part).dataset_reads(trace)
+def partial(rows: Rows, trace: Trace) -> Uses:
+    """The dataset reads among some rows."""
+    reads = rows.reads_of_kind(KIND, trace)
     if not len(reads):
         return NOTHING
-    placed = reads.placed
-    position = int(trace.family[part.process]) + 1
-    within = cover.of_groups(placed.file, placed.first, placed.offset, placed.end_offset)
+    placed = reads.with_offset
     moved = placed if (placed.nbytes > 0).all() else placed.rows(placed.nbytes > 0)
     return Uses(
-        *_sums(reads, position),
-        {position: within},
-        _grid(reads, trace),
-        reads.sizes,
-        access.runs(placed, READ, part.process),
-        visits.partial(moved, part.process),
+        *_sums(reads),
+        ranges=dict(_ranges(placed)),
+        grid=_grid(reads, trace),
+        sizes=reads.sizes,
+        runs=access.runs(placed, READ),
+        borders=visits.partial(moved),
     )
 
 
@@ -167,7 +124,7 @@ def combine(a: Uses, b: Uses) -> Uses:
     order = np.argsort(both[0], kind="stable")
     return Uses(
         *grouped(*(column[order] for column in both)),
-        _merged(a.cover, b.cover),
+        _merged(a.ranges, b.ranges),
         add_sparse(a.grid, b.grid),
         add_sparse(a.sizes, b.sizes),
         access.combine(a.runs, b.runs),
@@ -175,15 +132,15 @@ def combine(a: Uses, b: Uses) -> Uses:
     )
 
 
-def _merged(a: dict[int, Cover], b: dict[int, Cover]) -> dict[int, Cover]:
-    both = {p: cover.merge(a[p], b[p]) for p in a.keys() & b.keys()}
+def _merged(a: dict[int, ByteRanges], b: dict[int, ByteRanges]) -> dict[int, ByteRanges]:
+    both = {p: byte_ranges.merge(a[p], b[p]) for p in a.keys() & b.keys()}
     return a | b | both
 
 
 def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     """The dataset view; None where no dataset file was read through the layer."""
     counted = datafiles.counted(trace, layer)
-    by_file = cover.together(list(uses.cover.values()))
+    by_file = byte_ranges.together(list(uses.ranges.values()))
     table = _table(uses, by_file, trace, counted)
     if not table:
         return None
@@ -216,12 +173,26 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
     )
 
 
-def _sums(reads: ByFile, position: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """(key, sums, first, last) of one part, by file."""
+def _sums(reads: ByFile) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """(key, sums, first, last), by file and position."""
     unplaced = reads.sums(reads.offset < 0)
-    sums = np.stack([reads.counts, reads.nbytes_of_file, unplaced], axis=1)
-    first = reads.start[reads.first[:-1]]
-    return reads.file * _POSITIONS + position, sums, first, reads.last_of_file
+    sums = np.stack([reads.counts, reads.group_nbytes, unplaced], axis=1)
+    key = reads.file * _POSITIONS + reads.position + 1
+    order = np.argsort(key, kind="stable")
+    columns = (key, sums, reads.group_start, reads.group_end)
+    return grouped(*(column[order] for column in columns))
+
+
+def _ranges(reads: ByFile) -> Iterator[tuple[int, ByteRanges]]:
+    """(position + 1, the bytes that it read by file)."""
+    groups = np.arange(len(reads.file))
+    held = byte_ranges.of_groups(groups, reads.first, reads.offset, reads.end_offset)
+    position = reads.position[held.key] + 1
+    order = np.argsort(position, kind="stable")
+    borders = np.flatnonzero(np.diff(position[order], prepend=-1))
+    for low, high in pairwise([*borders.tolist(), len(order)]):
+        own = byte_ranges.picked(held, order[low:high])
+        yield int(position[order[low]]), byte_ranges.renamed(own, reads.file[own.key])
 
 
 def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
@@ -238,7 +209,7 @@ def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
     file = reads.file[np.searchsorted(reads.first, cell, "right") - 1]
     nbytes = np.add.reduceat(reads.nbytes, cell)
     moved = nbytes > 0
-    return (file * TIME_BINS + bins[cell])[moved], nbytes[moved]
+    return sum_by_key((file * TIME_BINS + bins[cell])[moved], nbytes[moved])
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +289,9 @@ def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
     position = uses.key % _POSITIONS - 1
     held, place = np.unique(position, return_inverse=True)
     files = dict(zip(held.tolist(), np.bincount(place).tolist(), strict=True))
-    nbytes = added(place, uses.sums[:, 1], len(held)).tolist()
+    nbytes = sum_by_group(place, uses.sums[:, 1], len(held)).tolist()
     read = dict(zip(held.tolist(), nbytes, strict=True))
-    lengths = {p: int((c.end - c.start).sum()) for p, c in uses.cover.items()}
+    lengths = {p: int((c.end - c.start).sum()) for p, c in uses.ranges.items()}
     for rank in [*range(len(trace.ranks)), *([-1] if (position < 0).any() else [])]:
         unique = lengths.get(rank + 1, 0)
         process = trace.processes[trace.ranks[rank]] if rank >= 0 else None

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.prepared import ByFile, Prepared, prepared
+from vanidl.analyses.by_file import ByFile
+from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
 from vanidl.model.counter_totals import COUNTED, record_counts
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import READ, STORAGE_LAYERS, WRITE, CounterTable, Part, Stripes, Trace
+from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Stripes, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -84,26 +85,25 @@ NOTHING = FileSums(_NONE, np.empty((0, len(SUMS)), np.int64), _NONE, _NONE, _NON
 _POSITIONS = 1 << 20
 
 
-def partial(part: Part, trace: Trace) -> FileSums:
-    """The files of one part."""
-    part = prepared(part)
-    position = int(trace.family[part.process])
-    tables = [_by_file(part.reads, READ), _by_file(part.writes, WRITE)]
-    table = [np.concatenate(column) for column in zip(*tables, strict=True)]
-    order = np.argsort(table[0], kind="stable")
-    files, sums, first, last = grouped(*(column[order] for column in table))
-    busy = _busy_by_group(part, trace, position, files)
-    return FileSums(files, sums, first, last, files * _POSITIONS + position + 1, busy)
+def partial(rows: Rows, trace: Trace) -> FileSums:
+    """The files of some rows."""
+    both = (rows.reads, rows.writes)
+    file, position = (np.concatenate([getattr(g, n) for g in both]) for n in ("file", "position"))
+    sums = np.concatenate([_sums(groups, op) for op, groups in enumerate(both)])
+    first = np.concatenate([groups.group_start for groups in both])
+    last = np.concatenate([groups.group_end for groups in both])
+    order = np.argsort(file, kind="stable")
+    by_file = grouped(*(column[order] for column in (file, sums, first, last)))
+    touched = distinct(file * _POSITIONS + position + 1)
+    return FileSums(*by_file, touched, _busy_by_group(rows, trace, by_file[0]))
 
 
-def _by_file(rows: ByFile, op: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """(file, sums, first, last) of the reads or writes."""
-    if len(rows) == 0:
-        return NOTHING.file, NOTHING.sums, NOTHING.first, NOTHING.last
-    sums = np.zeros((len(rows.file), len(SUMS)), np.int64)
-    sums[:, op], sums[:, 2 + op] = rows.counts, rows.nbytes_of_file
-    sums[:, 4] = rows.spent_of_file
-    return rows.file, sums, rows.start[rows.first[:-1]], rows.last_of_file
+def _sums(groups: ByFile, op: int) -> Int64Array:
+    """The sums of each group of reads or writes, shape (groups, 5)."""
+    sums = np.zeros((len(groups.file), len(SUMS)), np.int64)
+    sums[:, op], sums[:, 2 + op] = groups.counts, groups.group_nbytes
+    sums[:, 4] = groups.group_duration
+    return sums
 
 
 def combine(a: FileSums, b: FileSums) -> FileSums:
@@ -164,13 +164,13 @@ def grouped(
 
 
 def _busy_by_group(
-    part: Prepared, trace: Trace, position: int, codes: Int64Array
+    rows: Rows, trace: Trace, codes: Int64Array
 ) -> dict[tuple[str, str, int], Intervals]:
-    """Busy time of each group; `codes` are the part's files.
+    """Busy time of each group and position; `codes` are the files of the rows.
 
-    Groups of the same files share one array: most runs have one mount point.
+    Groups of the same files share theirs: most runs have one mount point.
     """
-    found: dict[bytes, Intervals] = {}
+    found: dict[bytes, dict[int, Intervals]] = {}
     busy: dict[tuple[str, str, int], Intervals] = {}
     for group in ("kind", "mount", "file_system"):
         values: tuple[str, ...] = getattr(trace.files, group)
@@ -179,18 +179,18 @@ def _busy_by_group(
             members = names == name
             key = members.tobytes()
             if key not in found:
-                found[key] = _busy_of(part, codes, members)
-            busy[group, name, position] = found[key]
+                found[key] = _busy_of(rows, codes, members)
+            busy |= {(group, name, p): time for p, time in found[key].items() if len(time.start)}
     return busy
 
 
-def _busy_of(part: Prepared, codes: Int64Array, members: NDArray[np.bool_]) -> Intervals:
+def _busy_of(rows: Rows, codes: Int64Array, members: NDArray[np.bool_]) -> dict[int, Intervals]:
+    """By position the busy time of some of the files."""
     if members.all():
-        return part.busy
+        return rows.busy
     is_member = np.zeros(int(codes[-1]) + 1, bool)
     is_member[codes] = members
-    mine = is_member[part.file]
-    return intervals.union(part.start[mine], part.end[mine])
+    return rows.busy_of(is_member[rows.file])
 
 
 _ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]

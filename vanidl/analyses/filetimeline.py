@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
+from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.files import FileSums
-from vanidl.analyses.prepared import ByFile, prepared
-from vanidl.model.trace import READ, WRITE, Part, Trace
+from vanidl.analyses.rows import Rows
+from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -56,14 +57,13 @@ class OfFiles:
     codes: tuple[int, ...]
     NOTHING: FileBins = NOTHING
 
-    def partial(self, part: Part, trace: Trace) -> FileBins:
-        """The bins of one part."""
-        part = prepared(part)
+    def partial(self, rows: Rows, trace: Trace) -> FileBins:
+        """The bins of some rows."""
         chosen = _row_of_code(self.codes, len(trace.files)) >= 0
         bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, BINS)
         value = NOTHING
-        for op, rows in ((READ, part.reads), (WRITE, part.writes)):
-            wanted = rows.groups(chosen[rows.file])
+        for op, groups in ((READ, rows.reads), (WRITE, rows.writes)):
+            wanted = groups.groups(chosen[groups.file])
             for key, nbytes in _cells(wanted, wanted.file * BINS, bounds):
                 sums = np.zeros((len(key), 2), np.int64)
                 sums[:, op] = nbytes

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.timeline import Timeline, row_of, spread, stacked
+from vanidl.analyses.timebins import spread
+from vanidl.analyses.timeline import Timeline, row_of, stacked
 from vanidl.model.trace import Heatmap, Trace
 
 Int64Array = NDArray[np.int64]

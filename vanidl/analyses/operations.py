@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.prepared import Prepared, prepared
+from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import counted
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import Part, Trace
+from vanidl.model.trace import READ, WRITE, Trace
 
 _MANTISSA_BITS = 9  # 512 classes an octave: a class is at most 0.2 % wide
 _SHIFT = 52 - _MANTISSA_BITS
@@ -63,12 +63,10 @@ class Operations:
 NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def partial(part: Part, trace: Trace) -> Operations:
-    """The totals of one part."""
-    part = prepared(part)
-    position = int(trace.family[part.process])
-    classes, counts = counted(_speed_classes(part))
-    return Operations({position: _totals(part)}, {position: part.busy}, classes, counts)
+def partial(rows: Rows, trace: Trace) -> Operations:  # noqa: ARG001
+    """The totals of some rows."""
+    classes, counts = counted(_speed_classes(rows))
+    return Operations(_totals(rows), rows.busy, classes, counts)
 
 
 def combine(a: Operations, b: Operations) -> Operations:
@@ -108,18 +106,20 @@ def median_speed(operations: Operations) -> float | None:
     return speed if operations.speed_class[rank] > 0 else 0.0
 
 
-def _totals(part: Prepared) -> Totals:
-    return Totals(
-        len(part.reads),
-        len(part.writes),
-        int(part.reads.nbytes_of_file.sum()),
-        int(part.writes.nbytes_of_file.sum()),
-        part.spent_ns,
-    )
+def _totals(rows: Rows) -> dict[int, Totals]:
+    """By position, also of parts without a row."""
+    positions = rows.owner.positions
+    sums = np.zeros((5, len(positions)), np.int64)
+    for op, groups in ((READ, rows.reads), (WRITE, rows.writes)):
+        place = np.searchsorted(positions, groups.position)
+        np.add.at(sums[op], place, groups.counts)
+        np.add.at(sums[2 + op], place, groups.group_nbytes)
+        np.add.at(sums[4], place, groups.group_duration)
+    return {p: Totals(*row) for p, row in zip(positions.tolist(), sums.T.tolist(), strict=True)}
 
 
-def _speed_classes(part: Prepared) -> NDArray[np.int64]:
-    nbytes, duration = part.nbytes, part.duration
+def _speed_classes(rows: Rows) -> NDArray[np.int64]:
+    nbytes, duration = rows.nbytes, rows.duration
     timed = duration > 0
     if not timed.all():
         nbytes, duration = nbytes[timed], duration[timed]

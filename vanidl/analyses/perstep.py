@@ -17,9 +17,10 @@ from vanidl.analyses import timebins
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.overlap import Split
 from vanidl.analyses.phases import Phase, Phases
+from vanidl.analyses.rows import Rows
 from vanidl.analyses.steps import StepTable, rank_spans
 from vanidl.model import intervals
-from vanidl.model.trace import WRITE, Part, Trace
+from vanidl.model.trace import WRITE, Trace
 
 Int64Array = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -98,19 +99,12 @@ class OfSteps:
     cells: dict[int, _Cells] = field(default_factory=dict)  # position in Trace.ranks -> cells
     NOTHING: StepSums = NOTHING
 
-    def partial(self, part: Part, trace: Trace) -> StepSums:
-        """The sums of one part."""
-        cells = self.cells.get(int(trace.family[part.process]))
-        if cells is None or len(part) == 0:
-            return NOTHING
-        row, amounts = _amounts(part, cells)
-        spent = timebins.shares(part.start, part.end, part.end - part.start, cells.bounds)
-        key, total = _NONE, _NONE
-        for owner, at, share in spent:
-            inside = (cells.row[at] >= 0) & (share > 0)
-            keys = cells.row[at[inside]] * len(trace.files) + part.file[owner[inside]]
-            key, total = add_sparse((key, total), _summed(keys, share[inside]))
-        return StepSums(row, amounts, key, total)
+    def partial(self, rows: Rows, trace: Trace) -> StepSums:
+        """The sums of some rows."""
+        value = NOTHING
+        for position, own in rows.by_position(self.cells.keys()):
+            value = self.combine(value, _step_sums(own, self.cells[position], len(trace.files)))
+        return value
 
     def combine(self, a: StepSums, b: StepSums) -> StepSums:
         """The sums of both."""
@@ -188,19 +182,31 @@ def _cells(start: Int64Array, end: Int64Array, before: int) -> _Cells:
     return _Cells(bounds, np.where(inside, step + before, -1))
 
 
-def _amounts(part: Part, cells: _Cells) -> tuple[Int64Array, Int64Array]:
-    """(rows ascending, their amounts) of one part."""
-    write = (part.op == WRITE).astype(np.int64)
-    row = cells.row[timebins.bin_of(part.start, cells.bounds)]
+def _step_sums(rows: Rows, cells: _Cells, files: int) -> StepSums:
+    """The sums of the rows of one rank."""
+    row, amounts = _amounts(rows, cells)
+    spent = timebins.shares(rows.start, rows.end, rows.duration, cells.bounds)
+    key, total = _NONE, _NONE
+    for owner, at, share in spent:
+        inside = (cells.row[at] >= 0) & (share > 0)
+        keys = cells.row[at[inside]] * files + rows.file[owner[inside]]
+        key, total = add_sparse((key, total), _summed(keys, share[inside]))
+    return StepSums(row, amounts, key, total)
+
+
+def _amounts(rows: Rows, cells: _Cells) -> tuple[Int64Array, Int64Array]:
+    """(rows ascending, their amounts) of the operations of one rank."""
+    write = (rows.op == WRITE).astype(np.int64)
+    row = cells.row[timebins.bin_of(rows.start, cells.bounds)]
     blocks = [(row, np.stack([1 - write, write, 0 * write, 0 * write], axis=1))]
-    for owner, at, share in timebins.shares(part.start, part.end, part.nbytes, cells.bounds):
+    for owner, at, share in timebins.shares(rows.start, rows.end, rows.nbytes, cells.bounds):
         wrote = write[owner]
         moved = np.stack([0 * share, 0 * share, share * (1 - wrote), share * wrote], axis=1)
         blocks.append((cells.row[at], moved))
-    rows = np.concatenate([r for r, _ in blocks])
+    at_row = np.concatenate([r for r, _ in blocks])
     amounts = np.concatenate([a for _, a in blocks])
-    inside = rows >= 0
-    return _added((_NONE, NOTHING.amounts), (rows[inside], amounts[inside]))
+    inside = at_row >= 0
+    return _added((_NONE, NOTHING.amounts), (at_row[inside], amounts[inside]))
 
 
 def _added(

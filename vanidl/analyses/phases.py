@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import epochs
-from vanidl.analyses.bundles import bundled
 from vanidl.analyses.checkpoints import Burst
 from vanidl.analyses.dataset import KIND, Dataset
 from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
-from vanidl.analyses.sorting import added
+from vanidl.analyses.rows import small_parts_together
+from vanidl.analyses.sorting import sum_by_group
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.model import intervals
 from vanidl.model.trace import WRITE, Part, Trace
@@ -163,7 +163,7 @@ def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array
     is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
-    for parts in bundled(trace.io):
+    for parts in small_parts_together(trace.io):
         start, nbytes, op, file = _columns(parts)
         sums = _sums_in_order if len(parts) == 1 else _sums_in_any_order
         written = op == WRITE
@@ -185,7 +185,7 @@ def _sums_in_any_order(
 ) -> Int64Array:
     """For each edge the sum of the masked values that start before it."""
     before = np.searchsorted(edges, start[mask], "right")
-    return np.cumsum(added(before, values[mask], len(edges) + 1))[:-1]
+    return np.cumsum(sum_by_group(before, values[mask], len(edges) + 1))[:-1]
 
 
 def _sums_in_order(

@@ -7,11 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from vanidl.analyses import bundles
-from vanidl.analyses.bundles import Bundle, Reduction
-from vanidl.analyses.prepared import prepared
+from vanidl.analyses.rows import SMALL_ROWS, Rows, rows_of, small_parts_together
 from vanidl.model.trace import Part, Trace, concatenate_spans
 
 MOST_THREADS = 8
@@ -20,6 +18,20 @@ MOST_PARTS = 64
 _AHEAD = 64  # batches that are with the workers at a time
 
 Values = dict[str, Any]
+
+
+class Reduction(Protocol):
+    """A module or record that folds parts into one small value."""
+
+    @property
+    def NOTHING(self) -> Any:  # noqa: ANN401
+        """The value of no part."""
+
+    def partial(self, rows: Rows, trace: Trace) -> Any:  # noqa: ANN401
+        """The value of the operations of one part or of several."""
+
+    def combine(self, a: Any, b: Any) -> Any:  # noqa: ANN401
+        """The value of both; associative and commutative."""
 
 
 def reduce_parts(
@@ -56,19 +68,16 @@ def _folded(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Val
 def _partials(
     reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace
 ) -> Iterator[Values]:
-    """The values of each part or bundle of small parts, worked out by a few threads."""
+    """The values of each part or list of small parts, worked out by a few threads."""
 
     def values_of(parts: list[Part]) -> Values:
-        if len(parts) == 1:
-            part = prepared(parts[0])
-            return {name: r.partial(part, trace) for name, r in reductions.items()}
-        bundle = Bundle(parts, trace)
-        return {name: bundles.partial(name, r, bundle) for name, r in reductions.items()}
+        rows = rows_of(parts, trace)
+        return {name: r.partial(rows, trace) for name, r in reductions.items()}
 
     with ThreadPoolExecutor(_threads()) as pool:
         ahead: deque[Future[Values]] = deque()
-        for some in bundles.bundled(parts):
-            if sum(map(len, some)) < bundles.SMALL_ROWS:
+        for some in small_parts_together(parts):
+            if sum(map(len, some)) < SMALL_ROWS:
                 yield from (ahead.popleft().result() for _ in range(len(ahead)))
                 yield values_of(some)
                 continue
@@ -87,10 +96,10 @@ def _from_workers(
     reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace, executor: Executor
 ) -> Iterator[Values]:
     """The values of each batch in turn; a few batches are under way."""
-    told = _told(trace)
+    context = _without_records(trace)
     ahead: deque[Future[Values]] = deque()
     for batch in _batches(parts):
-        ahead.append(executor.submit(reduce_parts, reductions, batch, told))
+        ahead.append(executor.submit(reduce_parts, reductions, batch, context))
         if len(ahead) >= _AHEAD:
             yield ahead.popleft().result()
     while ahead:
@@ -109,7 +118,7 @@ def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
         yield batch
 
 
-def _told(trace: Trace) -> Trace:
+def _without_records(trace: Trace) -> Trace:
     """The trace with what a partial looks at: the job, its processes and its files."""
     return replace(
         trace,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
+from vanidl.analyses.dataset_records import DataFile
 from vanidl.model.user_data import UserData
-
-if TYPE_CHECKING:
-    from vanidl.analyses.dataset import DataFile
 
 _STRONG = 0.8
 _SMALLEST = 1024  # smaller pieces are headers and indices more often than samples

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.prepared import prepared
-from vanidl.model.trace import Part, Trace
+from vanidl.analyses.rows import Rows
+from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -84,10 +84,9 @@ _NONE = np.empty(0, np.int64)
 NOTHING = SizeCounts(_NONE, _NONE, _NONE)
 
 
-def partial(part: Part, trace: Trace) -> SizeCounts:  # noqa: ARG001  (all analyses share this signature)
-    """The sizes of one part."""
-    part = prepared(part)
-    (read, reads), (written, writes) = part.reads.sizes, part.writes.sizes
+def partial(rows: Rows, trace: Trace) -> SizeCounts:  # noqa: ARG001  (all analyses share this signature)
+    """The sizes of some rows."""
+    (read, reads), (written, writes) = rows.reads.sizes, rows.writes.sizes
     return _gather(
         np.concatenate([read, written]),
         np.concatenate([reads, np.zeros_like(writes)]),

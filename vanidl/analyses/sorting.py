@@ -1,4 +1,4 @@
-"""Sorting and counting rows by a small code."""
+"""Sorting, counting and adding up rows by a code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def counted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     return used + low, counts[used]
 
 
-def compact(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, NDArray[np.intp]]:
+def dense_codes(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, NDArray[np.intp]]:
     """(distinct codes ascending, for each code its place among them).
 
     Codes that are few for the number of rows are looked up in a table instead of sorted.
@@ -67,19 +67,27 @@ def compact(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array, ND
     return np.flatnonzero(used).astype(np.int64), number[code]
 
 
-def added(place: NDArray[np.intp], values: Int64Array, n: int) -> Int64Array:
-    """Exact sums of the values by place, shape (n,)."""
+def sum_by_group(group: NDArray[np.intp], values: Int64Array, n: int) -> Int64Array:
+    """Exact sums of the values by group, shape (n,)."""
     sums = np.zeros(n, np.int64)
-    np.add.at(sums, place, values)
+    np.add.at(sums, group, values)
     return sums
 
 
-def extremes(
-    place: NDArray[np.intp], start: Int64Array, end: Int64Array, n: int
+def sum_by_key(key: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(distinct keys ascending, exact sum of the values of each)."""
+    if (key[1:] > key[:-1]).all():
+        return key, values
+    distinct, group = dense_codes(key)
+    return distinct, sum_by_group(group, values, len(distinct))
+
+
+def minmax_by_group(
+    group: NDArray[np.intp], start: Int64Array, end: Int64Array, n: int
 ) -> tuple[Int64Array, Int64Array]:
-    """(smallest start, largest end) by place, each of shape (n,)."""
+    """(smallest start, largest end) by group, each of shape (n,)."""
     first = np.full(n, np.iinfo(np.int64).max)
     last = np.full(n, np.iinfo(np.int64).min)
-    np.minimum.at(first, place, start)
-    np.maximum.at(last, place, end)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
     return first, last

@@ -91,6 +91,16 @@ def shares(
         yield _spread(block, columns, bounds)
 
 
+def spread(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> Int64Array:
+    """Bytes of each bin, shape (bins,); see `shares` for the rule."""
+    sums = np.zeros(len(bounds) - 1, np.int64)
+    for _, at, share in shares(start, end, nbytes, bounds):
+        np.add.at(sums, at, share)
+    return sums
+
+
 def begin(start: Int64Array, bounds: Int64Array) -> Int64Array:
     """Of ascending starts the rows where bins begin: those of bin i are result[i] to result[i + 1].
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
-from vanidl.analyses.prepared import Prepared, prepared
-from vanidl.model.trace import READ, WRITE, Part, Trace
+from vanidl.analyses.rows import Rows
+from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -80,39 +80,78 @@ class Bins:
 NOTHING = Bins(np.zeros((4, JOB_BINS), np.int64), {})
 
 
-def partial(part: Part, trace: Trace) -> Bins:
-    """The bins of one part."""
-    row = row_of(int(trace.family[part.process]), len(trace.ranks))
+def partial(rows: Rows, trace: Trace) -> Bins:
+    """The bins of some rows.
+
+    Each operation counts, all of it, in the bin in which it starts; then bytes of those that
+    last beyond it are moved.
+    """
     bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
-    sums = np.zeros((4, JOB_BINS), np.int64)
-    if len(part):
-        begin = timebins.begin(part.start, bounds)
-        _add_where_they_start(prepared(part), begin, sums)
-        _spread_the_long(part, np.repeat(bounds[1:], np.diff(begin)), bounds, sums)
-    return Bins(sums, {row: timebins.folded(sums, BINS)})
+    job = np.zeros((4, JOB_BINS), np.int64)
+    row_of_part = [row_of(p, len(trace.ranks)) for p in rows.owner.position.tolist()]
+    if not len(rows):
+        return Bins(job, {row: np.zeros((4, BINS), np.int64) for row in row_of_part})
+    begin = timebins.begin(rows.start, bounds)
+    _add_where_they_start(rows, begin, job)
+    moves = list(_moves(rows, np.repeat(bounds[1:], np.diff(begin)), bounds))
+    for move in moves:
+        np.add.at(job[move.op], move.bin, move.nbytes)
+    keys, place = np.unique(row_of_part, return_inverse=True)
+    if len(keys) == 1:
+        return Bins(job, {int(keys[0]): timebins.folded(job, BINS)})
+    in_bin = np.repeat(np.arange(JOB_BINS), np.diff(begin))
+    by_row = _by_row(rows, in_bin, moves, place[rows.part])
+    return Bins(job, dict(zip(keys.tolist(), by_row, strict=True)))
 
 
-def _add_where_they_start(part: Prepared, begin: Int64Array, sums: Int64Array) -> None:
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Bytes that are added to bins: those of rows[i] to bin[i]."""
+
+    op: int
+    rows: Int64Array
+    bin: Int64Array
+    nbytes: Int64Array
+
+
+def _add_where_they_start(rows: Rows, begin: Int64Array, sums: Int64Array) -> None:
     """Adds each operation, all of it, to the bin in which it starts."""
     counts = np.diff(begin)
     used = np.flatnonzero(counts)
-    nbytes = np.add.reduceat(part.nbytes, begin[used])
-    if len(part.writes):
-        is_write = part.op.astype(np.int64)
+    nbytes = np.add.reduceat(rows.nbytes, begin[used])
+    if rows.write_count:
+        is_write = rows.op.astype(np.int64)
         sums[2 + WRITE, used] = np.add.reduceat(is_write, begin[used])
-        sums[WRITE, used] = np.add.reduceat(is_write * part.nbytes, begin[used])
+        sums[WRITE, used] = np.add.reduceat(is_write * rows.nbytes, begin[used])
     sums[READ, used] = nbytes - sums[WRITE, used]
     sums[2 + READ] = counts - sums[2 + WRITE]
 
 
-def _spread_the_long(part: Part, reach: Int64Array, bounds: Int64Array, sums: Int64Array) -> None:
-    """Moves the bytes of operations that last beyond `reach`, the end of the bin they start in."""
-    long = np.flatnonzero(part.end > reach)
+def _moves(rows: Rows, reach: Int64Array, bounds: Int64Array) -> Iterator[_Move]:
+    """What moves of operations that last beyond `reach`, the end of the bin they start in."""
+    long = np.flatnonzero(rows.end > reach)
     for op in (READ, WRITE):
-        mine = long[part.op[long] == op]
-        start, nbytes = part.start[mine], part.nbytes[mine]
-        np.subtract.at(sums[op], timebins.bin_of(start, bounds), nbytes)
-        sums[op] += spread(start, part.end[mine], nbytes, bounds)
+        mine = long[rows.op[long] == op]
+        start, nbytes = rows.start[mine], rows.nbytes[mine]
+        yield _Move(op, mine, timebins.bin_of(start, bounds), -nbytes)
+        for owner, at, share in timebins.shares(start, rows.end[mine], nbytes, bounds):
+            yield _Move(op, mine[owner], at, share)
+
+
+def _by_row(
+    rows: Rows, in_bin: NDArray[np.intp], moves: Sequence[_Move], place: NDArray[np.intp]
+) -> Int64Array:
+    """The same by row of the timeline, shape (rows, 4, BINS); `place` is that of each operation."""
+    wide, count = JOB_BINS // BINS, int(place.max()) + 1
+    sums = np.zeros((4, count * BINS), np.int64)
+    cell = place * BINS + in_bin // wide
+    for op in (READ, WRITE):
+        mine = rows.op == op
+        sums[2 + op] = np.bincount(cell[mine], minlength=count * BINS)
+        np.add.at(sums[op], cell[mine], rows.nbytes[mine])
+    for move in moves:
+        np.add.at(sums[move.op], place[move.rows] * BINS + move.bin // wide, move.nbytes)
+    return sums.reshape(4, count, BINS).transpose(1, 0, 2)
 
 
 def combine(a: Bins, b: Bins) -> Bins:
@@ -140,16 +179,6 @@ def stacked(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...],
     keys = [*range(groups), *([-1] if -1 in rows else [])]
     empty = np.zeros_like(next(iter(rows.values())))
     return _labels(keys, trace), np.stack([rows.get(key, empty) for key in keys], axis=1)
-
-
-def spread(
-    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
-) -> Int64Array:
-    """Bytes of each bin, shape (bins,); see `timebins.shares` for the rule."""
-    sums = np.zeros(len(bounds) - 1, np.int64)
-    for _, at, share in timebins.shares(start, end, nbytes, bounds):
-        np.add.at(sums, at, share)
-    return sums
 
 
 def _edges_s(trace: Trace, bins: int) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.prepared import ByFile
+from vanidl.analyses.by_file import ByFile
 from vanidl.model.trace import Files
 
 Int64Array = NDArray[np.int64]
@@ -71,8 +71,8 @@ class VisitOrder:
     visits: int  # how many visits the figures rest on
 
 
-def partial(reads: ByFile, process: int) -> Borders:
-    """The visits inside one part of a process: reads with offset and bytes."""
+def partial(reads: ByFile) -> Borders:
+    """The visits inside each part: of reads with offset and bytes."""
     if len(reads) == 0:
         return NOTHING
     start, offset, nbytes = reads.start, reads.offset, reads.nbytes
@@ -83,9 +83,9 @@ def partial(reads: ByFile, process: int) -> Borders:
     # A return: not the first read of the file, nor right after another at the lowest byte.
     returns = (low > first[group]) & (np.diff(low, prepend=-2) > 1)
     again, group = low[returns], group[returns]
-    border = (np.full(len(first), process), reads.file, start[first], offset[first],
+    border = (reads.process, reads.file, start[first], offset[first],
               nbytes[first], start[last], offset[last], nbytes[last], lowest)  # fmt: skip
-    back = (np.full(len(again), process), reads.file[group], lowest[group], start[again])
+    back = (reads.process[group], reads.file[group], lowest[group], start[again])
     return Borders(np.stack(border, axis=1), np.stack(back, axis=1))
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.analyses.prepared import prepared
-from vanidl.model.trace import Part, Trace
+from vanidl.analyses.dataset import KIND
+from vanidl.analyses.rows import Rows
+from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
+from vanidl.model.trace import Trace
 
 Sums = tuple[int, int, int, int]
 """Bytes read, time reading (sum of durations), first start, last end; times in ns."""
@@ -42,14 +44,18 @@ class Workers:
 NOTHING: dict[int, Sums] = {}
 
 
-def partial(part: Part, trace: Trace) -> dict[int, Sums]:
-    """The dataset reads of one part, by process."""
-    reads = prepared(part).dataset_reads(trace)
-    if not len(reads):
-        return {}
-    nbytes, spent = int(reads.nbytes_of_file.sum()), int(reads.spent_of_file.sum())
-    first, last = int(reads.start[reads.first[:-1]].min()), int(reads.last_of_file.max())
-    return {part.process: (nbytes, spent, first, last)}
+def partial(rows: Rows, trace: Trace) -> dict[int, Sums]:
+    """The dataset reads among some rows, by process."""
+    reads = rows.reads_of_kind(KIND, trace)
+    processes, place = dense_codes(reads.process)
+    count = len(processes)
+    columns = (
+        sum_by_group(place, reads.group_nbytes, count),
+        sum_by_group(place, reads.group_duration, count),
+        *minmax_by_group(place, reads.group_start, reads.group_end, count),
+    )
+    sums = zip(*(column.tolist() for column in columns), strict=True)
+    return dict(zip(processes.tolist(), sums, strict=True))
 
 
 def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vanidl.analyses import Results
-from vanidl.analyses.dataset import DataFile, Dataset
+from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.dataset_records import DataFile
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table

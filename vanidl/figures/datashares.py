@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.analyses import Results
-from vanidl.analyses.dataset import RankShare
+from vanidl.analyses.dataset_records import RankShare
 from vanidl.figures import palette
 from vanidl.figures.cutting import n_of_m, rounded, spread_out
 from vanidl.figures.datafiles import NO_DATASET

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import Results
-from vanidl.analyses.dataset import Dataset, ReadGrid
+from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.dataset_records import ReadGrid
 from vanidl.figures import palette
 from vanidl.figures.cutting import folded, n_of_m, rounded
 from vanidl.figures.datafiles import NO_DATASET

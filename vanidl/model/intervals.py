@@ -19,6 +19,7 @@ Int64Array = NDArray[np.int64]
 
 _MIN = np.iinfo(np.int64).min
 _MAX = np.iinfo(np.int64).max
+_SAFE = 2**62
 _WINDOW = 1 << 18  # intervals that are united at a time: few enough for the cache
 
 
@@ -67,6 +68,27 @@ def ordered(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]
 def _joined(start: Int64Array, reach: Int64Array) -> Intervals:
     gap = np.flatnonzero(start[1:] > reach[:-1])
     return Intervals(start[np.append(0, gap + 1)], reach[np.append(gap, len(start) - 1)])
+
+
+def union_by_group(
+    group: NDArray[np.intp], start: Int64Array, end: Int64Array, count: int
+) -> list[Intervals]:
+    """`union` of the intervals of each group in [0, count).
+
+    All groups are laid out behind one another in time, so that one union does for all.
+    """
+    if len(start) == 0:
+        return [EMPTY] * count
+    since = int(start.min())
+    length = int(end.max()) - since + 1
+    if count * length > _SAFE:
+        return [union(start[group == i], end[group == i]) for i in range(count)]
+    shift = group * length - since
+    together = union(start + shift, end + shift)
+    first = np.searchsorted(together.start, np.arange(count + 1) * length)
+    back = np.repeat(np.arange(count) * length - since, np.diff(first))
+    starts, ends = together.start - back, together.end - back
+    return [Intervals(starts[a:b], ends[a:b]) for a, b in pairwise(first.tolist())]
 
 
 def merge(a: Intervals, b: Intervals) -> Intervals:

@@ -20,7 +20,7 @@ _SAFE = 2**62
 _BLOCK = 1 << 18  # ranges that are united at a time: few enough for the cache
 
 
-class Cover(NamedTuple):
+class ByteRanges(NamedTuple):
     """Byte ranges [start, end) of each key, ascending; ranges of a key do not touch.
 
     The ranges of key[i] are the rows first[i] to first[i + 1]: at least one.
@@ -33,10 +33,10 @@ class Cover(NamedTuple):
 
 
 _NONE = np.empty(0, np.int64)
-NOTHING = Cover(_NONE, np.zeros(1, np.int64), _NONE, _NONE)
+NOTHING = ByteRanges(_NONE, np.zeros(1, np.int64), _NONE, _NONE)
 
 
-def covered(key: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
+def union_by_key(key: Int64Array, start: Int64Array, end: Int64Array) -> ByteRanges:
     """The union of byte ranges for each key, given in any order; empty ranges cover nothing."""
     if (key[1:] < key[:-1]).any():
         order = stable_order(key)
@@ -45,7 +45,7 @@ def covered(key: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
     return of_groups(key[first], np.append(first, len(key)), start, end)
 
 
-def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64Array) -> Cover:
+def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64Array) -> ByteRanges:
     """The union of the ranges first[i] to first[i + 1] for each key[i], all distinct.
 
     All keys are laid out behind one another, a byte apart, so that one union does for all.
@@ -64,36 +64,55 @@ def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64A
     return _used(key, first, Intervals(union.start - shift, union.end - shift))
 
 
-def merge(a: Cover, b: Cover) -> Cover:
+def picked(ranges: ByteRanges, some: NDArray[np.intp]) -> ByteRanges:
+    """Only the keys at some places, at least one; neighbours share the memory of the whole."""
+    counts = np.diff(ranges.first)[some]
+    first = np.append(0, np.cumsum(counts))
+    rows: NDArray[np.int64] | slice
+    if (np.diff(some) == 1).all():
+        rows = slice(int(ranges.first[some[0]]), int(ranges.first[some[-1] + 1]))
+    else:
+        rows = np.repeat(ranges.first[some] - first[:-1], counts) + np.arange(first[-1])
+    return ByteRanges(ranges.key[some], first, ranges.start[rows], ranges.end[rows])
+
+
+def renamed(ranges: ByteRanges, key: Int64Array) -> ByteRanges:
+    """The ranges under other keys, in any order; those of equal keys are united."""
+    if (key[1:] > key[:-1]).all():
+        return ranges._replace(key=key)
+    return union_by_key(np.repeat(key, np.diff(ranges.first)), ranges.start, ranges.end)
+
+
+def merge(a: ByteRanges, b: ByteRanges) -> ByteRanges:
     """The bytes in a or b."""
     return _all_of([c for c in (a, b) if len(c.key)])
 
 
-def together(covers: Sequence[Cover]) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """(distinct keys ascending, bytes in any of the covers, highest end) of each key.
+def together(sets: Sequence[ByteRanges]) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(distinct keys ascending, bytes in any of the sets, highest end) of each key.
 
-    Keys are taken block by block, so that memory is that of a block, not of all covers.
+    Keys are taken block by block, so that memory is that of a block, not of all sets.
     """
-    held = (c for c in covers if len(c.key))
+    held = (c for c in sets if len(c.key))
     # Small ones are united first, as many as fill a block: there may be thousands.
-    covers = [_all_of(some) for some in batches(held, lambda c: len(c.start), _BLOCK)]
-    if not covers:
+    sets = [_all_of(some) for some in batches(held, lambda c: len(c.start), _BLOCK)]
+    if not sets:
         return _NONE, _NONE, _NONE
-    keys, place = np.unique(np.concatenate([c.key for c in covers]), return_inverse=True)
+    keys, place = np.unique(np.concatenate([c.key for c in sets]), return_inverse=True)
     counts, ends = np.zeros((2, len(keys)), np.int64)
-    np.add.at(counts, place, np.concatenate([np.diff(c.first) for c in covers]))
-    np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in covers]))
-    lengths = [_lengths(covers, keys[some], ends[some]) for some in _blocks(counts, ends)]
+    np.add.at(counts, place, np.concatenate([np.diff(c.first) for c in sets]))
+    np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in sets]))
+    lengths = [_lengths(sets, keys[some], ends[some]) for some in _blocks(counts, ends)]
     return keys, np.concatenate(lengths), ends
 
 
-def _all_of(covers: Sequence[Cover]) -> Cover:
-    """The bytes in any of the covers."""
-    if len(covers) < 2:
-        return covers[0] if covers else NOTHING
-    counts = np.concatenate([np.diff(c.first) for c in covers])
-    keys = np.repeat(np.concatenate([c.key for c in covers]), counts)
-    return covered(keys, *(np.concatenate([c[i] for c in covers]) for i in (2, 3)))
+def _all_of(sets: Sequence[ByteRanges]) -> ByteRanges:
+    """The bytes in any of the sets."""
+    if len(sets) < 2:
+        return sets[0] if sets else NOTHING
+    counts = np.concatenate([np.diff(c.first) for c in sets])
+    keys = np.repeat(np.concatenate([c.key for c in sets]), counts)
+    return union_by_key(keys, *(np.concatenate([c[i] for c in sets]) for i in (2, 3)))
 
 
 def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
@@ -105,30 +124,32 @@ def _blocks(counts: Int64Array, ends: Int64Array) -> Iterator[slice]:
         yield slice(low, high)
 
 
-def _lengths(covers: Sequence[Cover], keys: Int64Array, ends: Int64Array) -> Int64Array:
-    """Bytes of each of these keys in any of the covers."""
+def _lengths(sets: Sequence[ByteRanges], keys: Int64Array, ends: Int64Array) -> Int64Array:
+    """Bytes of each of these keys in any of the sets."""
     base = np.append(0, np.cumsum(ends + 1)[:-1])
-    pieces = [_laid_out(c, keys, base) for c in covers]
+    pieces = [_laid_out(c, keys, base) for c in sets]
     union = intervals.union(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
     return np.add.reduceat(union.end - union.start, np.searchsorted(union.start, base))
 
 
-def _laid_out(cover: Cover, keys: Int64Array, base: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _laid_out(
+    ranges: ByteRanges, keys: Int64Array, base: Int64Array
+) -> tuple[Int64Array, Int64Array]:
     """Starts and ends of the keys' ranges, each key moved to its base."""
-    low, high = np.searchsorted(cover.key, keys[[0, -1]] + np.array([0, 1]))
-    mine, first = cover.key[low:high], cover.first[low : high + 1]
+    low, high = np.searchsorted(ranges.key, keys[[0, -1]] + np.array([0, 1]))
+    mine, first = ranges.key[low:high], ranges.first[low : high + 1]
     shift = np.repeat(base[np.searchsorted(keys, mine)], np.diff(first))
     rows = slice(int(first[0]), int(first[-1]))
-    return cover.start[rows] + shift, cover.end[rows] + shift
+    return ranges.start[rows] + shift, ranges.end[rows] + shift
 
 
-def _behind(key: Int64Array, unions: Sequence[Intervals]) -> Cover:
+def _behind(key: Int64Array, unions: Sequence[Intervals]) -> ByteRanges:
     first = np.append(0, np.cumsum([len(u.start) for u in unions]))
     bounds = (np.concatenate(column) for column in zip(*unions, strict=True))
     return _used(key, first, Intervals(*bounds))
 
 
-def _used(key: Int64Array, first: Int64Array, ranges: Intervals) -> Cover:
+def _used(key: Int64Array, first: Int64Array, ranges: Intervals) -> ByteRanges:
     """Without the keys that have no range left."""
     used = np.diff(first) > 0
-    return Cover(key[used], np.append(first[:-1][used], first[-1]), ranges.start, ranges.end)
+    return ByteRanges(key[used], np.append(first[:-1][used], first[-1]), ranges.start, ranges.end)
