@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import vanidl
 from tests import SHARED
 from vanidl.cli import main
+from vanidl.commands import inputs
 from vanidl.readers.darshan.log import read_log
 
 LOGS = SHARED / "data"
@@ -40,6 +40,12 @@ RUNS = everything()
 every_run = pytest.mark.parametrize("path", RUNS, ids=[name_of(p) for p in RUNS])
 
 
+@pytest.fixture
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands of a test are about the same run, which is read once."""
+    monkeypatch.setattr(inputs, "open_run", cache(inputs.open_run))
+
+
 def result_of(path: Path, capsys: pytest.CaptureFixture[str]) -> dict | None:
     """The run's JSON, or None where the command gave one clear line."""
     status = main(["summary", str(path), "--json"])
@@ -53,6 +59,7 @@ def result_of(path: Path, capsys: pytest.CaptureFixture[str]) -> dict | None:
 
 
 @every_run
+@pytest.mark.usefixtures("read_once")
 def test_json_text_and_report(path, capsys, tmp_path):
     result = result_of(path, capsys)
     if result is None:
@@ -86,11 +93,6 @@ def check_numbers(result: dict) -> None:
     assert sum(result["job"]["roles"].values()) == result["job"]["processes"]
 
 
-@cache
-def opened(path: Path) -> vanidl.Run:
-    return vanidl.open_run(path)
-
-
 @pytest.fixture
 def public(shared: Path) -> Path:
     return shared / "data/public/darshan_logs"
@@ -107,7 +109,7 @@ def test_all_release_logs_are_read(public, capsys):
         assert result["layers"]["MPI-IO"]["bytes_written"] == 4 * 16 * 2**20
 
 
-def test_e3sm_has_the_timeline_of_its_heat_map(public):
+def test_e3sm_has_the_timeline_of_its_heat_map(public, opened):
     run = opened(public / "e3sm_io_heatmap_only.darshan")
     line = run.timeline
     maps = [h for h in run.trace.heatmaps if h.layer == "POSIX"]
@@ -122,7 +124,7 @@ def test_e3sm_has_the_timeline_of_its_heat_map(public):
     assert len({p.host for p in run.trace.processes}) == 8
 
 
-def test_dlio_is_shown_as_the_job_it_is(public, capsys):
+def test_dlio_is_shown_as_the_job_it_is(public, opened, capsys):
     result = result_of(public / "dlio_24_processes", capsys)
     assert (result["job"]["ranks"], result["job"]["processes"]) == (4, 24)
     assert result["job"]["roles"] == {"auxiliary": 4, "trainer": 4, "unassigned": 16}
@@ -135,7 +137,7 @@ def test_dlio_is_shown_as_the_job_it_is(public, capsys):
     assert len(result["io"]["files"]["stripes"]) >= 168
 
 
-def test_the_tfrecord_files_are_read_four_times_each_in_256_kib(shared):
+def test_the_tfrecord_files_are_read_four_times_each_in_256_kib(shared, opened):
     run = opened(shared / "data/recorded/tf_tfrecord")
     rows = [r for r in run.files.rows if r.path.endswith(".tfrecord")]
     assert len(rows) == 8
@@ -177,7 +179,7 @@ def test_a_log_of_stdio_alone_names_what_it_has(public, capsys):
     assert json.loads(capsys.readouterr().out)["io"]["bytes_written"] == 151
 
 
-def test_layers_above_posix_are_shown_and_never_added(public):
+def test_layers_above_posix_are_shown_and_never_added(public, opened):
     run = opened(next(public.glob("shane_ior-HDF5*")))
     layers = {layer.layer: layer for layer in run.summary.layers}
     assert set(layers) == {"POSIX", "MPI-IO", "STDIO", "H5F", "H5D"}

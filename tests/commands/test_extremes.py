@@ -33,7 +33,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def summed_up(folder: Path) -> verdicts.Outcome:
-    """The summary of a run, in a child with 3 GiB and a minute; a refusal is one, too."""
+    """The summary of a run, in a process with 3 GiB and a minute; a refusal is one, too."""
     found = verdicts.fresh_outcome(folder, FREE_BYTES)
     assert found.state in ("answer", verdicts.REFUSED), found
     return found

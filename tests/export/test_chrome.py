@@ -247,7 +247,7 @@ def test_nested_lanes_never_cross(rows):
 
 def test_memory_does_not_grow_with_the_run(tmp_path):
     peaks = []
-    for count in (100_000, 300_000):
+    for count in (70_000, 210_000):  # more than a block of events, and three times as many
         trace = assemble(Group((darshan_log([Io(0, 5, 0, 9)]),), ()), {})
         run = Run(_repeated(trace, count), analyse(trace), Selection())
         tracemalloc.start()

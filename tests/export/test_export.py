@@ -121,9 +121,12 @@ def test_json_is_the_contract_and_every_table(run, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_names_that_are_no_text_do_no_harm(tmp_path, form):
+def test_names_that_are_no_text_do_no_harm(tmp_path, form, monkeypatch):
     if form == "figures":
         pytest.importorskip("matplotlib", reason="figures need matplotlib")
+        from vanidl.paper import style
+
+        monkeypatch.setattr(style, "WIDTHS_IN", {"2col": style.WIDTHS_IN["2col"]})
     export(made(20, name='/data/raw\udcff,"\n$x^2$日.h5'), form, tmp_path / "out")
     if form in ("parquet", "csv"):
         files = read(tmp_path / "out", "operations", form).to_pandas().file

@@ -1,9 +1,14 @@
-"""`python -m tests.fuzz.child PATH FREE_BYTES`: the summary of a log within limits, on stdout."""
+"""`python -m tests.fuzz.child`: summaries of logs within limits, each in a fork of this process.
+
+A line of JSON in, the path of a log and how much it may inflate freely; a line of JSON out, the
+outcome. This process has no threads, so that it may fork, and has imported everything.
+"""
 
 from __future__ import annotations
 
-import os
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.fuzz import verdicts
@@ -13,7 +18,11 @@ from vanidl.readers.encoding import text_stream
 MEMORY_BYTES = 3 << 30
 
 if __name__ == "__main__":
-    for module in (inflate, text_stream):
-        module.FREE_BYTES = int(sys.argv[2])
     verdicts.MEMORY_BYTES = MEMORY_BYTES
-    verdicts.answer(Path(sys.argv[1]), os.dup(1))
+    verdicts.warm()
+    for line in sys.stdin:
+        path, free_bytes = json.loads(line)
+        for module in (inflate, text_stream):
+            module.FREE_BYTES = free_bytes
+        sys.stdout.write(json.dumps(asdict(verdicts.outcome(Path(path)))) + "\n")
+        sys.stdout.flush()

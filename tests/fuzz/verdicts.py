@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import io
 import json
@@ -13,6 +14,7 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +64,23 @@ def outcome(path: Path) -> Outcome:
 
 
 def fresh_outcome(path: Path, free_bytes: int) -> Outcome:
-    """The same in a new interpreter: a process with threads must not fork one that works on."""
-    began = time.monotonic()
-    line = [sys.executable, "-m", "tests.fuzz.child", str(path), str(free_bytes)]
-    done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, check=False)
-    return _ended(done.returncode, done.stdout, time.monotonic() - began)
+    """The same from a process without threads: one that has some must not fork and work on."""
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps([str(path), free_bytes]) + "\n")
+    server.stdin.flush()
+    return Outcome(**json.loads(server.stdout.readline()))
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """Started once and ended with this process."""
+    line = [sys.executable, "-m", "tests.fuzz.child"]
+    pipe = subprocess.PIPE
+    server = subprocess.Popen(line, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+    atexit.register(server.communicate)  # its input ends, so it does
+    return server
 
 
 def _ended(status: int, raw: bytes, spent: float) -> Outcome:
