@@ -24,10 +24,11 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.findings import Finding, find
-from vanidl.merge.load import Inputs, Progress, read_trace
+from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.selection import Selection
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import Crew, dask_executor
+from vanidl.readers.format import Progress
 from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
 from vanidl.wording.headline import headline
 

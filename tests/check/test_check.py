@@ -12,8 +12,9 @@ from tests import DATA
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.xplane_files import Event as ProfileEvent
 from tests.makers.xplane_files import xspace
-from vanidl.check.check import STATES, check
+from vanidl.check.check import check
 from vanidl.cli import main
+from vanidl.readers.verdict import STATES
 
 EVENTS = next((DATA / "torch_pfs_workers0/tb").glob("events.out.tfevents.*")).read_bytes()
 TRACE = next((DATA / "torch_pfs_workers0/tb").glob("*.pt.trace.json.gz"))

@@ -24,8 +24,7 @@ from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
-from vanidl.readers.tensorboard import input_pipeline
-from vanidl.readers.xprof import trace_viewer, xplane
+from vanidl.readers.xprof import input_pipeline, trace_viewer, xplane
 
 HOSTILE_VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2**31, 2**63 - 1, -(2**63), 2**64, 10**400, 1e308, -1e308, math.nan,

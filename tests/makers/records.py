@@ -79,6 +79,7 @@ def darshan_log(
         start_ns=start_ns,
         end_ns=start_ns + length_ns,
         start_resolution_ns=1,
+        start_error_ns=10_000_000 if nprocs > 1 else 1_000_000,
         command=command,
         metadata={},
         mounts=(("/data", "lustre"), ("/", "ext4")),

@@ -181,16 +181,16 @@ def test_the_logs_are_one_run_in_any_order(case, reverse, tmp_path):
     written(case, tmp_path)
     found = discover.find(tmp_path)
     logs = sorted(
-        map(darshan_log.read_log, found.darshan), key=lambda log: log.pid, reverse=reverse
+        map(darshan_log.read_log, found.files["darshan"]), key=lambda log: log.pid, reverse=reverse
     )
-    profiles = [trace.read_trace(path) for path in found.profiler]
+    profiles = [trace.read_trace(path) for path in found.files.get("profiler", ())]
     assert len(group(logs, profiles)) == 1
 
 
 def test_two_launches_of_different_scripts_stay_two_runs(tmp_path):
     written("torchrun", tmp_path)
     found = discover.find(tmp_path)
-    logs = [darshan_log.read_log(path) for path in found.darshan]
+    logs = [darshan_log.read_log(path) for path in found.files["darshan"]]
     (tmp_path / "other").mkdir()
     run = json.loads((DATA / "torchrun.json").read_text())
     for log in run["logs"]:

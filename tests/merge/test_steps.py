@@ -11,6 +11,7 @@ import pytest
 from tests import DATA
 from tests.makers.event_files import Event, event_file, step_table
 from vanidl.cli import main
+from vanidl.merge.steps import split_tag
 
 RUN = DATA / "torch_pfs_workers0"
 LOG = next((RUN / "darshan").glob("*.darshan"))
@@ -190,3 +191,12 @@ def test_only_a_step_table_is_one_clear_line(capsys, tmp_path):
     (tmp_path / "h.input_pipeline.pb").write_bytes(step_table([(0, 1.0)]))
     assert main(["summary", str(tmp_path)]) == 1
     assert "Darshan logs" in capsys.readouterr().err
+
+
+def test_a_path_and_its_tag(tmp_path):
+    odd = tmp_path / "a:b"
+    odd.mkdir()
+    assert split_tag(str(odd)) == (str(odd), None)
+    assert split_tag(f"{odd}:loss:x") == (str(odd), "loss:x")
+    assert split_tag(f"{tmp_path}:loss") == (str(tmp_path), "loss")
+    assert split_tag("nowhere") == ("nowhere", None)

@@ -1,7 +1,8 @@
 import pytest
 
 from vanidl.errors import UsageError
-from vanidl.model.file_kinds import KINDS, kind_of, parse_rules, profiler_rules
+from vanidl.model.file_kinds import KINDS, kind_of, log_paths, parse_rules, profiler_rules
+from vanidl.readers import FORMATS
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,8 @@ from vanidl.model.file_kinds import KINDS, kind_of, parse_rules, profiler_rules
 )
 def test_first_match_wins(path, read, written, kind):
     assert kind in KINDS
-    assert kind_of(path, read, written) == kind
+    outputs = log_paths(known.outputs for known in FORMATS)
+    assert kind_of(path, read, written, logs=outputs) == kind
 
 
 def test_the_users_rules_come_first():

@@ -15,9 +15,9 @@ import pytest
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
-from vanidl.merge import load
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.parallel.workers import Children, children
+from vanidl.readers.darshan import run as darshan_run
 
 
 def doubled(values: np.ndarray, *, shout: bool = False) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_logs_that_workers_read_say_the_same(
     write_logs(tmp_path, 40, Workload(60, files=3))
     (tmp_path / "broken.darshan").write_bytes(b"no log")
     here = read_trace(tmp_path, Inputs())
-    monkeypatch.setattr(load, "_MANY", 10)
+    monkeypatch.setattr(darshan_run, "_MANY", 10)
     asked = []
     submit = Children.submit
 
@@ -108,11 +108,11 @@ def test_logs_that_workers_read_say_the_same(
 def test_batches_hold_all_logs_and_not_too_much(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "_BATCH_NBYTES", most)
+    monkeypatch.setattr(darshan_run, "_BATCH_NBYTES", most)
     paths = [tmp_path / f"{i}" for i in range(9)]
     for path in paths[:-1]:  # the last one is not there
         path.write_bytes(bytes(10))
-    batches = list(load._batches(paths, 4))
+    batches = list(darshan_run._batches(paths, 4))
     assert [path for batch in batches for path in batch] == paths
     for batch in batches:
         assert len(batch) <= 4
@@ -124,9 +124,9 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     write_logs(tmp_path / "logs", 20, Workload(30, files=2))
     script = tmp_path / "script.py"
     script.write_text(
-        "import vanidl, vanidl.merge.load\n"
+        "import vanidl, vanidl.readers.darshan.run\n"
         "print('started')\n"
-        "vanidl.merge.load._MANY = 5\n"
+        "vanidl.readers.darshan.run._MANY = 5\n"
         f"print(vanidl.open_run({str(tmp_path / 'logs')!r}).summary.reads)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,19 @@ def touch(path: Path) -> Path:
     return path
 
 
+def of_kind(path: Path, kind: str) -> Found:
+    if kind == "run_records":
+        return Found(path, run_records=(path,))
+    return Found(path, {kind: (path,)})
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_in_a_folder_and_alone(tmp_path: Path, kind: str) -> None:
     path = touch(tmp_path / "a" / KINDS[kind])
     touch(tmp_path / "readme.txt")
-    assert find(tmp_path) == Found(tmp_path, others=1, **{kind: (path,)})
-    assert find(str(path)) == Found(path, **{kind: (path,)})
+    expected = of_kind(path, kind)
+    assert find(tmp_path) == replace(expected, root=tmp_path, others=1)
+    assert find(str(path)) == expected
 
 
 def test_other_names_are_no_kind() -> None:
@@ -56,7 +64,7 @@ def test_other_names_are_no_kind() -> None:
 
 def test_order_does_not_depend_on_the_file_system(tmp_path: Path) -> None:
     paths = [touch(tmp_path / str(i % 3) / f"{i}.darshan") for i in (5, 3, 8, 1, 9, 2, 7)]
-    assert find(tmp_path).darshan == tuple(sorted(paths))
+    assert find(tmp_path).files["darshan"] == tuple(sorted(paths))
 
 
 def test_depth(tmp_path: Path) -> None:
@@ -64,7 +72,7 @@ def test_depth(tmp_path: Path) -> None:
     path = touch(deep / "x.darshan")
     touch(deep / "g" / "y.darshan")
     found = find(tmp_path)
-    assert found.darshan == (path,)
+    assert found.files["darshan"] == (path,)
     assert found.too_deep == (deep / "g",)
     with pytest.raises(InputError, match="searched 5 levels deep"):
         find(tmp_path, max_depth=5)
@@ -74,7 +82,7 @@ def test_hidden_folders_are_left_out(tmp_path: Path) -> None:
     touch(tmp_path / ".cache" / "x.darshan")
     with pytest.raises(InputError, match="no file at all"):
         find(tmp_path)
-    assert len(find(tmp_path / ".cache").darshan) == 1
+    assert len(find(tmp_path / ".cache").files["darshan"]) == 1
 
 
 def test_links(tmp_path: Path) -> None:
@@ -90,16 +98,16 @@ def test_links(tmp_path: Path) -> None:
     (root / "above").symlink_to(tmp_path)
     (root / "far").symlink_to(outside)
     found = find(root)
-    assert found.darshan == (root / "far" / "y.darshan", path)
+    assert found.files["darshan"] == (root / "far" / "y.darshan", path)
     assert found.others == 2  # the links that lead nowhere
-    assert len(find(root / "up").darshan) == 2
+    assert len(find(root / "up").files["darshan"]) == 2
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_renamed_darshan_log(tmp_path: Path, order: str) -> None:
     path = tmp_path / "renamed"
     path.write_bytes(b"3.41".ljust(8, b"\0") + (6567223).to_bytes(8, order) + bytes(100))
-    assert find(path).darshan == (path,)
+    assert find(path).files["darshan"] == (path,)
 
 
 def test_renamed_traces(tmp_path: Path) -> None:
@@ -111,7 +119,7 @@ def test_renamed_traces(tmp_path: Path) -> None:
         for packed in (data, gzip.compress(data)):
             path = tmp_path / "renamed"
             path.write_bytes(packed)
-            assert find(path) == Found(path, **{kind: (path,)})
+            assert find(path) == of_kind(path, kind)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x1f\x8b", gzip.compress(b"text", mtime=0)])
@@ -149,7 +157,7 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path / "b" / "x.darshan")
     refuse_scandir(monkeypatch, tmp_path / "b")
     found = find(tmp_path)
-    assert found.darshan == (path,)
+    assert found.files["darshan"] == (path,)
     assert found.unreadable == (tmp_path / "b",)
     with pytest.raises(InputError, match=r"cannot be read \(Permission denied\)"):
         find(tmp_path / "b")
@@ -197,7 +205,7 @@ def test_session_names() -> None:
 
 def test_recorded_run(shared: Path) -> None:
     found = find(shared / "data" / "recorded" / "ddp_two_hosts")
-    kinds = (found.darshan, found.profiler, found.event_files)
-    assert [len(paths) for paths in kinds] == [8, 4, 4]
-    assert {darshan_name(p).job_id for p in found.darshan} == {"10450", "10452", "10451", "10453"}
-    assert {event_file_name(p).pid for p in found.event_files} == {10450, 10451, 10452, 10453}
+    logs, events = found.files["darshan"], found.files["event_files"]
+    assert [len(paths) for paths in (logs, found.files["profiler"], events)] == [8, 4, 4]
+    assert {darshan_name(p).job_id for p in logs} == {"10450", "10452", "10451", "10453"}
+    assert {event_file_name(p).pid for p in events} == {10450, 10451, 10452, 10453}

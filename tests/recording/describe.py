@@ -23,8 +23,9 @@ ROWS = 4
 def describe(folder: str) -> dict:
     """Logs and profiles of a run; times in microseconds since the first start."""
     found = discover.find(Path(folder))
-    logs = sorted((darshan_log.read_log(p) for p in found.darshan), key=lambda log: log.start_ns)
-    profiles = [trace.read_trace(p) for p in found.profiler]
+    logs = [darshan_log.read_log(path) for path in found.files["darshan"]]
+    logs.sort(key=lambda log: log.start_ns)
+    profiles = [trace.read_trace(p) for p in found.files.get("profiler", ())]
     pids = sorted({log.pid for log in logs} | {p.pid for p in profiles})
     pid = {old: 1000 + i for i, old in enumerate(pids)}
     start_ns = logs[0].start_ns

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from vanidl.check.check import STATES, Checked
 from vanidl.formatting.names import printable
 from vanidl.formatting.units import percent, plural
+from vanidl.readers.verdict import STATES, Verdict
 
 SCHEMA = "vanidl/check/1"
 WIDTH = 98
 _HEAD = ("state", "version", "traced", "kind", "file")
 
 
-def check_text(verdicts: Sequence[Checked]) -> str:
+def check_text(verdicts: Sequence[Verdict]) -> str:
     """One line a file with what it lacks below it, and how many there are of each state."""
     rows = [_row(verdict) for verdict in verdicts]
     widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD) - 1)]
@@ -29,7 +29,7 @@ def check_text(verdicts: Sequence[Checked]) -> str:
     return "\n".join([*lines, "", *_totals(verdicts)]) + "\n"
 
 
-def check_object(verdicts: Sequence[Checked]) -> dict[str, Any]:
+def check_object(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """The same for programs: files, their states and what they lack; unknown is null."""
     return {
         "schema": SCHEMA,
@@ -39,12 +39,12 @@ def check_object(verdicts: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def check_json(verdicts: Sequence[Checked]) -> str:
+def check_json(verdicts: Sequence[Verdict]) -> str:
     """`check_object` as text."""
     return json.dumps(check_object(verdicts), indent=2, allow_nan=False) + "\n"
 
 
-def _row(verdict: Checked) -> tuple[str, ...]:
+def _row(verdict: Verdict) -> tuple[str, ...]:
     kind = verdict.kind or "unknown kind"
     return (
         verdict.state,
@@ -55,7 +55,7 @@ def _row(verdict: Checked) -> tuple[str, ...]:
     )
 
 
-def _traced(verdict: Checked) -> str:
+def _traced(verdict: Verdict) -> str:
     """The traced share of each layer with a trace; a dash where the share is not known."""
     known = [c for c in verdict.layers if c.traced_fraction is not None]
     if known:
@@ -73,19 +73,19 @@ def _indented(sentence: str) -> str:
     return textwrap.fill(sentence, WIDTH, initial_indent="    - ", subsequent_indent="      ")
 
 
-def _counts(verdicts: Sequence[Checked]) -> dict[str, int]:
+def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     found = Counter(verdict.state for verdict in verdicts)
     return {state: found[state] for state in STATES if found[state]}
 
 
-def _totals(verdicts: Sequence[Checked]) -> list[str]:
+def _totals(verdicts: Sequence[Verdict]) -> list[str]:
     counts = _counts(verdicts)
     total = ", ".join(f"{number:,} {state}" for state, number in counts.items())
     meanings = [f"  {state}: {STATES[state]}" for state in counts if state != "whole"]
     return [f"{plural(len(verdicts), 'file')}: {total}", *meanings]
 
 
-def _entry(verdict: Checked) -> dict[str, Any]:
+def _entry(verdict: Verdict) -> dict[str, Any]:
     layers = {
         c.layer: {
             "counted_ops": c.counted_ops,

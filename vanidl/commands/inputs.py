@@ -10,9 +10,10 @@ from os import PathLike
 
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.dataset.locate import DataOptions
-from vanidl.merge.load import Inputs, Progress
+from vanidl.merge.load import Inputs
 from vanidl.model.selection import Selection
 from vanidl.parallel.executors import Crew
+from vanidl.readers.format import Progress
 from vanidl.run import Run, open_run
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl import readers
 from vanidl.model.counter_totals import record_counts
-from vanidl.model.file_kinds import KindRule, kind_of
+from vanidl.model.file_kinds import KindRule, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Files, Part
 from vanidl.readers.records import CounterFile, TracerLog
 
@@ -45,8 +46,9 @@ def describe(
 ) -> Files:
     """Kind and mount point of each file, by its name and by what was read and written."""
     read, written = _traffic(len(paths), tables, io)
+    outputs = log_paths(known.outputs for known in readers.FORMATS)
     kinds = [
-        kind_of(path, r, w, rules)
+        kind_of(path, r, w, rules, outputs)
         for path, r, w in zip(paths, read.tolist(), written.tolist(), strict=True)
     ]
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))

@@ -16,7 +16,7 @@ from itertools import combinations
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.readers.command_lines import HELPER, arguments, runs_another
 from vanidl.readers.file_names import log_folder
-from vanidl.readers.records import ProfileTrace, TracerLog
+from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
 _SESSION_NS = 120_000_000_000
 
@@ -72,11 +72,6 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
         tuple(log for g in groups for log in g.logs),
         tuple(p for g in groups for p in g.profiles),
     )
-
-
-def same_host(a: str, b: str) -> bool:
-    """Whether two host names can be the same machine; an unknown name fits every host."""
-    return not a or not b or a.split(".")[0] == b.split(".")[0]
 
 
 class _Links:

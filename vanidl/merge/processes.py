@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vanidl.merge.jobs import contains, launches, same_host
+from vanidl.merge.jobs import contains, launches
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model.trace import Notice, Process
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.readers.file_names import log_folder
-from vanidl.readers.records import ProfileTrace, TracerLog
-from vanidl.readers.start_error import uncertainty_ns
+from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
 _TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
 _MOST_NAMES = 4
@@ -68,7 +67,7 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
         log=log.path,
         start_ns=log.start_ns,
         end_ns=log.end_ns,
-        clock_uncertainty_ns=uncertainty_ns(log),
+        clock_uncertainty_ns=log.start_uncertainty_ns,
         command=log.command,
         rank=log.rank if log.nprocs <= 1 else None,
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vanidl.merge.clocks import Clock
-from vanidl.merge.jobs import same_host
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model.trace import (
     Notice,
@@ -18,7 +17,7 @@ from vanidl.model.trace import (
     UndatedSteps,
     concatenate_spans,
 )
-from vanidl.readers.records import ProfileTrace, StepDurations
+from vanidl.readers.records import ProfileTrace, StepDurations, same_host
 
 
 def spans(

@@ -8,31 +8,25 @@ they are used only when asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
 
+from vanidl import readers
 from vanidl.errors import InputError, UsageError
-from vanidl.merge.jobs import same_host
-from vanidl.merge.sessions import SessionFiles, read_sessions
 from vanidl.model.trace import Notice, SpanKind
 from vanidl.readers import discover
 from vanidl.readers.discover import Found
-from vanidl.readers.pytorch import trace
-from vanidl.readers.records import EventRecords, ProfileTrace, StepDurations
-from vanidl.readers.tensorboard import event_file, input_pipeline
-
-Piece = TypeVar("Piece")
+from vanidl.readers.format import Format, Reading, Records
+from vanidl.readers.records import (
+    EventRecords,
+    ProfileTrace,
+    StepDurations,
+    StepLog,
+    same_host,
+)
 
 _EVALUATION = {"validation", "valid", "val", "evaluation", "eval", "test"}
-
-
-class Reader(Protocol):
-    """Reads files one by one; what cannot be read becomes a notice."""
-
-    def all(self, what: str, read: Callable[[Path], Piece], paths: Sequence[Path]) -> list[Piece]:
-        """The pieces of all readable paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,143 +40,170 @@ class StepSources:
 
 
 @dataclass(frozen=True, slots=True)
-class _Events:
-    """One event file's steps, one piece a segment."""
+class _Marked:
+    """The steps that one file marks, one segment or more."""
 
-    path: Path
-    pieces: tuple[ProfileTrace, ...]
+    log: StepLog
     asked: bool  # named with --steps
-    records: EventRecords | None = None
 
     @property
     def steps(self) -> int:
-        return sum(len(piece.step) for piece in self.pieces)
+        return sum(len(segment.step) for segment in self.log.segments)
 
     @property
     def order(self) -> tuple[bool, bool, int, str]:
         """What was asked for first, then training, then the most steps."""
-        return not self.asked, self.evaluates, -self.steps, str(self.path)
+        return not self.asked, self.evaluates, -self.steps, str(self.log.path)
 
     @property
     def evaluates(self) -> bool:
-        return bool(_EVALUATION & {part.lower() for part in self.path.parts})
+        return bool(_EVALUATION & {part.lower() for part in self.log.path.parts})
 
     @property
     def bounds(self) -> tuple[int, int]:
         """First start and last end of its steps, ns."""
-        starts = [int(piece.start_ns.min()) for piece in self.pieces]
-        return min(starts), max(int(piece.end_ns.max()) for piece in self.pieces)
+        starts = [int(segment.start_ns.min()) for segment in self.log.segments]
+        return min(starts), max(int(segment.end_ns.max()) for segment in self.log.segments)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of the profiles before they are read."""
+class _Asked:
+    """What lies at one `PATH[:TAG]` of --steps."""
 
-    wait_names: Sequence[str] = ()  # regular expressions of spans that are input waits
-    utc_offset_s: int = 0  # local time minus UTC where they were recorded
+    argument: str
+    found: Found
+    tag: str | None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its files of formats that tell of steps."""
+        return _paths([self.found], traces_io=False)
 
 
-def read(found: Found, asked: Sequence[str], known: Known, reader: Reader) -> StepSources:
+def read_formats(places: Sequence[Found], reading: Reading, *, traces_io: bool) -> list[Records]:
+    """What the files of each format say that records I/O, or of each that does not."""
+    return [
+        known.read(_files(known, places), reading)
+        for known in readers.FORMATS
+        if known.traces_io == traces_io
+    ]
+
+
+def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     """Everything that says when steps were, or how long they took.
 
     Args:
         found: the files of the run.
         asked: `PATH[:TAG]`, each a file or folder of profiler output or event files.
-        known: names of waits, time zone.
-        reader: reads the files and keeps notices of those it cannot.
+        reading: how to read; takes note of files that cannot be read.
 
     Raises:
         InputError: a path that was asked for holds no steps.
         UsageError: no event file under a path has the tag asked for.
     """
-    more = [(argument, *_asked(argument)) for argument in asked]
-    traces = [*found.profiler, *(p for _, files, _ in more for p in files.profiler)]
-    names = known.wait_names
-    profiles = reader.all(
-        "profiler traces", lambda p: trace.read_trace(p, wait_names=names), traces
+    more = [_asked(argument) for argument in asked]
+    places = [found, *(one.found for one in more)]
+    reading = replace(
+        reading,
+        every=_paths(places, traces_io=False),
+        asked=tuple((path, one.tag) for one in more for path in one.paths),
     )
-    sessions = SessionFiles.of([found, *(files for _, files, _ in more)])
-    profiles += read_sessions(sessions, names, known.utc_offset_s, reader)
-    events = [_read_asked(*each, reader) for each in more]
-    named = {e.path.absolute() for files in events for e in files}
-    rest = [p for p in found.event_files if p.absolute() not in named]
-    every = [e for files in events for e in files] + _read_found(rest, reader)
-    used, notices = choose(every, [p for p in profiles if (p.kind == SpanKind.STEP).any()])
-    tables = [*found.input_pipeline, *(p for _, files, _ in more for p in files.input_pipeline)]
-    durations = reader.all("step tables", input_pipeline.read_durations, tables)
-    records = tuple(e.records for e in every if e.records is not None)
-    return StepSources((*profiles, *used), tuple(durations), notices, records)
+    records = read_formats(places, reading, traces_io=False)
+    step_logs = [log for one in records for log in one.step_logs]
+    for one in more:
+        _require_steps(one, step_logs, reading)
+    named = {path.absolute() for one in more for path in one.paths}
+    marked = [_Marked(log, log.path.absolute() in named) for log in step_logs if log.segments]
+    profiles = [profile for one in records for profile in one.profiles]
+    used, notices = choose(marked, [p for p in profiles if (p.kind == SpanKind.STEP).any()])
+    durations = tuple(table for one in records for table in one.durations)
+    events = tuple(one.log.records for one in marked if one.log.records is not None)
+    return StepSources((*profiles, *used), durations, notices, events)
+
+
+def _files(known: Format, places: Sequence[Found]) -> dict[str, tuple[Path, ...]]:
+    """The files of a format at several places, each once."""
+    paths: dict[str, dict[Path, None]] = {}
+    for place in places:
+        for kind, files in place.of(known).items():
+            paths.setdefault(kind.name, {}).update(dict.fromkeys(files))
+    return {kind: tuple(each) for kind, each in paths.items()}
+
+
+def _paths(places: Sequence[Found], *, traces_io: bool) -> tuple[Path, ...]:
+    """All files of the formats that record I/O, or of those that do not."""
+    formats = [known for known in readers.FORMATS if known.traces_io == traces_io]
+    return tuple(
+        path for known in formats for each in _files(known, places).values() for path in each
+    )
 
 
 def choose(
-    events: Sequence[_Events], profiles: Sequence[ProfileTrace]
+    marked: Sequence[_Marked], profiles: Sequence[ProfileTrace]
 ) -> tuple[list[ProfileTrace], tuple[Notice, ...]]:
     """The segments of the event files to use, and what to say of those that are not."""
-    used: list[_Events] = []
-    others: list[_Events] = []
-    longer: list[tuple[_Events, list[ProfileTrace]]] = []
-    for events_of_file in sorted(events, key=lambda e: e.order):
-        piece = events_of_file.pieces[0]
-        beaten_by = [profile for profile in profiles if _same_process(piece, profile)]
+    used: list[_Marked] = []
+    others: list[_Marked] = []
+    longer: list[tuple[_Marked, list[ProfileTrace]]] = []
+    for one in sorted(marked, key=lambda each: each.order):
+        first = one.log.segments[0]
+        beaten_by = [profile for profile in profiles if _same_process(first, profile)]
         if beaten_by:
-            longer.append((events_of_file, beaten_by))
-            if events_of_file.asked:
-                others.append(events_of_file)
+            longer.append((one, beaten_by))
+            if one.asked:
+                others.append(one)
             continue
-        beside = [u for u in used if _same_process(piece, u.pieces[0])]
-        wanted = events_of_file.asked or not events_of_file.evaluates
-        if wanted and all(_apart(events_of_file, u) for u in beside):
-            used.append(events_of_file)
+        beside = [u for u in used if _same_process(first, u.log.segments[0])]
+        wanted = one.asked or not one.evaluates
+        if wanted and all(_apart(one, u) for u in beside):
+            used.append(one)
         else:
-            others.append(events_of_file)
-    pieces = [piece for events_of_file in used for piece in events_of_file.pieces]
-    return pieces, (*_unused(others), *_sampled(used), *_partly_profiled(longer))
+            others.append(one)
+    segments = [segment for one in used for segment in one.log.segments]
+    return segments, (*_unused(others), *_sampled(used), *_partly_profiled(longer))
 
 
-def _asked(argument: str) -> tuple[Found, str | None]:
-    path, tag = event_file.split_tag(argument)
-    files = discover.find(Path(path))
-    if not (_traces(files) or files.event_files or files.input_pipeline):
+def _asked(argument: str) -> _Asked:
+    path, tag = split_tag(argument)
+    asked = _Asked(argument, discover.find(Path(path)), tag)
+    if not asked.paths:
+        known = ", ".join(one.expected for one in readers.FORMATS if not one.traces_io)
         raise InputError(
-            f"--steps {argument}: expected PyTorch profiler traces (.pt.trace.json, "
-            ".pt.trace.json.gz), TensorFlow or JAX profiles (.xplane.pb, .trace.json.gz), event "
-            "files (events.out.tfevents.*) or step tables (.input_pipeline.pb), found none; give "
-            "the folder that holds them"
+            f"--steps {argument}: expected {known}, found none; give the folder that holds them"
         )
-    return files, tag
+    return asked
 
 
-def _traces(files: Found) -> tuple[Path, ...]:
-    return files.profiler + files.xplane + files.trace_viewer
-
-
-def _read_asked(argument: str, files: Found, tag: str | None, reader: Reader) -> list[_Events]:
-    events = _events(files.event_files, tag, reader, asked=True)
-    if files.event_files and not events and not (_traces(files) or files.input_pipeline):
-        tags = sorted({t for p in files.event_files for t in event_file.read_events(p).tags})
-        known = f"its tags: {', '.join(tags)}" if tags else "it has no tags"
-        if tag is not None and tag not in tags:
-            raise UsageError(f"--steps {argument}: no event file with the tag {tag!r}; {known}.")
-        raise InputError(
-            f"--steps {argument}: expected at least two steps of one tag, found fewer; {known}. "
-            "Log a scalar every step, for example the loss"
+def _require_steps(asked: _Asked, step_logs: Sequence[StepLog], reading: Reading) -> None:
+    """Event files alone must mark steps where they were asked for."""
+    paths = set(asked.paths)
+    mine = [log for log in step_logs if log.path in paths and log.tag == asked.tag]
+    if any(log.segments for log in mine) or {log.path for log in mine} != paths:
+        return
+    for log in mine:
+        if log.path in reading.unreadable:
+            raise reading.unreadable[log.path]
+    tags = sorted({tag for log in mine for tag in log.tags})
+    known = f"its tags: {', '.join(tags)}" if tags else "it has no tags"
+    if asked.tag is not None and asked.tag not in tags:
+        raise UsageError(
+            f"--steps {asked.argument}: no event file with the tag {asked.tag!r}; {known}."
         )
-    return events
+    raise InputError(
+        f"--steps {asked.argument}: expected at least two steps of one tag, found fewer; {known}. "
+        "Log a scalar every step, for example the loss"
+    )
 
 
-def _read_found(paths: Sequence[Path], reader: Reader) -> list[_Events]:
-    return _events(paths, None, reader, asked=False)
-
-
-def _events(
-    paths: Sequence[Path], tag: str | None, reader: Reader, *, asked: bool
-) -> list[_Events]:
-    def read_one(path: Path) -> _Events:
-        content = event_file.read_events(path)
-        steps = event_file.steps_of(path, content, tag)
-        return _Events(path, steps, asked, event_file.records_of(path, content))
-
-    return [e for e in reader.all("event files", read_one, paths) if e.pieces]
+def split_tag(argument: str) -> tuple[str, str | None]:
+    """`PATH[:TAG]` -> (PATH, TAG or None); a path that exists is never split."""
+    if Path(argument).exists() or ":" not in argument:
+        return argument, None
+    path, _, tag = argument.partition(":")
+    while not Path(path).exists() and ":" in tag:
+        more, _, tag = tag.partition(":")
+        path = f"{path}:{more}"
+    return path, tag
 
 
 def _same_process(a: ProfileTrace, b: ProfileTrace) -> bool:
@@ -194,48 +215,48 @@ def _same_process(a: ProfileTrace, b: ProfileTrace) -> bool:
     return a.rank is None or b.rank is None or a.rank == b.rank
 
 
-def _apart(a: _Events, b: _Events) -> bool:
+def _apart(a: _Marked, b: _Marked) -> bool:
     (start, end), (other_start, other_end) = a.bounds, b.bounds
     return end <= other_start or other_end <= start
 
 
-def _unused(others: Sequence[_Events]) -> Iterator[Notice]:
+def _unused(others: Sequence[_Marked]) -> Iterator[Notice]:
     if others:
         many = f"{len(others)} event file{'s' if len(others) > 1 else ''}"
         yield Notice(
             "steps_not_used",
-            f"{many} with other steps of the same process not used (first: {others[0].path}): a "
-            "profiler trace, a training run or a file with more steps goes first. Name one with "
+            f"{many} with other steps of the same process not used (first: {others[0].log.path}): "
+            "a profiler trace, a training run or a file with more steps goes first. Name one with "
             "--steps PATH[:TAG].",
             "info",
         )
 
 
 def _partly_profiled(
-    beaten: Sequence[tuple[_Events, Sequence[ProfileTrace]]],
+    beaten: Sequence[tuple[_Marked, Sequence[ProfileTrace]]],
 ) -> Iterator[Notice]:
     """What a profile that saw less than half of the training does not say."""
-    for events, profiles in beaten:
+    for marked, profiles in beaten:
         profiled = sum(int((p.kind == SpanKind.STEP).sum()) for p in profiles)
-        steps = sum(len(p.step) * p.every for p in events.pieces)
-        if 2 * profiled < steps and not events.evaluates:
+        steps = sum(len(p.step) * p.every for p in marked.log.segments)
+        if 2 * profiled < steps and not marked.evaluates:
             yield Notice(
                 "steps_partly_profiled",
                 f"{profiles[0].path}: {profiled:,} steps were profiled, of about {steps:,} that "
-                f"{events.path} counts. Step times, input wait and overlap are of the "
+                f"{marked.log.path} counts. Step times, input wait and overlap are of the "
                 "profiled steps; of the others they were not recorded.",
                 "info",
             )
             return
 
 
-def _sampled(used: Sequence[_Events]) -> Iterator[Notice]:
-    rare = [(e, piece) for e in used for piece in e.pieces if piece.every > 1]
+def _sampled(used: Sequence[_Marked]) -> Iterator[Notice]:
+    rare = [(one.log, part) for one in used for part in one.log.segments if part.every > 1]
     if rare:
-        events, piece = max(rare, key=lambda row: row[1].every)
+        log, segment = max(rare, key=lambda row: row[1].every)
         yield Notice(
             "steps_sampled",
-            f"{events.path}: {piece.names[0]!r} was logged every {piece.every} steps, so each row "
-            f"of the step table stands for {piece.every} training steps.",
+            f"{log.path}: {segment.names[0]!r} was logged every {segment.every} steps, so each row "
+            f"of the step table stands for {segment.every} training steps.",
             "info",
         )

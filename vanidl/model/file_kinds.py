@@ -6,7 +6,7 @@ First match wins: the user's GLOB=KIND rules, system, code, log, checkpoint, dat
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from glob import escape
 
@@ -18,7 +18,7 @@ _SYSTEM = re.compile(r"^/(proc|sys|dev|etc)(/|$)")
 _CODE = re.compile(
     r"\.(py|pyc|pyo|so|pth\.py)$|\.so\.[\d.]+$|/site-packages/|/lib(64)?/python\d|/pyvenv\.cfg$"
 )
-_LOG = re.compile(r"tfevents|\.trace\.json|/plugins/profile/|\.xplane\.pb|\.log$|\.darshan")
+_LOG = r"\.log$"
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|keras)$|(^|/)model[^/]*$", re.I)
 _STREAMS = re.compile(r"^<STD(IN|OUT|ERR)>$")
 
@@ -47,12 +47,26 @@ def profiler_rules(written: Sequence[str]) -> tuple[KindRule, ...]:
     return tuple((escape(path) + end, "log") for path in written if path for end in ("", ".tmp"))
 
 
-def kind_of(path: str, bytes_read: int, bytes_written: int, rules: Sequence[KindRule] = ()) -> str:
+def log_paths(outputs: Iterable[str]) -> re.Pattern[str]:
+    """Paths of logs, from regular expressions for what tracers and profilers write."""
+    return re.compile("|".join([*(output for output in outputs if output), _LOG]))
+
+
+_LOGS = log_paths(())
+
+
+def kind_of(
+    path: str,
+    bytes_read: int,
+    bytes_written: int,
+    rules: Sequence[KindRule] = (),
+    logs: re.Pattern[str] = _LOGS,
+) -> str:
     """The kind of one file that the run read and wrote that much of."""
     for glob, kind in rules:
         if fnmatchcase(path, glob):
             return kind
-    for pattern, kind in ((_STREAMS, "log"), (_SYSTEM, "system"), (_CODE, "code"), (_LOG, "log")):
+    for pattern, kind in ((_STREAMS, "log"), (_SYSTEM, "system"), (_CODE, "code"), (logs, "log")):
         if pattern.search(path):
             return kind
     if bytes_written > 0 and (bytes_read == 0 or _CHECKPOINT.search(path)):

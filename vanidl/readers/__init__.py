@@ -1,1 +1,15 @@
-"""Readers: one module a format, each turning one file into a piece (see `pieces`)."""
+"""Readers of logs and traces: a folder for each format, a line for each here."""
+
+from __future__ import annotations
+
+from vanidl.readers import darshan, dftracer, pytorch, tensorboard, xprof
+from vanidl.readers.format import Format
+
+FORMATS: tuple[Format, ...] = (
+    darshan.FORMAT,
+    pytorch.FORMAT,
+    tensorboard.FORMAT,
+    xprof.FORMAT,
+    dftracer.FORMAT,
+)
+"""Every format that vanidl reads, in the order in which `check` lists their files."""

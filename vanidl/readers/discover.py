@@ -8,34 +8,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from vanidl import readers
 from vanidl.errors import InputError
-from vanidl.readers.sniff import kind_by_content
+from vanidl.readers.format import FileKind, Format
+from vanidl.readers.sniff import Opening
 
 MAX_DEPTH = 6
 
-# First match wins: a `.pt.trace.json.gz` is a `.trace.json.gz` as well.
-_SUFFIXES = (
-    ("darshan", (".darshan",)),
-    ("darshan_partial", (".darshan_partial",)),
-    ("profiler", (".pt.trace.json", ".pt.trace.json.gz")),
-    ("xplane", (".xplane.pb",)),
-    ("trace_viewer", (".trace.json.gz",)),
-    ("input_pipeline", (".input_pipeline.pb",)),
-    ("dftracer", (".pfw", ".pfw.gz")),
-)
-_EVENT_FILE = "events.out.tfevents."
+_RUN_RECORDS = "run_records"
 _RUN_RECORD = "run.json"
-
-_EXPECTED = (
-    "expected a run: Darshan logs (.darshan), DFTracer traces (.pfw, .pfw.gz), PyTorch profiler "
-    "traces (.pt.trace.json, .pt.trace.json.gz), TensorBoard event files (events.out.tfevents.*), "
-    "TensorFlow or JAX profiles (.xplane.pb, .trace.json.gz, .input_pipeline.pb)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +32,67 @@ class Found:
     """
 
     root: Path
-    darshan: tuple[Path, ...] = ()
-    darshan_partial: tuple[Path, ...] = ()
-    profiler: tuple[Path, ...] = ()
-    event_files: tuple[Path, ...] = ()
-    xplane: tuple[Path, ...] = ()
-    trace_viewer: tuple[Path, ...] = ()
-    input_pipeline: tuple[Path, ...] = ()
-    dftracer: tuple[Path, ...] = ()
+    files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # name of the kind ->
     run_records: tuple[Path, ...] = ()
     others: int = 0
     unreadable: tuple[Path, ...] = ()
     too_deep: tuple[Path, ...] = ()
 
+    def of(self, known: Format) -> dict[FileKind, tuple[Path, ...]]:
+        """The files of one format by kind, without kinds that have none."""
+        return {kind: self.files[kind.name] for kind in known.kinds if kind.name in self.files}
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Which kind of file a name belongs to: pairs of a part of the name and the kind."""
+
+    prefixes: tuple[tuple[str, str], ...]
+    suffixes: tuple[tuple[str, str], ...]  # the longest first: `.pt.trace.json` has two
+    every_prefix: tuple[str, ...]
+    every_suffix: tuple[str, ...]
+
+    @classmethod
+    def known(cls) -> _Names:
+        """The names of all formats."""
+        kinds = [kind for known in readers.FORMATS for kind in known.kinds]
+        prefixes = [(kind.prefix, kind.name) for kind in kinds if kind.prefix]
+        suffixes = [(suffix, kind.name) for kind in kinds for suffix in kind.suffixes]
+        return cls(
+            tuple(prefixes),
+            tuple(sorted(suffixes, key=lambda pair: -len(pair[0]))),
+            tuple(prefix for prefix, _ in prefixes),
+            tuple(suffix for suffix, _ in suffixes),
+        )
+
+    def kind(self, name: str) -> str:
+        """The kind of a file of this name, "" for none."""
+        if name.startswith(self.every_prefix):
+            return next(kind for prefix, kind in self.prefixes if name.startswith(prefix))
+        if name.endswith(self.every_suffix):
+            return next(kind for suffix, kind in self.suffixes if name.endswith(suffix))
+        return _RUN_RECORDS if name == _RUN_RECORD else ""
+
 
 def kind_by_name(name: str) -> str:
-    """Field of `Found` that a file of this name belongs to, "" for none."""
-    if name.startswith(_EVENT_FILE):
-        return "event_files"
-    if name == _RUN_RECORD:
-        return "run_records"
-    return next((kind for kind, suffixes in _SUFFIXES if name.endswith(suffixes)), "")
+    """The kind of a file of this name, "" for none."""
+    return _Names.known().kind(name)
+
+
+def kind_by_content(path: Path) -> str:
+    """The kind of a file by its first bytes, "" for none.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    opening = Opening(path)
+    return next((kind for known in readers.FORMATS if (kind := known.sniff(opening))), "")
+
+
+def expected() -> str:
+    """What a run consists of, for messages: formats that record I/O first."""
+    known = sorted(readers.FORMATS, key=lambda one: not one.traces_io)
+    return f"expected a run: {', '.join(one.expected for one in known)}"
 
 
 def find(root: str | Path, *, max_depth: int = MAX_DEPTH) -> Found:
@@ -92,7 +117,7 @@ def _unreachable(path: Path, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return f"{path}: expected a log or a folder of a run, found nothing there; check the path"
     why = error.strerror or str(error)
-    return f"{path}: {_EXPECTED}; it cannot be read ({why}); check its permissions"
+    return f"{path}: {expected()}; it cannot be read ({why}); check its permissions"
 
 
 def _single(path: Path) -> Found:
@@ -100,11 +125,10 @@ def _single(path: Path) -> Found:
     kind = kind_by_name(path.name) or (kind_by_content(path) if path.is_file() else "")
     if not kind:
         raise InputError(
-            f"{path}: {_EXPECTED}; found something that is none of these, neither by its name "
+            f"{path}: {expected()}; found something that is none of these, neither by its name "
             "nor by its first bytes; give one of them or the folder that holds them"
         )
-    paths: dict[str, Any] = {kind: (path,)}
-    return Found(path, **paths)
+    return _found(path, {kind: (path,)})
 
 
 @dataclass(slots=True)
@@ -112,6 +136,7 @@ class _Search:
     """What a walk has met so far."""
 
     max_depth: int
+    names: _Names = field(default_factory=_Names.known)
     files: dict[str, list[str]] = field(default_factory=dict)  # kind -> paths
     linked: list[tuple[str, str]] = field(default_factory=list)  # kind, path
     others: int = 0
@@ -133,14 +158,16 @@ def _in_folder(root: Path, max_depth: int) -> Found:
     _add_linked_files(search)
     if not search.files:
         raise InputError(_nothing(root, search))
-    paths = {kind: _sorted(found) for kind, found in search.files.items()}
-    return Found(
-        root,
+    return replace(
+        _found(root, {kind: _sorted(found) for kind, found in search.files.items()}),
         others=search.others,
         unreadable=_sorted(search.unreadable),
         too_deep=_sorted(search.too_deep),
-        **paths,
     )
+
+
+def _found(root: Path, files: dict[str, tuple[Path, ...]]) -> Found:
+    return Found(root, run_records=files.pop(_RUN_RECORDS, ()), files=files)
 
 
 def _sorted(paths: list[str]) -> tuple[Path, ...]:
@@ -153,7 +180,7 @@ def _nothing(root: Path, search: _Search) -> str:
     if search.unreadable:
         limits.append(f"{len(search.unreadable):,} folders cannot be listed")
     extra = f" ({', '.join(limits)})" if limits else ""
-    return f"{root}: {_EXPECTED}; found {number}{extra}; give the folder that holds them"
+    return f"{root}: {expected()}; found {number}{extra}; give the folder that holds them"
 
 
 def _walk(top: str, depth: int, search: _Search) -> None:
@@ -192,7 +219,7 @@ def _folders(entries: Iterator[os.DirEntry[str]], level: int, search: _Search) -
 
 
 def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
-    kind = kind_by_name(entry.name)
+    kind = search.names.kind(entry.name)
     if not kind or not _true(entry.is_file):
         search.others += 1
     elif entry.is_symlink():

@@ -1,12 +1,13 @@
 """What one file says, before anybody knows how it fits with the others.
 
-Sources make pieces, `vanidl.merge.assemble` turns pieces into a `Trace`. Arrays are read-only.
+Readers make records, `vanidl.merge.assemble` turns records into a `Trace`. Arrays are read-only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class CounterFile:
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    `counters` are Darshan's, None where only its library can read them (`sources.counters`).
+    `counters` are Darshan's, None where only its library can read them (`darshan.library`).
     `losses` holds one sentence for each thing that could not be read; `whole` is False where
     there is one. `partial_layers` are those that the tracer itself flagged incomplete.
     """
@@ -131,7 +132,8 @@ class TracerLog:
     nprocs: int
     start_ns: int
     end_ns: int
-    start_resolution_ns: int
+    start_resolution_ns: int  # of the stated start: 1 s where it is given in whole seconds
+    start_error_ns: int  # how far the start may be off before it is rounded
     command: str
     metadata: Mapping[str, str]  # what else the tracer says: lib_ver, h (hints), ...
     mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
@@ -144,6 +146,11 @@ class TracerLog:
     mpi: tuple[MpiRecord, ...] = ()
     rank: int | None = None  # of its process, where the tracer or its recorder says
     counters: CounterFile | None = None
+
+    @property
+    def start_uncertainty_ns(self) -> int:
+        """How far its start may be off."""
+        return max(self.start_resolution_ns, self.start_error_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +195,17 @@ class EventRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class StepLog:
+    """One file in which a program marked its steps: the segments of rising step numbers."""
+
+    path: Path
+    tag: str | None  # the tag that was asked for
+    segments: tuple[ProfileTrace, ...]
+    tags: tuple[str, ...] = ()  # all that mark something, in order of their first mark
+    records: EventRecords | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepDurations:
     """How long each step of one host's process took; when it was is not recorded."""
 
@@ -196,3 +214,8 @@ class StepDurations:
     host: str
     step: NDArray[np.int32]
     duration_ns: NDArray[np.int64]
+
+
+def same_host(a: str, b: str) -> bool:
+    """Whether two host names can be the same machine; an unknown name fits every host."""
+    return not a or not b or a.split(".")[0] == b.split(".")[0]

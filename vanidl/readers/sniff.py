@@ -1,44 +1,49 @@
-"""Kind of a single file by its first bytes, for files that were renamed."""
+"""The beginning of a file whose name says nothing, for formats that know themselves by it."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import orjson
 
 from vanidl.readers.encoding.text_stream import TextStream
 
-_DARSHAN_MAGIC = 6567223
-_MAGIC_PLACE = slice(8, 16)
+_HEAD_BYTES = 16
 _EVENT_KEYS = {"ph", "ts", "pid"}
 
 
-def kind_by_content(path: Path) -> str:
-    """Field of `discover.Found` that the file belongs to, "" for none.
+class Opening:
+    """How a file begins.
 
     Raises:
         OSError: The file cannot be read.
     """
-    with path.open("rb") as file:
-        start = file.read(_MAGIC_PLACE.stop)
-    if len(start) == _MAGIC_PLACE.stop and _is_darshan(start[_MAGIC_PLACE]):
-        return "darshan"
-    text = next((chunk for chunk in TextStream(path) if chunk.strip()), b"")
-    return _kind_of_json(text.removeprefix(b"\xef\xbb\xbf").lstrip())
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            self.head = file.read(_HEAD_BYTES)
 
-def _is_darshan(magic: bytes) -> bool:
-    return _DARSHAN_MAGIC in (int.from_bytes(magic, "little"), int.from_bytes(magic, "big"))
+    @cached_property
+    def text(self) -> bytes:
+        """The first text in it, inflated where the file is compressed; without white space."""
+        text = next((chunk for chunk in TextStream(self._path) if chunk.strip()), b"")
+        return text.removeprefix(b"\xef\xbb\xbf").lstrip()
 
+    @property
+    def is_json(self) -> bool:
+        """Whether it is an object or an array of JSON."""
+        return self.text.startswith((b"{", b"["))
 
-def _kind_of_json(text: bytes) -> str:
-    """DFTracer writes an event a line, with or without a bracket before the first."""
-    if not text.startswith((b"{", b"[")):
-        return ""
-    line = text.removeprefix(b"[").lstrip().split(b"\n", 1)[0]
-    try:
-        event = orjson.loads(line.rstrip().rstrip(b","))
-    except orjson.JSONDecodeError:
-        return "profiler"
-    is_event = isinstance(event, dict) and event.keys() >= _EVENT_KEYS
-    return "dftracer" if is_event else "profiler"
+    @cached_property
+    def is_event_a_line(self) -> bool:
+        """Whether it is JSON whose first line, but for a bracket, is a whole trace event."""
+        if not self.is_json:
+            return False
+        line = self.text.removeprefix(b"[").lstrip().split(b"\n", 1)[0]
+        try:
+            event = orjson.loads(line.rstrip().rstrip(b","))
+        except orjson.JSONDecodeError:
+            return False
+        return isinstance(event, dict) and event.keys() >= _EVENT_KEYS

@@ -11,6 +11,7 @@ from vanidl.errors import VanidlError
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import UNFINISHED, has_new_counters, read_identity
+from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
 from vanidl.readers.discover import Found
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
@@ -97,8 +98,10 @@ def _read(job: Job, pending: library.PendingCounters) -> Row:
     paths = [Path(path) for path in job.paths]
     found = Found(
         paths[0].parent,
-        darshan=tuple(p for p in paths if not p.name.endswith(UNFINISHED)),
-        darshan_partial=tuple(p for p in paths if p.name.endswith(UNFINISHED)),
+        {
+            LOG: tuple(p for p in paths if not p.name.endswith(UNFINISHED)),
+            UNFINISHED_LOG: tuple(p for p in paths if p.name.endswith(UNFINISHED)),
+        },
     )
     trace = trace_of(found, Inputs(), pending=pending)
     results = analyse(trace)

@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.merge.load import Progress
 from vanidl.parallel.executors import Crew, crew_executor, shared_out
-from vanidl.readers import discover
+from vanidl.readers import darshan, discover
+from vanidl.readers.format import Progress
 from vanidl.readers.records import TracerLog
 from vanidl.survey import table
 from vanidl.survey.cache import RowCache
@@ -56,7 +56,7 @@ def survey(
     tell = progress or _silent
     root, target = Path(folder), Path(output)
     found = discover.find(root)
-    paths = [str(p) for p in (*found.darshan, *found.darshan_partial)]
+    paths = [str(path) for files in found.of(darshan.FORMAT).values() for path in files]
     if not paths:
         raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
     cache = RowCache(target)

@@ -32,7 +32,7 @@ def test_an_absolute_clock_is_known_by_the_error_of_the_logs_start():
     found = absolute.find(inputs)
     assert found.offsets == interval(-MS, MS)
     assert holds(found.offsets, truth)
-    under_mpi = replace(inputs.own.log, nprocs=4)
+    under_mpi = replace(inputs.own.log, start_error_ns=10 * MS)
     wider = replace(inputs, own=replace(inputs.own, log=under_mpi))
     assert absolute.find(wider).offsets == interval(-10 * MS, 10 * MS)
     whole = replace(inputs.own.log, start_resolution_ns=SECOND)

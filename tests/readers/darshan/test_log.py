@@ -83,6 +83,13 @@ def test_all_fields(tmp_path: Path, version: str, order: str) -> None:
     assert read.whole
 
 
+@pytest.mark.parametrize(("processes", "error_ms"), [(1, 1), (4, 10)])
+def test_the_start_is_less_sure_under_mpi(tmp_path: Path, processes: int, error_ms: int) -> None:
+    path = tmp_path / "x.darshan"
+    path.write_bytes(log_bytes(Log(job=(1000, 1, processes))))
+    assert read_log(path).start_uncertainty_ns == error_ms * 1_000_000
+
+
 def test_whole_seconds_in_a_new_log_are_known_as_such(tmp_path: Path) -> None:
     log = Log(start=(1_700_000_000, 0), end=(1_700_000_009, 0))
     read = written(tmp_path, log)

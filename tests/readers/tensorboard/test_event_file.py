@@ -9,7 +9,7 @@ from tests.makers.event_files import Event, crc32c, event_file
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.encoding.crc32c import masked_crcs
-from vanidl.readers.tensorboard.event_file import read_events, read_steps, split_tag
+from vanidl.readers.tensorboard.event_file import read_events, read_steps
 
 NAME = "events.out.tfevents.1700000000.node07.4242.0"
 T0 = 1_700_000_000.0
@@ -126,15 +126,6 @@ def test_no_file_and_an_empty_one(tmp_path):
     (tmp_path / NAME).touch()
     assert read_events(tmp_path / NAME).tags == {}
     assert read_steps(tmp_path / NAME) == ()
-
-
-def test_a_path_and_its_tag(tmp_path):
-    odd = tmp_path / "a:b"
-    odd.mkdir()
-    assert split_tag(str(odd)) == (str(odd), None)
-    assert split_tag(f"{odd}:loss:x") == (str(odd), "loss:x")
-    assert split_tag(f"{tmp_path}:loss") == (str(tmp_path), "loss")
-    assert split_tag("nowhere") == ("nowhere", None)
 
 
 def test_checksums_against_a_known_one_and_a_plain_loop():

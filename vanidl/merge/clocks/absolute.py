@@ -5,7 +5,6 @@ from __future__ import annotations
 from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.readers.records import TracerLog
-from vanidl.readers.start_error import exact_ns, uncertainty_ns
 
 METHOD = "absolute"
 
@@ -14,11 +13,11 @@ def find(inputs: AlignmentInputs) -> Evidence | None:
     """The offsets that the error of the log's start leaves; None for a clock that is relative."""
     if not inputs.absolute:
         return None
-    log = max(_logs(inputs), key=uncertainty_ns)
-    coarse, exact = log.start_resolution_ns, exact_ns(log)
+    log = max(_logs(inputs), key=lambda log: log.start_uncertainty_ns)
+    coarse, exact = log.start_resolution_ns, log.start_error_ns
     method, own = inputs.profile.clock_method, inputs.profile.clock_uncertainty_ns
     if coarse <= exact:
-        half = uncertainty_ns(log)
+        half = log.start_uncertainty_ns
         reason = f"both clocks count from the epoch, and the log's start is known to {_ms(half)}"
         return Evidence(method, interval(-half - own, half + own), reason + _rough(own), 0)
     reason = "both clocks count from the epoch, and the log gives its start in whole seconds"

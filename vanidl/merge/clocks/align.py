@@ -19,7 +19,6 @@ from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import ClockReason, Notice, SpanKind
-from vanidl.readers.start_error import uncertainty_ns
 
 NOT_ALIGNED = "not aligned"
 GIVEN = "given offset"
@@ -85,7 +84,7 @@ def align(inputs: AlignmentInputs, given_ns: int | None = None) -> Clock:
 
 
 def _given(inputs: AlignmentInputs, given_ns: int) -> Clock:
-    half = max(uncertainty_ns(log) for log in inputs.logs)
+    half = max(log.start_uncertainty_ns for log in inputs.logs)
     why = (ClockReason(GIVEN, "", "with --clock-offset"),)
     if len(intervals.intersect(inputs.lifetime, interval(given_ns, given_ns)).start):
         return Clock(GIVEN, given_ns, given_ns - half, given_ns + half, why)

@@ -1,1 +1,35 @@
-"""Darshan logs: headers, DXT segments, counters, names."""
+"""Darshan logs, finished (`.darshan`) or left by a process that was stopped."""
+
+from __future__ import annotations
+
+from vanidl.readers.darshan.header import MAGIC
+from vanidl.readers.darshan.log import UNFINISHED
+from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG, read
+from vanidl.readers.darshan.verdicts import check
+from vanidl.readers.format import FileKind, Format
+from vanidl.readers.sniff import Opening
+
+_MAGIC_PLACE = slice(8, 16)
+
+
+def _sniff(opening: Opening) -> str:
+    magic = opening.head[_MAGIC_PLACE]
+    whole = len(magic) == _MAGIC_PLACE.stop - _MAGIC_PLACE.start
+    orders = (int.from_bytes(magic, "little"), int.from_bytes(magic, "big"))
+    return LOG if whole and MAGIC in orders else ""
+
+
+FORMAT = Format(
+    name="darshan",
+    title="Darshan logs",
+    patterns=(".darshan",),
+    kinds=(
+        FileKind(LOG, "Darshan log", (".darshan",)),
+        FileKind(UNFINISHED_LOG, "Darshan log", (UNFINISHED,)),
+    ),
+    read=read,
+    check=check,
+    traces_io=True,
+    sniff=_sniff,
+    outputs=r"\.darshan",
+)

@@ -1,1 +1,46 @@
 """DFTracer traces (`.pfw`, `.pfw.gz`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vanidl.readers.dftracer.run import combine
+from vanidl.readers.dftracer.trace_file import NOT_RECORDED, read_file
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.records import CounterFile
+from vanidl.readers.sniff import Opening
+from vanidl.readers.verdict import CUT, DAMAGED, PARTIAL, WHOLE, ends_early
+
+_TRACE = "dftracer"
+_TITLE = "DFTracer traces"
+
+
+def _read(files: Files, reading: Reading) -> Records:
+    run = combine(reading.each(_TITLE, read_file, files.get(_TRACE, ())))
+    counters = {path: CounterFile(layers) for path, layers in run.counters.items()}
+    return Records(run.logs, lambda: counters, run.profiles, notices=run.notices)
+
+
+def _state(losses: Sequence[str]) -> str:
+    """What was never recorded leaves a file whole: that is partial, not damaged."""
+    if ends_early(losses):
+        return CUT
+    lost = [loss for loss in losses if NOT_RECORDED not in loss]
+    return DAMAGED if lost else PARTIAL if losses else WHOLE
+
+
+def _sniff(opening: Opening) -> str:
+    return _TRACE if opening.is_event_a_line else ""
+
+
+FORMAT = Format(
+    name="dftracer",
+    title=_TITLE,
+    patterns=(".pfw", ".pfw.gz"),
+    kinds=(FileKind(_TRACE, "DFTracer trace", (".pfw", ".pfw.gz")),),
+    read=_read,
+    check=check_by_reading({_TRACE: lambda path: read_file(path).losses}, _state),
+    traces_io=True,
+    sniff=_sniff,
+    outputs="",  # a `.pfw` that the run writes is taken for a checkpoint
+)

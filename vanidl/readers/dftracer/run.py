@@ -77,6 +77,7 @@ def _log(process: TracedProcess, known: Known, writers: Mapping[str, int]) -> Tr
         start_ns=process.start_ns,
         end_ns=process.end_ns,
         start_resolution_ns=process.tick_ns,
+        start_error_ns=process.tick_ns,  # it stamps each event with the clock of the system
         command=process.command,
         metadata={},
         mounts=(),

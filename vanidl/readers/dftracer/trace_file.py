@@ -23,6 +23,9 @@ from vanidl.readers.encoding.text_stream import TextStream
 Event = dict[str, Any]
 Int64Array = NDArray[np.int64]
 
+NOT_RECORDED = "recorded without"
+"""In the loss of what was never recorded, which leaves the file whole."""
+
 ABSENT = -(2**62)
 """Stands for an integer that an event does not hold."""
 
@@ -252,7 +255,7 @@ class _Content:
             yield f"lines left out as they are no sound event: {broken:,}"
         if self.without_arguments and not self.keys:
             yield (
-                f"{self.without_arguments:,} events without file and size: recorded without "
+                f"{self.without_arguments:,} events without file and size: {NOT_RECORDED} "
                 "DFTRACER_INC_METADATA=1, they are in no number"
             )
 

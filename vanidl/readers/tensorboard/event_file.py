@@ -130,17 +130,6 @@ def read_events(path: str | Path) -> EventFile:
     return EventFile(tagged, losses, tuple(walls), tuple(framed))
 
 
-def split_tag(argument: str) -> tuple[str, str | None]:
-    """`PATH[:TAG]` -> (PATH, TAG or None); a path that exists is never split."""
-    if Path(argument).exists() or ":" not in argument:
-        return argument, None
-    path, _, tag = argument.partition(":")
-    while not Path(path).exists() and ":" in tag:
-        more, _, tag = tag.partition(":")
-        path = f"{path}:{more}"
-    return path, tag
-
-
 def _records(data: bytes) -> tuple[list[tuple[int, int]], str]:
     """Bounds of all whole records, and what is wrong with the next ("" for nothing)."""
     bounds, heads, loss, at = [], [], "", 0

@@ -8,20 +8,17 @@ written, when its last event was over, in the local time of the machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
 from vanidl.errors import InputError
-from vanidl.readers.file_names import DarshanName, darshan_name
 from vanidl.readers.xprof.events import SessionEvents
 
 _FOLDER = re.compile(r"(\d{4})[_-](\d\d)[_-](\d\d)[_-](\d\d)[_:-](\d\d)(?:[_:-](\d\d))?")
 _SECOND_NS = 1_000_000_000
-_QUARTER_S = 900  # offsets of time zones are multiples
 _EPOCH_NS = (10**18, 4 * 10**18)  # 2001 to 2096: times that count from the epoch
 _LONGEST_NS = 10**16  # four months: no profile is longer
 
@@ -91,29 +88,3 @@ def _as_utc_s(path: Path, match: re.Match[str]) -> int:
             "back the name that the profiler chose"
         ) from error
     return int(written.timestamp())
-
-
-def utc_offset_s(logs: Iterable[tuple[str, int]]) -> int:
-    """Local time minus UTC on the machine of a run, 0 where nothing tells.
-
-    Names of Darshan logs hold the local time of their start.
-
-    Args:
-        logs: Path and start (ns since the epoch) of the run's tracer logs.
-    """
-    for path, start_ns in logs:
-        name = darshan_name(path)
-        if name is not None:
-            return _apart_s(name, start_ns // _SECOND_NS)
-    return 0
-
-
-def _apart_s(name: DarshanName, start_s: int) -> int:
-    utc = datetime.fromtimestamp(start_s, timezone.utc)
-    around = (utc - timedelta(days=1), utc, utc + timedelta(days=1))  # names hold no year
-    days = {datetime(day.year, day.month, day.day, tzinfo=timezone.utc) for day in around}
-    named = [day for day in days if (day.month, day.day) == (name.month, name.day)]
-    if not named:
-        return 0
-    apart = named[0] + timedelta(seconds=name.second) - utc
-    return round(apart.total_seconds() / _QUARTER_S) * _QUARTER_S

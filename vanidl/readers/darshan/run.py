@@ -1,0 +1,114 @@
+"""The Darshan logs of a run: read here or by workers, their counters by us or by its library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.parallel.batches import batches
+from vanidl.parallel.executors import shared_out
+from vanidl.parallel.workers import children
+from vanidl.readers.darshan import library
+from vanidl.readers.darshan.log import read_log, read_logs
+from vanidl.readers.file_names import DarshanName, darshan_name
+from vanidl.readers.format import Files, PendingCounters, Reading, Records
+from vanidl.readers.records import CounterFile, TracerLog
+
+LOG, UNFINISHED_LOG = "darshan", "darshan_partial"
+
+_LOGS = "Darshan logs"
+_BATCH = 16  # logs that a worker reads at a time, of a cluster
+_HERE = 128  # the same of this machine
+_BATCH_NBYTES = 8 << 20  # and not more than that, but for a log that is larger itself
+_MANY = 512  # logs that are worth starting workers on this machine
+_SECOND_NS = 1_000_000_000
+_QUARTER_S = 900  # offsets of time zones are multiples
+
+
+def read(files: Files, reading: Reading) -> Records:
+    """What all logs say; counters that need Darshan's library are read meanwhile."""
+    paths = [*files.get(LOG, ()), *files.get(UNFINISHED_LOG, ())]
+    logs = _logs(paths, reading)
+    return Records(
+        logs=tuple(logs),
+        counters=_counting(logs, reading.pending),
+        utc_offset_s=utc_offset_s((log.path, log.start_ns) for log in logs),
+    )
+
+
+def _logs(paths: Sequence[Path], reading: Reading) -> list[TracerLog]:
+    """What the logs say, read here or by the workers of an executor, in order."""
+    if reading.executor is not None:
+        return _by_workers(paths, reading, reading.executor, _BATCH)
+    if len(paths) < _MANY:
+        return reading.each(_LOGS, read_log, paths)
+    with children() as workers:
+        return _by_workers(paths, reading, workers, _HERE)
+
+
+def _by_workers(
+    paths: Sequence[Path], reading: Reading, executor: Executor, size: int
+) -> list[TracerLog]:
+    found: dict[Path, TracerLog | InputError] = {}
+    some_each = list(_batches(paths, size))
+    for some, records in shared_out(read_logs, some_each, executor, _killed):
+        found |= zip(some, records, strict=True)
+        reading.progress(_LOGS, len(found), len(paths))
+    every = [(path, found[path]) for path in paths]
+    reading.unreadable.update((path, one) for path, one in every if isinstance(one, InputError))
+    return [one for _, one in every if isinstance(one, TracerLog)]
+
+
+def _batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
+    """The paths in lists of so many at most, shorter ones of large logs."""
+
+    def weight(path: Path) -> int:
+        nbytes = path.stat().st_size if path.exists() else 0
+        return max(nbytes * size, _BATCH_NBYTES)
+
+    return batches(paths, weight, _BATCH_NBYTES * size)
+
+
+def _killed(path: Path) -> InputError:
+    return InputError(f"{path}: the worker that read it ended twice; read it with `vanidl check`")
+
+
+def _counting(
+    logs: Sequence[TracerLog], pending: PendingCounters | None
+) -> Callable[[], dict[str, CounterFile]]:
+    """Starts Darshan's library on the counters that need it; the function waits for them."""
+    mine = {log.path: log.counters for log in logs if log.counters is not None}
+    others = [log.path for log in logs if log.counters is None]
+    asked = set(pending.paths) if pending is not None else set()
+    started = library.start_counters([path for path in others if path not in asked])
+    known = [started] if pending is None else [started, pending]
+    return lambda: {path: file for one in known for path, file in one.result().items()} | mine
+
+
+def utc_offset_s(logs: Iterable[tuple[str, int]]) -> int | None:
+    """Local time minus UTC on the machine of a run, None where no name tells.
+
+    Names of logs hold the local time of their start.
+
+    Args:
+        logs: Path and start (ns since the epoch) of each.
+    """
+    for path, start_ns in logs:
+        name = darshan_name(path)
+        if name is not None:
+            return _apart_s(name, start_ns // _SECOND_NS)
+    return None
+
+
+def _apart_s(name: DarshanName, start_s: int) -> int:
+    utc = datetime.fromtimestamp(start_s, timezone.utc)
+    around = (utc - timedelta(days=1), utc, utc + timedelta(days=1))  # names hold no year
+    days = {datetime(day.year, day.month, day.day, tzinfo=timezone.utc) for day in around}
+    named = [day for day in days if (day.month, day.day) == (name.month, name.day)]
+    if not named:
+        return 0
+    apart = named[0] + timedelta(seconds=name.second) - utc
+    return round(apart.total_seconds() / _QUARTER_S) * _QUARTER_S

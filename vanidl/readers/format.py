@@ -1,0 +1,170 @@
+"""What vanidl knows of one format of logs or traces, and what reading its files gives.
+
+A reader is a folder whose `__init__` exports a `Format`, and a line in `vanidl.readers.FORMATS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from vanidl.errors import InputError
+from vanidl.model.trace import Notice
+from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
+from vanidl.readers.sniff import Opening
+from vanidl.readers.verdict import Verdict, by_reading, not_checked
+
+Record = TypeVar("Record")
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what is read, how many done, how many in all)."""
+
+Files = Mapping[str, tuple[Path, ...]]
+"""Files by the name of their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """One kind of file of a format: known by the end or the beginning of its name."""
+
+    name: str
+    title: str  # "Darshan log": what `check` calls it
+    suffixes: tuple[str, ...] = ()
+    prefix: str = ""
+
+
+class PendingCounters(Protocol):
+    """Counters that are being read while the caller does something else."""
+
+    paths: tuple[str, ...]
+
+    def result(self) -> dict[str, CounterFile]:
+        """Counters by path; waits until all are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read, and what is known before they are.
+
+    Attributes:
+        progress: called before every file.
+        executor: its workers read many logs; None: this process does.
+        pending: counters that are already being read.
+        wait_names: regular expressions of spans that are input waits.
+        utc_offset_s: local time minus UTC where the run was recorded.
+        every: all files of the run, of any format.
+        asked: files that the user named with --steps, and the tag that marks their steps.
+        unreadable: files that could not be read, and why.
+    """
+
+    progress: Progress
+    executor: Executor | None = None
+    pending: PendingCounters | None = None
+    wait_names: Sequence[str] = ()
+    utc_offset_s: int = 0
+    every: tuple[Path, ...] = ()
+    asked: tuple[tuple[Path, str | None], ...] = ()
+    unreadable: dict[Path, InputError] = field(default_factory=dict)
+
+    def each(
+        self, what: str, read: Callable[[Path], Record], paths: Sequence[Path]
+    ) -> list[Record]:
+        """The records of all readable paths, read one by one."""
+        records = []
+        for i, path in enumerate(paths):
+            self.progress(what, i, len(paths))
+            try:
+                records.append(read(path))
+            except InputError as error:
+                self.unreadable[path] = error
+        return records
+
+
+def no_counters() -> dict[str, CounterFile]:
+    """The counters of a format that has none."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the files of one format say of a run."""
+
+    logs: tuple[TracerLog, ...] = ()
+    counters: Callable[[], Mapping[str, CounterFile]] = no_counters  # by path; may wait for them
+    profiles: tuple[ProfileTrace, ...] = ()
+    step_logs: tuple[StepLog, ...] = ()
+    durations: tuple[StepDurations, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    utc_offset_s: int | None = None  # local time minus UTC, where the files tell
+
+
+def _never(opening: Opening) -> str:
+    """For formats that no first bytes tell from others."""
+    del opening
+    return ""
+
+
+Check = Callable[[Sequence[tuple[FileKind, Path]], Callable[[], None]], Sequence[Verdict]]
+"""One verdict a file, in turn; the second argument is called before each."""
+
+
+def check_by_reading(
+    losses_of: Mapping[str, Callable[[Path], Sequence[str]]],
+    state_of: Callable[[Sequence[str]], str] | None = None,
+) -> Check:
+    """The check of a format whose files are read one by one.
+
+    Args:
+        losses_of: reads a file of a kind; a sentence for each loss. Others are not checked.
+        state_of: what losses say of a file; by default `verdict.state_by_losses`.
+    """
+
+    def check(
+        files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
+    ) -> list[Verdict]:
+        found = []
+        for kind, path in files:
+            before_each()
+            read = losses_of.get(kind.name)
+            found.append(
+                by_reading(path, kind.title, read, state_of)
+                if read
+                else not_checked(path, kind.title)
+            )
+        return found
+
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format: its files, and the functions that read and check them.
+
+    Attributes:
+        title: what messages call its files, in the plural.
+        patterns: names of its files, for messages that say what was expected.
+        read: the records of a run's files of this format.
+        traces_io: whether it records I/O. Those that do are read first, and the profiles that
+            they hold give way to those of other formats for the same process.
+        sniff: the kind of a renamed file by its first bytes, "" for none.
+        outputs: regular expression for paths that its writer writes during the run: those are
+            logs of the run, neither data nor checkpoints.
+    """
+
+    name: str
+    title: str
+    patterns: tuple[str, ...]
+    kinds: tuple[FileKind, ...]
+    read: Callable[[Files, Reading], Records]
+    check: Check
+    traces_io: bool = False
+    sniff: Callable[[Opening], str] = _never
+    outputs: str = ""
+
+    @property
+    def expected(self) -> str:
+        """`Darshan logs (.darshan)`."""
+        return f"{self.title} ({', '.join(self.patterns)})"
