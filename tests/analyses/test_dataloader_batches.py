@@ -1,4 +1,4 @@
-"""Which worker reads went into which step: the truth or nothing, on made-up and recorded runs."""
+"""Which worker reads went into which step: the truth or nothing, on synthetic and recorded runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class Loader(NamedTuple):
     """A training loop with a PyTorch DataLoader, simulated."""
 
     workers: int = 2
-    batches: int = 9  # an epoch
+    batches: int = 9  # per epoch
     epochs: int = 2
-    reads: int = 3  # a batch
+    reads: int = 3  # per batch
+    short: int = 0  # reads that the last batch of an epoch lacks: drop_last=False
     read_ms: int = 4
     step_ms: int = 10
     ahead: int = 2  # batches a worker may be ahead: prefetch_factor
@@ -80,7 +81,7 @@ def _epoch(loader: Loader, epoch: int, now: int, into) -> int:
         for j in sorted(asked):
             pid = pids[j % loader.workers]
             begin = max(asked.pop(j), reads[pid][-1].end // MS if reads[pid] else now)
-            for r in range(loader.reads):
+            for r in range(loader.reads - loader.short * (j == loader.batches - 1)):
                 start = begin + r * loader.read_ms
                 io = Io(start * MS, (start + loader.read_ms) * MS, j * 900 + r * 100, 100)
                 reads[pid].append(io)
@@ -113,12 +114,19 @@ def _steps(calls, loader: Loader) -> list[Span]:
     return spans
 
 
+def loader_of(workers: int, reads: int, short: int, **others: int) -> Loader:
+    """With one worker, nothing but an even split shows how long the batches were."""
+    short = min(short, reads - 1) if workers > 1 else 0
+    return Loader(workers=workers, reads=reads, short=short, **others)
+
+
 loaders = st.builds(
-    Loader,
+    loader_of,
     workers=st.integers(1, 4),
+    reads=st.integers(1, 5),
+    short=st.integers(0, 4),
     batches=st.integers(4, 20),
     epochs=st.integers(1, 3),
-    reads=st.integers(1, 5),
     read_ms=st.integers(1, 12),
     step_ms=st.integers(1, 30),
     ahead=st.integers(1, 4),
@@ -143,6 +151,13 @@ def test_what_is_known_is_true(loader):
 def test_a_profile_over_an_epochs_end_tells(loader):
     (found,) = deliveries(simulated(loader).trace)
     assert len(found) == loader.epochs * loader.batches - loader.skip
+
+
+def test_a_short_last_batch_leaves_the_borders_of_the_others_alone():
+    """The worker that read 5, 5 and 1 samples did not read 4, 4 and 3."""
+    truth = simulated(Loader(workers=2, batches=6, reads=5, short=4, skip=0))
+    (found,) = deliveries(truth.trace)
+    assert found.read_ns.tolist() == [read for _, read, _ in truth.taken]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Made-up training runs whose clocks differ by a known amount.
+"""Synthetic training runs whose clocks differ by a known amount.
 
 The loops are those of PyTorch's loader: without workers the waiting process reads inside its
 waits; with workers, batch k is read by worker k mod W, at most prefetch_factor batches ahead.

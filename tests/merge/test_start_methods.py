@@ -155,10 +155,10 @@ def test_every_recorded_case_is_expected():
 
 @pytest.mark.parametrize("case", CASES)
 def test_roles_ranks_and_families(run, case):
-    people = run.trace.processes
+    processes = run.trace.processes
     found = {
-        p.pid: (p.role, p.rank, None if p.trainer is None else people[p.trainer].pid)
-        for p in people
+        p.pid: (p.role, p.rank, None if p.trainer is None else processes[p.trainer].pid)
+        for p in processes
     }
     assert found == EXPECTED[case]
 

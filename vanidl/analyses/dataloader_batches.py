@@ -134,7 +134,10 @@ def divisions(epochs: Sequence[Generation], waits: int) -> Iterator[tuple[int, i
 
 
 def _reads_per_batch(counts: Sequence[int], batches: int) -> int:
-    """Reads of each batch, the last one perhaps fewer; 0 where the counts do not divide so."""
+    """Reads of each batch, the last one perhaps fewer; 0 where the counts do not divide so.
+
+    Of a single worker the most even split counts: no other one shows how long batches are.
+    """
     workers = len(counts)
     dealt = [-(-(batches - i) // workers) for i in range(workers)]
     size = max(-(-count // own) for count, own in zip(counts, dealt, strict=True))

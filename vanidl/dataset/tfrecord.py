@@ -16,7 +16,7 @@ from vanidl.model.file_facts import Block, FileFacts
 
 MOST_RECORDS = 100_000
 READ_BUFFER = 256 * 1024
-"""Bytes that tf.data's TFRecordDataset asks for at a time unless told (buffer_size)."""
+"""Bytes that tf.data's TFRecordDataset asks for at a time unless buffer_size is set."""
 
 _FRAME = struct.Struct("<QI")
 _OVERHEAD = _FRAME.size + 4

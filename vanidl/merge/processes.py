@@ -59,7 +59,7 @@ def identify(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Pro
 
 
 def _entries(i: int, log: TracerLog) -> list[_Entry]:
-    """One entry a rank of a shared log, one in all for a log of one process."""
+    """One entry per rank of a shared log, a single one for a log of one process."""
     process = Process(
         host=log.host,
         pid=log.pid,

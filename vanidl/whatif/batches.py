@@ -23,7 +23,7 @@ _FEWEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """One rank's batches in order; arrays have one entry a profiled step, in seconds.
+    """One rank's batches in order; arrays have one entry per profiled step, in seconds.
 
     `io_s` + `decode_s` is how long loading took its reader, `compute_s` everything else in the
     step but the wait for slower ranks. `first` marks the first batch of an epoch, for which no
@@ -59,7 +59,7 @@ def can_replay(trace: Trace, results: Results) -> bool:
 
 
 def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
-    """One entry a rank of a run that can be replayed."""
+    """One entry per rank of a run that can be replayed."""
     ranks, workers = rank_spans(trace), results.workers
     since = trace.job.start_ns
     epochs = results.phases.epochs if results.phases else ()

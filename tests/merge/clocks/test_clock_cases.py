@@ -1,4 +1,4 @@
-"""Over many made-up runs the truth lies inside the interval; the full count is a benchmark."""
+"""Over many synthetic runs the truth lies inside the interval; the full count is a benchmark."""
 
 from __future__ import annotations
 
