@@ -83,7 +83,7 @@ def test_predicted_change_is_within_20_percent_of_the_measured_one(shared, befor
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("read_us", [2_000, 20_000, 60_000])
-def test_prediction_of_made_up_workers_is_what_these_workers_do(workers, read_us):
+def test_prediction_of_synthetic_workers_is_what_these_workers_do(workers, read_us):
     base = Recipe(workers=0, read_us=read_us, epochs=1, steps=40)
     made = Recipe(workers=workers, read_us=read_us, epochs=1, steps=40)
     before, after = (trace_of(recipe) for recipe in (base, made))

@@ -31,7 +31,7 @@ ASSUMPTIONS = (
 )
 
 _MOST_WORKERS = (1, 2, 4, 8)
-_A_RANK = " a rank"
+_PER_RANK = " per rank"
 
 
 def what_if(trace: Trace, results: Results) -> WhatIf | None:
@@ -67,7 +67,7 @@ def predict(trace: Trace, results: Results, change: Change) -> Predicted:
 
 def _usual(ranks: tuple[Batches, ...]) -> list[tuple[str, Change]]:
     most = max(b.workers for b in ranks)
-    rows = [(plural(n, "worker") + _A_RANK, Change(workers=n)) for n in _MOST_WORKERS if n > most]
+    rows = [(plural(n, "worker") + _PER_RANK, Change(workers=n)) for n in _MOST_WORKERS if n > most]
     if most:
         rows.append(("twice as many batches read ahead", Change(ahead=2 * PREFETCH_FACTOR)))
     if ranks[0].latency_share is None:
@@ -97,7 +97,7 @@ def _shared(ranks: tuple[Batches, ...], results: Results) -> list[tuple[str, Cha
 
 def _adds_nothing(row: Predicted, before: Predicted) -> bool:
     """Whether more workers than in the row before change nothing."""
-    of_workers = row.name.endswith(_A_RANK) and before.name.endswith(_A_RANK)
+    of_workers = row.name.endswith(_PER_RANK) and before.name.endswith(_PER_RANK)
     return of_workers and row.ratio > before.ratio - 0.005
 
 

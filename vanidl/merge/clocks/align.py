@@ -179,7 +179,7 @@ def _reasons(evidence: Iterable[Evidence]) -> tuple[ClockReason, ...]:
 def _range(offsets: Intervals) -> str:
     """The offsets that are left open, in words."""
     low, high = int(offsets.start[0]), int(offsets.end[-1]) - 1
-    many = "" if len(offsets.start) == 1 else f" in {len(offsets.start)} pieces"
+    many = "" if len(offsets.start) == 1 else f" in {len(offsets.start)} intervals"
     if low < -(2**61):
         return f"at most {high / 1e9:.6f} s"
     return range_words(low / 1e9, high / 1e9) + many

@@ -87,9 +87,10 @@ def _columns(found: Sequence[tuple[int, int, _Calls]]) -> tuple[Int64Array, Int6
 
 
 def _reason(calls: _Calls, workers: int, unit: str) -> str:
-    later = f", and {calls.ahead * workers} batches later after that" if calls.ahead else ""
+    ahead = calls.ahead * workers
+    later = f", and the one {ahead} batches later only after that" if ahead else ""
     return (
-        f"batches of {calls.per_batch} {unit}, {calls.batches} an epoch by "
+        f"batches of {calls.per_batch} {unit}, {calls.batches} per epoch by "
         f"{plural(workers, 'worker')}: each is read before it is taken{later}"
     )
 
