@@ -2,8 +2,8 @@
 
     python benchmarks/decode_cpu.py [--repeat 9]
 
-Synthetic samples with the papers' statistics (loaders.workloads), one in each of as many threads
-as there are cores, so that every way has all cores; MB are of the source array. Ways to a
+Synthetic samples with the papers' statistics (vanidl_loaders.workloads), one in each of as many
+threads as there are cores, so that every way has all cores; MB are of the source array. Ways to a
 CosmoFlow sample as float16 log(1 + x), channels first, all checked to give the same bits:
   ours         container in memory, CRC-32 checked, decoded
   gzip         gunzip (zlib) of the int16, as in the TFRecords, log1p, float16, transpose

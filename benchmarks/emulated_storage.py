@@ -3,7 +3,7 @@
     python benchmarks/emulated_storage.py [--repeats 5]
 
 For each row: `clients` processes read a file one request after another, through the mount.
-  model     seconds by `loaders.emulated_fs.model.expected_s`
+  model     seconds by `vanidl_loaders.emulated_fs.model.expected_s`
   measured  median wall seconds, from the first read's begin to the last read's end
   sleep     ratio to the model of the same processes sleeping instead of reading: what the machine
             itself adds

@@ -7,7 +7,7 @@ each worker's own batch, as in data-parallel training. The data are synthetic: t
 of three clouds in 32 dimensions. Partitions are sorted by class (`blocks`), the worst case.
     global   every worker draws from all samples (what DistributedSampler does)
     local    every worker keeps its own (Q = 0)
-    0.1 ...  partial local shuffling with that Q, who holds what from `loaders.pls.Ownership`
+    0.1 ...  partial local shuffling with that Q, who holds what from `vanidl_loaders.pls.Ownership`
 Test accuracy after the last epoch. It is the direction that is claimed, of this small problem:
 partial 0.3 above local in every seed, and at least four fifths of the way from local to global.
 """

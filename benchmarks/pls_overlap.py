@@ -6,7 +6,7 @@ Each rank holds 20 samples in memory, trains on 2 a step and gives away 30 % of 
 epoch. Ranks meet after every step, as in synchronous training. Three ways, epoch by epoch in turn:
     local       Q = 0: nothing moves
     blocking    a portion is waited for as soon as it is begun: communication not overlapped
-    overlapped  as `loaders.pls.exchanging` does it
+    overlapped  as `vanidl_loaders.pls.exchanging` does it
 Compute is as long as the goal allows: communication / compute of the blocking way is set to 0.45
 by a first measurement, and has to come out as 0.3 or more. `device`: the host waits, as for a GPU.
 `host`: one thread of matrix products, which shares the two cores with the copies.

@@ -245,8 +245,8 @@ def show(where: str, results: dict[str, Result], samples: int, bytes_per_s: floa
 
 def counted(samples: int) -> None:
     """Loads of an epoch under every policy, and what the order of epochs is worth."""
+    from vanidl_loaders.scheduled import PlanSettings, make_plan
     from vanidl_loaders.scheduled.epochs import ORDERS
-    from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
     from vanidl_loaders.scheduled.policies import POLICIES
     from vanidl_loaders.scheduled.report import report
 

@@ -97,7 +97,8 @@ class Torch:
     ) -> None:
         from torch.utils.data import DataLoader
 
-        from vanidl_loaders.baseline import StartingSampler, collate
+        from vanidl_loaders.baseline import StartingSampler
+        from vanidl_loaders.loader.batches import collate
         from vanidl_loaders.loader.stats import Counts
 
         workers = options["workers"]

@@ -1,4 +1,4 @@
-"""The twin of every loader: PyTorch's DataLoader with a DistributedSampler, as people use it.
+"""The baseline: PyTorch's DataLoader with a DistributedSampler, as people use it.
 
 Each worker process opens the HDF5 files itself, on its first read. `SampleDataset` is the
 map-style data set of the other loaders too.
@@ -7,19 +7,19 @@ map-style data set of the other loaders too.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Generator, Iterator
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from .data.readers import Arrays, reader
 from .data.samples import SampleSet
 from .errors import InputError
-from .loader.loader import Batch, Loader, Settings, Waited
-from .loader.position import Position
-from .loader.stats import Counts, Stats
+from .loader.batches import collate
+from .loader.epochs import EpochLoader
+from .loader.loader import Batch, Loader, Settings
+from .loader.stats import Counts
 
 NAME = "baseline"
 HELP = "PyTorch's DataLoader with a DistributedSampler"
@@ -72,53 +72,28 @@ class StartingSampler(DistributedSampler[int]):
         return iter(list(super().__iter__())[start:])
 
 
-class BaselineLoader:
+class BaselineLoader(EpochLoader):
     """Batches in the DistributedSampler's order through torch.utils.data.DataLoader."""
+
+    marks_next = False  # the DataLoader does
 
     def __init__(self, samples: SampleSet, settings: Settings, *, prefetch_factor: int = 2) -> None:
         if not len(samples):
             raise InputError("expected at least one sample, found none: make the data anew")
-        self._settings, self._samples = settings, samples
-        self._counts, self._waits = Counts(settings.workers), list[float]()
+        counts, steps = Counts(settings.workers), settings.steps(samples)
+        super().__init__(settings, counts, steps, settings.identity(samples))
         self._dataset = SampleDataset(samples, self._counts)
         self._sampler = _sampler(self._dataset, settings)
-        self._position = Position(settings.identity(samples))
         self._loader = self._data_loader(prefetch_factor)
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch. The DataLoader marks its own `__next__` for the profiler."""
-        self._sampler.set_epoch(self._position.epoch)
-        self._sampler.start = self._position.begin() * self._settings.batch
-        for batch in Waited(iter(self._loader), self._waits):
-            self._position.step += 1
-            yield batch
-
-    def __len__(self) -> int:
-        """Steps of an epoch."""
-        return self._settings.steps(self._samples)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch`."""
-        self._position.set_epoch(epoch)
-
-    def stats(self) -> Stats:
-        """Reads of all workers, and the waits of this process."""
-        return self._counts.stats(self._waits)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, step, and what has to be the same to go on."""
-        return self._position.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on behind the last batch of `state`.
-
-        Raises:
-            UsageError: The state is of another seed, batch, number of ranks or samples.
-        """
-        self._position.load_state_dict(state)
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        self._sampler.set_epoch(epoch)
+        self._sampler.start = start * self._settings.batch
+        return (batch for batch in iter(self._loader))  # workers start here
 
     def close(self) -> None:
         """Closes the files of this process; workers end with their iterator."""
+        super().close()
         self._dataset.close()
 
     def _data_loader(self, prefetch_factor: int) -> DataLoader[Arrays]:
@@ -133,11 +108,6 @@ class BaselineLoader:
             prefetch_factor=prefetch_factor if workers else None,
             collate_fn=collate,
         )
-
-
-def collate(samples: list[Arrays]) -> Batch:
-    """Samples stacked field by field."""
-    return cast(Batch, default_collate(samples))
 
 
 def _sampler(dataset: SampleDataset, settings: Settings) -> StartingSampler:

@@ -60,7 +60,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _missing(error: ModuleNotFoundError) -> LoadersError:
-    if error.name is None or error.name.split(".")[0] == "loaders":
+    if error.name is None or error.name.split(".")[0] == "vanidl_loaders":
         raise error
     return MissingError(
         f"expected the package {error.name.split('.')[0]}, found none: "

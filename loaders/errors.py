@@ -6,7 +6,7 @@
     └── UsageError    an option contradicts another, or names what is not there
 
 Each message says what was expected, what was found and what to do. Only
-`loaders.cli.main` catches them.
+`vanidl_loaders.cli.main` catches them.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the counts of the plan; exit status 0."""
-    from ..scheduled.plan import PlanSettings, make_plan
+    from ..scheduled.plan import make_plan
+    from ..scheduled.plan_settings import PlanSettings
     from ..scheduled.report import report
 
     settings = PlanSettings(

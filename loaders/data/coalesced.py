@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .coalesce import StorageSpeed, measure, runs
-from .pread import read_into
+from .pread import ReadTotals, read_into
 from .readers import HDF5Reader, Reader, reader
 from .samples import Field, SampleSet
 
@@ -32,15 +31,7 @@ MOST_RUN_NBYTES = 4 << 20
 """A run longer than that is split, so that threads share it and memory for it stays small."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """What one task read: bytes that the reads returned, and read calls."""
-
-    nbytes: int
-    requests: int
-
-
-Task = Callable[[], Done]
+Task = Callable[[], ReadTotals]
 
 
 class RowSource(Protocol):
@@ -49,7 +40,7 @@ class RowSource(Protocol):
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(start, stop) of what is read to get sorted rows: half-open, disjoint, sorted."""
 
-    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
+    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> ReadTotals:
         """Reads rows [start, stop); those in `wanted` (sorted) go to their targets."""
 
 
@@ -63,16 +54,16 @@ class ContiguousRows:
         """Runs with gaps of up to `most_gap` rows, none longer than `MOST_RUN_NBYTES`."""
         return _split(*runs(rows, self.most_gap), max(1, MOST_RUN_NBYTES // self._field.nbytes))
 
-    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
+    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> ReadTotals:
         """One `pread`: a single row straight to its target, more through memory between."""
         nbytes, begin = self._field.nbytes, self._offset + start * self._field.nbytes
         if stop - start == 1 and len(wanted):
-            return Done(nbytes, read_into(self._file, self._bytes(target, start).data, begin))
+            return ReadTotals(nbytes, read_into(self._file, self._bytes(target, start).data, begin))
         block = np.empty((stop - start, nbytes), np.uint8)
         requests = read_into(self._file, block.reshape(-1).data, begin)
         for row in wanted.tolist():
             self._bytes(target, row)[:] = block[row - start]
-        return Done(block.nbytes, requests)
+        return ReadTotals(block.nbytes, requests)
 
     def _bytes(self, target: Target, row: int) -> NDArray[np.uint8]:
         return target(self._field.name, row).reshape(-1).view(np.uint8)
@@ -94,7 +85,7 @@ class ChunkedRows:
         start, stop = _split(*runs(np.unique(rows // self._rows), 0), most)
         return start * self._rows, np.minimum(stop * self._rows, len(self._dataset))
 
-    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> Done:
+    def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> ReadTotals:
         """One slice of the dataset, then a copy of each wanted row.
 
         Raises:
@@ -109,7 +100,7 @@ class ChunkedRows:
             ) from error
         for row in wanted.tolist():
             target(self._field.name, row)[...] = block[row - start]
-        return Done(block.nbytes, self._pieces * -(-(stop - start) // self._rows))
+        return ReadTotals(block.nbytes, self._pieces * -(-(stop - start) // self._rows))
 
 
 class RowReads:
@@ -193,7 +184,7 @@ class RowReads:
     def _measured(self, source: ContiguousRows, row_nbytes: int) -> StorageSpeed:
         nothing, nowhere = np.empty(0, np.int64), dict[str, NDArray[Any]]()
 
-        def read(start: int, stop: int) -> Done:
+        def read(start: int, stop: int) -> ReadTotals:
             return source.read(start, stop, nothing, lambda name, _: nowhere[name])
 
         return measure(read, len(self._samples), row_nbytes)
@@ -225,7 +216,7 @@ class SampleReads:
         for each in self._readers:
             each.close()
 
-    def _read(self, sample: int, target: Target) -> Done:
+    def _read(self, sample: int, target: Target) -> ReadTotals:
         own = self._idle.get()
         try:
             arrays = own.read(sample)
@@ -233,7 +224,7 @@ class SampleReads:
             self._idle.put(own)
         for name, values in arrays.items():
             target(name, sample)[...] = values
-        return Done(sum(values.nbytes for values in arrays.values()), own.requests())
+        return ReadTotals(sum(values.nbytes for values in arrays.values()), own.requests())
 
 
 def open_reads(samples: SampleSet, *, gap: int | None, threads: int) -> RowReads | SampleReads:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from dataclasses import dataclass
 
 from ..errors import InputError
 
@@ -16,6 +17,17 @@ _LIBRARY = ctypes.CDLL(None, use_errno=True)
 _PREAD = _LIBRARY.pread64 if hasattr(_LIBRARY, "pread64") else _LIBRARY.pread
 _PREAD.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
 _PREAD.restype = ctypes.c_ssize_t
+
+
+@dataclass(frozen=True)
+class ReadTotals:
+    """What reads took: bytes that they returned, and read calls, one per contiguous piece."""
+
+    nbytes: int = 0
+    requests: int = 0
+
+    def __add__(self, other: ReadTotals) -> ReadTotals:
+        return ReadTotals(self.nbytes + other.nbytes, self.requests + other.requests)
 
 
 def read_into(file: int, target: memoryview, offset: int) -> int:

@@ -55,7 +55,7 @@ class SampleSet:
 
     Attributes:
         folder: Where they lie.
-        workload: Name in `loaders.workloads.WORKLOADS`.
+        workload: Name in `vanidl_loaders.workloads.WORKLOADS`.
         samples: How many; ids are 0 .. samples - 1.
         fields: Arrays of each sample.
         layout: `rows`, `files` or `images`.

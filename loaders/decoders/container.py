@@ -61,7 +61,7 @@ class Encoded:
     """One encoded array.
 
     Attributes:
-        codec: Name in `loaders.decoders.coding.CODECS`.
+        codec: Name in `vanidl_loaders.decoders.coding.CODECS`.
         source: What was encoded.
         decoded: What comes back.
         parameters: The codec's own, JSON values.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from torch.utils.data import Dataset
 from ..data.order import epoch_order, padded_order, rank_order
 from ..data.samples import SampleSet
 from ..errors import InputError
-from ..loader.loader import Batch, Loader, Settings, Spanned
-from ..loader.position import Position
-from ..loader.stats import Counts, Stats
+from ..loader.batches import pinned
+from ..loader.epochs import EpochLoader
+from ..loader.loader import Batch, Loader, Settings
+from ..loader.stats import Counts
 from .coding import decode_batch, open_sample
 from .container import Encoded
 from .folders import ENCODED, sample_path
@@ -76,7 +77,7 @@ class EncodedDataset(Dataset[Batch]):
         return decoded | {"sample": torch.tensor(sample)}
 
 
-class DecodedLoader:
+class DecodedLoader(EpochLoader):
     """Batches of decoded samples in the DistributedSampler's order."""
 
     def __init__(
@@ -92,50 +93,21 @@ class DecodedLoader:
                 f"expected containers in {folder}, found none: make them with "
                 f"python -m vanidl_loaders encode {samples.folder} {folder}"
             )
-        self._samples, self._settings, self._folder = samples, settings, Path(folder)
-        self._device = torch.device(device)
-        self._counts, self._waits = Counts(), list[float]()
-        self._position = Position(settings.identity(samples))
+        super().__init__(settings, Counts(), settings.steps(samples), settings.identity(samples))
+        self._samples, self._folder, self._device = samples, Path(folder), torch.device(device)
         self._statuses: list[torch.Tensor] = []
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch."""
-        batches = self._batches(self._position.epoch)[self._position.begin() :]
-        loaded = _ahead([partial(self._load, ids) for ids in batches], self._settings.workers)
-        counted = (self._finished(*each) for each in loaded)
-        for batch in Spanned(counted, self._waits, name=type(self).__name__):
-            self._position.step += 1
-            yield batch
+        """The batches of the epoch; behind the last, the device has decoded all."""
+        yield from super().__iter__()
         self._require_good()
 
-    def __len__(self) -> int:
-        """Steps of an epoch."""
-        return self._settings.steps(self._samples)
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        calls = [partial(self._load, ids) for ids in self._ids(epoch)[start:]]
+        loaded = _ahead(calls, self._settings.workers)
+        return (self._finished(*each) for each in loaded)
 
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch`."""
-        self._position.set_epoch(epoch)
-
-    def stats(self) -> Stats:
-        """Containers read, their bytes, and the waits of this process."""
-        return self._counts.stats(self._waits)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, step, and what has to be the same to go on."""
-        return self._position.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on behind the last batch of `state`.
-
-        Raises:
-            UsageError: The state is of another seed, batch, number of ranks or samples.
-        """
-        self._position.load_state_dict(state)
-
-    def close(self) -> None:
-        """Nothing stays open."""
-
-    def _batches(self, epoch: int) -> list[list[int]]:
+    def _ids(self, epoch: int) -> list[list[int]]:
         settings = self._settings
         order = epoch_order(
             len(self._samples), seed=settings.seed, epoch=epoch, shuffle=settings.shuffle
@@ -154,9 +126,7 @@ class DecodedLoader:
             return ids, nbytes, {name: _OnHost.of(samples, name) for name in samples[0]}
         threads = 1 if self._settings.workers else None
         batch = decode_batch(samples, device="cpu", threads=threads)
-        if self._settings.pin_memory and torch.cuda.is_available():
-            batch = {name: tensor.pin_memory() for name, tensor in batch.items()}
-        return ids, nbytes, batch
+        return ids, nbytes, pinned(batch) if self._settings.pin_memory else batch
 
     def _finished(self, ids: list[int], nbytes: int, loaded: Batch | dict[str, _OnHost]) -> Batch:
         self._counts.add(loads=len(ids), nbytes=nbytes, requests=len(ids))
@@ -213,7 +183,7 @@ def read_container(folder: Path, sample: int) -> tuple[dict[str, Encoded], int]:
     return open_sample(content), len(content)
 
 
-def _ahead(calls: list[Callable[[], T]], workers: int) -> Iterator[T]:
+def _ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
     """What the calls give, in order; up to twice `workers` of them are begun ahead, in threads."""
     if not workers:
         yield from (call() for call in calls)

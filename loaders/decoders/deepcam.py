@@ -85,7 +85,13 @@ class DeepCam:
         """
         planes = self._planes(array)
         lines = self.normalise(planes, threads=threads)
-        sections = encode_lines(lines, self._floors(lines, len(planes)), self, threads)
+        sections = encode_lines(
+            lines,
+            self._floors(lines, len(planes)),
+            closed=self.mode == "closed",
+            tolerance=self.tolerance,
+            threads=threads,
+        )
         return Encoded(
             codec=self.NAME,
             source=Spec(array.shape, array.dtype.str),

@@ -1,7 +1,7 @@
 """Lines as byte differences: the arithmetic of the DeepCAM codec, compiled.
 
-See `loaders.decoders.deepcam` for the format. All of it is in one module, because the compiler's
-cache notices a change of the caller's file only.
+See `vanidl_loaders.decoders.deepcam` for the format. All of it is in one module, because the
+compiler's cache notices a change of the caller's file only.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Done:
+class EncodeTotals:
     """What encoding a data set gave.
 
     Attributes:
@@ -64,9 +64,9 @@ class Done:
     nbytes: int = 0
     encoded_nbytes: int = 0
 
-    def plus(self, nbytes: int, encoded_nbytes: int) -> Done:
+    def plus(self, nbytes: int, encoded_nbytes: int) -> EncodeTotals:
         """With one more sample encoded."""
-        return Done(
+        return EncodeTotals(
             self.encoded + 1,
             self.skipped,
             self.nbytes + nbytes,
@@ -87,7 +87,7 @@ def encode_folder(
     settings: str = "",
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Done:
+) -> EncodeTotals:
     """Encodes every sample of a folder; samples whose containers are there are skipped.
 
     Args:
@@ -111,7 +111,7 @@ def encode_folder(
         )
     _claim(target, held, settings)
     left = [each for each in work if not each.target.exists()]
-    done = Done(skipped=len(work) - len(left))
+    done = EncodeTotals(skipped=len(work) - len(left))
     calls = [partial(_encode, each, codecs) for each in left]
     for sizes in _in_threads(calls, threads or cores()):
         done = done.plus(*sizes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,6 @@ from . import deltas
 from .container import Encoded, Sections, damaged
 from .deltas import CONST, DELTA, RAW
 from .threads import spread
-
-if TYPE_CHECKING:
-    from .deepcam import DeepCam
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint16]
@@ -129,20 +125,22 @@ class LineSections:
             raise damaged("at least one segment a line", "none")
 
 
-def encode_lines(lines: Floats, floors: Floats, codec: DeepCam, threads: int | None) -> Sections:
+def encode_lines(
+    lines: Floats, floors: Floats, *, closed: bool, tolerance: float, threads: int | None
+) -> Sections:
     """The sections of lines (n, width); `floors` is the absolute tolerance of each."""
     count, width = lines.shape
     with np.errstate(over="ignore", invalid="ignore"):
         halves = lines.astype(np.float16)
     modes, codes = np.empty(count, np.uint8), np.empty((count, width), np.uint8)
     numbers = np.zeros(count, np.int64)
-    closed, tolerance = codec.mode == "closed", np.float32(codec.tolerance)
+    part_of_value = np.float32(tolerance)
 
     def work(begin: int, end: int) -> NDArray[np.int64]:
         part = slice(begin, end)
         return deltas.encode(
             lines[part], halves[part].view(np.uint16), halves[part].astype(np.float32),
-            floors[part], codes[part], modes[part], numbers[part], closed, tolerance,
+            floors[part], codes[part], modes[part], numbers[part], closed, part_of_value,
         )  # fmt: skip
 
     segments = spread(work, count, threads) if count else []

@@ -81,7 +81,7 @@ class Settings:
         return -(-of_rank // self.batch)
 
     def identity(self, samples: SampleSet) -> dict[str, Any]:
-        """What decides the stream of ids of a rank; see `loaders.loader.position.Position`."""
+        """What decides the stream of ids of a rank; see `Position`."""
         return {
             "samples": len(samples),
             "ranks": self.world.ranks,

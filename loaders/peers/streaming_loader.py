@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from streaming import StreamingDataLoader, StreamingDataset
 
-from ..baseline import collate
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
+from ..loader.batches import collate
 from ..loader.loader import Batch, Settings, Waited
 from ..loader.stats import Counts, Stats
 from .shards import ready

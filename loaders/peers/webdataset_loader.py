@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any
 
@@ -11,12 +11,12 @@ import numpy as np
 import webdataset
 from torch.utils.data import DataLoader, IterableDataset
 
-from ..baseline import collate
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
-from ..loader.loader import Batch, Settings, Waited
-from ..loader.position import Position
-from ..loader.stats import Counts, Stats
+from ..loader.batches import collate
+from ..loader.epochs import EpochLoader
+from ..loader.loader import Batch, Settings
+from ..loader.stats import Counts
 from ..ranks.world import World
 from .shards import ready, tar_name
 
@@ -66,55 +66,26 @@ class _Split:
         yield from every[world.rank :: world.ranks] if len(every) >= world.ranks else every
 
 
-class WebDatasetLoader:
+class WebDatasetLoader(EpochLoader):
     """As many batches as the baseline's, from a rank's shards read round and round."""
 
+    marks_next = False  # the DataLoader does
+
     def __init__(self, samples: SampleSet, settings: Settings, *, buffer: int = 1000) -> None:
-        self._samples, self._settings = samples, settings
-        self._stream = TarSamples(samples, settings, buffer=buffer)
-        self._waits = list[float]()
-        self._position = Position(settings.identity(samples))
+        self._shards = TarSamples(samples, settings, buffer=buffer)
+        steps, identity = settings.steps(samples), settings.identity(samples)
+        super().__init__(settings, self._shards.counts, steps, identity)
         self._loader = DataLoader(
-            self._stream,
+            self._shards,
             batch_size=settings.batch,
             num_workers=settings.workers,
             pin_memory=settings.pin_memory,
             collate_fn=collate,
         )
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch. The DataLoader marks its own `__next__`."""
-        self._stream.epoch = self._position.epoch
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        self._shards.epoch = epoch
         batches = iter(self._loader)
-        for _ in range(self._position.begin()):
+        for _ in range(start):
             next(batches)  # a stream cannot jump: what was seen is read again
-        for batch in Waited(islice(batches, len(self) - self._position.step), self._waits):
-            self._position.step += 1
-            yield batch
-
-    def __len__(self) -> int:
-        """Steps of an epoch, all of full batches."""
-        return self._settings.steps(self._samples)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch`."""
-        self._position.set_epoch(epoch)
-
-    def stats(self) -> Stats:
-        """Reads of all workers, and the waits of this process."""
-        return self._stream.counts.stats(self._waits)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch and step."""
-        return self._position.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on behind the last batch of `state`, after reading what comes before it again.
-
-        Raises:
-            UsageError: The state is of another seed, batch, number of ranks or samples.
-        """
-        self._position.load_state_dict(state)
-
-    def close(self) -> None:
-        """Nothing stays open: workers end with their iterator."""
+        return (batch for batch in islice(batches, len(self) - start))

@@ -14,7 +14,7 @@ from .ownership import NOBODY, Int64Array
 from .scheduler import Requests, Scheduler
 
 T = TypeVar("T")
-_ORDER = 2  # stream of random numbers; see loaders.pls.ownership
+_ORDER = 2  # stream of random numbers; see vanidl_loaders.pls.ownership
 
 
 class LocalSampler(Sampler[int]):

@@ -8,17 +8,15 @@ kept, and only what is exchanged moves.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
-
-from ..baseline import collate
 from ..data.samples import SampleSet
-from ..loader.loader import Batch, Loader, Settings, Spanned
-from ..loader.position import Position
+from ..loader.batches import collate, pinned
+from ..loader.epochs import EpochLoader
+from ..loader.loader import Batch, Loader, Settings
 from ..loader.prefetch import Background
 from ..loader.stats import Stats
 from ..ranks.messages import BACKENDS, open_transport
@@ -106,7 +104,7 @@ class PartialLocalStats(Stats):
     peak_in_flight_nbytes: int = 0
 
 
-class PartialLocalLoader:
+class PartialLocalLoader(EpochLoader):
     """Batches of one rank's local part.
 
     Args:
@@ -118,8 +116,6 @@ class PartialLocalLoader:
     def __init__(
         self, dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
     ) -> None:
-        self.dataset = dataset
-        self._settings, self._exchange = settings, exchange
         self._sampler = LocalSampler(
             dataset,
             settings.batch,
@@ -127,32 +123,17 @@ class PartialLocalLoader:
             shuffle=settings.shuffle,
             drop_last=settings.drop_last,
         )
-        self._position = Position(_identity(dataset, settings, exchange))
+        steps = -(-len(self._sampler) // settings.batch)
+        identity = _identity(dataset, settings, exchange)
+        super().__init__(settings, dataset.counts, steps, identity)
+        self.dataset, self._exchange = dataset, exchange
         self._scheduler: Scheduler | None = None
-        self._stream: Generator[Batch, None, None] | None = None
-        self._waits, self._hits = list[float](), 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch. An iteration that is still open ends."""
-        self._end_stream()
-        self._stream = stream = self._epoch(self._position.epoch, self._position.begin())
-        with closing(stream):
-            for batch in Spanned(stream, self._waits, name=type(self).__name__):
-                self._position.step += 1
-                yield batch
-
-    def __len__(self) -> int:
-        """Steps of an epoch: the same on every rank."""
-        return -(-len(self._sampler) // self._settings.batch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch`."""
-        self._position.set_epoch(epoch)
+        self._hits = 0
 
     def stats(self) -> PartialLocalStats:
         """What was read, kept, exchanged and waited for."""
         store, scheduler = self.dataset.store, self._scheduler
-        done = asdict(self.dataset.counts.stats(self._waits)) | {"hits": self._hits}
+        done = asdict(super().stats()) | {"hits": self._hits}
         if scheduler is None:
             return PartialLocalStats(**done)
         return PartialLocalStats(
@@ -163,26 +144,14 @@ class PartialLocalLoader:
             peak_nbytes=store.peak_nbytes,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, step, and what has to be the same to go on."""
-        return self._position.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on behind the last batch of `state`: what this rank held then is read anew.
-
-        Raises:
-            UsageError: The state is of another seed, fraction, number of ranks or data set.
-        """
-        self._position.load_state_dict(state)
-
     def close(self) -> None:
         """Ends threads. What is in a local folder stays there."""
-        self._end_stream()
+        super().close()
         if self._scheduler is not None:
             self._scheduler.close()
 
-    def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        batches = self._ahead if self._settings.workers else self._batches
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        batches = self._read_ahead if self._settings.workers else self._read
         yield from exchanging(self._opened(), batches(epoch, start), epoch, start)
 
     def _opened(self) -> Scheduler:
@@ -200,28 +169,17 @@ class PartialLocalLoader:
             self._scheduler.steps = len(self)
         return self._scheduler
 
-    def _ahead(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        with closing(Background(self._batches(epoch, start), READY)) as reading:
+    def _read_ahead(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        with closing(Background(self._read(epoch, start), READY)) as reading:
             yield from reading
 
-    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+    def _read(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         order, batch = self._sampler.order(epoch).tolist(), self._settings.batch
         for begin in range(start * batch, len(order), batch):
             slots = order[begin : begin + batch]
             self._hits += len(slots)
             stacked = collate([self.dataset[slot] for slot in slots])
-            yield _pinned(stacked) if self._settings.pin_memory else stacked
-
-    def _end_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream = None
-
-
-def _pinned(batch: Batch) -> Batch:
-    if not torch.cuda.is_available():
-        return batch
-    return {name: value.pin_memory() for name, value in batch.items()}
+            yield pinned(stacked) if self._settings.pin_memory else stacked
 
 
 def _identity(

@@ -211,7 +211,7 @@ def sample_source(samples: SampleSet) -> Source:
 
 
 def _as_arrays(sample: int, picture: Item, label: int) -> Arrays:
-    """As `loaders.data.readers.ImageReader` reads it."""
+    """As `vanidl_loaders.data.readers.ImageReader` reads it."""
     return {
         "image": np.array(picture),
         "label": np.asarray(label, np.int64),

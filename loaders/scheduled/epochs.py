@@ -2,22 +2,17 @@
 
 Cost of going from shuffle u to v (SOLAR's model of a FIFO buffer): samples among the first C of
 v that are not among the last C of u. Under the plan's own policy the order is worth nothing:
-every order loads N - C an epoch (see `loaders.scheduled.plan`). It is here for small N, for
+every order loads N - C an epoch (see `vanidl_loaders.scheduled.plan`). It is here for small N, for
 FIFO buffers and to reproduce the paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from .plan import PlanSettings
-
-Int64Array = NDArray[np.int64]
+from .plan_settings import Int64Array, PlanSettings
 
 PARTICLES = 100
 ITERATIONS = 1000

@@ -13,8 +13,6 @@ first used, and counted as `reloads`, apart from the loads of the plan.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,12 @@ from typing import Any
 from ..data.coalesce import StorageSpeed
 from ..data.samples import SampleSet
 from ..errors import UsageError
-from ..loader.loader import Batch, Loader, Settings, Spanned
-from ..loader.position import Position
+from ..loader.epochs import EpochLoader, Stream
+from ..loader.loader import Loader, Settings
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
-from .epochs import ORDERS
-from .plan import Plan, PlanSettings, load_plan, make_plan
+from .plan import Plan, load_plan, make_plan
+from .plan_settings import EPOCH_ORDERS, PlanSettings
 from .share import BALANCES
 from .stage import Stage, StageCounts, StageSettings
 
@@ -48,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--buffer-fraction", type=float, metavar="C/N", help="(default: 1 GiB a rank)"
     )
     add("--balance", default="load", choices=BALANCES, help="what is level over ranks")
-    add("--epoch-order", default="shuffle", choices=list(ORDERS))
+    add("--epoch-order", default="shuffle", choices=EPOCH_ORDERS)
     add("--load-s", type=float, default=1.0, help="seconds to read a sample, for balance time")
     add("--compute-s", type=float, default=1.0, help="seconds to train on one, for balance time")
     add("--plan", metavar="FILE", help="a saved plan, instead of the options above")
@@ -117,7 +115,7 @@ class ScheduledStats(Stats):
     staging_capacity: int = 0
 
 
-class ScheduledLoader:
+class ScheduledLoader(EpochLoader):
     """Batches of one rank as the plan has them, read ahead by a thread.
 
     Args:
@@ -134,72 +132,39 @@ class ScheduledLoader:
         self, samples: SampleSet, settings: Settings, plan: Plan, stage: StageSettings
     ) -> None:
         check_plan(plan, samples, settings)
-        self.plan = plan
-        self._samples, self._settings, self._stage_settings = samples, settings, stage
-        self._counts, self._waits = StageCounts(Counts(), Counts()), list[float]()
-        self._stage = Stage(samples, plan, settings.world.rank, stage, self._counts)
-        self._position = Position(identity(plan, samples, settings))
-        self._reading: Background[Batch] | Generator[Batch, None, None] | None = None
+        counts = StageCounts(Counts(), Counts())
+        steps, own = settings.steps(samples), identity(plan, samples, settings)
+        super().__init__(settings, counts.of_plan, steps, own)
+        self.plan, self._beside_plan = plan, counts.beside_plan
+        self._stage_settings = stage
+        self._stage = Stage(samples, plan, settings.world.rank, stage, counts)
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch. An iteration that is still open ends."""
-        self._end_reading()
-        start = self._position.begin()
-        stream = self._stage.batches(self._position.epoch, start)
-        reading = Background(stream, READY) if self._stage_settings.look_ahead else stream
-        self._reading = reading
-        with closing(reading):
-            for batch in Spanned(reading, self._waits, name=type(self).__name__):
-                self._position.step += 1
-                yield batch
-
-    def __len__(self) -> int:
-        """Steps of an epoch."""
-        return self._settings.steps(self._samples)
+    def _batches(self, epoch: int, start: int) -> Stream:
+        batches = self._stage.batches(epoch, start)
+        return Background(batches, READY) if self._stage_settings.look_ahead else batches
 
     @property
     def speed(self) -> StorageSpeed | None:
         """What was measured before the first read; None where a gap was given."""
         return self._stage.speed
 
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch` of the plan."""
-        self._position.set_epoch(epoch)
-
     def stats(self) -> ScheduledStats:
         """What was read, served and waited for."""
-        done = asdict(self._counts.of_plan.stats(self._waits))
+        done = asdict(super().stats())
         buffer, staging = self._stage.buffer, self._stage.staging
         return ScheduledStats(
             **done,
-            reloads=self._counts.beside_plan.stats([]).loads,
+            reloads=self._beside_plan.stats([]).loads,
             buffer_peak=buffer.peak,
             buffer_capacity=buffer.capacity,
             staging_peak=staging.peak,
             staging_capacity=staging.capacity,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, step, and what has to be the same to go on."""
-        return self._position.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on behind the last batch of `state`.
-
-        Raises:
-            UsageError: The state is of another plan, number of ranks or data set.
-        """
-        self._position.load_state_dict(state)
-
     def close(self) -> None:
         """Ends the thread, closes files. Iterating opens them no more."""
-        self._end_reading()
+        super().close()
         self._stage.close()
-
-    def _end_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-        self._reading = None
 
 
 def identity(plan: Plan, samples: SampleSet, settings: Settings) -> dict[str, Any]:

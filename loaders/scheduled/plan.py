@@ -19,80 +19,13 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.order import epoch_order, padded_order
 from ..errors import InputError, UsageError
 from .epochs import ORDERS
+from .plan_settings import Int64Array, PlanSettings
 from .share import costs, shares
 
-Int64Array = NDArray[np.int64]
 FREE = -1
 _FORMAT = 1
-
-
-@dataclass(frozen=True)
-class PlanSettings:
-    """What a plan is made from; equal settings give equal plans on every rank.
-
-    Attributes:
-        samples: N, of the dataset.
-        ranks: R.
-        batch: Samples of a rank in a step of the baseline; the global batch is ranks * batch.
-        epochs: E.
-        buffer: C, samples that all ranks hold together; rank r holds C // R or one more.
-        seed: Of the shuffles, as in the baseline.
-        drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
-        shuffled: False: ids in order, every epoch.
-        balance: "load", "batch" or "time".
-        epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `loaders.scheduled.epochs`.
-        load_s: Seconds of reading a sample, for balance "time".
-        compute_s: Seconds of training on a sample, for balance "time".
-    """
-
-    samples: int
-    ranks: int = 1
-    batch: int = 16
-    epochs: int = 1
-    buffer: int = 0
-    seed: int = 0
-    drop_last: bool = False
-    shuffled: bool = True
-    balance: str = "load"
-    epoch_order: str = "shuffle"
-    load_s: float = 1.0
-    compute_s: float = 1.0
-
-    def __post_init__(self) -> None:
-        least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise UsageError(
-                    f"expected {name} of at least {bound}, found {getattr(self, name)}: "
-                    "correct the options"
-                )
-        costs(self.balance, self.load_s, self.compute_s)
-        if self.samples < self.ranks:
-            raise UsageError(
-                f"expected at least one sample a rank, found {self.samples} samples for "
-                f"{self.ranks} ranks: use fewer ranks"
-            )
-        if self.epoch_order not in ORDERS:
-            raise UsageError(
-                f"expected an epoch order among {', '.join(ORDERS)}, found {self.epoch_order}"
-            )
-
-    @property
-    def global_batch(self) -> int:
-        """Samples of a step over all ranks."""
-        return self.ranks * self.batch
-
-    def capacity(self, rank: int) -> int:
-        """Samples that the buffer of one rank holds."""
-        return self.buffer // self.ranks + (rank < self.buffer % self.ranks)
-
-    def shuffle(self, number: int) -> Int64Array:
-        """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
-        order = epoch_order(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
-        return padded_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)
 
 
 @dataclass(frozen=True)

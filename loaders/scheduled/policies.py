@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import PlanSettings, make_plan
+from .plan import make_plan
+from .plan_settings import PlanSettings
 
 Int64Array = NDArray[np.int64]
 

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.coalesce import StorageSpeed
-from ..data.coalesced import Done, open_reads
+from ..data.coalesced import open_reads
+from ..data.pread import ReadTotals
 from ..data.samples import Field, SampleSet
 from ..errors import UsageError
 from ..loader.loader import WEIGHT, Batch
@@ -86,7 +87,7 @@ class StageCounts:
         """Counts uses that needed no read."""
         self.of_plan.add(hits=hits)
 
-    def read(self, done: Done) -> None:
+    def read(self, done: ReadTotals) -> None:
         """Counts a read that is done."""
         self.of_plan.add(nbytes=done.nbytes, requests=done.requests)
 
@@ -96,7 +97,7 @@ class Window:
     """Steps whose reads are under way, and the samples that the buffer gets from them."""
 
     steps: list[RankStep]
-    reads: deque[Future[Done]]
+    reads: deque[Future[ReadTotals]]
     pinned: list[int]
 
 

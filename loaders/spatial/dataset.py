@@ -46,7 +46,7 @@ class SlabDataset(Dataset[torch.Tensor]):
         transport: To the ranks that share samples, P = product of the grid in each group; None:
             alone.
         part: Which block, where there is no transport.
-        read_mode: One of `loaders.spatial.reading.READ_MODES`.
+        read_mode: One of `vanidl_loaders.spatial.reading.READ_MODES`.
 
     Raises:
         UsageError: The grid does not fit the array or the ranks, or neither or both of transport

@@ -20,23 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.hdf5 import opened
+from ..data.pread import ReadTotals
 from .boxes import Box, extent, intersection, slices, within
 from .chunks import Chunk, ChunkCode, Decoder, located
 from .grid import Piece
 
-
-@dataclass(frozen=True)
-class Moved:
-    """What a read took: bytes from the file, and read calls, one a contiguous piece."""
-
-    nbytes: int = 0
-    requests: int = 0
-
-    def __add__(self, other: Moved) -> Moved:
-        return Moved(self.nbytes + other.nbytes, self.requests + other.requests)
-
-
-Fill = Callable[["Contiguous", Box, NDArray[np.uint8]], Moved]
+Fill = Callable[["Contiguous", Box, NDArray[np.uint8]], ReadTotals]
 """Reads a box of a contiguous array into a flat array of its bytes."""
 Opener = Callable[[Path], AbstractContextManager[Fill]]
 """Opens a file for reading boxes of it."""
@@ -53,7 +42,7 @@ class Layout(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """As stored."""
 
-    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> Moved:
+    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> ReadTotals:
         """Fills `out`, an array of `dtype`, from boxes of the file.
 
         Raises:
@@ -77,7 +66,7 @@ class Contiguous:
         """Bytes of the whole array."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> Moved:
+    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> ReadTotals:
         """Exactly the bytes of the boxes."""
         if self.fortran:
             turned = Contiguous(self.path, self.offset, self.shape[::-1], self.dtype)
@@ -86,9 +75,9 @@ class Contiguous:
         with opener(self.path) as fill:
             return self.fill(pieces, out, fill)
 
-    def fill(self, pieces: Sequence[Piece], out: NDArray[Any], fill: Fill) -> Moved:
+    def fill(self, pieces: Sequence[Piece], out: NDArray[Any], fill: Fill) -> ReadTotals:
         """`read` from the open file; in C order only."""
-        moved = Moved()
+        moved = ReadTotals()
         for piece in pieces:
             target = out[slices(piece.target)]
             direct = target.flags.c_contiguous
@@ -102,6 +91,14 @@ class Contiguous:
         """Elements [start, stop) in the order of the file, as an array of one axis."""
         offset = self.offset + start * self.dtype.itemsize
         return Contiguous(self.path, offset, (stop - start,), self.dtype)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """How an open file is read: boxes of its bytes, and chunks decoded."""
+
+    fill: Fill
+    decoder: Decoder
 
 
 @dataclass(frozen=True)
@@ -120,9 +117,9 @@ class Chunked:
     known: dict[tuple[int, ...], Chunk] = field(default_factory=dict, compare=False, repr=False)
     """Places of chunks that were looked up."""
 
-    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> Moved:
+    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> ReadTotals:
         """Chunk by chunk."""
-        moved, sides = Moved(), self.code.shape
+        moved, sides = ReadTotals(), self.code.shape
         boxes = [piece.source for piece in pieces]
         chunks = located(self.path, self.dataset, sides, boxes, self.known)
         with opener(self.path) as fill, self.code.decoder(self.dtype) as decoder:
@@ -134,28 +131,23 @@ class Chunked:
                     for each, p in shared
                     if each is not None
                 ]
-                moved += self._read_chunk(chunk, cut, out, (fill, decoder))
+                moved += self._read_chunk(chunk, cut, out, _Access(fill, decoder))
         return moved
 
     def _read_chunk(
-        self,
-        chunk: Chunk,
-        cut: list[Piece],
-        out: NDArray[Any],
-        through: tuple[Fill, Decoder],
-    ) -> Moved:
-        fill, decoder = through
+        self, chunk: Chunk, cut: list[Piece], out: NDArray[Any], access: _Access
+    ) -> ReadTotals:
         if chunk.nbytes == 0:
             for piece in cut:
                 out[slices(piece.target)] = self.code.fill
-            return Moved()
+            return ReadTotals()
         if not self.code.filters:
             stored = Contiguous(self.path, chunk.offset, self.code.shape, self.dtype)
-            return stored.fill(cut, out, fill)
+            return stored.fill(cut, out, access.fill)
         content = np.empty(chunk.nbytes, np.uint8)
         as_bytes = Contiguous(self.path, chunk.offset, content.shape, content.dtype)
-        moved = fill(as_bytes, ((0, chunk.nbytes),), content)
-        decoded = decoder(content, chunk.filter_mask)
+        moved = access.fill(as_bytes, ((0, chunk.nbytes),), content)
+        decoded = access.decoder(content, chunk.filter_mask)
         for piece in cut:
             out[slices(piece.target)] = decoded[slices(piece.source)]
         return moved
@@ -173,13 +165,13 @@ class ByLibrary:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> Moved:  # noqa: ARG002
+    def read(self, pieces: Sequence[Piece], out: NDArray[Any], opener: Opener) -> ReadTotals:  # noqa: ARG002
         """Hyperslabs through h5py."""
         with opened(self.path, self.dataset) as dataset:
             for piece in pieces:
                 out[slices(piece.target)] = dataset[slices(piece.source)]
         elements = sum(math.prod(extent(piece.source)) for piece in pieces)
-        return Moved(elements * self.dtype.itemsize, len(pieces))
+        return ReadTotals(elements * self.dtype.itemsize, len(pieces))
 
 
 def _placed(inner: Box, outer: Box) -> Box:

@@ -13,7 +13,7 @@ of blocks is the model's own part (DistConv), as is summing over a sample.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from ..data.order import epoch_order, padded_order
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
-from ..loader.loader import Batch, Loader, Settings, Spanned
-from ..loader.position import Position
+from ..loader.epochs import EpochLoader
+from ..loader.loader import Batch, Loader, Settings
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
 from ..ranks.messages import Transport, launched_transport
@@ -67,7 +67,7 @@ class SpatialSettings:
     Attributes:
         division: Grid, halo and edges of the divided arrays.
         divide: Names of fields to divide; None: the largest, and those of its shape.
-        read_mode: One of `loaders.spatial.reading.READ_MODES`.
+        read_mode: One of `vanidl_loaders.spatial.reading.READ_MODES`.
         store: Keep blocks and exchange them, instead of reading a sample again.
         ahead: Steps read ahead; 0 reads in `__next__`.
     """
@@ -144,7 +144,10 @@ class _Step:
     begun: Begun
 
 
-class SpatialLoader:
+_Reading = Background[_Step] | Generator[_Step, None, None]
+
+
+class SpatialLoader(EpochLoader):
     """Blocks of one rank, epoch after epoch.
 
     Args:
@@ -166,44 +169,29 @@ class SpatialLoader:
         transport: Transport | None = None,
     ) -> None:
         self.sharing = Sharing(settings.world, spatial.division.parts)
-        self._samples, self._spatial = samples, spatial
-        self._settings = self.sharing.of_groups(settings)
+        identity = settings.identity(samples) | _texts(asdict(spatial.division))
+        of_groups = self.sharing.of_groups(settings)
+        super().__init__(of_groups, Counts(), of_groups.steps(samples), identity)
+        self._samples = samples
         if not len(samples):
             raise InputError("expected at least one sample, found none: make the data anew")
         self._arrays = arrays_of(samples, spatial.division, spatial.divide)
         check_reach(settings, spatial)
-        self._counts, self._waits = Counts(), list[float]()
-        self._served, self._shares_nbytes = Served(), 0
+        self._spatial, self._served, self._shares_nbytes = spatial, Served(), 0
         self._store = SlabStore(self.sharing) if spatial.store else None
-        self._position = Position(self._identity(settings))
         self._transport, self._own_transport = transport, transport is None
         self._reader: BlockReader | None = None
-        self._reading: Background[_Step] | Generator[_Step, None, None] | None = None
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch. An iteration that is still open ends."""
-        self._end_reading()
-        transport, start = self._opened(), self._position.begin()
-        stream = self._steps(self._position.epoch, start)
+    def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        transport = self._opened()
+        steps = self._steps(epoch, start)
         ahead = self._spatial.ahead if not transport.mpi or mpiio.multithreaded() else 0
-        self._reading = reading = Background(stream, ahead) if ahead else stream
-        with closing(reading):
-            batches = self._batches(reading, len(self) - start, transport)
-            for batch in Spanned(batches, self._waits, name=type(self).__name__):
-                self._position.step += 1
-                yield batch
-
-    def __len__(self) -> int:
-        """Steps of an epoch: the same on every rank."""
-        return self._settings.steps(self._samples)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch`."""
-        self._position.set_epoch(epoch)
+        reading = Background(steps, ahead) if ahead else steps
+        return self._completed(reading, len(self) - start, transport)
 
     def stats(self) -> SpatialStats:
         """What was read, kept, exchanged and waited for."""
-        done = asdict(self._counts.stats(self._waits))
+        done = asdict(super().stats())
         return SpatialStats(
             **done,
             received=self._served.received,
@@ -213,28 +201,12 @@ class SpatialLoader:
             chunk_overlap=self._reader.chunk_overlap if self._reader else None,
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, step, and what has to be the same to go on."""
-        return self._position.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on behind the last batch of `state`. The store starts empty.
-
-        Raises:
-            UsageError: The state is of another seed, batch, division, number of ranks or samples.
-        """
-        self._position.load_state_dict(state)
-
     def close(self) -> None:
         """Ends the thread and the connection to other ranks."""
-        self._end_reading()
+        super().close()
         if self._transport is not None and self._own_transport:
             self._transport.close()
             self._transport = None
-
-    def _identity(self, settings: Settings) -> dict[str, Any]:
-        division = asdict(self._spatial.division)
-        return settings.identity(self._samples) | {k: str(v) for k, v in division.items()}
 
     def _opened(self) -> Transport:
         """Connects on first use: under torchrun, whoever trains begins the process group."""
@@ -243,11 +215,6 @@ class SpatialLoader:
             read_mode = self._spatial.read_mode
             self._reader = BlockReader(self._arrays, self.sharing, self._transport, read_mode)
         return self._transport
-
-    def _end_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-        self._reading = None
 
     # -- local: in the thread ---------------------------------------------------------------
 
@@ -300,14 +267,15 @@ class SpatialLoader:
 
     # -- joint: in the training thread --------------------------------------------------------
 
-    def _batches(
-        self, reading: Iterator[_Step], steps: int, transport: Transport
-    ) -> Iterator[Batch]:
-        for _ in range(steps):
-            with Attempt() as tried:
-                step = next(reading)
-            tried.agree(transport)
-            yield self._complete(step, transport)
+    def _completed(
+        self, reading: _Reading, steps: int, transport: Transport
+    ) -> Generator[Batch, None, None]:
+        with closing(reading):
+            for _ in range(steps):
+                with Attempt() as tried:
+                    step = next(reading)
+                tried.agree(transport)
+                yield self._complete(step, transport)
 
     def _complete(self, step: _Step, transport: Transport) -> Batch:
         assert self._reader is not None
@@ -361,6 +329,10 @@ def _repeated(step: _Step) -> Batch:
             for name, values in step.rows[sample].items():
                 step.batch[name][place] = torch.from_numpy(values)
     return step.batch
+
+
+def _texts(values: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
 
 
 def _numbers(text: str) -> tuple[int, ...]:

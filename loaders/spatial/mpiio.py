@@ -3,7 +3,8 @@
 Every rank opens the file for itself (COMM_SELF), so nobody waits for a rank that fails. Data
 sieving is switched off: it reads the gaps between runs too (with MPICH's ROMIO twice the bytes
 where a row is cut in two). MPI's own collective reads are not used: with ROMIO, a read error on
-one rank leaves the others waiting (MPICH 5.0.2). `loaders.spatial.joint` shares reads instead.
+one rank leaves the others waiting (MPICH 5.0.2). `vanidl_loaders.spatial.joint` shares reads
+instead.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.pread import ReadTotals
 from ..errors import InputError
 from .boxes import Box, extent, run_length, volume
-from .layouts import Contiguous, Fill, Moved
+from .layouts import Contiguous, Fill
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -49,7 +51,7 @@ def opened(path: Path) -> Iterator[Fill]:
         info.Free()
 
 
-def _fill(file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> Moved:
+def _fill(file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> ReadTotals:
     from mpi4py import MPI
 
     status, view = MPI.Status(), MPI.BYTE.Create_subarray(*_in_bytes(layout, box)).Commit()
@@ -63,7 +65,7 @@ def _fill(file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]) 
             f"expected {len(out)} bytes from {layout.path}, found {status.Get_count(MPI.BYTE)}: "
             "the file ends before; make it anew"
         )
-    return Moved(len(out), volume(box) // run_length(layout.shape, box))
+    return ReadTotals(len(out), volume(box) // run_length(layout.shape, box))
 
 
 def multithreaded() -> bool:

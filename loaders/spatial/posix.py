@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.pread import read_into
+from ..data.pread import ReadTotals, read_into
 from ..errors import InputError
 from .boxes import Box, run_length, run_starts
-from .layouts import Contiguous, Fill, Moved
+from .layouts import Contiguous, Fill
 
 
 @contextmanager
@@ -34,10 +34,10 @@ def opened(path: Path) -> Iterator[Fill]:
         raise InputError(f"expected to read {path}, found: {error}; see the file") from error
 
 
-def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> Moved:
+def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> ReadTotals:
     itemsize = layout.dtype.itemsize
     nbytes = run_length(layout.shape, box) * itemsize
     starts = (run_starts(layout.shape, box) * itemsize + layout.offset).tolist()
     for number, start in enumerate(starts):
         read_into(file, out.data[number * nbytes : (number + 1) * nbytes], start)
-    return Moved(len(starts) * nbytes, len(starts))
+    return ReadTotals(len(starts) * nbytes, len(starts))

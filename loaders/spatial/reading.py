@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.pread import ReadTotals
 from ..data.samples import Field, Place
 from ..errors import InputError
 from ..ranks.messages import Message, Transport
@@ -22,7 +23,7 @@ from .chunks import chunk_overlap
 from .describe import RawFile, describe
 from .grid import Division, Piece, Window, plain_window
 from .joint import Joint, first_has_all, level_shares
-from .layouts import Chunked, Contiguous, Layout, Moved, Opener
+from .layouts import Chunked, Contiguous, Layout, Opener
 from .sharing import Sharing
 
 READ_MODES: dict[str, str] = {
@@ -90,7 +91,7 @@ class Unfinished:
 class Begun:
     """What was read of one or more samples, and what waits for the exchange."""
 
-    moved: Moved = field(default_factory=Moved)
+    moved: ReadTotals = field(default_factory=ReadTotals)
     unfinished: list[Unfinished] = field(default_factory=list)
 
 
@@ -201,12 +202,12 @@ class BlockReader:
 
     def _read_share(
         self, layout: Layout, row: int | None, share: tuple[int, int]
-    ) -> tuple[NDArray[Any], Moved]:
+    ) -> tuple[NDArray[Any], ReadTotals]:
         """Elements [start, stop) of one sample's array, flat."""
         start, stop = share
         content = np.empty(stop - start, layout.dtype)
         if start == stop:
-            return content, Moved()
+            return content, ReadTotals()
         shape = layout.shape if row is None else layout.shape[1:]
         if isinstance(layout, Contiguous) and not layout.fortran:
             first = (row or 0) * int(np.prod(shape)) + start
@@ -225,7 +226,7 @@ class BlockReader:
         out: NDArray[Any],
         *,
         crop: bool,
-    ) -> Moved:
+    ) -> ReadTotals:
         if window.plain and layout.dtype == out.dtype and not crop:
             return self._read_pieces(layout, row, window, out)
         raw = np.empty(window.shape, layout.dtype)
@@ -242,7 +243,7 @@ class BlockReader:
 
     def _read_pieces(
         self, layout: Layout, row: int | None, window: Window, out: NDArray[Any]
-    ) -> Moved:
+    ) -> ReadTotals:
         if row is None:
             return layout.read(window.pieces, out, self._opener)
         pieces = [Piece(((row, row + 1), *p.source), ((0, 1), *p.target)) for p in window.pieces]

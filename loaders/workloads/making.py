@@ -39,7 +39,7 @@ def make(
     """Writes the samples of a workload; what lies there already from the same call is kept.
 
     Args:
-        workload: Name in `loaders.workloads.WORKLOADS`.
+        workload: Name in `vanidl_loaders.workloads.WORKLOADS`.
         folder: Where to; made if absent.
         samples: How many, at least 1.
         seed: Same seed, size and number: the same bytes.

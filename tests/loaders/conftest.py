@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from tests import ROOT
-
 
 @pytest.fixture(scope="session")
 def ptycho(tmp_path_factory):
@@ -51,13 +49,12 @@ def json_objects(text):
 @pytest.fixture
 def run_python(tmp_path):
     """Runs a command that finds this repository's packages as this process does."""
-    path = os.pathsep.join(each for each in (str(ROOT), os.environ.get("PYTHONPATH")) if each)
 
     def run(line, **environment):
         return subprocess.run(
             [str(part) for part in line],
             cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | environment,
+            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
             capture_output=True,
             text=True,
             timeout=300,

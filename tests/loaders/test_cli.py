@@ -27,7 +27,7 @@ def test_bad_input_is_one_line_and_a_status(tmp_path, capsys):
 def test_a_missing_package_is_named(tmp_path, run_python, python):
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from loaders.cli import main\n"
+        "from vanidl_loaders.cli import main\n"
         "sys.exit(main(['train', '--data', 'x']))"
     )
     done = run_python([python, "-c", code])
@@ -39,8 +39,16 @@ def test_a_missing_package_is_named(tmp_path, run_python, python):
 def test_making_and_help_need_no_torch(tmp_path, run_python, python):
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from loaders.cli import main\n"
+        "from vanidl_loaders.cli import main\n"
         "sys.exit(main(['make', '--workload', 'ptycho', '--data', 'x', '--samples', '1']))"
     )
     done = run_python([python, "-c", code])
     assert done.returncode == 0, done.stderr
+
+
+def test_own_modules_of_a_user_do_not_shadow_the_package(tmp_path, run_python, python):
+    for name in ("loaders", "loader", "data", "ranks", "errors", "commands"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of a user')\n")
+    done = run_python([python, "-m", "vanidl_loaders", "list"])
+    assert done.returncode == 0, done.stderr
+    assert "baseline" in done.stdout

@@ -57,7 +57,7 @@ def test_one_process(recorded: Recorder, tmp_path: Path, data: Path) -> None:
 def test_reads_of_the_loaders_are_seen(recorded: Recorder, tmp_path: Path, data: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     text = (
-        "from loaders.data.pread import read_into\n"
+        "from vanidl_loaders.data.pread import read_into\n"
         f"file = os.open({str(data)!r}, os.O_RDONLY)\n"
         f"for i in range({READS}): read_into(file, memoryview(bytearray({NBYTES})), i * 7)\n"
     )

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.profiler import ProfilerActivity, profile
 
+from vanidl_loaders.cli import main
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import (
     LOADERS,
@@ -54,8 +55,6 @@ def loader(request, ptycho, small):
     workload = WORKLOAD.get(request.param)
     samples = small(workload) if workload else ptycho
     if request.param in PREPARED:
-        from vanidl_loaders.cli import main
-
         folder = samples.folder
         assert main([PREPARED[request.param], str(folder), str(folder / "encoded")]) == 0
     if request.param in FORMAT:
@@ -103,6 +102,55 @@ def test_a_state_survives_pickling_and_an_epoch_can_be_repeated(loader):
     assert state["epoch"] == 1
     loader.load_state_dict(state)
     assert first
+
+
+MADE_UP = """
+from vanidl_loaders.baseline import SampleDataset
+from vanidl_loaders.loader.batches import collate
+from vanidl_loaders.loader.epochs import EpochLoader
+from vanidl_loaders.loader.stats import Counts
+
+NAME, HELP = "made-up", "samples in order"
+
+def add_arguments(parser):
+    parser.add_argument("--greeting", default="hello")
+
+def open_loader(samples, settings, options):
+    return InOrder(samples, settings)
+
+class InOrder(EpochLoader):
+    def __init__(self, samples, settings):
+        steps, identity = settings.steps(samples), settings.identity(samples)
+        super().__init__(settings, Counts(), steps, identity)
+        self._dataset = SampleDataset(samples, self._counts)
+
+    def _batches(self, epoch, start):
+        size = self._settings.batch
+        for low in range(start * size, len(self._dataset), size):
+            ids = range(low, min(low + size, len(self._dataset)))
+            yield collate([self._dataset[sample] for sample in ids])
+"""
+
+
+def test_a_loader_is_a_module_and_a_line_of_the_registry(ptycho, tmp_path, monkeypatch, capsys):
+    (tmp_path / "made_up_loader.py").write_text(MADE_UP)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(LOADERS, "made-up", "made_up_loader")
+    line = ["--data", str(ptycho.folder), "--loader", "made-up", "--greeting", "hi", "--batch", "4"]
+    assert main(["train", *line]) == 0
+    assert main(["bench", *line, "--repeat", "1"]) == 0
+    assert main(["list"]) == 0
+    assert "samples in order" in capsys.readouterr().out
+    loader = open_loader("made-up", ptycho, Settings(batch=4))
+    whole = [batch["sample"].tolist() for batch in loader]
+    assert whole == [list(range(21))[low : low + 4] for low in range(0, 21, 4)]
+    iterator = iter(loader)
+    next(iterator)
+    state = loader.state_dict()
+    resumed = open_loader("made-up", ptycho, Settings(batch=4))
+    resumed.load_state_dict(state)
+    assert [batch["sample"].tolist() for batch in resumed] == whole[1:]
+    assert resumed.stats().steps == 5
 
 
 def test_an_unknown_loader_or_option_is_refused(ptycho):

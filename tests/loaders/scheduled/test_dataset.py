@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 from tests.loaders.data.stored import N, direct
 from tests.loaders.scheduled.planned import scheduled
 from vanidl_loaders.errors import UsageError
+from vanidl_loaders.scheduled import PlanSettings, make_plan
 from vanidl_loaders.scheduled.dataset import ScheduledBatchSampler, ScheduledDataset, collate
-from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
 from vanidl_loaders.scheduled.stage import StageSettings
 
 

@@ -19,7 +19,7 @@ from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import WEIGHT, Settings, find_loader, open_loader
 from vanidl_loaders.ranks.world import World
-from vanidl_loaders.scheduled.plan import PlanSettings, make_plan
+from vanidl_loaders.scheduled import PlanSettings, make_plan
 
 BIN = str(Path(sys.executable).parent)
 LAUNCHERS = {

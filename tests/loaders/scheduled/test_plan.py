@@ -17,7 +17,8 @@ from vanidl_loaders.cli import main
 from vanidl_loaders.data.coalesce import StorageSpeed, runs
 from vanidl_loaders.errors import InputError, UsageError
 from vanidl_loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
-from vanidl_loaders.scheduled.plan import FREE, PlanSettings, load_plan, make_plan
+from vanidl_loaders.scheduled.plan import FREE, load_plan, make_plan
+from vanidl_loaders.scheduled.plan_settings import EPOCH_ORDERS, PlanSettings
 from vanidl_loaders.scheduled.policies import POLICIES
 from vanidl_loaders.scheduled.report import report
 from vanidl_loaders.scheduled.share import BALANCES, shares
@@ -155,6 +156,10 @@ def test_no_policy_beats_the_bound(name):
         assert (loads[1:] >= 300).all()
     if name in ("planned", "belady"):
         assert (loads[1:] == 300).all()
+
+
+def test_every_order_that_settings_take_exists():
+    assert tuple(ORDERS) == EPOCH_ORDERS
 
 
 @pytest.mark.parametrize("name", ORDERS)

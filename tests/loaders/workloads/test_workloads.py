@@ -117,8 +117,8 @@ def test_images_have_the_papers_mean_size(tmp_path):
 @pytest.mark.parametrize("name", ["ptycho", "cosmoflow", "deepcam", "images"])
 def test_a_model_learns_its_workload(name, small):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    from vanidl_loaders.baseline import collate
     from vanidl_loaders.data.readers import reader
+    from vanidl_loaders.loader.batches import collate
 
     samples = small(name)
     workload, reads = find_workload(name), reader(samples)

@@ -1,0 +1,99 @@
+"""The iteration that loaders share: epochs, timed batches, and going on in the middle of one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, ClassVar, Protocol
+
+from .loader import Batch, Settings, Spanned, Waited
+from .position import Position
+from .stats import Counts, Stats
+
+
+class Stream(Protocol):
+    """Batches that are read, maybe ahead by threads or processes."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Itself."""
+
+    def __next__(self) -> Batch:
+        """The next batch."""
+
+    def close(self) -> None:
+        """Ends the reading."""
+
+
+class EpochLoader(ABC):
+    """A `Loader` but for what it reads: a subclass gives the batches of an epoch.
+
+    Args:
+        settings: As for every loader.
+        counts: Where reads are counted.
+        steps: Of a full epoch: the same on every rank.
+        identity: What decides the stream of ids of a rank, see `Position`.
+    """
+
+    marks_next: ClassVar[bool] = True
+    """Batches are taken inside the profiler's span; False where PyTorch's DataLoader does that."""
+
+    def __init__(
+        self, settings: Settings, counts: Counts, steps: int, identity: Mapping[str, Any]
+    ) -> None:
+        self._settings, self._counts, self._length = settings, counts, steps
+        self._position = Position(identity)
+        self._waits = list[float]()
+        self._stream: Stream | None = None
+
+    @abstractmethod
+    def _batches(self, epoch: int, start: int) -> Stream:
+        """The batches of an epoch from step `start` on; what runs before its first is not timed."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the epoch. An iteration that is still open ends."""
+        self._end_stream()
+        start = self._position.begin()
+        self._stream = stream = self._batches(self._position.epoch, start)
+        with closing(stream):
+            for batch in self._timed(stream):
+                self._position.step += 1
+                yield batch
+
+    def __len__(self) -> int:
+        """Steps of an epoch: the same on every rank."""
+        return self._length
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch`."""
+        self._position.set_epoch(epoch)
+
+    def stats(self) -> Stats:
+        """What was read, and the waits of this process."""
+        return self._counts.stats(self._waits)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, step, and what has to be the same to go on."""
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on behind the last batch of `state`.
+
+        Raises:
+            UsageError: The state is of another stream: seed, batch, number of ranks or samples.
+        """
+        self._position.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends an open iteration."""
+        self._end_stream()
+
+    def _timed(self, stream: Stream) -> Iterator[Batch]:
+        if self.marks_next:
+            return Spanned(stream, self._waits, name=type(self).__name__)
+        return Waited(stream, self._waits)
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
