@@ -1,4 +1,4 @@
-"""Makes the page of a survey: 120 made-up jobs of 60 days.
+"""Makes the page of a survey: 120 synthetic jobs of 60 days.
 
     python reports/survey.py [--jobs 120] [--logs FOLDER] [--page reports/survey.html]
 

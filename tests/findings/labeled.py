@@ -1,4 +1,4 @@
-"""Runs with labels: made-up ones by recipe, recorded and public ones by path.
+"""Runs with labels: synthetic ones by recipe, recorded and public ones by path.
 
 `labels.json` holds what should be found in each, written down before the rules were. A run
 belongs to the held-back half where the SHA-256 of its name is odd.

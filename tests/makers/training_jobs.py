@@ -1,4 +1,4 @@
-"""Made-up training jobs: a recipe in, the trace that tracer and profiler would leave out.
+"""Synthetic training jobs: a recipe in, the trace that tracer and profiler would leave out.
 
 Everything follows from the recipe: reads are timed one after another in the process that makes
 them, batches are handed over in order, ranks wait for each other after every step. Times in us.
