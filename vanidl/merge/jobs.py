@@ -75,7 +75,11 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
 
 
 class _Links:
-    """Disjoint sets of 0..n-1."""
+    """Disjoint sets of 0..n-1, each known by its smallest member.
+
+    Not scipy's connected components: links are added by the sets found so far, and every
+    summary would import scipy for it.
+    """
 
     def __init__(self, n: int) -> None:
         self._parent = list(range(n))

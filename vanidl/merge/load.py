@@ -64,7 +64,7 @@ def trace_of(
     Args:
         found: the files.
         inputs: what else to read, and what the user knows.
-        progress: told of every file.
+        progress: called with every file.
         pending: counters that are already being read.
         executor: its workers read many logs; None: this process does.
 
@@ -72,6 +72,7 @@ def trace_of(
         InputError, SeveralJobsError, UsageError: as `read_trace`.
     """
     rules = parse_rules(inputs.kind_rules)
+
     reading = Reading(progress or _no_progress, executor, pending, inputs.wait_names)
     traced = merge_steps.read_formats([found], reading, traces_io=True)
     records, unusable = run_json.gather(found.run_records)
@@ -81,10 +82,12 @@ def trace_of(
     steps = merge_steps.read(found, inputs.steps, reading)
     own = [profile for one in traced for profile in one.profiles]
     profiles = [*steps.profiles, *_own_profiles(own, logs, steps.profiles)]
+
     notices = [*_unread(found, reading), *unusable, *run_json.losses(records)]
     notices += [*(notice for one in traced for notice in one.notices), *steps.notices]
     if not logs and not profiles:
         raise InputError(_nothing_usable(found, notices))
+
     chosen = choose(group(logs, profiles), inputs.job_ids)
     counted = {path: file for one in traced for path, file in one.counters().items()}
     notices += _losses(chosen, counted)
