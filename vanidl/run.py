@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,7 @@ from vanidl.model.trace import Trace
 from vanidl.parallel.executors import Crew, dask_executor
 from vanidl.readers.format import Progress
 from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
-from vanidl.wording.headline import headline
+from vanidl.wording.headline import Headline, headline
 
 if TYPE_CHECKING:
     import pandas
@@ -41,12 +43,13 @@ class Run:
     """One run: its trace and every result, all frozen.
 
     `run.summary`, `run.overlap` and so on are the results of the same name;
-    `run.frame(name)` gives pandas frames.
+    `run.frame(name)` gives pandas frames. Findings and predictions are computed when first
+    asked for, once: every output takes them from here.
     """
 
     trace: Trace
     results: Results
-    selection: Selection
+    selection: Selection = field(default_factory=Selection)
 
     @property
     def coverage(self) -> Coverage:
@@ -116,10 +119,19 @@ class Run:
     @property
     def headline(self) -> str:
         """The answer in words, the same as in the report."""
-        return str(headline(self.trace, self.results))
+        return str(self.answer)
+
+    @cached_property
+    def answer(self) -> Headline:
+        """The headline as a title and the sentences that support it."""
+        return headline(self.trace, self.results)
 
     def findings(self) -> tuple[Finding, ...]:
         """What to know and to change, most severe first; empty where nothing was found."""
+        return self._findings
+
+    @cached_property
+    def _findings(self) -> tuple[Finding, ...]:
         return find(self.trace, self.results)
 
     def what_if(self) -> WhatIf | None:
@@ -127,6 +139,10 @@ class Run:
 
         None where steps, input waits or single reads were not recorded.
         """
+        return self._what_if
+
+    @cached_property
+    def _what_if(self) -> WhatIf | None:
         return what_if(self.trace, self.results)
 
     def predict(self, change: Change) -> Predicted:
@@ -170,22 +186,15 @@ def open_run(
         SeveralJobsError: the folder holds unrelated jobs.
         UsageError: an option names what is not there.
     """
-    if crew is not None and crew.on_dask:
-        with dask_executor(crew) as executor:
-            return _opened(path, selection, (inputs, progress, names), executor)
-    return _opened(path, selection, (inputs, progress, names), None)
+    with _executor(crew) as executor:
+        trace = read_trace(path, inputs or Inputs(), progress, executor)
+        chosen = selection or Selection()
+        if names is not None:
+            chosen = anonymous_selection(trace, chosen)
+            trace = anonymous(trace, names)
+        return Run(trace, analyse(trace, chosen, executor), chosen)
 
 
-def _opened(
-    path: str | PathLike[str],
-    selection: Selection | None,
-    more: tuple[Inputs | None, Progress | None, Pseudonyms | None],
-    executor: Executor | None,
-) -> Run:
-    inputs, progress, names = more
-    trace = read_trace(path, inputs or Inputs(), progress, executor)
-    chosen = selection or Selection()
-    if names is not None:
-        chosen = anonymous_selection(trace, chosen)
-        trace = anonymous(trace, names)
-    return Run(trace, analyse(trace, chosen, executor), chosen)
+def _executor(crew: Crew | None) -> AbstractContextManager[Executor | None]:
+    """Workers on Dask where they are asked for; else reading and reducing start their own."""
+    return dask_executor(crew) if crew is not None and crew.on_dask else nullcontext()

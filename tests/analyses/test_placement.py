@@ -66,7 +66,7 @@ def test_cosmictaggers_slack_does_not_grow_with_the_bursts(cosmic):
 def test_every_output_says_that_it_is_not_determined(shared, capsys, tmp_path):
     path = str(shared / "data/public/vanidl_cosmictagger")
     run = vanidl.open_run(path)
-    found = summary_object(run.trace, run.results)["placement"]
+    found = summary_object(run)["placement"]
     assert found["verdict"] == "not determined"
     assert [round(v, 2) for v in found["per_rank"][1]["hidden_s"]] == [0.46, 10.74]
     assert main(["summary", path]) == 0

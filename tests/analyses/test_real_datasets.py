@@ -118,7 +118,7 @@ def test_cosmictagger_checkpoints_come_from_stdio_counters(run_of):
 def test_samples_per_second_of_all_ranks(run_of):
     inputs = Inputs(data=DataOptions(samples_per_step=16))
     run = run_of("recorded/ddp_two_hosts", inputs=inputs)
-    made = summary_object(run.trace, run.results)["throughput"]
+    made = summary_object(run)["throughput"]
     assert made["samples_per_s"] == pytest.approx(made["steps_per_s"] * 16 * 4)
 
 

@@ -256,9 +256,10 @@ def test_control_characters_in_names_never_reach_the_terminal():
     from vanidl.merge.assemble import assemble
     from vanidl.merge.jobs import Group
     from vanidl.report.text import summary_text
+    from vanidl.run import Run
 
     log = darshan_log([Io(0, 10, 0, 5)], command="\033[2Jrm", names={1: "/a\033]0;x\007\nb"})
     trace = assemble(Group((log,), ()), {})
-    text = summary_text(trace, analyse(trace))
+    text = summary_text(Run(trace, analyse(trace)))
     assert all(c == "\n" or c.isprintable() for c in text)
     assert "\\x1b" in text

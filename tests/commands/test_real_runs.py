@@ -26,7 +26,7 @@ def run_of(shared: Path):
 
 
 def json_of(run: vanidl.Run) -> dict:
-    return json.loads(json.dumps(summary_object(run.trace, run.results), allow_nan=False))
+    return json.loads(json.dumps(summary_object(run), allow_nan=False))
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_json_is_the_contract_and_every_table(run, tmp_path):
     export(run, "json", tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     held = document.pop("tables")
-    assert document == json.loads(json.dumps(summary_object(run.trace, run.results)))
+    assert document == json.loads(json.dumps(summary_object(run)))
     assert set(held) == set(FRAMES) - {"operations"}
     assert sum(held["job_timeline"]["bytes_read"]) == run.summary.bytes_read
 

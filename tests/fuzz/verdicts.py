@@ -127,7 +127,7 @@ def answer(path: Path, write: int) -> None:
     signal.alarm(SECONDS)
     try:
         run = open_run(path)
-        found = {"state": "answer", "answer": json.loads(summary_json(run.trace, run.results))}
+        found = {"state": "answer", "answer": json.loads(summary_json(run))}
     except InputError as error:
         found = {"state": REFUSED, "message": str(error)}
     except MemoryError:

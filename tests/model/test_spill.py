@@ -16,6 +16,7 @@ from vanidl.model.trace import Trace
 from vanidl.readers.darshan.library import read_counters
 from vanidl.readers.darshan.log import read_log
 from vanidl.report.json import summary_json
+from vanidl.run import Run
 
 pytest.importorskip("pyarrow", reason="spilled parts are Parquet")
 
@@ -41,7 +42,7 @@ def test_spilled_parts_have_the_same_bits(log: Path, rows: int) -> None:
     assert len(held.io) == len(spilled.io)
     assert all(same(a, b) for a, b in zip(held.io, spilled.io, strict=True))
     assert not any(part.start.flags.writeable for part in spilled.io)
-    assert summary_json(held, analyse(held)) == summary_json(spilled, analyse(spilled))
+    assert summary_json(Run(held, analyse(held))) == summary_json(Run(spilled, analyse(spilled)))
 
 
 def test_the_file_goes_with_its_parts(

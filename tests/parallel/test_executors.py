@@ -96,8 +96,8 @@ def test_a_scheduler_at_an_address_gives_the_same_results(
     write_log(path, Workload(3000, ranks=3, files=5))
     crew = Crew(dask=scheduler_address)
     there, here = open_run(path, crew=crew), open_run(path)
-    content = summary_object(there.trace, there.results)
-    assert content == summary_object(here.trace, here.results)
+    content = summary_object(there)
+    assert content == summary_object(here)
     pytest.importorskip("pyarrow", reason="the table of a survey is Parquet")
     (row,) = survey(path.parent, tmp_path / "out", crew=crew).rows
     assert row["problem"] is None

@@ -10,57 +10,61 @@ from tests.findings.labeled import RECIPES
 from tests.makers.results import EXAMPLES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
-from vanidl.findings import find
 from vanidl.report.advice import advice
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import WIDTH, summary_text
+from vanidl.run import Run
 
 
 @pytest.fixture(scope="module")
 def slow():
     trace = trace_of(RECIPES["one_reader"])
-    return trace, analyse(trace)
+    return Run(trace, analyse(trace))
 
 
 def test_every_output_names_the_same_findings(slow):
-    codes = [finding.code for finding in find(*slow)]
+    codes = [finding.code for finding in slow.findings()]
     assert len(codes) >= 3
-    told = json.loads(summary_json(*slow))["findings"]
+    told = json.loads(summary_json(slow))["findings"]
     assert [finding["code"] for finding in told] == codes
-    text, page = summary_text(*slow), render_html(*slow)
+    text, page = summary_text(slow), render_html(slow)
     assert all(f" {code}: " in text and f"<code>{code}</code>" in page for code in codes)
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
 def test_json_has_the_keys_of_the_contract(slow):
-    told = json.loads(summary_json(*slow))
+    told = json.loads(summary_json(slow))
     keys = {"code", "severity", "title", "detail", "advice", "evidence", "gain_at_most_s"}
     assert all(set(finding) == keys for finding in told["findings"])
     assert set(told["what_if"]) == {"step_s", "replayed_s", "rows", "assumptions"}
 
 
 def test_the_table_of_predictions_is_in_text_and_page(slow):
-    assert "What if (replayed with changed input)" in summary_text(*slow)
-    assert "no input wait at all" in render_html(*slow)
+    assert "What if (replayed with changed input)" in summary_text(slow)
+    assert "no input wait at all" in render_html(slow)
 
 
 def test_a_healthy_run_has_no_findings_and_says_nothing():
     trace = trace_of(RECIPES["healthy"])
-    results = analyse(trace)
-    assert json.loads(summary_json(trace, results))["findings"] == []
-    assert "Findings" not in summary_text(trace, results)
+    run = Run(trace, analyse(trace))
+    assert json.loads(summary_json(run))["findings"] == []
+    assert "Findings" not in summary_text(run)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_findings_of_every_shape_of_run_are_plain_texts(name):
-    for item in advice(*EXAMPLES[name]()):
+    for item in advice(Run(*EXAMPLES[name]())):
         assert item.title
         assert item.advice
         assert all(isinstance(text, str) for pair in item.evidence for text in pair)
 
 
 def test_names_from_logs_are_escaped_in_findings():
-    trace, results = EXAMPLES["hostile"]()
-    page = render_html(trace, results)
+    page = render_html(Run(*EXAMPLES["hostile"]()))
     assert "<img src=x" not in page
+
+
+def test_findings_and_predictions_are_computed_once(slow):
+    assert slow.findings() is slow.findings()
+    assert slow.what_if() is slow.what_if()

@@ -5,6 +5,7 @@ import pytest
 from tests.makers import browser
 from tests.makers.results import EXAMPLES
 from vanidl.report.html import write_html
+from vanidl.run import Run
 
 pytestmark = pytest.mark.browser
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.browser
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name in EXAMPLES:
-        write_html(*EXAMPLES[name](), folder / f"{name}.html")
+        write_html(Run(*EXAMPLES[name]()), folder / f"{name}.html")
     return folder
 
 

@@ -13,6 +13,7 @@ from vanidl.figures import FIGURES
 from vanidl.report import page as page_module
 from vanidl.report.html import render_html, write_html
 from vanidl.report.page import embedded, tight
+from vanidl.run import Run
 
 LIMIT = 4_000_000
 VOID = {"meta", "input", "br", "wbr", "img"}
@@ -56,7 +57,7 @@ def parsed(text: str) -> Page:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_page_of_every_run(name):
     example = EXAMPLES[name]()
-    text = render_html(*example)
+    text = render_html(Run(*example))
     page = parsed(text)
     assert len(text.encode("utf-8", "backslashreplace")) < LIMIT
     names = [tag for tag, _ in page.tags]
@@ -70,7 +71,7 @@ def test_page_of_every_run(name):
 
 
 def test_nothing_is_fetched():
-    page = parsed(render_html(*EXAMPLES["hostile"]()))
+    page = parsed(render_html(Run(*EXAMPLES["hostile"]())))
     for tag, attributes in page.tags:
         assert tag not in {"img", "link", "iframe", "object", "embed", "base", "svg"}
         assert not set(attributes) & {"src", "onerror", "onload", "onclick"}
@@ -78,7 +79,7 @@ def test_nothing_is_fetched():
 
 
 def test_policy_admits_only_the_own_scripts():
-    page = parsed(render_html(*EXAMPLES["full"]()))
+    page = parsed(render_html(Run(*EXAMPLES["full"]())))
     metas = [a for t, a in page.tags if t == "meta" and "http-equiv" in a]
     policy = metas[0]["content"]
     assert "default-src 'none'" in policy
@@ -88,7 +89,7 @@ def test_policy_admits_only_the_own_scripts():
 
 
 def test_hostile_names_arrive_whole_as_data():
-    page = parsed(render_html(*EXAMPLES["hostile"]()))
+    page = parsed(render_html(Run(*EXAMPLES["hostile"]())))
     data = json.loads(page.scripts[0])
     files = next(f for f in data["figures"] if f["id"] == "files")["table"]["rows"]
     paths = [row[0] for row in files]
@@ -111,21 +112,21 @@ def test_embedded_refuses_what_json_cannot_say():
 
 
 def test_unknown_sections_say_why():
-    text = " ".join(parsed(render_html(*EXAMPLES["counters_only"]())).text)
+    text = " ".join(parsed(render_html(Run(*EXAMPLES["counters_only"]()))).text)
     assert "No profiler trace was found" in text
     assert "No single operation was traced" in text
 
 
 def test_written_whole_and_readable(tmp_path):
     target = tmp_path / "report.html"
-    write_html(*EXAMPLES["hostile"](), target)
+    write_html(Run(*EXAMPLES["hostile"]()), target)
     assert "\\udcff" in target.read_text(encoding="utf-8")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_missing_folder_is_one_clear_line(tmp_path):
     with pytest.raises(VanidlError, match=r"cannot write the report to .*No such file") as error:
-        write_html(*EXAMPLES["nothing"](), tmp_path / "missing" / "report.html")
+        write_html(Run(*EXAMPLES["nothing"]()), tmp_path / "missing" / "report.html")
     assert "\n" not in str(error.value)
 
 
@@ -138,7 +139,7 @@ def test_failing_disk_leaves_the_old_report(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(VanidlError, match="No space left"):
-        write_html(*EXAMPLES["nothing"](), target)
+        write_html(Run(*EXAMPLES["nothing"]()), target)
     assert target.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -47,7 +47,7 @@ def test_a_job_is_a_row_with_the_numbers_of_its_summary(folder: Path, done) -> N
     assert len(read) == JOBS
     for row in read:
         run = open_run(folder / row["first_log"])
-        content = json.loads(json.dumps(summary_object(run.trace, run.results)))
+        content = json.loads(json.dumps(summary_object(run)))
         for name, _, place in COLUMNS:
             value = content
             for key in place:

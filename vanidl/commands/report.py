@@ -7,7 +7,6 @@ import sys
 
 from vanidl.commands.inputs import add_run_arguments, open_from
 from vanidl.report.html import write_html
-from vanidl.wording.headline import headline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the page and prints its headline; exit status 0."""
     opened = open_from(options)
-    write_html(opened.trace, opened.results, options.output)
-    sys.stdout.write(f"{headline(opened.trace, opened.results).title}\n{options.output}\n")
+    write_html(opened, options.output)
+    sys.stdout.write(f"{opened.answer.title}\n{options.output}\n")
     return 0

@@ -20,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
     """Prints the summary; exit status 0."""
     opened = open_from(options)
     render = summary_json if options.json else summary_text
-    sys.stdout.write(render(opened.trace, opened.results).rstrip("\n") + "\n")
+    sys.stdout.write(render(opened).rstrip("\n") + "\n")
     return 0

@@ -20,7 +20,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
     A table is an object of columns, each a list; what was not recorded is null.
     """
     tables = {name: _columns(run, name) for name in FRAMES if name != OPERATIONS}
-    content = summary_object(run.trace, run.results) | {"tables": tables}
+    content = summary_object(run) | {"tables": tables}
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     write_whole(path, f"{text}\n".encode(), "the export")
     return [

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from vanidl.analyses import Results
-from vanidl.findings import Finding, find
+from vanidl.findings import Finding
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, ratio, seconds
-from vanidl.model.trace import Trace
-from vanidl.whatif import WhatIf, what_if
+from vanidl.run import Run
+from vanidl.whatif import WhatIf
 
 _MOST = 12
 _LONG = 400
@@ -39,14 +38,14 @@ class Replayed:
     assumptions: tuple[str, ...]
 
 
-def advice(trace: Trace, results: Results) -> tuple[Advice, ...]:
+def advice(run: Run) -> tuple[Advice, ...]:
     """Every finding of the run, most severe first."""
-    return tuple(_advice(finding) for finding in find(trace, results))
+    return tuple(_advice(finding) for finding in run.findings())
 
 
-def replayed(trace: Trace, results: Results) -> Replayed | None:
+def replayed(run: Run) -> Replayed | None:
     """The predictions; None where the run cannot be replayed."""
-    found = what_if(trace, results)
+    found = run.what_if()
     if found is None:
         return None
     rows = tuple(

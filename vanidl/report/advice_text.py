@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import textwrap
 
-from vanidl.analyses import Results
-from vanidl.findings import Finding, find
+from vanidl.findings import Finding
 from vanidl.formatting.units import ratio, seconds
-from vanidl.model.trace import Trace
-from vanidl.whatif import what_if
+from vanidl.run import Run
 
 _MARK = {"high": "!!", "medium": "! ", "low": "- "}
 
 
-def findings_text(trace: Trace, results: Results, width: int) -> str | None:
+def findings_text(run: Run, width: int) -> str | None:
     """One block a finding, at most `width` columns wide; None without findings."""
-    found = find(trace, results)
+    found = run.findings()
     if not found:
         return None
     head = "Findings (gains are upper bounds and do not add up)"
@@ -42,10 +40,10 @@ def gain_words(finding: Finding) -> str:
     return f" (gains at most {seconds(finding.gain_at_most_s)} a rank)"
 
 
-def what_if_rows(trace: Trace, results: Results) -> list[tuple[str, ...]]:
+def what_if_rows(run: Run) -> list[tuple[str, ...]]:
     """A header and one row a change; the header alone where the run cannot be replayed."""
     header = ("if", "mean step", "of now", "gains at most")
-    found = what_if(trace, results)
+    found = run.what_if()
     if found is None:
         return [header]
     now = ("nothing changed, replayed", seconds(found.replayed_s),

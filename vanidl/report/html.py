@@ -13,16 +13,17 @@ from vanidl.model.trace import Trace
 from vanidl.report.advice import advice, replayed
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import tiles
+from vanidl.run import Run
 from vanidl.wording.glossary import TERMS
-from vanidl.wording.headline import headline
 
 
-def render_html(trace: Trace, results: Results) -> str:
+def render_html(run: Run) -> str:
     """The whole page as text."""
+    trace, results = run.trace, run.results
     page = Page(
         title=f"I/O report: {elided(trace.job.id or 'run', limit=80)}",
         kind="I/O report",
-        headline=headline(trace, results),
+        headline=run.answer,
         facts=_facts(trace),
         tiles=tiles(trace, results),
         warnings=tuple(_warnings(results)),
@@ -30,19 +31,19 @@ def render_html(trace: Trace, results: Results) -> str:
         figures=tuple(f for f in (figure(trace, results) for figure in FIGURES) if f.applies),
         terms=TERMS,
         commands=(("the run", elided(trace.job.command, limit=2000)),),
-        findings=advice(trace, results),
-        what_if=replayed(trace, results),
+        findings=advice(run),
+        what_if=replayed(run),
     )
     return render_page(page)
 
 
-def write_html(trace: Trace, results: Results, path: str | Path) -> None:
+def write_html(run: Run, path: str | Path) -> None:
     """Write the page to `path`: whole or not at all.
 
     Raises:
         VanidlError: the file cannot be written there.
     """
-    write_page(render_html(trace, results), path)
+    write_page(render_html(run), path)
 
 
 def _facts(trace: Trace) -> tuple[tuple[str, str], ...]:

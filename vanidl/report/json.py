@@ -17,7 +17,6 @@ from vanidl.analyses.perstep import by_kind
 from vanidl.analyses.sizes import SizeBin, Sizes
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.analyses.timeline import Timeline
-from vanidl.findings import find
 from vanidl.model.trace import STORAGE_LAYERS, Trace
 from vanidl.report.dataset_json import (
     dataset_object,
@@ -25,8 +24,7 @@ from vanidl.report.dataset_json import (
     phase_rows,
     throughput_object,
 )
-from vanidl.whatif import what_if
-from vanidl.wording.headline import headline
+from vanidl.run import Run
 from vanidl.wording.placement import placement_object
 
 SCHEMA = "vanidl/1"
@@ -34,16 +32,18 @@ SCHEMA = "vanidl/1"
 Object = dict[str, Any]
 
 
-def summary_json(trace: Trace, results: Results) -> str:
+def summary_json(run: Run) -> str:
     """The contract as text: one object, two spaces of indent, no NaN."""
-    return json.dumps(summary_object(trace, results), indent=2, allow_nan=False)
+    return json.dumps(summary_object(run), indent=2, allow_nan=False)
 
 
-def summary_object(trace: Trace, results: Results) -> Object:
+def summary_object(run: Run) -> Object:
     """The contract as plain Python values."""
+    trace, results = run.trace, run.results
+    predicted = run.what_if()
     return {
         "schema": SCHEMA,
-        "headline": str(headline(trace, results)),
+        "headline": run.headline,
         "job": _job(trace),
         "coverage": _coverage(results),
         "io": _io(results),
@@ -55,14 +55,9 @@ def summary_object(trace: Trace, results: Results) -> Object:
         "epochs": epoch_rows(results.phases),
         "phases": phase_rows(results.phases),
         "throughput": throughput_object(trace, results),
-        "findings": [asdict(finding) for finding in find(trace, results)],
-        "what_if": _what_if(trace, results),
+        "findings": [asdict(finding) for finding in run.findings()],
+        "what_if": None if predicted is None else asdict(predicted),
     }
-
-
-def _what_if(trace: Trace, results: Results) -> Object | None:
-    found = what_if(trace, results)
-    return None if found is None else asdict(found)
 
 
 def iso_time(ns: int) -> str:

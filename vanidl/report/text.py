@@ -19,8 +19,8 @@ from vanidl.model.trace import Trace
 from vanidl.report.advice_text import findings_text, what_if_rows
 from vanidl.report.dataset_text import dataset_pairs, phase_table
 from vanidl.report.json import iso_time
+from vanidl.run import Run
 from vanidl.wording.clock import clock_pairs
-from vanidl.wording.headline import headline
 from vanidl.wording.placement import placement_rows, placement_sentences
 
 WIDTH = 98
@@ -30,15 +30,15 @@ _MOST_FILES = 8
 Row = tuple[str, ...]
 
 
-def summary_text(trace: Trace, results: Results) -> str:
+def summary_text(run: Run) -> str:
     """The headline, warnings and tables of one run, at most WIDTH columns wide."""
-    answer = headline(trace, results)
+    trace, results, answer = run.trace, run.results, run.answer
     blocks = [
         paragraph(answer.title),
         *(paragraph(sentence) for sentence in answer.support),
         "",
         *_warnings(results),
-        findings_text(trace, results, WIDTH),
+        findings_text(run, WIDTH),
         _section("Job", _job(trace)),
         _section(f"I/O through {results.summary.layer}", _io(results)),
         _section("Transfer sizes", _sizes(results)),
@@ -47,7 +47,7 @@ def summary_text(trace: Trace, results: Results) -> str:
         _section("Steps", _steps(results)),
         aligned_table("Steps by kind, means", _step_kinds(results)),
         _overlap(results.overlap),
-        aligned_table("What if (replayed with changed input)", what_if_rows(trace, results)),
+        aligned_table("What if (replayed with changed input)", what_if_rows(run)),
         *(paragraph(s) for s in placement_sentences(results.placement)),
         aligned_table("Steps without times between bursts of reads", placement_rows(results)),
         aligned_table("By kind of file", _kinds(results)),

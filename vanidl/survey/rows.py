@@ -15,6 +15,7 @@ from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
 from vanidl.readers.discover import Found
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
+from vanidl.run import Run
 from vanidl.survey.jobs import Job
 
 Row = dict[str, Any]
@@ -104,8 +105,7 @@ def _read(job: Job, pending: library.PendingCounters) -> Row:
         },
     )
     trace = trace_of(found, Inputs(), pending=pending)
-    results = analyse(trace)
-    content = summary_object(trace, results)
+    content = summary_object(Run(trace, analyse(trace)))
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
     return values | _place(job) | {
