@@ -18,26 +18,27 @@ from tests.makers.results import EXAMPLES
 from vanidl import paper
 from vanidl.paper import DRAWINGS, access, overlap, style
 from vanidl.paper.style import READS, STEPS, WAITS, WRITES, Series
+from vanidl.run import Run
 
 SMALLEST_PT = 6.5
 
 
 @cache
 def example(name: str):
-    return EXAMPLES[name]()
+    return Run(*EXAMPLES[name]())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("figure", DRAWINGS)
 def test_every_figure_of_every_run(name, figure):
-    drawn = paper.drawn(figure, *example(name), style.WIDTHS_IN["1col"])
+    drawn = paper.drawn(figure, example(name), style.WIDTHS_IN["1col"])
     assert drawn.get_figwidth() == 3.5
     _fits(drawn)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_panel_of_every_run(name):
-    panel = paper.panel(*example(name))
+    panel = paper.panel(example(name))
     assert panel.get_figwidth() == 7.2
     titles = " ".join(text.get_text() for text in panel.findobj(Text))
     for part in paper.PANEL_PARTS:
@@ -63,7 +64,7 @@ one_worker = pytest.mark.xdist_group("paper")  # draws what `written` holds once
 def written(tmp_path_factory):
     """(folder of all files of a run, what was said of them)."""
     folder = tmp_path_factory.mktemp("figures")
-    return folder, paper.write(*example("full"), folder)
+    return folder, paper.write(example("full"), folder)
 
 
 @one_worker
@@ -94,7 +95,7 @@ def test_fonts_are_embedded(written):
 def test_the_same_run_gives_the_same_files(written, tmp_path, monkeypatch):
     folder, _ = written
     monkeypatch.setattr(style, "WIDTHS_IN", {"2col": style.WIDTHS_IN["2col"]})
-    paper.write(*example("full"), tmp_path)
+    paper.write(example("full"), tmp_path)
     again = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert len(again) == len(paper.FORMATS) * (len(DRAWINGS) + 1)
     assert again == {name: (folder / name).read_bytes() for name in again}
@@ -102,7 +103,7 @@ def test_the_same_run_gives_the_same_files(written, tmp_path, monkeypatch):
 
 def test_what_is_unknown_is_said_and_not_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "FORMATS", ("pdf",))
-    written = dict(paper.write(*example("counters_only"), tmp_path))
+    written = dict(paper.write(example("counters_only"), tmp_path))
     assert written["timeline"].startswith("not drawn: Neither single operations")
     assert not list(tmp_path.glob("timeline*"))
     assert (tmp_path / "panel.pdf").exists()

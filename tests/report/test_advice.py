@@ -10,10 +10,11 @@ from tests.findings.labeled import RECIPES
 from tests.makers.results import EXAMPLES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
+from vanidl.formatting.terminal import WIDTH
 from vanidl.report.advice import advice
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
-from vanidl.report.text import WIDTH, summary_text
+from vanidl.report.text import summary_text
 from vanidl.run import Run
 
 

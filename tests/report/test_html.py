@@ -9,11 +9,11 @@ import pytest
 
 from tests.makers.results import EXAMPLES, NASTY
 from vanidl.errors import VanidlError
-from vanidl.figures import FIGURES
 from vanidl.report import page as page_module
 from vanidl.report.html import render_html, write_html
 from vanidl.report.page import embedded, tight
 from vanidl.run import Run
+from vanidl.sections import figures
 
 LIMIT = 4_000_000
 VOID = {"meta", "input", "br", "wbr", "img"}
@@ -56,13 +56,13 @@ def parsed(text: str) -> Page:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_page_of_every_run(name):
-    example = EXAMPLES[name]()
-    text = render_html(Run(*example))
+    run = Run(*EXAMPLES[name]())
+    text = render_html(run)
     page = parsed(text)
     assert len(text.encode("utf-8", "backslashreplace")) < LIMIT
     names = [tag for tag, _ in page.tags]
     assert names.count("h1") == 1
-    assert names.count("figure") == sum(figure(*example).applies for figure in FIGURES)
+    assert names.count("figure") == sum(figure.applies for figure in figures(run))
     assert names.count("script") == len(page_module.SCRIPTS) + 1
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))

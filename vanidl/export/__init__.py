@@ -27,7 +27,7 @@ class Format:
 def _figures(run: Run, folder: Path) -> Written:
     from vanidl.paper import write  # matplotlib: only where it is asked for
 
-    return write(run.trace, run.results, folder)
+    return write(run, folder)
 
 
 FORMATS: dict[str, Format] = {

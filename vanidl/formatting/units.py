@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
 UNKNOWN = "not recorded"
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -28,6 +29,12 @@ def seconds(value: float | None) -> str:
     if value < 7199.5:
         return f"{value:,.0f} s"
     return _hours(value)
+
+
+def iso_time(ns: int) -> str:
+    """An instant as ISO 8601 in UTC, to the microsecond."""
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (epoch + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
 
 
 def _below_a_second(value: float) -> str:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vanidl import figures
-from vanidl.analyses import Results
+from vanidl import sections
 from vanidl.errors import UsageError
-from vanidl.model.trace import Trace
+from vanidl.figures.figure import Figure as PageFigure
+from vanidl.run import Run
 
 try:
     from vanidl.paper import access, overlap, ranks, sizes, style, summary, timeline
@@ -39,28 +39,28 @@ class Drawing:
     """One figure: what draws it, how high it is, and where the report says why it is empty."""
 
     title: str
-    draw: Callable[[FigureBase, Trace, Results], None]
-    height_in: Callable[[Results], float]
-    twin: Callable[[Trace, Results], figures.Figure]
+    draw: Callable[[FigureBase, Run], None]
+    height_in: Callable[[Run], float]
+    on_page: Callable[[Run], PageFigure]
 
 
-def _steps_height(results: Results) -> float:
-    lanes = results.steps.ranks if results.steps else 0
+def _steps_height(run: Run) -> float:
+    lanes = run.steps.ranks if run.steps else 0
     return 1.9 + 0.13 * min(lanes, timeline.MAX_LANES) + (0.25 if lanes else 0)
 
 
 DRAWINGS: dict[str, Drawing] = {
-    "summary": Drawing("Summary", summary.draw, lambda _: 1.9, figures.summary.figure),
-    "sizes": Drawing("Request sizes", sizes.draw, lambda _: 2.7, figures.sizes.figure),
-    "timeline": Drawing("I/O over time", timeline.draw, _steps_height, figures.timeline.figure),
-    "access": Drawing("Access pattern", access.draw, lambda _: 1.5, figures.access.figure),
+    "summary": Drawing("Summary", summary.draw, lambda _: 1.9, sections.summary.figure),
+    "sizes": Drawing("Request sizes", sizes.draw, lambda _: 2.7, sections.sizes.figure),
+    "timeline": Drawing("I/O over time", timeline.draw, _steps_height, sections.timeline.figure),
+    "access": Drawing("Access pattern", access.draw, lambda _: 1.5, sections.access.figure),
     "overlap": Drawing(
         "I/O during training",
         overlap.draw,
-        lambda results: 1.2 + 0.17 * overlap.lanes(results),
-        figures.overlap.figure,
+        lambda run: 1.2 + 0.17 * overlap.lanes(run),
+        sections.overlap.figure,
     ),
-    "ranks": Drawing("I/O by rank", ranks.draw, lambda _: 2.2, figures.heatmap.figure),
+    "ranks": Drawing("I/O by rank", ranks.draw, lambda _: 2.2, sections.heatmap.figure),
 }
 """Every figure by the name of its files."""
 
@@ -68,25 +68,25 @@ PANEL_PARTS = ("summary", "sizes", "timeline", "access")
 PANEL_HEIGHT_IN = 5.6
 
 
-def reason(name: str, trace: Trace, results: Results) -> str:
+def reason(name: str, run: Run) -> str:
     """Why there is nothing to draw, in the words of the report; "" where there is something."""
-    return DRAWINGS[name].twin(trace, results).empty_reason
+    return DRAWINGS[name].on_page(run).empty_reason
 
 
-def drawn(name: str, trace: Trace, results: Results, width_in: float) -> Figure:
+def drawn(name: str, run: Run, width_in: float) -> Figure:
     """One figure of that width in inches; what is unknown is said in its place."""
     from matplotlib.figure import Figure
 
     drawing = DRAWINGS[name]
     with style.applied():
-        size = (width_in, drawing.height_in(results))
+        size = (width_in, drawing.height_in(run))
         figure = Figure(figsize=size, layout="constrained")
-        _fill(figure, name, trace, results)
+        _fill(figure, name, run)
         figure.draw_without_rendering()
     return figure
 
 
-def panel(trace: Trace, results: Results) -> Figure:
+def panel(run: Run) -> Figure:
     """Summary, request sizes, timeline and access pattern on one page of two columns."""
     from matplotlib.figure import Figure
 
@@ -101,32 +101,32 @@ def panel(trace: Trace, results: Results) -> Figure:
         ):
             title = f"({letter}) {DRAWINGS[name].title}"
             part.suptitle(title, x=0.02, ha="left", fontsize=8.5, fontweight="bold")
-            _fill(part, name, trace, results)
+            _fill(part, name, run)
         figure.draw_without_rendering()
     return figure
 
 
-def write(trace: Trace, results: Results, folder: Path) -> list[tuple[str, str]]:
+def write(run: Run, folder: Path) -> list[tuple[str, str]]:
     """Writes every figure that has something to show, and the panel; what was written."""
     written = [(f"{PANEL}.*", ", ".join(FORMATS))]
-    _save(panel(trace, results), folder / PANEL)
+    _save(panel(run), folder / PANEL)
     for name in DRAWINGS:
-        why = reason(name, trace, results)
+        why = reason(name, run)
         if why:
             written.append((name, f"not drawn: {why}"))
             continue
         for label, width_in in style.WIDTHS_IN.items():
-            _save(drawn(name, trace, results, width_in), folder / f"{name}-{label}")
+            _save(drawn(name, run, width_in), folder / f"{name}-{label}")
         written.append((f"{name}-*", ", ".join(FORMATS)))
     return written
 
 
-def _fill(figure: FigureBase, name: str, trace: Trace, results: Results) -> None:
-    why = reason(name, trace, results)
+def _fill(figure: FigureBase, name: str, run: Run) -> None:
+    why = reason(name, run)
     if why:
         style.unknown(figure, why)
     else:
-        DRAWINGS[name].draw(figure, trace, results)
+        DRAWINGS[name].draw(figure, run)
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from matplotlib.figure import FigureBase
 
-from vanidl.analyses import Results
-from vanidl.figures.access import COUNTED_PARTS, PARTS, operations_in
-from vanidl.model.trace import Trace
 from vanidl.paper.style import Series
+from vanidl.run import Run
+from vanidl.sections.access import COUNTED_PARTS, PARTS, operations_in
 
 _HATCH = {"first": "", "consecutive": "", "forward": "////", "backward": "\\\\\\\\"}
 
 
-def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
+def draw(figure: FigureBase, run: Run) -> None:
     """One bar of reads and one of writes, each 100 % in all."""
-    del trace
-    access = results.access
+    access = run.access
     if access is None:
         raise ValueError("expected an access pattern, found none: nothing to draw")
     sides = [(n, c) for n, c in (("reads", access.read), ("writes", access.write)) if c.ops]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from matplotlib.figure import FigureBase
 
-from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap, RankOverlap
-from vanidl.figures.overlap import PARTS
-from vanidl.model.trace import Trace
 from vanidl.paper.style import Series, drawable
+from vanidl.run import Run
+from vanidl.sections.overlap import PARTS
 
 LIMIT = 12
 _HATCH = {
@@ -20,10 +19,9 @@ _HATCH = {
 }
 
 
-def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
+def draw(figure: FigureBase, run: Run) -> None:
     """One bar a rank, the mean first; beyond LIMIT ranks those with the longest input wait."""
-    del trace
-    overlap = results.overlap
+    overlap = run.overlap
     if overlap is None:
         raise ValueError("expected an overlap, found none: nothing to draw")
     rows = _picked(overlap)
@@ -48,9 +46,9 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
     figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2, columnspacing=1.0)
 
 
-def lanes(results: Results) -> int:
+def lanes(run: Run) -> int:
     """How many bars there are."""
-    return len(_picked(results.overlap)) if results.overlap else 0
+    return len(_picked(run.overlap)) if run.overlap else 0
 
 
 def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:

@@ -6,20 +6,18 @@ import numpy as np
 from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import FigureBase
 
-from vanidl.analyses import Results
-from vanidl.figures.cutting import folded, rates
+from vanidl.figures.downsample import folded, rates
 from vanidl.formatting.units import byte_scale
-from vanidl.model.trace import Trace
 from vanidl.paper.style import drawable
+from vanidl.run import Run
 
 BINS = 256
 _MOST_LABELS = 12
 
 
-def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
+def draw(figure: FigureBase, run: Run) -> None:
     """One line a rank or group of ranks; darker means more bytes per second, white none."""
-    del trace
-    line = results.timeline
+    line = run.timeline
     if line is None:
         raise ValueError("expected a timeline, found none: nothing to draw")
     edges, sums = folded(line.edges_s, line.bytes_read + line.bytes_written, BINS)

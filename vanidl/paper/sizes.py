@@ -8,21 +8,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter
 
-from vanidl.analyses import Results
 from vanidl.analyses.sizes import SizeBin
 from vanidl.formatting.units import byte_scale, nbytes
-from vanidl.model.trace import Trace
 from vanidl.paper.style import READS, WRITES, Series, legend
+from vanidl.run import Run
 
 _MOST_LABELS = 10
 
 
-def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
+def draw(figure: FigureBase, run: Run) -> None:
     """Bars of operations, and of bytes below where single operations were traced."""
-    del trace
-    traced = results.sizes.histogram
+    traced = run.sizes.histogram
     with_bytes = bool(traced) and all(b.bytes_read is not None for b in traced)
-    bins = traced or results.sizes.darshan_histogram
+    bins = traced or run.sizes.darshan_histogram
     axes = figure.subplots(2 if with_bytes else 1, 1, sharex=True, squeeze=False)[:, 0]
     _bars(axes[0], [b.reads for b in bins], [b.writes for b in bins])
     axes[0].set_ylabel("operations")

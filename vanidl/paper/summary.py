@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from matplotlib.figure import FigureBase
 
-from vanidl.analyses import Results
 from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
-from vanidl.model.trace import Trace
 from vanidl.paper.style import drawable
+from vanidl.run import Run
 
 
-def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
+def draw(figure: FigureBase, run: Run) -> None:
     """Quantities on the left, values on the right, a thin line between rows."""
-    rows = _rows(trace, results)
+    rows = _rows(run)
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_xlim(0, 1)
@@ -23,12 +22,12 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
         axes.axhline(i + 1, color="#cccccc", linewidth=0.4)
 
 
-def _rows(trace: Trace, results: Results) -> list[tuple[str, str]]:
-    summary, overlap = results.summary, results.overlap
+def _rows(run: Run) -> list[tuple[str, str]]:
+    summary, overlap = run.summary, run.overlap
     time = summary.time
     rows = [
-        ("run time", seconds(trace.job.run_time_s)),
-        ("ranks", count(len(trace.ranks))),
+        ("run time", seconds(run.trace.job.run_time_s)),
+        ("ranks", count(len(run.trace.ranks))),
         (f"operations through {summary.layer}", count(summary.ops)),
         ("bytes read", nbytes(summary.bytes_read)),
         ("bytes written", nbytes(summary.bytes_written)),

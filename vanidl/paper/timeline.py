@@ -9,23 +9,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FuncFormatter
 
-from vanidl.analyses import Results
 from vanidl.analyses.steps import StepTable
 from vanidl.analyses.timeline import JobTimeline
-from vanidl.figures.cutting import folded, rates
-from vanidl.figures.stepspans import ShownSteps, shown_steps, shown_waits
+from vanidl.figures.downsample import folded, rates
+from vanidl.figures.step_spans import ShownSteps, shown_steps, shown_waits
 from vanidl.formatting.units import byte_scale
 from vanidl.model.trace import Trace
 from vanidl.paper.style import READS, STEPS, WAITS, WRITES, drawable, legend
+from vanidl.run import Run
 
 BINS = 256
 MAX_LANES = 8
 
 
-def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
+def draw(figure: FigureBase, run: Run) -> None:
     """Bandwidth of the whole job, and the steps with their input waits where they are known."""
-    job = results.timeline.job if results.timeline else None
-    table = results.steps.table if results.steps else None
+    job = run.timeline.job if run.timeline else None
+    table = run.steps.table if run.steps else None
     if table is not None and table.undated_s is not None:
         table = None  # durations without a place in time
     shown = shown_steps(table, max_ranks=MAX_LANES) if table is not None else None
@@ -36,7 +36,7 @@ def draw(figure: FigureBase, trace: Trace, results: Results) -> None:
     if job:
         _rates(axes[0], job)
     if table is not None and shown:
-        _steps(axes[-1], trace, table, shown)
+        _steps(axes[-1], run.trace, table, shown)
     cut = f"\n({shown.cut})" if shown and shown.cut else ""
     axes[-1].set_xlabel(f"seconds since the start of the job{cut}")
     axes[0].margins(x=0.01)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.summary import Summary
 from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
-from vanidl.model.trace import Trace
+from vanidl.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +19,12 @@ class Tile:
     meaning: str
 
 
-def tiles(trace: Trace, results: Results) -> tuple[Tile, ...]:
+def tiles(run: Run) -> tuple[Tile, ...]:
     """Five key figures: about the overlap where it is known, else about the I/O alone."""
-    summary = results.summary
-    mean = "mean over ranks" if len(trace.ranks) > 1 else "one rank"
-    if results.overlap is not None:
-        return (*_overlap_tiles(results.overlap, mean), _busy(summary, mean), _moved(summary))
+    summary = run.summary
+    mean = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
+    if run.overlap is not None:
+        return (*_overlap_tiles(run.overlap, mean), _busy(summary, mean), _moved(summary))
     return (_busy(summary, mean), *_amounts(summary), _rate(summary))
 
 

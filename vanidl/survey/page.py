@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vanidl.figures import palette
-from vanidl.figures.cutting import n_of_m
+from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural

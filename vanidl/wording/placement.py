@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
-import numpy as np
-
-from vanidl.analyses import Results
 from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement, RankPlacement
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, seconds
@@ -18,7 +12,6 @@ _VERDICT = {
 }
 _NOT_KNOWN = "how much was hidden is not determined"
 _BLOCKING = 2.0  # standard errors from which on a slope is told from 0 or 1
-_MOST_RANKS = 16
 
 
 def placement_bounds(placement: Placement | None) -> str:
@@ -78,58 +71,6 @@ def _apart(row: RankPlacement, slope: float) -> bool:
     if row.slope is None or row.slope_error is None:
         return False
     return abs(row.slope - slope) > _BLOCKING * row.slope_error
-
-
-def placement_rows(results: Results) -> list[tuple[str, ...]]:
-    """A header and one row a rank; the header alone without placement."""
-    header = ("rank", "bursts", "steps", "slack, median", "I/O", "hidden", "slope")
-    placement = results.placement
-    if placement is None:
-        return [header]
-    return [header, *(_row(row) for row in placement.per_rank[:_MOST_RANKS])]
-
-
-def _row(row: RankPlacement) -> tuple[str, ...]:
-    hidden = f"{row.hidden_low_s:.2f} to {row.hidden_high_s:.2f} s"
-    slack = f"{float(np.median(row.slack_s)):.3f} s"
-    return (
-        row.label,
-        count(row.bursts),
-        count(row.steps),
-        slack,
-        f"{row.io_s:.2f} s",
-        hidden,
-        slope_text(row),
-    )
-
-
-def slope_text(row: RankPlacement) -> str:
-    """The slope with its standard error, a dash where it is not known."""
-    if row.slope is None or row.slope_error is None:
-        return "-"
-    return f"{row.slope:.2f} +- {row.slope_error:.2f}"
-
-
-def placement_object(placement: Placement | None) -> dict[str, Any] | None:
-    """For programs: sums, verdict and one entry a rank, single steps left out."""
-    if placement is None:
-        return None
-    return {
-        "verdict": placement.verdict,
-        "io_s": placement.io_s,
-        "hidden_s": [placement.hidden_low_s, placement.hidden_high_s],
-        "per_rank": [_object(row) for row in placement.per_rank],
-    }
-
-
-_ARRAYS = ("earliest_s", "latest_s", "step_s")
-
-
-def _object(row: RankPlacement) -> dict[str, Any]:
-    plain = {k: v for k, v in asdict(row).items() if k not in _ARRAYS}
-    hidden = [plain.pop("hidden_low_s"), plain.pop("hidden_high_s")]
-    slack = {"median": float(np.median(row.slack_s)), "max": float(row.slack_s.max())}
-    return plain | {"steps": row.steps, "hidden_s": hidden, "slack_s": slack}
 
 
 def _many(placement: Placement) -> bool:

@@ -6,9 +6,9 @@ from vanidl.analyses.access import AccessCounts
 from vanidl.compare import Comparison
 from vanidl.compare.figures.sides import first_read, shown_runs
 from vanidl.figures import palette
-from vanidl.figures.access import PARTS
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import count
+from vanidl.sections.access import PARTS
 
 _CAPTION = (
     "Per process and file in order of their start. Consecutive: begins where the one before "

@@ -9,8 +9,8 @@ from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import named
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.overlap import PARTS
 from vanidl.formatting.units import seconds
+from vanidl.sections.overlap import PARTS
 
 _CAPTION = (
     "Time in I/O of each side, mean over ranks and runs. Orange: training waited for input "

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.metrics import steps_a_rank
-from vanidl.figures.cutting import n_of_m
+from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Cell

@@ -7,8 +7,8 @@ from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import colour, first_read, named, shown_runs
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.sizes import bin_label
 from vanidl.formatting.units import byte_scale, count, nbytes
+from vanidl.sections.sizes import bin_label
 
 _CAPTION = (
     "Above: how many operations (reads and writes) moved that many bytes. Below: how many bytes "

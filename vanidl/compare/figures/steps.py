@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vanidl.compare import Comparison, Side
 from vanidl.compare.figures.sides import colour, named
 from vanidl.figures import palette
-from vanidl.figures.cutting import rounded
+from vanidl.figures.downsample import rounded
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import Cell, count, percent, plural, seconds
 

@@ -9,7 +9,8 @@ from vanidl.compare import Change, Comparison, Pairing, Sample, Side
 from vanidl.compare.comparison import MIN_CHANGE
 from vanidl.compare.report.wording import headline
 from vanidl.compare.statistics import ALPHA
-from vanidl.report.json import SCHEMA, iso_time
+from vanidl.formatting.units import iso_time
+from vanidl.report.json import SCHEMA
 
 Object = dict[str, Any]
 

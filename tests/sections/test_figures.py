@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.makers.results import EXAMPLES
+from vanidl.figures import levels
+from vanidl.figures.figure import Figure
+from vanidl.formatting.names import plotted
+from vanidl.run import Run
+from vanidl.sections import (
+    SECTIONS,
+    access,
+    balance,
+    files,
+    heatmap,
+    overlap,
+    sizes,
+    steps,
+    timeline,
+)
+
+FIGURES = [figure for section in SECTIONS for figure in section.figures]
+
+
+@cache
+def example(name: str) -> Run:
+    return Run(*EXAMPLES[name]())
+
+
+@cache
+def drawn(name: str) -> dict[str, Figure]:
+    return {f.id: f for f in (figure(example(name)) for figure in FIGURES)}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.__module__.rsplit(".", 1)[-1])
+def test_every_figure_of_every_run(figure, name):
+    result = figure(example(name))
+    assert result.title
+    assert result.section
+    if result.spec is None:
+        assert result.table or result.empty_reason
+    else:
+        graph_objects = pytest.importorskip("plotly.graph_objects")
+        graph_objects.Figure(levels.filled(result))
+        assert result.table is not None
+        assert result.says
+        assert result.caption
+        assert not result.empty_reason
+    json.dumps(result.spec, allow_nan=False)
+    for row in result.table.rows if result.table else ():
+        assert len(row) == len(result.table.columns)
+        json.dumps(row, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_ids_are_unique_and_sections_hang_together(name):
+    figures = drawn(name)
+    assert len(figures) == len(FIGURES)
+    sections = [f.section for f in figures.values()]
+    changes = sum(a != b for a, b in pairwise(sections))
+    assert changes + 1 == len(set(sections))
+
+
+def test_size_bars_add_up_to_the_operations_and_bytes():
+    run = example("full")
+    table = sizes.figure(example("full")).table
+    assert table is not None
+    totals = [sum(row[i] for row in table.rows) for i in range(1, 5)]
+    timeline = run.timeline
+    assert totals[2] == timeline.bytes_read.sum()
+    assert totals[3] == timeline.bytes_written.sum()
+    spec = sizes.figure(example("full")).spec
+    by_name = Counter()
+    for series in spec["data"]:
+        if series["yaxis"] == "y":
+            by_name[series["name"]] += sum(series["y"])
+    assert (by_name["reads"], by_name["writes"]) == tuple(totals[:2])
+
+
+@pytest.mark.parametrize("name", ["full", "one_rank", "many_ranks", "hostile"])
+def test_overlap_bars_of_a_rank_add_up_to_its_io(name):
+    run = example(name)
+    spec = overlap.figure(example(name)).spec
+    bars = np.array([s["x"] for s in spec["data"] if s["type"] == "bar"])
+    labels = [label for label, _ in spec["data"][0]["customdata"]]
+    assert bars.sum(axis=0)[0] == pytest.approx(run.overlap.mean.io_s)
+    known = {plotted(r.label): r.io_s for r in run.overlap.per_rank}
+    for label, total in zip(labels, bars.sum(axis=0), strict=True):
+        if label != "mean":
+            assert total == pytest.approx(known[label])
+
+
+def test_overlap_of_many_ranks_says_what_it_shows():
+    result = overlap.figure(example("many_ranks"))
+    assert "40 of 1,024 ranks" in result.caption
+    shown = {row[0] for row in result.table.rows}
+    worst = max(example("many_ranks").overlap.per_rank, key=lambda r: r.input_wait_s)
+    assert worst.label in shown
+
+
+@pytest.mark.parametrize("name", ["full", "long_run", "many_ranks"])
+def test_timeline_holds_all_bytes(name):
+    run = example(name)
+    figure = timeline.figure(example(name))
+    unit = figure.spec["layout"]["yaxis"]["title"]["text"].removesuffix("/s")
+    divisor = {"MiB": 2**20, "GiB": 2**30}[unit]
+    read = run.timeline.bytes_read.sum()
+    for level in range(len(figure.levels.series[0])):
+        assert figure.levels.series[0][level].sum() == read
+        reads = levels.filled(figure, level)["data"][0]
+        assert sum(reads["y"]) * reads["dx"] * divisor == pytest.approx(read)
+    assert sum(row[2] for row in figure.table.rows) == read
+
+
+def boxes(spec, name) -> np.ndarray:
+    """Lane, start and end of each drawn box, shape (boxes, 3)."""
+    series = next(s for s in spec["data"] if s.get("name") == name)
+    x, y = (np.array(series[k], float).reshape(-1, 5) for k in "xy")
+    return np.stack([(y[:, 0] + y[:, 2]) / 2, x[:, 0], x[:, 1]], axis=1)
+
+
+def test_waits_lie_within_the_steps_of_the_same_lane():
+    trace = example("full").trace
+    spec = timeline.figure(example("full")).spec
+    steps_, waits = boxes(spec, "steps"), boxes(spec, "input waits")
+    assert set(waits[:, 0]) == set(steps_[:, 0]) == {0, 1, 2, 3}
+    ends = {(lane, round(start, 3)): end for lane, start, end in steps_}
+    assert all(end <= ends[lane, round(start, 3)] for lane, start, end in waits)
+    length = (trace.spans.end - trace.spans.start).sum() / 1e9
+    assert (waits[:, 2] - waits[:, 1]).sum() == pytest.approx(length, abs=1e-3)
+
+
+def test_too_many_steps_are_cut_and_said_so():
+    result = timeline.figure(example("many_ranks"))
+    assert len(boxes(result.spec, "steps")) <= 2000
+    assert len(boxes(result.spec, "input waits")) <= 2000
+    assert "6 of 1,024 ranks" in result.caption
+
+
+def test_a_sliver_of_profiled_steps_gets_a_button():
+    low, high = timeline.figure(example("long_run")).spec["layout"]["meta"]["steps"]
+    assert 400 < low < 412 < high < 440
+    assert "steps" not in timeline.figure(example("full")).spec["layout"]["meta"]
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "shape"),
+    [
+        ("many_ranks", heatmap.figure, (256, 256)),
+        ("many_ranks", heatmap.by_file, (1000, 64)),
+        ("long_run", heatmap.figure, (8, 4096)),
+        ("full", heatmap.by_file, (60, 512)),
+    ],
+)
+def test_heat_maps_hold_all_bytes_at_every_level(name, figure, shape):
+    run = example(name)
+    of_ranks = figure is heatmap.figure
+    line = run.timeline if of_ranks else run.results.filetimeline
+    result = figure(example(name))
+    assert result.levels.series[0][0].shape == shape
+    moved = line.bytes_read.sum() + line.bytes_written.sum()
+    for level, amounts in enumerate(result.levels.series[0]):
+        assert amounts.sum() == moved
+        heat = levels.filled(result, level)["data"][0]
+        total = np.nansum(np.array(heat["z"], float)) * heat["dx"] * result.levels.divisor
+        assert total == pytest.approx(moved)
+    assert len(set(heat["y"])) == shape[0]
+    if of_ranks and not result.table.cut.startswith("128 of 256 ranks"):
+        assert sum(row[1] for row in result.table.rows) == moved
+    assert all(row[1] == sum(row[2:]) for row in result.table.rows)
+
+
+def test_files_beyond_a_thousand_are_cut_and_said_so():
+    result = heatmap.by_file(example("many_ranks"))
+    assert "1,000 of 12,345 files" in result.caption
+    assert result.table.cut.startswith("100 of 12,345 files")
+
+
+def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():
+    few = steps.figure(example("full")).spec
+    assert {s["type"] for s in few["data"]} == {"bar"}
+    length = sum(sum(s["y"]) for s in few["data"])
+    table = example("full").steps.table
+    assert length == pytest.approx((table.end_s - table.start_s).sum(), rel=1e-3)
+    many = steps.figure(example("many_ranks"))
+    assert np.array(many.spec["data"][0]["z"]).shape == (64, 256)
+    assert "64 of 1,024 ranks and 256 of 300 steps" in many.caption
+
+
+def test_unknown_wait_is_said_and_not_drawn():
+    result = steps.figure(example("no_wait_spans"))
+    assert "unknown, not zero" in result.caption
+    assert all(s["name"] != "input wait" for s in result.spec["data"])
+    table = overlap.figure(example("no_wait_spans")).table
+    column = [c.title for c in table.columns].index("input wait")
+    assert all(row[column] is None for row in table.rows)
+
+
+def test_access_shares_are_hundred_per_cent():
+    spec = access.figure(example("full")).spec
+    total = np.sum([s["x"] for s in spec["data"]], axis=0)
+    assert total == pytest.approx([100, 100])
+
+
+def test_balance_of_one_rank_is_a_table():
+    result = balance.figure(example("one_rank"))
+    assert result.spec is None
+    assert "nothing to compare" in result.empty_reason
+    assert len(result.table.rows) == 1
+
+
+def test_files_table_is_cut_at_a_thousand():
+    result = files.figure(example("many_ranks"))
+    assert len(result.table.rows) == 1000
+    assert result.table.cut == "1,000 of 12,345 files"
+
+
+def test_hostile_names_reach_no_plotly_text_as_markup():
+    for figure in drawn("hostile").values():
+        texts = json.dumps(figure.spec).replace("<extra>", "").replace("</extra>", "")
+        assert "<" not in texts
+
+
+def test_figures_of_an_untraced_run_say_where_they_come_from():
+    figures = drawn("untraced")
+    for name in ("timeline", "heatmap"):
+        assert "From Darshan's heat map, bins of 1.00 s" in figures[name].caption
+    for name in ("sizes", "access", "balance"):
+        assert "Darshan's" in figures[name].caption
+        assert "counters" in figures[name].caption
+    assert "4 MiB more are in no bar" in figures["balance"].caption
+    series = [s["name"] for s in figures["balance"].spec["data"]]
+    assert "time by counters" in series
+    assert "time in I/O" not in series
+
+
+def test_bars_of_the_counted_access_pattern_are_the_whole():
+    for side in zip(*(s["x"] for s in drawn("untraced")["access"].spec["data"]), strict=True):
+        assert sum(side) == pytest.approx(100)
+
+
+def test_the_file_table_has_the_stripes():
+    table = drawn("untraced")["files"].table
+    column = [c.title for c in table.columns].index("Lustre stripes")
+    words = {row[0]: row[column] for row in table.rows}
+    assert words["/data/part-1.h5"] == "20 x 1 MiB on OSTs 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+
+
+def test_undated_steps_are_in_no_picture_of_time():
+    figures = drawn("undated_steps")
+    assert "no overlap is claimed" in figures["steps"].caption
+    assert "no overlap is claimed" in figures["overlap"].empty_reason
+    assert not [s for s in figures["timeline"].spec["data"] if s["name"] == "steps"]
+    table = figures["steps"].table
+    start = [c.title for c in table.columns].index("start")
+    assert {row[start] for row in table.rows} == {None}

@@ -1,0 +1,132 @@
+"""Sections: a run in, its topics out as figures, text and JSON. No statistics, no files.
+
+A topic has one module with everything that shows it, and a line in SECTIONS. Page, text and
+JSON have orders of their own; what these do not name comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from vanidl.figures.figure import Figure
+from vanidl.run import Run
+from vanidl.sections import (
+    access,
+    balance,
+    clocks,
+    coverage,
+    data_shares,
+    dataset,
+    each_step,
+    files,
+    findings,
+    heatmap,
+    job,
+    kinds,
+    layers,
+    mounts,
+    never_read,
+    overlap,
+    phases,
+    placement,
+    samples,
+    sizes,
+    steps,
+    summary,
+    throughput,
+    timeline,
+    transfer_modes,
+    visits,
+    what_if,
+)
+from vanidl.sections.section import Object, Section
+
+SECTIONS: tuple[Section, ...] = (
+    job.SECTION,
+    findings.SECTION,
+    what_if.SECTION,
+    coverage.SECTION,
+    clocks.SECTION,
+    overlap.SECTION,
+    steps.SECTION,
+    each_step.SECTION,
+    placement.SECTION,
+    throughput.SECTION,
+    timeline.SECTION,
+    heatmap.SECTION,
+    phases.SECTION,
+    dataset.SECTION,
+    visits.SECTION,
+    data_shares.SECTION,
+    samples.SECTION,
+    transfer_modes.SECTION,
+    never_read.SECTION,
+    sizes.SECTION,
+    access.SECTION,
+    kinds.SECTION,
+    mounts.SECTION,
+    files.SECTION,
+    balance.SECTION,
+    summary.SECTION,
+    layers.SECTION,
+)
+"""Every section, in the order of the page."""
+
+TEXT_ORDER = (
+    "coverage", "findings", "job", "summary", "sizes", "dataset", "phases", "steps", "each step",
+    "overlap", "what if", "placement", "kinds", "files",
+)  # fmt: skip
+"""Names of sections in the order of the text."""
+
+JSON_ORDER = (
+    "job", "coverage", "io", "io.sizes", "io.access", "io.files.count", "io.files.by_kind",
+    "io.files.by_mount", "io.files.by_file_system", "io.files.stripes", "io.dataset",
+    "io.balance", "io.timeline", "storage", "layers", "steps", "overlap", "placement", "epochs",
+    "phases", "throughput", "findings", "what_if",
+)  # fmt: skip
+"""Paths in the order of the JSON contract."""
+
+
+def figures(run: Run) -> tuple[Figure, ...]:
+    """Every figure, in the order of the page."""
+    return tuple(figure(run) for section in SECTIONS for figure in section.figures)
+
+
+def text_blocks(run: Run) -> list[str]:
+    """The blocks of the text that have something to tell, in order."""
+    renderers = {section.name: section.text for section in SECTIONS if section.text}
+    blocks = [render(run) for render in _ordered(renderers, TEXT_ORDER).values()]
+    return [block for block in blocks if block is not None]
+
+
+def json_object(run: Run) -> Object:
+    """The values of every section at their paths in the contract."""
+    makers = {path: make for section in SECTIONS for path, make in section.json.items()}
+    content: Object = {}
+    for path, make in _ordered(makers, JSON_ORDER).items():
+        *above, name = path.split(".")
+        inner = content
+        for step in above:
+            inner = inner.setdefault(step, {})
+        inner[name] = make(run)
+    return content
+
+
+def _ordered(
+    found: Mapping[str, Callable[[Run], Any]], order: Sequence[str]
+) -> dict[str, Callable[[Run], Any]]:
+    known = {name: found[name] for name in order if name in found}
+    return known | dict(found)
+
+
+__all__ = [
+    "JSON_ORDER",
+    "SECTIONS",
+    "TEXT_ORDER",
+    "Object",
+    "Section",
+    "figures",
+    "json_object",
+    "text_blocks",
+]

@@ -1,0 +1,187 @@
+"""Access pattern: does each operation follow the one before it?"""
+
+from __future__ import annotations
+
+from vanidl.analyses.access import Access, AccessCounts
+from vanidl.figures import palette
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.units import count, percent
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+PARTS = (
+    ("first", "first in the file", palette.FIRST, ""),
+    ("consecutive", "consecutive", palette.CONSECUTIVE, ""),
+    ("forward", "jump forward", palette.FORWARD, "/"),
+    ("backward", "jump backward", palette.BACKWARD, "\\"),
+)
+COUNTED_PARTS = (
+    ("consecutive", "consecutive", palette.CONSECUTIVE, ""),
+    ("forward", "jump forward", palette.FORWARD, "/"),
+    ("backward", "jump backward, or first at the start", palette.BACKWARD, "\\"),
+)
+_COUNTERS_CAPTION = (
+    "From Darshan's counters, as no single operation was traced: reads and writes apart. "
+    "Consecutive: begins right behind the last byte touched. Jump forward: further behind it. "
+    "The rest begins before it, or is the first at the start of a file."
+)
+_CAPTION = (
+    "Reads and writes apart, per process and file in order of their start. Consecutive: begins "
+    "where the one before ended. Shuffled samples show as jumps in both directions; that is "
+    "expected of training, and costs most where the storage is far away."
+)
+
+
+def figure(run: Run) -> Figure:
+    """Share of first, consecutive, forward and backward operations."""
+    access = run.access
+    if access is not None and access.read.ops + access.write.ops == 0:
+        reason = "No operation took place, so there is no order to show."
+        return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
+    if access is None:
+        reason = (
+            "No single operation was traced and no counter tells their order. Record with "
+            "DXT_ENABLE_IO_TRACE=1."
+        )
+        return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
+    table, says = _table(access), _alt_text(access)
+    if access.source == "counters":
+        spec = _spec(access, COUNTED_PARTS)
+        return _record(_COUNTERS_CAPTION, spec, table, says)
+    return _record(_CAPTION, _spec(access, PARTS), table, says)
+
+
+def _record(caption: str, spec: Spec, table: Table, says: str) -> Figure:
+    return Figure("access", "Operations", "Access pattern", caption, spec, table, says=says)
+
+
+Part = tuple[str, str, str, str]
+
+
+def _spec(access: Access, parts: tuple[Part, ...]) -> Spec:
+    sides = [(n, c) for n, c in (("reads", access.read), ("writes", access.write)) if c.ops]
+    return {
+        "data": [_bars(sides, part) for part in parts],
+        "layout": palette.layout(
+            120 + 44 * len(sides),
+            barmode="stack",
+            bargap=0.35,
+            xaxis=palette.axis("% of the operations", range=[0, 100], fixedrange=True),
+            yaxis=palette.axis(autorange="reversed", showgrid=False, fixedrange=True),
+        ),
+    }
+
+
+def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]) -> Spec:
+    attribute, name, colour, pattern = part
+    numbers = [operations_in(counts, attribute) for _, counts in sides]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": [100 * n / c.ops for n, (_, c) in zip(numbers, sides, strict=True)],
+        "y": [side for side, _ in sides],
+        "customdata": [count(n) for n in numbers],
+        "marker": palette.fill(colour, pattern),
+        "hovertemplate": "%{customdata} %{y} (%{x:.3g} %)<extra>" + name + "</extra>",
+    }
+
+
+def operations_in(counts: AccessCounts, attribute: str) -> int:
+    """Operations of one class, by Darshan's rule where only its counters are known."""
+    own: int | None = getattr(counts, attribute)
+    if own is not None:
+        return own
+    sequential, consecutive = counts.sequential_darshan or 0, counts.consecutive_darshan or 0
+    by_rule = {
+        "consecutive": consecutive,
+        "forward": sequential - consecutive,
+        "backward": counts.ops - sequential,
+    }
+    return max(by_rule[attribute], 0)
+
+
+def _table(access: Access) -> Table:
+    columns = (
+        Column("operations of"),
+        Column("all", "count"),
+        Column("first", "count"),
+        Column("consecutive", "count"),
+        Column("forward", "count"),
+        Column("backward", "count"),
+        Column("sequential (Darshan's rule)", "count"),
+        Column("its counter", "count"),
+        Column("consecutive (Darshan's rule)", "count"),
+        Column("its counter", "count"),
+    )
+    rows = tuple(_row(access, i) for i in range(2))
+    return Table(columns, rows)
+
+
+def _row(access: Access, side: int) -> tuple[str | int | None, ...]:
+    counts = (access.read, access.write)[side]
+    return (
+        ("reads", "writes")[side],
+        counts.ops,
+        counts.first,
+        counts.consecutive,
+        counts.forward,
+        counts.backward,
+        counts.sequential_darshan,
+        access.counted_sequential[side],
+        counts.consecutive_darshan,
+        access.counted_consecutive[side],
+    )
+
+
+def _alt_text(access: Access) -> str:
+    sides = (("reads", access.read), ("writes", access.write))
+    return " ".join(_pattern(name, counts) for name, counts in sides if counts.ops)
+
+
+def _pattern(name: str, counts: AccessCounts) -> str:
+    parts = ("first", "consecutive", "forward", "backward", "sequential_darshan")
+    known = [(part, getattr(counts, part)) for part in parts]
+    shares = [f"{percent(n / counts.ops)} {part}" for part, n in known if n is not None][:4]
+    return f"Of {count(counts.ops)} {name}: {', '.join(shares).replace('_', ' by ')}."
+
+
+def text_rows(run: Run) -> list[tuple[str, str]]:
+    """The order of reads, for the block about I/O; nothing without reads."""
+    if run.access is None or not run.access.read.ops:
+        return []
+    read = run.access.read
+    if run.access.source == "counters":
+        return [("reads are", _by_darshans_rule(read))]
+    parts = [
+        f"{percent(getattr(read, name) / read.ops)} {name}"
+        for name in ("consecutive", "forward", "backward", "first")
+    ]
+    return [("reads are", ", ".join(parts))]
+
+
+def _by_darshans_rule(read: AccessCounts) -> str:
+    sequential, consecutive = read.sequential_darshan, read.consecutive_darshan
+    if sequential is None or consecutive is None:
+        return "in an order that was not recorded"
+    return (
+        f"{percent(consecutive / read.ops)} consecutive, {percent(sequential / read.ops)} "
+        "sequential (those included), by Darshan's counters"
+    )
+
+
+def _json(run: Run) -> Object | None:
+    access = run.access
+    if access is None:
+        return None
+    return {"read": _counts(access.read, access, 0), "write": _counts(access.write, access, 1)}
+
+
+def _counts(counts: AccessCounts, access: Access, op: int) -> Object:
+    return values_of(counts) | {
+        "sequential_counted": access.counted_sequential[op],
+        "consecutive_counted": access.counted_consecutive[op],
+    }
+
+
+SECTION = Section("access", (figure,), json={"io.access": _json})

@@ -1,0 +1,168 @@
+"""How evenly ranks share the I/O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vanidl.analyses.balance import Balance, RankLoad
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+TABLE_LIMIT = 256
+_WORST = "A rank far above the others may be the one that the rest wait for."
+_CAPTION = (
+    "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. " + _WORST
+)
+_COUNTERS_CAPTION = (
+    "From Darshan's counters, as no single operation was traced. Above: seconds of reading and "
+    "writing that its files add up to, which is not the time the rank was in I/O: files at the "
+    "same time count twice. Below: bytes read and written. " + _WORST
+)
+
+
+def figure(run: Run) -> Figure:
+    """Busy time and bytes of each rank."""
+    balance = run.balance
+    if balance is None or not balance.rows:
+        return _record(
+            "",
+            reason="No rank's operations were traced one by one, and no rank has counters of its "
+            "own: Darshan adds up the files that all ranks opened. Record with "
+            "DXT_ENABLE_IO_TRACE=1.",
+        )
+    table = _table(balance)
+    if len(balance.rows) == 1:
+        reason = "The run has one rank, so there is nothing to compare."
+        return _record("", table=table, reason=reason)
+    caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION
+    figure = _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
+    return replace(figure, says=_alt_text(balance))
+
+
+def _record(
+    caption: str, *, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    return Figure("balance", "Ranks", "Balance over ranks", caption, spec, table, reason)
+
+
+def _spread(balance: Balance) -> str:
+    words = []
+    time_spread = balance.busy_spread or balance.counter_spread
+    if time_spread is not None:
+        words.append(f"time {factor(time_spread)}")
+    if balance.bytes_spread is not None:
+        words.append(f"bytes {factor(balance.bytes_spread)}")
+    sentence = f"Largest over mean: {', '.join(words)}." if words else ""
+    if balance.shared_bytes:
+        sentence += (
+            f" {nbytes(balance.shared_bytes)} more are in no bar: Darshan adds up files that all "
+            "ranks opened, and some processes may belong to no known rank."
+        )
+    if balance.silent_ranks:
+        sentence += f" {plural(balance.silent_ranks, 'rank')} did no I/O on this layer."
+    return sentence.strip()
+
+
+def _spec(rows: tuple[RankLoad, ...]) -> Spec:
+    divisor, unit = byte_scale(max(max(r.bytes_read, r.bytes_written) for r in rows))
+    counted = all(r.busy_s is None for r in rows)
+    data = [
+        _bars(
+            rows,
+            "time by counters" if counted else "time in I/O",
+            palette.BUSY,
+            [_time_s(r) for r in rows],
+        ),
+        _bars(rows, "bytes read", palette.READ, [r.bytes_read / divisor for r in rows]),
+        _bars(rows, "bytes written", palette.WRITE, [r.bytes_written / divisor for r in rows]),
+    ]
+    for trace in data[1:]:
+        trace["yaxis"] = "y2"
+    every = max(1, -(-len(rows) // 16))
+    return {
+        "data": data,
+        "layout": palette.layout(
+            380,
+            barmode="stack",
+            bargap=0.25 if len(rows) <= 64 else 0,
+            xaxis=palette.axis(
+                tickvals=list(range(0, len(rows), every)),
+                ticktext=[plotted(r.label, limit=14) for r in rows[::every]],
+                showgrid=False,
+                anchor="y2",
+            ),
+            yaxis=palette.axis("seconds", domain=[0.56, 1], fixedrange=True),
+            yaxis2=palette.axis(unit, domain=[0, 0.46], fixedrange=True),
+        ),
+    }
+
+
+def _time_s(row: RankLoad) -> float:
+    return (row.counter_s if row.busy_s is None else row.busy_s) or 0.0
+
+
+def _bars(rows: tuple[RankLoad, ...], name: str, colour: str, values: list[float]) -> Spec:
+    hover = [
+        f"{plotted(r.label)}: {seconds(_time_s(r))}, read {nbytes(r.bytes_read)}, "
+        f"wrote {nbytes(r.bytes_written)}"
+        for r in rows
+    ]
+    return {
+        "type": "bar",
+        "name": name,
+        "x": list(range(len(rows))),
+        "y": rounded(values),
+        "customdata": hover,
+        "marker": palette.fill(colour, "/" if colour == palette.WRITE else ""),
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _table(balance: Balance) -> Table:
+    columns = (
+        Column("rank"),
+        Column("host"),
+        Column("processes", "count"),
+        Column("operations", "count"),
+        Column("bytes read", "bytes"),
+        Column("bytes written", "bytes"),
+        Column("time in I/O", "s"),
+        Column("time by counters", "s"),
+    )
+    picked = [balance.rows[i] for i in spread_out(len(balance.rows), TABLE_LIMIT)]
+    rows = tuple(
+        (
+            elided(r.label, limit=80),
+            elided(r.host, limit=80),
+            r.processes,
+            r.ops,
+            r.bytes_read,
+            r.bytes_written,
+            r.busy_s,
+            r.counter_s,
+        )
+        for r in picked
+    )
+    return Table(columns, rows, n_of_m(len(picked), len(balance.rows), "ranks"))
+
+
+def _alt_text(balance: Balance) -> str:
+    moved = sorted(balance.rows, key=lambda row: row.bytes_read + row.bytes_written)
+    least, most = moved[0], moved[-1]
+    return (
+        f"Of {plural(len(moved), 'rank')}, {least.label} moved least, "
+        f"{nbytes(least.bytes_read + least.bytes_written)}, and {most.label} most, "
+        f"{nbytes(most.bytes_read + most.bytes_written)}."
+    )
+
+
+def _json(run: Run) -> Object | None:
+    return None if run.balance is None else values_of(run.balance)
+
+
+SECTION = Section("balance", (figure,), json={"io.balance": _json})

@@ -1,0 +1,100 @@
+"""How much of each layer was traced: what the numbers rest on."""
+
+from __future__ import annotations
+
+import textwrap
+
+from vanidl.analyses.coverage import LayerCoverage
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.formatting.terminal import WIDTH
+from vanidl.formatting.units import count
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+_CAPTION = (
+    "Counted: operations by Darshan's counters. Traced: operations recorded one by one, which "
+    "is what times, sizes and overlap rest on. A traced share below 100 % means that the "
+    "other operations are missing from them."
+)
+
+
+def figure(run: Run) -> Figure:
+    """Counted and traced operations of each layer."""
+    layers = run.coverage.layers
+    reason = (
+        ""
+        if layers
+        else ("No log with I/O records was found. Record the run with `vanidl record`.")
+    )
+    return Figure(
+        "coverage",
+        "Coverage",
+        "Operations counted and traced",
+        _CAPTION if layers else "",
+        None,
+        _table(layers) if layers else None,
+        reason,
+    )
+
+
+def _table(layers: tuple[LayerCoverage, ...]) -> Table:
+    columns = (
+        Column("layer"),
+        Column("counted", "count"),
+        Column("traced", "count"),
+        Column("traced share", "share"),
+        Column("flagged partial"),
+        Column("last traced at", "s"),
+    )
+    rows = tuple(
+        (
+            layer.layer,
+            layer.counted_ops,
+            layer.traced_ops,
+            layer.traced_fraction,
+            "yes" if layer.partial else "no",
+            layer.last_traced_s,
+        )
+        for layer in layers
+    )
+    return Table(columns, rows)
+
+
+_MARK = {"warning": "!", "info": "-"}
+
+
+def _text(run: Run) -> str | None:
+    """Every warning, what went wrong before what is worth knowing."""
+    warnings = sorted(run.coverage.warnings, key=lambda w: w.severity == "info")
+    texts = [
+        textwrap.fill(f"{_MARK[w.severity]} {w.code}: {w.message}", WIDTH, subsequent_indent="  ")
+        for w in warnings
+    ]
+    return "\n".join(f"{text}\n" for text in texts) if texts else None
+
+
+def text_rows(run: Run) -> list[tuple[str, str]]:
+    """How much of each layer was traced, for the block about I/O."""
+    return [
+        (f"{c.layer} trace", f"{_traced(c)} operations traced")
+        for c in run.coverage.layers
+        if c.traced_ops is not None
+    ]
+
+
+def _traced(cover: LayerCoverage) -> str:
+    """Traced operations, of how many where the tracer counted them apart."""
+    if cover.counted_ops is None:
+        return count(cover.traced_ops)
+    return f"{count(cover.traced_ops)} of {count(cover.counted_ops)}"
+
+
+def _json(run: Run) -> Object:
+    return {
+        "complete": run.coverage.complete,
+        "warnings": [values_of(w) for w in run.coverage.warnings],
+        "layers": {c.layer: values_of(c, without=("layer",)) for c in run.coverage.layers},
+    }
+
+
+SECTION = Section("coverage", (figure,), _text, {"coverage": _json})

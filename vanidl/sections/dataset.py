@@ -1,0 +1,245 @@
+"""The dataset's files: how much of each was read, how often, by how many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.dataset_records import DataFile
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m, rounded
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.terminal import named_values
+from vanidl.formatting.units import byte_scale, count, factor, nbytes, percent, plural
+from vanidl.run import Run
+from vanidl.sections import throughput
+from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.data import mode_words, order_words, size_range, within_words
+
+LIMIT = 150
+BARS = 24
+NO_DATASET = (
+    "No file of kind dataset was read through this layer. If the log is whole, name your data with "
+    "--kind 'GLOB=dataset'."
+)
+_CAPTION = (
+    "Different bytes are the length of the union of all byte ranges read; what was read again "
+    "comes on top. A visit begins with a process's first read of a file and again each time it "
+    "comes back to the lowest byte that it reads there."
+)
+_COLUMNS = (
+    Column("path"),
+    Column("bytes read", "bytes"),
+    Column("different bytes", "bytes"),
+    Column("re-read factor", "factor"),
+    Column("visits", "count"),
+    Column("opens", "count"),
+    Column("reads", "count"),
+    Column("ranks", "count"),
+    Column("samples", "count"),
+    Column("size on disk", "bytes"),
+    Column("highest byte read", "bytes"),
+    Column("first read", "s"),
+    Column("last read", "s"),
+)
+
+
+def figure(run: Run) -> Figure:
+    """Different and repeated bytes of the largest files, and a table of up to 150 files."""
+    data = run.dataset
+    if data is None:
+        return Figure("dataset", "Dataset", "Dataset files", "", empty_reason=NO_DATASET)
+    rows = tuple(_row(f) for f in data.files[:LIMIT])
+    table = Table(_COLUMNS, rows, n_of_m(len(rows), len(data.files), "files"))
+    caption = " ".join([_CAPTION, *_summary(data)])
+    if data.unique_bytes is None:
+        reason = "Which bytes were read is not recorded: it needs single operations with offsets."
+        return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)
+    return Figure(
+        "dataset",
+        "Dataset",
+        "Dataset files",
+        caption,
+        _spec(data.files[:BARS]),
+        table,
+        says=_alt_text(data),
+    )
+
+
+def _summary(data: Dataset) -> list[str]:
+    words = [
+        f"In all {plural(len(data.files), 'file')}: {nbytes(data.bytes_read)} read, "
+        f"{nbytes(data.unique_bytes)} different, re-read factor {factor(data.reread_factor)}."
+    ]
+    orders = [o for o in (order_words(data.order), within_words(data.within)) if o]
+    words += [f"{order[0].upper()}{order[1:]}." for order in orders]
+    if data.size is None:
+        words.append(
+            "Logs hold no file sizes: the highest byte read stands in for them (--data PATH)."
+        )
+    if data.traced_share is not None and data.traced_share < 1:
+        words.append(f"Only {percent(data.traced_share)} of the reads were traced: at least so.")
+    shown = n_of_m(min(len(data.files), BARS), len(data.files), "files (most bytes)")
+    return words + ([f"Shown: {shown}."] if shown else [])
+
+
+def _spec(files: Sequence[DataFile]) -> Spec:
+    unique = [f.unique_bytes or 0 for f in files]
+    again = [f.bytes_read - u for f, u in zip(files, unique, strict=True)]
+    divisor, unit = byte_scale(max(f.bytes_read for f in files))
+    sides = (
+        ("different bytes", palette.READ, "", unique),
+        ("read again", palette.RAMP[1], "/", again),
+    )
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": rounded(v / divisor for v in values),
+            "y": list(range(len(files))),
+            "customdata": [nbytes(v) for v in values],
+            "marker": palette.fill(colour, shape),
+            "hovertemplate": "%{customdata} " + name + "<extra></extra>",
+        }
+        for name, colour, shape, values in sides
+    ]
+    names = [plotted(f.path.rsplit("/", 1)[-1]) for f in files]
+    layout = palette.layout(
+        110 + 22 * len(files),
+        barmode="stack",
+        bargap=0.3,
+        xaxis=palette.axis(unit, rangemode="tozero", fixedrange=True),
+        yaxis=palette.axis(
+            tickvals=list(range(len(files))),
+            ticktext=names,
+            autorange="reversed",
+            showgrid=False,
+            fixedrange=True,
+        ),
+    )
+    return {"data": data, "layout": layout}
+
+
+def _row(file: DataFile) -> tuple[str | int | float | None, ...]:
+    return (
+        elided(file.path, limit=100),
+        file.bytes_read,
+        file.unique_bytes,
+        file.reread_factor,
+        file.visits,
+        file.opens,
+        file.reads,
+        file.ranks,
+        file.samples,
+        file.size,
+        file.extent,
+        file.first_s,
+        file.last_s,
+    )
+
+
+def _alt_text(data: Dataset) -> str:
+    return (
+        f"{plural(len(data.files), 'dataset file')}: {nbytes(data.bytes_read)} read, "
+        f"{nbytes(data.unique_bytes)} of it different bytes."
+    )
+
+
+Pairs = list[tuple[str, str]]
+
+_MOST_MODES = 4
+
+
+def _text(run: Run) -> str | None:
+    """What was read of the dataset, in which order, and in which sizes."""
+    data = run.dataset
+    if data is None:
+        return None
+    rows = [
+        ("files read", plural(len(data.files), "file") + _visits(data)),
+        ("bytes", f"{nbytes(data.bytes_read)} read, {nbytes(data.unique_bytes)} different "
+                  f"(re-read factor {factor(data.reread_factor)})"),
+        *_within(data),
+        *_sharing(data),
+        *_samples(data),
+        *((f"size {size_range(m)}", mode_words(m)) for m in data.modes[:_MOST_MODES]),
+        *_never(data),
+        *throughput.text_rows(run),
+    ]  # fmt: skip
+    return named_values("Dataset", rows)
+
+
+def _visits(data: Dataset) -> str:
+    visits = [f.visits for f in data.files if f.visits is not None]
+    if not visits:
+        return ""
+    each = f"{min(visits)}" if min(visits) == max(visits) else f"{min(visits)} to {max(visits)}"
+    words = order_words(data.order)
+    return f", {each} visits a file" + (f", {words}" if words else "")
+
+
+def _within(data: Dataset) -> Pairs:
+    words = within_words(data.within)
+    return [("reads", words)] if words else []
+
+
+def _sharing(data: Dataset) -> Pairs:
+    shares = [r.share for r in data.ranks if r.share is not None]
+    if len(shares) < 2:
+        return []
+    low, high = percent(min(shares)), percent(max(shares))
+    return [("of it a rank", f"{low} to {high} of the {data.share_of}")]
+
+
+def _samples(data: Dataset) -> Pairs:
+    samples = data.samples
+    if samples.total is None:
+        return []
+    spread = (
+        f"{count(samples.min)} in each file"
+        if samples.min == samples.max
+        else f"{count(samples.min)} to {count(samples.max)} a file, median {count(samples.median)}"
+    )
+    return [("samples", f"{count(samples.total)}: {spread} ({samples.source})")]
+
+
+def _never(data: Dataset) -> Pairs:
+    never, rows = data.never, []
+    if never.reason:
+        rows.append(("never read", f"unknown. {never.reason}"))
+    if never.opened:
+        rows.append(("opened, not read", f"{plural(len(never.opened), 'data file')} (or mapped)"))
+    if never.on_disk:
+        rows.append(("never opened", f"{plural(len(never.on_disk), 'file')} of the folder given"))
+    return rows
+
+
+_MOST_FILES = 1000
+
+
+def _json(run: Run) -> Object:
+    """All null or empty where no dataset file was read."""
+    data = run.dataset
+    if data is None:
+        return {"unique_bytes": None, "reread_factor": None, "samples_per_file": {}}
+    return {
+        "bytes_read": data.bytes_read,
+        "unique_bytes": data.unique_bytes,
+        "reread_factor": data.reread_factor,
+        "size": data.size,
+        "traced_share": data.traced_share,
+        "order": None if data.order is None else values_of(data.order),
+        "within": None if data.within is None else values_of(data.within),
+        "samples_per_file": values_of(data.samples),
+        "modes": [values_of(mode) for mode in data.modes],
+        "never_read": values_of(data.never),
+        "share_of": data.share_of,
+        "ranks": [values_of(rank) for rank in data.ranks],
+        "files_read": len(data.files),
+        "files": [values_of(file) for file in data.files[:_MOST_FILES]],
+    }
+
+
+SECTION = Section("dataset", (figure,), _text, {"io.dataset": _json})

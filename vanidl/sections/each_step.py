@@ -1,0 +1,174 @@
+"""Every profiled step in numbers: ordinary ones, and those that are not, apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.perstep import CHECKPOINT, FIRST, ORDINARY, PerStep, by_kind
+from vanidl.analyses.steps import StepTable
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.formatting.names import elided
+from vanidl.formatting.terminal import aligned_table
+from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
+from vanidl.model.trace import Trace
+from vanidl.run import Run
+from vanidl.sections.section import Section
+
+LIMIT, LIMIT_OF_MANY = 400, 50  # steps; of more than MANY_RANKS the page has enough to hold
+MANY_RANKS = 16
+_SECTION = "Input and compute"
+_TITLE = "Each step"
+_APART = "First steps of epochs and steps with a checkpoint"
+_CAPTION = (
+    "What happened during each step, whichever step the data is for. Time in I/O = in wait + "
+    "hidden + behind communication + other. Of the input wait, the part in I/O is I/O, the rest "
+    "decoding and other work of the loader. A dash: not recorded. Beside a file: the time in it. "
+)
+_APART_CAPTION = (
+    "They take longer for reasons of their own: the loader starts anew, or the model is saved. "
+    "A step counts where a checkpoint was written during it, or as the first that ends in an "
+    "epoch. Same columns as above. "
+)
+_NOWHERE = (
+    "No profiled step has a place in time, so nothing that happened during one is known. Profile "
+    "with torch.profiler and call prof.step() after each batch."
+)
+
+
+def figure(run: Run) -> Figure:
+    """The ordinary steps, the slowest where there are too many."""
+    each, steps = run.perstep, run.steps
+    if each is None or steps is None:
+        return Figure("each-step", _SECTION, _TITLE, "", empty_reason=_NOWHERE, applies=False)
+    rows = np.flatnonzero(each.kind == ORDINARY)
+    if not len(rows):
+        reason = "Every step is the first of an epoch or has a checkpoint; they are shown below."
+        return Figure("each-step", _SECTION, _TITLE, "", empty_reason=reason)
+    table = _table(run.trace, steps.table, each, rows)
+    return Figure("each-step", _SECTION, _TITLE, _CAPTION + _cut(table), table=table)
+
+
+def apart(run: Run) -> Figure:
+    """First steps of epochs, and steps during which a checkpoint was written."""
+    each, steps = run.perstep, run.steps
+    rows = np.empty(0, np.intp) if each is None else np.flatnonzero(each.kind != ORDINARY)
+    if each is None or steps is None or not len(rows):
+        reason = "Nothing marks the start of an epoch or a checkpoint within the profiled steps."
+        known = each is not None
+        return Figure("steps-apart", _SECTION, _APART, "", empty_reason=reason, applies=known)
+    table = _table(run.trace, steps.table, each, rows)
+    words = _compared(steps.table, each)
+    return Figure(
+        "steps-apart", _SECTION, _APART, _APART_CAPTION + words + _cut(table), table=table
+    )
+
+
+def _cut(table: Table) -> str:
+    return " Shown are the longest." if table.cut else ""
+
+
+def _compared(table: StepTable, each: PerStep) -> str:
+    """Mean durations of each kind in a sentence."""
+    found = []
+    for kind, noun in ((FIRST, "first step"), (CHECKPOINT, "checkpoint step"), (ORDINARY, "other")):
+        rows = each.kind == kind
+        if rows.any():
+            mean = seconds(float(table.duration_s[rows].mean()))
+            found.append(f"{plural(int(rows.sum()), noun)} took {mean} on average")
+    return "; ".join(found) + "."
+
+
+_NAME = 16  # letters of a file's name that leave the row in one line
+_FILES = ("slowest file", "second", "third")
+
+
+Rows = NDArray[np.intp]
+
+
+def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, list[Cell]]]:
+    """Every column with its cells of these steps; those that would say nothing are left out."""
+    found: list[tuple[Column, list[Cell]]] = [
+        (Column("step", "count"), [int(k) for k in table.step[rows]]),
+        (Column("kind"), [str(kind) or "ordinary" for kind in each.kind[rows]]),
+        *((Column(title, "s"), _seconds(values[rows])) for title, values in _times(table, each)),
+        (Column("operations", "count"), _sums(rows, each.reads, each.writes)),
+        (Column("read", "bytes"), _sums(rows, each.bytes_read)),
+        (Column("written", "bytes"), _sums(rows, each.bytes_written)),
+    ]
+    if each.reads is not None:
+        files = [each.slowest[i] for i in rows.tolist()]
+        found += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
+    return found
+
+
+def _times(table: StepTable, each: PerStep) -> list[tuple[str, NDArray[np.float64]]]:
+    columns = [
+        ("start", table.start_s),
+        ("duration", table.duration_s),
+        ("input wait", table.input_wait_s),
+        ("of it I/O", each.input_wait_io_s),
+        ("time in I/O", each.busy_s),
+        ("in wait", each.in_wait_s),
+        ("hidden", each.hidden_s),
+        ("behind comm.", each.behind_communication_s),
+        ("other", each.other_s),
+    ]
+    silent = not np.nan_to_num(each.behind_communication_s).any()
+    return [c for c in columns if c[0] != "behind comm." or not silent]
+
+
+def _table(trace: Trace, table: StepTable, each: PerStep, rows: Rows) -> Table:
+    """The longest of the rows, in order of rank and start."""
+    limit = LIMIT if len(trace.ranks) <= MANY_RANKS else LIMIT_OF_MANY
+    kept = np.sort(rows[np.argsort(-table.duration_s[rows], kind="stable")[:limit]])
+    columns = _columns(table, each, kept)
+    if len(set(each.kind[rows])) == 1:
+        columns = [c for c in columns if c[0].title != "kind"]
+    if len(trace.ranks) > 1:
+        names = [elided(trace.processes[i].label, limit=80) for i in trace.ranks]
+        columns.insert(0, (Column("rank"), [names[position] for position in table.rank[kept]]))
+    cells = tuple(zip(*(values for _, values in columns), strict=True))
+    return Table(tuple(c for c, _ in columns), cells, n_of_m(len(kept), len(rows), "steps"))
+
+
+def _seconds(values: NDArray[np.float64]) -> list[Cell]:
+    """To five digits, as many as a cell shows and sorts by."""
+    return [None if np.isnan(value) else float(f"{value:.5g}") for value in values]
+
+
+def _sums(rows: Rows, *amounts: NDArray[np.int64] | None) -> list[Cell]:
+    """Sums of the amounts in each row; None where they were not recorded."""
+    known = [values[rows] for values in amounts if values is not None]
+    sums: list[Cell] = np.sum(known, axis=0).tolist() if known else [None] * len(rows)
+    return sums
+
+
+def _file(files: tuple[tuple[str, float], ...], place: int) -> str:
+    """Name of a file and the time in it."""
+    if place >= len(files):
+        return ""
+    path, spent = files[place]
+    return f"{elided(path.rsplit('/', 1)[-1], limit=_NAME)} {seconds(spent)}"
+
+
+def _text(run: Run) -> str | None:
+    """First steps of epochs and checkpoint steps beside the others; None without such."""
+    steps, each = run.steps, run.perstep
+    kinds = () if steps is None or each is None else by_kind(steps.table, each)
+    if len(kinds) < 2:
+        return None
+    header = ("kind", "steps", "duration", "input wait", "of it I/O", "in I/O", "read", "written")
+    rows = [
+        (
+            k.kind, count(k.steps), seconds(k.duration_s), seconds(k.input_wait_s),
+            seconds(k.input_wait_io_s), seconds(k.busy_s), nbytes(k.bytes_read),
+            nbytes(k.bytes_written),
+        )
+        for k in kinds
+    ]  # fmt: skip
+    return aligned_table("Steps by kind, means", [header, *rows])
+
+
+SECTION = Section("each step", (figure, apart), _text)

@@ -1,0 +1,115 @@
+"""The files of the run, largest traffic first."""
+
+from __future__ import annotations
+
+from vanidl.analyses.files import FileRow
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.formatting.names import elided
+from vanidl.formatting.terminal import aligned_table
+from vanidl.formatting.units import nbytes, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+LIMIT = 1000
+OSTS = 8
+_CAPTION = (
+    "Largest traffic first. Time is the sum of durations over all ranks, so operations side by "
+    "side count twice. Paths longer than 160 characters are cut in the middle."
+)
+_COLUMNS = (
+    Column("path"),
+    Column("kind"),
+    Column("bytes read", "bytes"),
+    Column("bytes written", "bytes"),
+    Column("reads", "count"),
+    Column("writes", "count"),
+    Column("time", "s"),
+    Column("ranks", "count"),
+    Column("first", "s"),
+    Column("last", "s"),
+    Column("layers"),
+    Column("mount"),
+    Column("Lustre stripes"),
+)
+
+
+def figure(run: Run) -> Figure:
+    """At most 1,000 files with their traffic."""
+    files = run.files.rows
+    if not files:
+        reason = "No file was read or written through this layer."
+        return Figure("files", "Files", "Files", "", empty_reason=reason)
+    rows = tuple(_row(file) for file in files[:LIMIT])
+    table = Table(_COLUMNS, rows, n_of_m(len(rows), len(files), "files"))
+    return Figure("files", "Files", "Files", _CAPTION, None, table)
+
+
+def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
+    mount = f"{file.mount} ({file.file_system})" if file.file_system else file.mount
+    return (
+        elided(file.path, limit=120),
+        elided(file.kind, limit=40),
+        file.bytes_read,
+        file.bytes_written,
+        file.reads,
+        file.writes,
+        file.io_s,
+        file.ranks,
+        file.first_s,
+        file.last_s,
+        ", ".join(file.layers),
+        elided(mount, limit=80) or None,
+        _stripes(file),
+    )
+
+
+def _stripes(file: FileRow) -> str | None:
+    """`4 x 1 MiB on OSTs 0, 3, 5, 7` of each component of the layout; None off Lustre."""
+    parts = [p for p in file.stripes if p.stripe_count > 0]
+    if not parts:
+        return None
+    return "; ".join(
+        f"{part.stripe_count} x {nbytes(part.stripe_nbytes)} on {_osts(part.osts)}"
+        for part in parts
+    )
+
+
+def _osts(osts: tuple[int, ...]) -> str:
+    shown = ", ".join(str(ost) for ost in osts[:OSTS])
+    more = f" and {len(osts) - OSTS} more" if len(osts) > OSTS else ""
+    return f"OSTs {shown}{more}" if osts else "OSTs that were not recorded"
+
+
+_MOST_IN_TEXT = 8
+
+
+def _text(run: Run) -> str | None:
+    header = ("file", "kind", "read", "written", "in I/O")
+    rows = [
+        (_short(r.path), r.kind, nbytes(r.bytes_read), nbytes(r.bytes_written), seconds(r.io_s))
+        for r in run.files.rows[:_MOST_IN_TEXT]
+    ]
+    return aligned_table("Busiest files", [header, *rows])
+
+
+def _short(path: str, width: int = 46) -> str:
+    return path if len(path) <= width else "..." + path[3 - width :]
+
+
+def _count(run: Run) -> int:
+    return sum(group.files for group in run.files.by_kind)
+
+
+def _stripes_json(run: Run) -> list[Object]:
+    """One entry a file on Lustre and component of its layout."""
+    return [
+        {"path": row.path, **values_of(part, without=("file",))}
+        for row in run.files.rows
+        for part in row.stripes
+    ]
+
+
+SECTION = Section(
+    "files", (figure,), _text, {"io.files.count": _count, "io.files.stripes": _stripes_json}
+)

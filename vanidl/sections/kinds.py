@@ -1,0 +1,114 @@
+"""Bytes by kind of file: dataset, checkpoint, code, log, system, other."""
+
+from __future__ import annotations
+
+from vanidl.analyses.files import GroupRow
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m, rounded
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.terminal import aligned_table
+from vanidl.formatting.units import byte_scale, count, nbytes, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+LIMIT = 20
+_CAPTION = (
+    "Bytes read and written by what the files are for. Dataset files are read and never "
+    "written; checkpoints are written; code holds Python's own imports."
+)
+
+
+def figure(run: Run) -> Figure:
+    """Bytes read and written by kind of file, largest first."""
+    groups = run.files.by_kind
+    if not groups:
+        reason = "No file was read or written through this layer."
+        return Figure("kinds", "Files", "Files by kind", "", empty_reason=reason)
+    rows = tuple(sorted(groups, key=lambda g: -(g.bytes_read + g.bytes_written)))[:LIMIT]
+    table = _table(rows, len(groups))
+    if not any(g.bytes_read or g.bytes_written for g in rows):
+        reason = "The files were touched, but no bytes were moved."
+        return Figure("kinds", "Files", "Files by kind", "", None, table, reason)
+    return Figure(
+        "kinds",
+        "Files",
+        "Files by kind",
+        _CAPTION,
+        _spec(rows),
+        table,
+        says=_alt_text(groups),
+    )
+
+
+def _spec(rows: tuple[GroupRow, ...]) -> Spec:
+    divisor, unit = byte_scale(max(max(g.bytes_read, g.bytes_written) for g in rows))
+    sides = (
+        ("read", palette.READ, "", [g.bytes_read for g in rows]),
+        ("written", palette.WRITE, "/", [g.bytes_written for g in rows]),
+    )
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": rounded(v / divisor for v in values),
+            "y": list(range(len(rows))),
+            "customdata": [nbytes(v) for v in values],
+            "marker": palette.fill(colour, shape),
+            "hovertemplate": "%{customdata} " + name + "<extra></extra>",
+        }
+        for name, colour, shape, values in sides
+    ]
+    layout = palette.layout(
+        110 + 34 * len(rows),
+        barmode="stack",
+        bargap=0.3,
+        xaxis=palette.axis(unit, rangemode="tozero", fixedrange=True),
+        yaxis=palette.axis(
+            tickvals=list(range(len(rows))),
+            ticktext=[plotted(g.name) for g in rows],
+            autorange="reversed",
+            showgrid=False,
+            fixedrange=True,
+        ),
+    )
+    return {"data": data, "layout": layout}
+
+
+def _table(rows: tuple[GroupRow, ...], total: int) -> Table:
+    columns = (
+        Column("kind"),
+        Column("files", "count"),
+        Column("bytes read", "bytes"),
+        Column("bytes written", "bytes"),
+        Column("time in I/O", "s"),
+    )
+    cells = tuple(
+        (elided(g.name, limit=80), g.files, g.bytes_read, g.bytes_written, g.busy_s) for g in rows
+    )
+    return Table(columns, cells, n_of_m(len(rows), total, "kinds"))
+
+
+def _alt_text(groups: tuple[GroupRow, ...]) -> str:
+    moved = (f"{row.name} {nbytes(row.bytes_read + row.bytes_written)}" for row in groups[:3])
+    return f"Bytes moved by kind of file, most first: {', '.join(moved)}."
+
+
+def _text(run: Run) -> str | None:
+    header = ("kind", "files", "read", "written", "busy a rank")
+    rows = [
+        (g.name, count(g.files), nbytes(g.bytes_read), nbytes(g.bytes_written), seconds(g.busy_s))
+        for g in run.files.by_kind
+    ]
+    return aligned_table("By kind of file", [header, *rows])
+
+
+def groups_json(groups: tuple[GroupRow, ...]) -> Object:
+    """Totals of each group of files by its name."""
+    return {group.name: values_of(group, without=("name",)) for group in groups}
+
+
+SECTION = Section(
+    "kinds", (figure,), _text, {"io.files.by_kind": lambda run: groups_json(run.files.by_kind)}
+)

@@ -1,0 +1,68 @@
+"""Darshan's own totals of each layer."""
+
+from __future__ import annotations
+
+from vanidl.analyses.summary import LayerTotals
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.model.trace import STORAGE_LAYERS
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+_CAPTION = (
+    "POSIX and STDIO are disjoint and together are storage. Every other layer lies above POSIX: "
+    "its bytes are counted there again, so rows must not be added. Times are sums over processes."
+)
+_COLUMNS = (
+    Column("layer"),
+    Column("files", "count"),
+    Column("reads", "count"),
+    Column("writes", "count"),
+    Column("bytes read", "bytes"),
+    Column("bytes written", "bytes"),
+    Column("reading", "s"),
+    Column("writing", "s"),
+    Column("metadata", "s"),
+)
+
+
+def figure(run: Run) -> Figure:
+    """Counters of every layer in the log, one row a layer."""
+    rows = tuple(
+        (
+            layer.layer,
+            layer.files,
+            layer.reads,
+            layer.writes,
+            layer.bytes_read,
+            layer.bytes_written,
+            layer.read_s,
+            layer.write_s,
+            layer.meta_s,
+        )
+        for layer in run.summary.layers
+    )
+    reason = "" if rows else "The run holds no Darshan counters: record it with Darshan."
+    table = Table(_COLUMNS, rows) if rows else None
+    caption = _CAPTION if rows else ""
+    return Figure("layers", "Totals", "Layers by counters", caption, None, table, reason)
+
+
+def _storage(run: Run) -> Object:
+    summary = run.summary
+    totals = [t for t in summary.layers if t.layer in STORAGE_LAYERS]
+    return {
+        "bytes_read": summary.storage_bytes_read,
+        "bytes_written": summary.storage_bytes_written,
+        "by_layer": {t.layer: _totals(t) for t in totals},
+    }
+
+
+def _layers(run: Run) -> Object:
+    return {t.layer: _totals(t) for t in run.summary.layers}
+
+
+def _totals(totals: LayerTotals) -> Object:
+    return values_of(totals, without=("layer",))
+
+
+SECTION = Section("layers", (figure,), json={"storage": _storage, "layers": _layers})

@@ -1,0 +1,225 @@
+"""Where each rank's I/O went: waited for, hidden, behind communication, other, unobserved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.terminal import Row, aligned_table
+from vanidl.formatting.units import seconds
+from vanidl.model.trace import Trace
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+LIMIT = 40
+PARTS = (
+    ("in_wait_s", "in input wait", palette.IN_WAIT, ""),
+    ("behind_communication_s", "behind communication", palette.COMMUNICATION, "/"),
+    ("other_s", "other exposed", palette.OTHER, "x"),
+    ("hidden_s", "hidden", palette.HIDDEN, ""),
+    ("unobserved_s", "unobserved", palette.UNOBSERVED, "."),
+)
+_CAPTION = (
+    "One bar a rank: the time its processes spent in I/O. Orange: the training process waited "
+    "for input meanwhile. Blue: its compute went on meanwhile. Grey: outside the profiled steps, "
+    "neither hidden nor exposed. The diamond marks the whole input wait: its distance from the "
+    "end of the orange bar is waiting without I/O."
+)
+_TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
+
+
+def figure(run: Run) -> Figure:
+    """I/O time of each rank split by what training did meanwhile, the mean first."""
+    overlap = run.overlap
+    if overlap is None:
+        return _empty(_without_overlap(run.trace), None)
+    rows = _picked(overlap)
+    table = _table(overlap, rows)
+    if all(row.io_s is None for row in rows):
+        return _empty(
+            "The profiler saw the steps, but no single operation was traced. Record with "
+            "DXT_ENABLE_IO_TRACE=1 to see which part of the wait is I/O.",
+            table,
+        )
+    cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
+    note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
+    figure = _record(_CAPTION + note, spec=_spec(rows), table=table, empty_reason="")
+    return replace(figure, says=_alt_text(overlap.mean))
+
+
+def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reason: str) -> Figure:
+    title = "Is the I/O hidden or exposed?"
+    return Figure("overlap", "Input and compute", title, caption, spec, table, empty_reason)
+
+
+def _empty(reason: str, table: Table | None) -> Figure:
+    return _record(_TABLE_CAPTION if table else "", spec=None, table=table, empty_reason=reason)
+
+
+def _without_overlap(trace: Trace) -> str:
+    if trace.step_durations and not trace.profiles:
+        return (
+            "The step table that was found holds durations without start times. It cannot be laid "
+            "over the I/O, so no overlap is claimed. Record steps with a profiler trace."
+        )
+    if not trace.profiles:
+        return (
+            "No profiler trace was found, so it is not known whether the I/O was hidden. Record "
+            "steps with torch.profiler and put its .pt.trace.json beside the Darshan log."
+        )
+    return (
+        "The profile could not be laid over the I/O: it holds neither compute nor input waits, or "
+        "the clocks could not be aligned. Profile with CPU (and CUDA) activities; the warnings "
+        "above say more."
+    )
+
+
+def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
+    """The mean, then the ranks to show, in order of rank."""
+    ranks = overlap.per_rank
+    if len(ranks) <= 1:
+        return ranks
+    if len(ranks) <= LIMIT:
+        return (overlap.mean, *ranks)
+    order = sorted(range(len(ranks)), key=lambda i: -(ranks[i].input_wait_s or 0.0))
+    return (overlap.mean, *(ranks[i] for i in sorted(order[:LIMIT])))
+
+
+def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
+    labels = [plotted(row.label) for row in rows]
+    positions = list(range(len(rows)))
+    data = [_bars(rows, labels, part) for part in PARTS]
+    data.append(_waits(rows, labels))
+    return {
+        "data": data,
+        "layout": palette.layout(
+            130 + max(20 if len(rows) > 8 else 34, 16) * len(rows),
+            barmode="stack",
+            bargap=0.3,
+            xaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
+            yaxis=palette.axis(
+                tickvals=positions,
+                ticktext=labels,
+                range=[len(rows) - 0.5, -0.5],
+                showgrid=False,
+                fixedrange=True,
+            ),
+        ),
+    }
+
+
+def _bars(
+    rows: tuple[RankOverlap, ...], labels: list[str], part: tuple[str, str, str, str]
+) -> Spec:
+    attribute, name, colour, pattern = part
+    values: list[float | None] = [getattr(row, attribute) for row in rows]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": values,
+        "y": list(range(len(rows))),
+        "customdata": [[label, seconds(v)] for label, v in zip(labels, values, strict=True)],
+        "marker": palette.fill(colour, pattern),
+        "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
+    }
+
+
+def _waits(rows: tuple[RankOverlap, ...], labels: list[str]) -> Spec:
+    waits = [row.input_wait_s for row in rows]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "whole input wait",
+        "x": waits,
+        "y": list(range(len(rows))),
+        "customdata": [[label, seconds(v)] for label, v in zip(labels, waits, strict=True)],
+        "marker": {"symbol": "diamond-open", "size": 9, "color": palette.INK},
+        "hovertemplate": "%{customdata[0]}: waited %{customdata[1]} in all<extra></extra>",
+    }
+
+
+_COLUMNS = (
+    ("window_s", "window"),
+    ("io_s", "I/O"),
+    ("in_wait_s", "in wait"),
+    ("hidden_s", "hidden"),
+    ("behind_communication_s", "behind comm."),
+    ("other_s", "other"),
+    ("unobserved_s", "unobserved"),
+    ("exposed_s", "exposed"),
+    ("compute_s", "compute"),
+    ("communication_s", "communication"),
+    ("input_wait_s", "input wait"),
+    ("input_wait_io_s", "of it I/O"),
+)
+
+
+def _table(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
+    columns = (Column("rank"), *(Column(title, "s") for _, title in _COLUMNS))
+    cells = tuple(
+        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in _COLUMNS)) for row in rows
+    )
+    shown = len(rows) - 1 if len(rows) > 1 else len(rows)
+    return Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))
+
+
+def _alt_text(mean: RankOverlap) -> str:
+    return (
+        f"On average a rank spent {seconds(mean.io_s)} in I/O: {seconds(mean.in_wait_s)} in input "
+        f"waits, {seconds(mean.hidden_s)} hidden, {seconds(mean.behind_communication_s)} behind "
+        f"communication, {seconds(mean.other_s)} otherwise exposed, {seconds(mean.unobserved_s)} "
+        f"unobserved."
+    )
+
+
+_SPLIT = (
+    ("window", "window_s"), ("I/O", "io_s"), ("unobserved", "unobserved_s"),
+    ("in wait", "in_wait_s"), ("hidden", "hidden_s"), ("behind comm.", "behind_communication_s"),
+    ("other", "other_s"), ("wait", "input_wait_s"),
+)  # fmt: skip
+_BASIS = {"device": "device kernels", "ops": "CPU operators"}
+_MOST_RANKS = 16
+
+
+def _text(run: Run) -> str | None:
+    overlap = run.overlap
+    if overlap is None:
+        return None
+    rows: list[Row] = [("seconds", *(name for name, _ in _SPLIT))]
+    shown = overlap.per_rank[:_MOST_RANKS]
+    rows += [_split(row) for row in shown]
+    if len(overlap.per_rank) > 1:
+        rows.append(_split(overlap.mean))
+    cut = len(overlap.per_rank) - len(shown)
+    more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
+    basis = _BASIS.get(overlap.basis or "", "not recorded")
+    return aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
+
+
+def _split(row: RankOverlap) -> Row:
+    values = [getattr(row, name) for _, name in _SPLIT]
+    return (row.label, *("not recorded" if v is None else f"{v:.3f}" for v in values))
+
+
+_OF_ALL_RANKS = (
+    "basis", "ranks_observed", "hidden_fraction", "lost_to_input_s", "input_wait_share",
+    "accelerator_utilization", "pipeline_share",
+)  # fmt: skip
+
+
+def _json(run: Run) -> Object | None:
+    overlap = run.overlap
+    if overlap is None:
+        return None
+    return {name: getattr(overlap, name) for name in _OF_ALL_RANKS} | {
+        "mean": values_of(overlap.mean, without=("rank", "label")),
+        "per_rank": [values_of(row) for row in overlap.per_rank],
+    }
+
+
+SECTION = Section("overlap", (figure,), _text, {"overlap": _json})

@@ -1,0 +1,219 @@
+"""Phases, epochs and checkpoints, as bands over time and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vanidl.analyses.phases import Phase, Phases
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.terminal import Row, aligned_table
+from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+LIMIT = 1000
+BANDS = 200
+_CAPTION = (
+    "Start-up, warm-up, training and tail follow on one another and add up to the run time; "
+    "epochs and checkpoints lie within. Bytes count in the phase in which their read starts."
+)
+_COLUMNS = (
+    Column("phase"),
+    Column("from", "s"),
+    Column("to", "s"),
+    Column("length", "s"),
+    Column("profiled steps", "count"),
+    Column("dataset read", "bytes"),
+    Column("written", "bytes"),
+    Column("time in I/O", "s"),
+    Column("input wait", "s"),
+    Column("evidence"),
+)
+_COLOURS = {
+    "start-up": palette.FAINT,
+    "warm-up": palette.STEP,
+    "training": palette.STEP,
+    "tail": palette.FAINT,
+}
+_SHAPES = {"start-up": "", "warm-up": "/", "training": "", "tail": "\\"}
+
+
+def figure(run: Run) -> Figure:
+    """Bands for stages, epochs and checkpoints, and a table of all."""
+    phases = run.phases
+    if phases is None:
+        reason = "Neither a read of a dataset file nor a training step was recorded."
+        return Figure("phases", "Over time", "Phases and epochs", "", empty_reason=reason)
+    every = (*phases.stages, *phases.epochs, *phases.checkpoints)
+    rows = tuple(_row(phase) for phase in every[:LIMIT])
+    table = Table(_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
+    words = [_CAPTION, *_epoch_words(phases)]
+    return Figure(
+        "phases",
+        "Over time",
+        "Phases and epochs",
+        " ".join(words),
+        _spec(phases),
+        table,
+        says=_alt_text(phases),
+    )
+
+
+def epoch_lines(phases: Phases | None) -> list[Spec]:
+    """Dashed lines where epochs begin, for pictures over time."""
+    if phases is None:
+        return []
+    return [
+        {
+            "type": "line",
+            "x0": phase.start_s,
+            "x1": phase.start_s,
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "line": {"width": 1, "dash": "dash", "color": palette.INK},
+        }
+        for phase in phases.epochs[:BANDS]
+    ]
+
+
+def _epoch_words(phases: Phases) -> list[str]:
+    if phases.no_epochs:
+        return [f"No epochs are shown: {phases.no_epochs}."]
+    words = [f"Epochs begin where {phases.epochs[0].evidence}."]
+    cut = n_of_m(min(len(phases.epochs), BANDS), len(phases.epochs), "epochs")
+    return words + ([f"Shown: {cut}."] if cut else [])
+
+
+def _spec(phases: Phases) -> Spec:
+    lanes: list[tuple[str, Sequence[Phase]]] = [("stages", phases.stages)]
+    if phases.epochs:
+        lanes.append(("epochs", phases.epochs[:BANDS]))
+    if phases.checkpoints:
+        lanes.append(("checkpoints", phases.checkpoints[:BANDS]))
+    data = [_band(phase, 0, _COLOURS[phase.name], _SHAPES[phase.name]) for phase in phases.stages]
+    for lane, (name, rows) in enumerate(lanes):
+        if lane:
+            data += [_lane(name, rows, lane)]
+    layout = palette.time_layout(112 + 30 * len(lanes), barmode="overlay", bargap=0.15)
+    layout["margin"] = {**layout["margin"], "l": 88}
+    end = max(phase.end_s for phase in phases.stages)
+    layout["xaxis"] = palette.time_axis(range=[0, end])
+    layout["yaxis"] = palette.axis(
+        tickvals=list(range(len(lanes))),
+        ticktext=[name for name, _ in lanes],
+        range=[len(lanes) - 0.5, -0.5],
+        showgrid=False,
+        fixedrange=True,
+    )
+    return {"data": data, "layout": layout}
+
+
+def _band(phase: Phase, lane: int, colour: str, shape: str) -> Spec:
+    return _bars(phase.name, [phase], lane, palette.fill(colour, shape)) | {"name": phase.name}
+
+
+def _lane(name: str, rows: Sequence[Phase], lane: int) -> Spec:
+    """Epochs alternate in lightness, so that neighbours are told apart without a line."""
+    if name == "epochs":
+        colours = [(palette.BUSY, palette.UNOBSERVED)[i % 2] for i in range(len(rows))]
+        marker: Spec = {"color": colours, "line": {"width": 0}}
+    else:
+        marker = {"color": palette.WRITE, "line": {"width": 1.5, "color": palette.WRITE}}
+    return _bars(name, rows, lane, marker) | {"showlegend": False}
+
+
+def _bars(name: str, rows: Sequence[Phase], lane: int, marker: Spec) -> Spec:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "base": [phase.start_s for phase in rows],
+        "x": [phase.end_s - phase.start_s for phase in rows],
+        "y": [lane] * len(rows),
+        "marker": marker,
+        "text": [_inside(phase.name) for phase in rows],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "constraintext": "none",
+        "customdata": [_hover(phase) for phase in rows],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _inside(name: str) -> str:
+    return name.removeprefix("epoch ") if name.startswith("epoch ") else ""
+
+
+def _hover(phase: Phase) -> str:
+    words = f"{phase.name}: {seconds(phase.end_s - phase.start_s)}"
+    read = f", {nbytes(phase.bytes_read)} of data read" if phase.bytes_read else ""
+    return plotted(words + read, limit=80)
+
+
+def _row(phase: Phase) -> tuple[str | int | float | None, ...]:
+    return (
+        phase.name,
+        phase.start_s,
+        phase.end_s,
+        phase.end_s - phase.start_s,
+        phase.steps,
+        phase.bytes_read,
+        phase.bytes_written,
+        phase.busy_s,
+        phase.input_wait_s,
+        elided(phase.evidence),
+    )
+
+
+def _alt_text(phases: Phases) -> str:
+    stages = (f"{p.name} from {seconds(p.start_s)} to {seconds(p.end_s)}" for p in phases.stages)
+    return (
+        f"{'; '.join(stages)}. {plural(len(phases.epochs), 'epoch')}, "
+        f"{plural(len(phases.checkpoints), 'checkpoint')}."
+    )
+
+
+_MOST_IN_TEXT = 20
+
+
+def _text(run: Run) -> str | None:
+    phases = run.phases
+    if phases is None:
+        return None
+    header = ("phase", "from", "to", "data read", "in I/O", "input wait")
+    every = (*phases.stages, *phases.epochs, *phases.checkpoints)
+    return aligned_table("Phases", [header, *(_text_row(p) for p in every[:_MOST_IN_TEXT])])
+
+
+def _text_row(phase: Phase) -> Row:
+    return (
+        phase.name,
+        f"{phase.start_s:.3f} s",
+        f"{phase.end_s:.3f} s",
+        nbytes(phase.bytes_read),
+        seconds(phase.busy_s),
+        seconds(phase.input_wait_s),
+    )
+
+
+def _epochs_json(run: Run) -> list[Object]:
+    """One object an epoch, empty where no evidence marks any."""
+    epochs = run.phases.epochs if run.phases else ()
+    return [{"index": i} | values_of(p, without=("name",)) for i, p in enumerate(epochs, 1)]
+
+
+def _phases_json(run: Run) -> list[Object]:
+    """Stages, which add up to the run time, and checkpoints, by their start."""
+    if run.phases is None:
+        return []
+    rows = [("stage", p) for p in run.phases.stages]
+    rows += [("checkpoint", p) for p in run.phases.checkpoints]
+    rows.sort(key=lambda row: (row[1].start_s, row[1].end_s))
+    return [{"name": phase.name, "kind": kind} | values_of(phase) for kind, phase in rows]
+
+
+SECTION = Section("phases", (figure,), _text, {"epochs": _epochs_json, "phases": _phases_json})

@@ -1,0 +1,188 @@
+"""How much I/O steps without times may have hidden, over all the places they may have had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from vanidl.analyses.placement import Placement, RankPlacement
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.names import elided, plotted
+from vanidl.formatting.terminal import Row, aligned_table, paragraph
+from vanidl.formatting.units import count, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.placement import placement_bounds, placement_sentences
+
+LIMIT = 40
+_CAPTION = (
+    "One bar a rank: the time in reads between the first and the last placed step. Blue: hidden "
+    "wherever the steps lay. Striped: hidden or exposed, depending on where they lay. "
+)
+_EMPTY = (
+    "Only for steps whose durations are known and whose times are not, in a run that reads its "
+    "data in one burst an iteration: there is no such step here, or no such bursts."
+)
+_PARTS = (
+    ("hidden for sure", palette.HIDDEN, ""),
+    ("not determined", palette.UNOBSERVED, "/"),
+    ("exposed for sure", palette.OTHER, "x"),
+)
+
+
+def figure(run: Run) -> Figure:
+    """Least and most hidden I/O of each rank."""
+    title = "How much I/O the steps may have hidden"
+    placement = run.placement
+    if placement is None:
+        figure = Figure("placement", "Input and compute", title, "", empty_reason=_EMPTY)
+        return replace(figure, applies=bool(run.trace.step_durations))
+    rows = placement.per_rank[:LIMIT]
+    words = " ".join(sentence for sentence in placement_sentences(placement) if sentence)
+    return Figure(
+        "placement",
+        "Input and compute",
+        title,
+        _CAPTION + words,
+        _spec(rows),
+        _table(placement, rows),
+        says=placement_bounds(placement),
+    )
+
+
+def _spec(rows: tuple[RankPlacement, ...]) -> Spec:
+    labels = [plotted(row.label) for row in rows]
+    amounts = [
+        [r.hidden_low_s for r in rows],
+        [r.hidden_high_s - r.hidden_low_s for r in rows],
+        [r.io_s - r.hidden_high_s for r in rows],
+    ]
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": [max(v, 0.0) for v in values],
+            "y": list(range(len(rows))),
+            "customdata": [[a, seconds(v)] for a, v in zip(labels, values, strict=True)],
+            "marker": palette.fill(colour, pattern),
+            "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
+        }
+        for (name, colour, pattern), values in zip(_PARTS, amounts, strict=True)
+    ]
+    axis = palette.axis(
+        tickvals=list(range(len(rows))),
+        ticktext=labels,
+        range=[len(rows) - 0.5, -0.5],
+        showgrid=False,
+        fixedrange=True,
+    )
+    seconds_axis = palette.axis("seconds", rangemode="tozero", fixedrange=True)
+    layout = palette.layout(
+        130 + max(20 if len(rows) > 8 else 34, 16) * len(rows),
+        barmode="stack",
+        bargap=0.3,
+        xaxis=seconds_axis,
+        yaxis=axis,
+    )
+    return {"data": bars, "layout": layout}
+
+
+_COLUMNS = (
+    Column("rank"),
+    Column("bursts", "count"),
+    Column("placed steps", "count"),
+    Column("slack, median", "s"),
+    Column("slack, most", "s"),
+    Column("I/O", "s"),
+    Column("hidden, least", "s"),
+    Column("hidden, most", "s"),
+    Column("I/O before", "s"),
+    Column("I/O after", "s"),
+    Column("slope of slack on burst"),
+    Column("why there"),
+)
+
+
+def _table(placement: Placement, rows: tuple[RankPlacement, ...]) -> Table:
+    cells = tuple(
+        (
+            elided(r.label, limit=80),
+            r.bursts,
+            r.steps,
+            float(np.median(r.slack_s)),
+            float(r.slack_s.max()),
+            r.io_s,
+            r.hidden_low_s,
+            r.hidden_high_s,
+            r.before_s,
+            r.after_s,
+            _slope(r),
+            r.why,
+        )
+        for r in rows
+    )
+    return Table(_COLUMNS, cells, n_of_m(len(rows), len(placement.per_rank), "ranks"))
+
+
+_MOST_RANKS = 16
+
+
+def _text(run: Run) -> str | None:
+    placement = run.placement
+    if placement is None:
+        return None
+    header = ("rank", "bursts", "steps", "slack, median", "I/O", "hidden", "slope")
+    rows = [header, *(_text_row(row) for row in placement.per_rank[:_MOST_RANKS])]
+    table = aligned_table("Steps without times between bursts of reads", rows)
+    return "\n".join([*map(paragraph, placement_sentences(placement)), table or ""])
+
+
+def _text_row(row: RankPlacement) -> Row:
+    hidden = f"{row.hidden_low_s:.2f} to {row.hidden_high_s:.2f} s"
+    slack = f"{float(np.median(row.slack_s)):.3f} s"
+    return (
+        row.label,
+        count(row.bursts),
+        count(row.steps),
+        slack,
+        f"{row.io_s:.2f} s",
+        hidden,
+        _slope(row),
+    )
+
+
+def _slope(row: RankPlacement) -> str:
+    """The slope with its standard error, a dash where it is not known."""
+    if row.slope is None or row.slope_error is None:
+        return "-"
+    return f"{row.slope:.2f} +- {row.slope_error:.2f}"
+
+
+def _json(run: Run) -> Object | None:
+    """Sums, verdict and one entry a rank, single steps left out."""
+    placement = run.placement
+    if placement is None:
+        return None
+    return {
+        "verdict": placement.verdict,
+        "io_s": placement.io_s,
+        "hidden_s": [placement.hidden_low_s, placement.hidden_high_s],
+        "per_rank": [_rank(row) for row in placement.per_rank],
+    }
+
+
+_ARRAYS = ("earliest_s", "latest_s", "step_s")
+
+
+def _rank(row: RankPlacement) -> Object:
+    plain = values_of(row, without=_ARRAYS)
+    hidden = [plain.pop("hidden_low_s"), plain.pop("hidden_high_s")]
+    slack = {"median": float(np.median(row.slack_s)), "max": float(row.slack_s.max())}
+    return plain | {"steps": row.steps, "hidden_s": hidden, "slack_s": slack}
+
+
+SECTION = Section("placement", (figure,), _text, {"placement": _json})

@@ -1,0 +1,34 @@
+"""What a section is: one topic of a run in every form in which it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vanidl.figures.figure import Figure
+from vanidl.run import Run
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One topic: its figures, its block of text and its place in the JSON contract.
+
+    A figure that has nothing to draw says why. `text` is None where there is nothing to tell.
+    The names of `json` are the paths of values in the contract: `io.sizes` lies in `io`.
+    """
+
+    name: str
+    figures: tuple[Callable[[Run], Figure], ...] = ()
+    text: Callable[[Run], str | None] | None = None
+    json: Mapping[str, Callable[[Run], Any]] = field(default_factory=dict)
+
+
+def values_of(record: DataclassInstance, *, without: tuple[str, ...] = ()) -> Object:
+    """The fields of a record by name, some left out."""
+    return {name: value for name, value in asdict(record).items() if name not in without}

@@ -1,0 +1,279 @@
+"""How long each training step took, and how much of it was waiting for input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vanidl.analyses.perstep import by_kind
+from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.step_spans import ShownSteps, shown_steps
+from vanidl.formatting.names import plotted
+from vanidl.formatting.terminal import named_values
+from vanidl.formatting.units import plural, seconds
+from vanidl.model.trace import Trace
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.clock import clock_pairs
+
+TABLE_LIMIT = 100
+MAX_LANES = 8
+GRID_RANKS = 64
+GRID_STEPS = 256
+_BARS = (
+    "One bar a step over seconds since the start of the job, as wide as it lasted and as high: "
+    "orange is the input wait, grey the rest. "
+)
+_GRID = (
+    "One line a rank, one column a profiled step, counted from 0. A stronger colour is a longer "
+    "wait for input. "
+    "Horizontal lines are slow ranks, vertical lines are steps that all ranks waited in."
+)
+_UNDATED = (
+    "One line a rank, one column a step in the order of the table, counted from 0. A stronger "
+    "colour is a longer step. {}, so these steps are in no other picture and no overlap is claimed."
+)
+_CAPTION = (
+    "Steps that start late in an epoch or after a checkpoint stand out; even orange from start "
+    "to end means that the loader cannot keep up."
+)
+
+
+def figure(run: Run) -> Figure:
+    """Duration and input wait of the profiled steps over time."""
+    steps = run.steps
+    if steps is None or len(steps.table.step) == 0:
+        reason = (
+            "No training step was recorded. Profile with torch.profiler and call prof.step() "
+            "after each batch."
+        )
+        return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
+    table = steps.table
+    shown = shown_steps(table)
+    if table.undated_s is not None:
+        (spec, cut), words = _grid(run.trace, table), [_UNDATED.format(_why(steps.clock))]
+    elif len(np.unique(table.rank)) > MAX_LANES:
+        (spec, cut), words = _grid(run.trace, table), [_GRID]
+    else:
+        spec, cut, words = _lanes(run.trace, table, shown), shown.cut, [_BARS + _CAPTION]
+    if np.isnan(table.input_wait_s).all():
+        words.append("Input wait was not recorded: that is unknown, not zero.")
+    words += [f"Shown: {cut}."] if cut else []
+    twin = step_table(run.trace, table, shown)
+    return Figure(
+        "steps",
+        "Input and compute",
+        "Training steps",
+        " ".join(words),
+        spec,
+        twin,
+        says=_alt_text(steps),
+    )
+
+
+def _why(clock: ClockEvidence) -> str:
+    """Why steps have no place in time."""
+    if clock.method == "none":
+        return "The profile has durations without start times"
+    return "The profile's clock could not be put on that of the logs"
+
+
+def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
+    """One lane of bars a rank, all with the same scale."""
+    data: list[Spec] = []
+    for lane, rank in enumerate(shown.ranks):
+        data += _lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
+    lanes = len(shown.ranks)
+    longest = float(table.duration_s[shown.rows].max())
+    layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="stack")
+    if lanes > 1:
+        layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
+    layout["annotations"] = []
+    for lane, rank in enumerate(shown.ranks):
+        layout[f"yaxis{lane + 1}" if lane else "yaxis"] = palette.axis(
+            domain=[1 - (lane + 0.78) / lanes, 1 - lane / lanes] if lanes > 1 else [0, 1],
+            range=[0, 1.05 * longest],
+            nticks=3 if lanes > 1 else 6,
+            ticksuffix=" s",
+            fixedrange=True,
+        )
+        label = plotted(trace.processes[trace.ranks[int(rank)]].label)
+        layout["annotations"] += [_lane_title(label, 1 - lane / lanes)] if lanes > 1 else []
+    layout["xaxis"] |= {"anchor": "free", "position": 0}
+    return {"data": data, "layout": layout}
+
+
+def _lane_title(label: str, top: float) -> Spec:
+    return {
+        "text": label,
+        "x": 1,
+        "xref": "paper",
+        "xanchor": "right",
+        "y": top,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 11},
+    }
+
+
+def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
+    length = table.duration_s[rows]
+    waits = table.input_wait_s[rows]
+    series = [("rest of the step", palette.STEP, length - np.nan_to_num(waits))]
+    if not np.isnan(waits).all():
+        series.insert(0, ("input wait", palette.IN_WAIT, waits))
+    return [
+        {
+            "type": "bar",
+            "name": name,
+            "legendgroup": name,
+            "showlegend": lane == 0,
+            "x": np.round(table.start_s[rows] + length / 2, 6).tolist(),
+            "y": rounded(values),
+            "yaxis": f"y{lane + 1}" if lane else "y",
+            "width": rounded(length * 0.94),
+            "customdata": _hover(table, rows),
+            "marker": palette.fill(colour),
+            "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
+        }
+        for name, colour, values in series
+    ]
+
+
+def _grid(trace: Trace, table: StepTable) -> tuple[Spec, str]:
+    """Rank x step, coloured by input wait (by duration where it was not recorded)."""
+    present, counts = np.unique(table.rank, return_counts=True)
+    ranks = present[spread_out(len(present), GRID_RANKS)]
+    columns = spread_out(int(counts.max()), GRID_STEPS)
+    length = _by_rank(table, ranks, table.duration_s)[:, columns]
+    waits = _by_rank(table, ranks, table.input_wait_s)[:, columns]
+    known = not np.isnan(waits).all()
+    heat = {
+        "type": "heatmap",
+        "x": columns.tolist(),
+        "y": list(range(len(ranks))),
+        "z": [rounded(row) for row in (waits if known else length)],
+        "customdata": [rounded(row) for row in length],
+        "zmin": 0,
+        "colorscale": palette.scale(palette.WAIT_RAMP),
+        "colorbar": palette.colorbar(" s waited" if known else " s a step"),
+        "hoverongaps": False,
+        "hovertemplate": "profiled step %{x}: %{z:.3g} s of %{customdata:.3g} s<extra></extra>",
+    }
+    labels = [plotted(trace.processes[trace.ranks[int(r)]].label) for r in ranks]
+    cuts = (
+        n_of_m(len(ranks), len(present), "ranks"),
+        n_of_m(len(columns), int(counts.max()), "steps"),
+    )
+    layout = palette.layout(
+        140 + min(16 * len(labels), 400),
+        margin={"l": 56, "r": 16, "t": 50, "b": 32},
+        xaxis=palette.axis(showgrid=False),
+        yaxis=palette.rank_axis(labels),
+    )
+    return {"data": [heat], "layout": layout}, " and ".join(cut for cut in cuts if cut)
+
+
+def _by_rank(table: StepTable, ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values by rank and number of the step within it, shape (ranks, most steps), else nan."""
+    rows = [values[table.rank == rank] for rank in ranks]
+    grid = np.full((len(rows), max(len(row) for row in rows)), np.nan)
+    for line, row in zip(grid, rows, strict=True):
+        line[: len(row)] = row
+    return grid
+
+
+def _hover(table: StepTable, rows: np.ndarray) -> list[str]:
+    length = table.duration_s[rows]
+    return [
+        f"step {int(k)}: {seconds(float(s))}, waited {seconds(float(w))}"
+        for k, s, w in zip(table.step[rows], length, table.input_wait_s[rows], strict=True)
+    ]
+
+
+def _layout(height: int, **more: object) -> Spec:
+    return palette.time_layout(height, xaxis=palette.time_axis(showgrid=False), **more)
+
+
+def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
+    """The shown steps in numbers, at most TABLE_LIMIT of them."""
+    columns = (
+        Column("rank"),
+        Column("step", "count"),
+        Column("start", "s"),
+        Column("duration", "s"),
+        Column("input wait", "s"),
+        Column("time in I/O", "s"),
+    )
+    labels = [trace.processes[process].label for process in trace.ranks]
+    picked = shown.rows[spread_out(len(shown.rows), TABLE_LIMIT)]
+    rows = tuple(
+        (
+            labels[int(table.rank[i])],
+            int(table.step[i]),
+            _known(table.start_s[i]),
+            float(table.duration_s[i]),
+            _known(table.input_wait_s[i]),
+            _known(table.busy_s[i]),
+        )
+        for i in picked
+    )
+    return Table(columns, rows, n_of_m(len(picked), len(table.step), "steps of all ranks"))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _alt_text(steps: Steps) -> str:
+    wait = steps.table.input_wait_s
+    known = wait[~np.isnan(wait)]
+    waited = (
+        f"the longest input wait is {seconds(float(known.max()))}"
+        if len(known)
+        else "input waits were not recorded"
+    )
+    return (
+        f"{plural(len(steps.table.step), 'step')} of {plural(steps.ranks, 'rank')}, "
+        f"{seconds(steps.median_s)} in the median and {seconds(steps.p99_s)} at the 99th "
+        f"percentile; {waited}."
+    )
+
+
+def _text(run: Run) -> str | None:
+    steps = run.steps
+    if steps is None:
+        return None
+    many = f"{steps.per_rank_min}" if steps.per_rank_min == steps.per_rank_max else (
+        f"{steps.per_rank_min} to {steps.per_rank_max}")  # fmt: skip
+    rows = [
+        ("profiled", f"{many} a rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
+        ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
+                     f"99 % under {seconds(steps.p99_s)}"),
+        *clock_pairs(steps),
+    ]  # fmt: skip
+    return named_values("Steps", rows)
+
+
+def _json(run: Run) -> Object | None:
+    steps, each = run.steps, run.perstep
+    if steps is None:
+        return None
+    kinds = () if each is None else by_kind(steps.table, each)
+    return {
+        "source": steps.source,
+        "per_rank": {"min": steps.per_rank_min, "max": steps.per_rank_max},
+        "ranks": steps.ranks,
+        "mean_s": steps.mean_s,
+        "median_s": steps.median_s,
+        "p99_s": steps.p99_s,
+        "clock": values_of(steps.clock),
+        "clocks": [values_of(clock) for clock in steps.clocks],
+        "by_kind": [values_of(kind) for kind in kinds],
+    }
+
+
+SECTION = Section("steps", (figure,), _text, {"steps": _json})

@@ -1,0 +1,29 @@
+"""Step times under the usual changes of the input."""
+
+from __future__ import annotations
+
+from vanidl.formatting.terminal import aligned_table
+from vanidl.formatting.units import ratio, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+
+def _text(run: Run) -> str | None:
+    found = run.what_if()
+    if found is None:
+        return None
+    header = ("if", "mean step", "of now", "gains at most")
+    now = ("nothing changed, replayed", seconds(found.replayed_s),
+           ratio(found.replayed_s / found.step_s), "")  # fmt: skip
+    rows = [
+        (r.name, seconds(r.step_s), ratio(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
+    ]
+    return aligned_table("What if (replayed with changed input)", [header, now, *rows])
+
+
+def _json(run: Run) -> Object | None:
+    found = run.what_if()
+    return None if found is None else values_of(found)
+
+
+SECTION = Section("what if", text=_text, json={"what_if": _json})
