@@ -13,9 +13,9 @@ from vanidl.compare import Comparison, compare
 from vanidl.compare.report.html import write_comparison
 from vanidl.compare.report.json import comparison_json
 from vanidl.compare.report.text import comparison_text
-from vanidl.compare.report.wording import headline
 from vanidl.compare.runs import open_sides
 from vanidl.compare.sides import Side, anonymous_side
+from vanidl.compare.wording import headline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from vanidl.compare import Change, Comparison, Pairing, Side, compare
 from vanidl.compare.ab_folder import AB_FILE, open_recorded
-from vanidl.compare.report.wording import headline
 from vanidl.compare.sides import LETTERS, Opener, distinct_names, side_of
+from vanidl.compare.wording import headline
 from vanidl.errors import UsageError
 from vanidl.run import open_run
 

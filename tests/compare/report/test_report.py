@@ -16,7 +16,7 @@ from vanidl.compare.figures import FIGURES
 from vanidl.compare.report.html import render_comparison, write_comparison
 from vanidl.compare.report.json import comparison_object
 from vanidl.compare.report.text import comparison_text
-from vanidl.compare.report.wording import headline
+from vanidl.compare.wording import headline
 from vanidl.report import page as page_module
 
 LIMIT = 6_000_000

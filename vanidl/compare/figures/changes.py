@@ -6,7 +6,7 @@ import math
 
 from vanidl.compare import Change, Comparison, Pairing
 from vanidl.compare.comparison import BETTER, NO_INTERVAL, WORSE
-from vanidl.compare.report.wording import CONFIDENCE, interval, values
+from vanidl.compare.wording import CONFIDENCE, interval, values
 from vanidl.figures import palette
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.units import ratio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.compare import Change, Comparison
 from vanidl.compare.comparison import NOT_COMPARABLE, NOT_RECORDED
-from vanidl.compare.report.wording import CONFIDENCE, interval
+from vanidl.compare.wording import CONFIDENCE, interval
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.units import Amount, Cell
 

@@ -8,7 +8,7 @@ from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures import FIGURES
 from vanidl.compare.report.terms import TERMS
 from vanidl.compare.report.tiles import tiles
-from vanidl.compare.report.wording import headline, runs
+from vanidl.compare.wording import headline, runs
 from vanidl.formatting.names import elided
 from vanidl.report.page import Page, render_page, write_page
 

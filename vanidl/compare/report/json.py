@@ -7,8 +7,8 @@ from typing import Any
 
 from vanidl.compare import Change, Comparison, Pairing, Sample, Side
 from vanidl.compare.comparison import MIN_CHANGE
-from vanidl.compare.report.wording import headline
 from vanidl.compare.statistics import ALPHA
+from vanidl.compare.wording import headline
 from vanidl.formatting.units import iso_time
 from vanidl.report.json import SCHEMA
 

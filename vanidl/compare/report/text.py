@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.compare import Change, Comparison, Pairing, Side
 from vanidl.compare.metrics import LOSSES
-from vanidl.compare.report.wording import CONFIDENCE, headline, interval, runs
+from vanidl.compare.wording import CONFIDENCE, headline, interval, runs
 from vanidl.formatting.terminal import aligned_table, paragraph, printable
 from vanidl.formatting.units import ratio, shown
 

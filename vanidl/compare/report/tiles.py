@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.compare import Change, Comparison
 from vanidl.compare.comparison import NO_INTERVAL, NOT_RECORDED
-from vanidl.compare.report.wording import interval, values
+from vanidl.compare.wording import interval, values
 from vanidl.formatting.units import UNKNOWN, ratio, shown
 from vanidl.report.tiles import Tile
 
