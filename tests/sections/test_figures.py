@@ -50,7 +50,7 @@ def test_every_figure_of_every_run(figure, name):
         graph_objects = pytest.importorskip("plotly.graph_objects")
         graph_objects.Figure(levels.filled(result))
         assert result.table is not None
-        assert result.says
+        assert result.alt_text
         assert result.caption
         assert not result.empty_reason
     json.dumps(result.spec, allow_nan=False)

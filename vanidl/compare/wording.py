@@ -116,17 +116,17 @@ def _many(pairing: Pairing, change: Change) -> str:
 def _support(comparison: Comparison) -> tuple[str, ...]:
     sentences = []
     for pairing in comparison.pairings:
-        found = [_told(pairing, name) for name in _SUPPORT]
-        told = [words for words in found if words]
+        found = [_support_words(pairing, name) for name in _SUPPORT]
+        known = [words for words in found if words]
         lead = f"{pairing.b.letter}: " if len(comparison.pairings) > 1 else ""
-        if told:
-            words = "; ".join(told)
+        if known:
+            words = "; ".join(known)
             sentences.append(f"{lead}{words}." if lead else f"{_capital(words)}.")
         sentences += [_resolution(pairing, comparison.primary), *pairing.notices]
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def _told(pairing: Pairing, name: str) -> str:
+def _support_words(pairing: Pairing, name: str) -> str:
     """`input wait fell from 15.86 s to 781 ms`; "" where it says nothing new."""
     change = pairing.change(name)
     if change is None or (name == "lost_to_input_s" and _one_rank(pairing)):

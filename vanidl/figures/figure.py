@@ -48,12 +48,12 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture, its accessible twin, and how to read both.
+    """A picture, a table of the same numbers, and how to read both.
 
     `spec` is None where there is nothing to draw, `table` is None where the picture has too
     many points for one. `empty_reason` says why there is no picture and what to do to get it;
-    it is "" where there is one, and where the figure is a table by design. `says` is what
-    the picture shows as a sentence, for who cannot see it. Neighbours with a `view` share a
+    it is "" where there is one, and where the figure is a table by design. `alt_text`
+    is what the picture shows in a sentence. Neighbours with a `view` share a
     switch, in which that is their label. With `levels`, the spec lacks the amounts, which are
     drawn in for the zoom. A figure that does not apply to a run is left out of its page.
     """
@@ -65,7 +65,7 @@ class Figure:
     spec: Spec | None = None
     table: Table | None = None
     empty_reason: str = ""
-    says: str = ""
+    alt_text: str = ""
     view: str = ""
     levels: Levels | None = None
     applies: bool = True

@@ -7,20 +7,29 @@ recorded it is silent. Analyses know nothing of findings.
 from __future__ import annotations
 
 from vanidl.analyses import Results
-from vanidl.findings import knowing, opening, requests, reuse, saving, spread, stepping, waiting
+from vanidl.findings import (
+    data_quality,
+    imbalance,
+    metadata,
+    requests,
+    rereads,
+    step_times,
+    waiting,
+    writes,
+)
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import SEVERITIES, Finding, Rule, severity
 from vanidl.model.trace import Trace
 
 RULES: tuple[Rule, ...] = (
     *waiting.RULES,
-    *stepping.RULES,
-    *reuse.RULES,
+    *step_times.RULES,
+    *rereads.RULES,
     *requests.RULES,
-    *opening.RULES,
-    *spread.RULES,
-    *saving.RULES,
-    *knowing.RULES,
+    *metadata.RULES,
+    *imbalance.RULES,
+    *writes.RULES,
+    *data_quality.RULES,
 )
 
 
@@ -35,17 +44,17 @@ def find(trace: Trace, results: Results) -> tuple[Finding, ...]:
 
 def apply(rule: Rule, facts: Facts) -> Finding | None:
     """What one rule finds; None where it is silent."""
-    said = rule.find(facts)
-    if said is None:
+    found = rule.find(facts)
+    if found is None:
         return None
     return Finding(
-        rule.code,
-        severity(said.gain_at_most_s, facts.base_s, said.weight),
-        said.title,
-        said.detail,
-        said.advice,
-        said.evidence,
-        said.gain_at_most_s,
+        code=rule.code,
+        severity=severity(found.gain_at_most_s, facts.base_s, found.weight),
+        title=found.title,
+        detail=found.detail,
+        advice=found.advice,
+        evidence=found.evidence,
+        gain_at_most_s=found.gain_at_most_s,
     )
 
 

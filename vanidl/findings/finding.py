@@ -36,7 +36,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RuleResult:
     """What a rule found, before it is given code and severity.
 
     `weight` is the severity of a finding without a bound on its gain.
@@ -61,7 +61,7 @@ class Rule:
     definition: str
     threshold: str
     reason: str
-    find: Callable[[Facts], Said | None]
+    find: Callable[[Facts], RuleResult | None]
 
 
 def severity(gain_s: float | None, base_s: float, weight: str) -> str:

@@ -6,7 +6,7 @@ import math
 
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import Rule, Said, Value
+from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import count, nbytes, percent
 from vanidl.model.file_facts import ArrayFacts
 
@@ -18,12 +18,12 @@ CHUNK_ROWS = 4
 CHUNK_PIECES = 16
 
 
-def _small_reads(facts: Facts) -> Said | None:
+def _small_reads(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.reads < MANY or facts.mean_read_nbytes >= SMALL:
         return None
     data = facts.results.dataset
     busiest = data.files[0] if data else None
-    return Said(
+    return RuleResult(
         f"{count(facts.reads)} dataset reads of {nbytes(facts.mean_read_nbytes)} on average",
         "Each pays the latency of the storage. "
         + (f"Most bytes come from {busiest.path}." if busiest else ""),
@@ -39,13 +39,13 @@ def _small_reads(facts: Facts) -> Said | None:
     )
 
 
-def _random_reads(facts: Facts) -> Said | None:
+def _random_reads(facts: Facts) -> RuleResult | None:
     jumps = facts.jumps
     if not facts.matters or facts.reads < MANY or jumps is None:
         return None
     if facts.mean_read_nbytes >= RANDOM or jumps < 0.5:
         return None
-    return Said(
+    return RuleResult(
         f"{percent(jumps)} of the dataset reads jump within a file",
         "Shuffling single samples defeats read-ahead. Shuffling is wanted; reading in random order "
         "is not the only way to it.",
@@ -56,7 +56,7 @@ def _random_reads(facts: Facts) -> Said | None:
     )
 
 
-def _tfrecord_buffer(facts: Facts) -> Said | None:
+def _tfrecord_buffer(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or not data.files:
         return None
@@ -65,7 +65,7 @@ def _tfrecord_buffer(facts: Facts) -> Said | None:
     mode = next((m for m in data.modes if m.low == m.high == READ_BUFFER), None)
     if mode is None or mode.share_of_bytes < BUFFER_SHARE:
         return None
-    return Said(
+    return RuleResult(
         "TFRecord files are read in pieces of 256 KiB, the reader's default",
         f"{count(mode.reads)} reads of exactly {nbytes(READ_BUFFER)} carry "
         f"{percent(mode.share_of_bytes)} of the dataset's bytes.",
@@ -98,7 +98,7 @@ def _misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Value] | None:
     }
 
 
-def _chunks(facts: Facts) -> Said | None:
+def _chunks(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.jumps is None:
         return None
     shuffled = facts.jumps >= 0.5
@@ -109,7 +109,7 @@ def _chunks(facts: Facts) -> Said | None:
     if not found:
         return None
     path, worst = found[0]
-    return Said(
+    return RuleResult(
         "HDF5 chunks do not fit the samples that are read",
         f"In {path}, {worst['array']}: a chunk holds {worst['samples_a_chunk']} samples, a sample "
         f"lies in {worst['chunks_a_sample']} chunks. A chunk is read whole, or piece by piece.",
@@ -120,7 +120,7 @@ def _chunks(facts: Facts) -> Said | None:
     )
 
 
-def _misaligned(facts: Facts) -> Said | None:
+def _misaligned(facts: Facts) -> RuleResult | None:
     table = facts.counters
     if not facts.matters or table is None or "POSIX_FILE_NOT_ALIGNED" not in table.counters:
         return None
@@ -135,7 +135,7 @@ def _misaligned(facts: Facts) -> Said | None:
     off = int(unaligned[unaligned > 0].sum())
     if ops < MANY or off < ops / 2:
         return None
-    return Said(
+    return RuleResult(
         f"{percent(off / ops)} of the requests on Lustre do not begin at a stripe's border",
         "Such a request can touch one more storage target and one more lock than it needs.",
         "Align samples to the file system's unit (h5py: alignment_interval, alignment_threshold; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vanidl.analyses.overlap import Overlap
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import Rule, Said, Value
+from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import percent, seconds
 
 BOUND_SHARE = 0.10
@@ -57,7 +57,7 @@ def _title(overlap: Overlap, rest: str) -> str:
     return f"Training waits for input {percent(overlap.input_wait_share)} of the time, {rest}"
 
 
-def _bound_io(facts: Facts) -> Said | None:
+def _bound_io(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     share = _io_share(facts, overlap) if overlap else None
     if overlap is None or share is None or share < MOSTLY:
@@ -65,7 +65,7 @@ def _bound_io(facts: Facts) -> Said | None:
     evidence = _wait_evidence(facts, overlap)
     plan = loaders.scheduled(facts)
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
-    return Said(
+    return RuleResult(
         _title(overlap, "mostly for I/O"),
         f"Of {seconds(overlap.mean.input_wait_s)} of wait the rank was in reads and writes for "
         f"{seconds(overlap.mean.input_wait_io_s)}; metadata calls took "
@@ -77,14 +77,14 @@ def _bound_io(facts: Facts) -> Said | None:
     )
 
 
-def _bound_decoding(facts: Facts) -> Said | None:
+def _bound_decoding(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     share = _io_share(facts, overlap) if overlap else None
     if overlap is None or share is None or share >= MOSTLY or facts.lossy:
         return None
     evidence = _wait_evidence(facts, overlap)
     predicted = loaders.decoders(facts)
-    return Said(
+    return RuleResult(
         _title(overlap, "and not for I/O"),
         f"Only {percent(share)} of the wait was I/O, metadata included: the rest is decoding, "
         "augmentation, collating or the start of workers.",
@@ -95,7 +95,7 @@ def _bound_decoding(facts: Facts) -> Said | None:
     )
 
 
-def _bound_unknown(facts: Facts) -> Said | None:
+def _bound_unknown(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     if overlap is None:
         return None
@@ -103,7 +103,7 @@ def _bound_unknown(facts: Facts) -> Said | None:
     if share is not None and (share >= MOSTLY or not facts.lossy):
         return None
     why = "no single operation was traced" if share is None else "not all reads were recorded"
-    return Said(
+    return RuleResult(
         _title(overlap, "for I/O or decoding"),
         f"How much of the wait is I/O is not known: {why}.",
         "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
@@ -113,7 +113,7 @@ def _bound_unknown(facts: Facts) -> Said | None:
     )
 
 
-def _not_overlapped(facts: Facts) -> Said | None:
+def _not_overlapped(facts: Facts) -> RuleResult | None:
     overlap = facts.results.overlap
     if overlap is None or overlap.hidden_fraction is None:
         return None
@@ -124,7 +124,7 @@ def _not_overlapped(facts: Facts) -> Said | None:
     if observed < OBSERVED_SHARE * mean.window_s or overlap.hidden_fraction >= HIDDEN_SHARE:
         return None
     free = max(mean.compute_s - (mean.hidden_s or 0.0), 0.0)
-    return Said(
+    return RuleResult(
         f"{percent(1 - overlap.hidden_fraction)} of the I/O does not run under compute",
         f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps lies bare, "
         f"beside {seconds(mean.compute_s)} of compute under which it could run.",
@@ -141,7 +141,7 @@ def _not_overlapped(facts: Facts) -> Said | None:
     )
 
 
-def _others(facts: Facts) -> Said | None:
+def _others(facts: Facts) -> RuleResult | None:
     overlap = facts.results.overlap
     if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
         return None
@@ -154,7 +154,7 @@ def _others(facts: Facts) -> Said | None:
     if not blamed:
         return None
     slowest = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0)
-    return Said(
+    return RuleResult(
         f"{len(blamed)} of {overlap.ranks_observed} ranks wait in collectives for other ranks' "
         "input",
         f"Up to {seconds(max(blamed.values()))} of a rank's communication falls to waiting for "

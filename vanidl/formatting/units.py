@@ -31,6 +31,13 @@ def seconds(value: float | None) -> str:
     return _hours(value)
 
 
+def range_words(low_s: float, high_s: float) -> str:
+    """An interval of offsets as text, in ms where both are below a second."""
+    if max(abs(low_s), abs(high_s)) < 1:
+        return f"{low_s * 1e3:.3f} to {high_s * 1e3:.3f} ms"
+    return f"{low_s:.6f} to {high_s:.6f} s"
+
+
 def iso_time(ns: int) -> str:
     """An instant as ISO 8601 in UTC, to the microsecond."""
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -42,7 +42,7 @@ def draw(figure: FigureBase, run: Run) -> None:
     axes.set_yticks(range(len(rows)), [drawable(row.label, limit=18) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(_said(len(rows), overlap))
+    axes.set_xlabel(_axis_title(len(rows), overlap))
     figure.legend(loc="outside upper left", ncols=2, borderaxespad=0.2, columnspacing=1.0)
 
 
@@ -59,7 +59,7 @@ def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
     return (overlap.mean, *(ranks[i] for i in sorted(order[:LIMIT])))
 
 
-def _said(rows: int, overlap: Overlap) -> str:
+def _axis_title(rows: int, overlap: Overlap) -> str:
     ranks = len(overlap.per_rank)
     cut = f"\n({LIMIT} of {ranks:,} ranks, longest waits)" if rows - 1 < ranks > LIMIT else ""
     return f"seconds in I/O{cut}"

@@ -44,15 +44,15 @@ def figure(run: Run) -> Figure:
             "DXT_ENABLE_IO_TRACE=1."
         )
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
-    table, says = _table(access), _alt_text(access)
+    table, alt_text = _table(access), _alt_text(access)
     if access.source == "counters":
         spec = _spec(access, COUNTED_PARTS)
-        return _record(_COUNTERS_CAPTION, spec, table, says)
-    return _record(_CAPTION, _spec(access, PARTS), table, says)
+        return _record(_COUNTERS_CAPTION, spec, table, alt_text)
+    return _record(_CAPTION, _spec(access, PARTS), table, alt_text)
 
 
-def _record(caption: str, spec: Spec, table: Table, says: str) -> Figure:
-    return Figure("access", "Operations", "Access pattern", caption, spec, table, says=says)
+def _record(caption: str, spec: Spec, table: Table, alt_text: str) -> Figure:
+    return Figure("access", "Operations", "Access pattern", caption, spec, table, alt_text=alt_text)
 
 
 Part = tuple[str, str, str, str]

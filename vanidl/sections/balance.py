@@ -41,7 +41,7 @@ def figure(run: Run) -> Figure:
         return _record("", table=table, reason=reason)
     caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION
     figure = _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
-    return replace(figure, says=_alt_text(balance))
+    return replace(figure, alt_text=_alt_text(balance))
 
 
 def _record(

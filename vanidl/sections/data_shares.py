@@ -53,7 +53,7 @@ def figure(run: Run) -> Figure:
         caption,
         _spec(picked),
         table,
-        says=_alt_text(data),
+        alt_text=_alt_text(data),
     )
 
 

@@ -63,7 +63,7 @@ def figure(run: Run) -> Figure:
         caption,
         _spec(data.files[:BARS]),
         table,
-        says=_alt_text(data),
+        alt_text=_alt_text(data),
     )
 
 

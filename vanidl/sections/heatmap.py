@@ -92,8 +92,8 @@ def _drawn(
     edges_s, moved = amounts
     unit, found = _levels(edges_s, moved)
     spec = _spec(distinct(labels), unit, (found.start_s, found.end_s))
-    says = _said(labels, edges_s, moved)
-    return Figure(name, "Over time", title, caption, spec, table, "", says, view, found)
+    alt_text = _alt_text(labels, edges_s, moved)
+    return Figure(name, "Over time", title, caption, spec, table, "", alt_text, view, found)
 
 
 def _levels(edges_s: NDArray[np.float64], moved: Int64Array) -> tuple[str, Levels]:
@@ -104,7 +104,7 @@ def _levels(edges_s: NDArray[np.float64], moved: Int64Array) -> tuple[str, Level
     return unit, levels(edges_s, (moved,), divisor)
 
 
-def _said(labels: list[str], edges_s: NDArray[np.float64], moved: Int64Array) -> str:
+def _alt_text(labels: list[str], edges_s: NDArray[np.float64], moved: Int64Array) -> str:
     """The busiest line and the busiest moment, in words."""
     by_line, over_time = moved.sum(axis=1), moved.sum(axis=0)
     line, moment = int(by_line.argmax()), int(over_time.argmax())

@@ -37,7 +37,7 @@ def figure(run: Run) -> Figure:
         _CAPTION,
         _spec(rows),
         table,
-        says=_alt_text(groups),
+        alt_text=_alt_text(groups),
     )
 
 

@@ -48,7 +48,7 @@ def figure(run: Run) -> Figure:
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
     figure = _record(_CAPTION + note, spec=_spec(rows), table=table, empty_reason="")
-    return replace(figure, says=_alt_text(overlap.mean))
+    return replace(figure, alt_text=_alt_text(overlap.mean))
 
 
 def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reason: str) -> Figure:

@@ -58,7 +58,7 @@ def figure(run: Run) -> Figure:
         " ".join(words),
         _spec(phases),
         table,
-        says=_alt_text(phases),
+        alt_text=_alt_text(phases),
     )
 
 

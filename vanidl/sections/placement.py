@@ -49,7 +49,7 @@ def figure(run: Run) -> Figure:
         _CAPTION + words,
         _spec(rows),
         _table(placement, rows),
-        says=placement_bounds(placement),
+        alt_text=placement_bounds(placement),
     )
 
 

@@ -34,7 +34,7 @@ def figure(run: Run) -> Figure:
         caption,
         _spec(samples),
         table,
-        says=_alt_text(samples),
+        alt_text=_alt_text(samples),
     )
 
 

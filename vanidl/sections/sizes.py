@@ -29,10 +29,10 @@ def figure(run: Run) -> Figure:
     counted = run.sizes.darshan_histogram
     if traced:
         figure = _record(f"{_CAPTION} {_frequent(run.sizes)}", _spec(traced), _table(traced))
-        return replace(figure, says=_alt_text(traced or counted))
+        return replace(figure, alt_text=_alt_text(traced or counted))
     if any(b.reads or b.writes for b in counted):
         figure = _record(_COUNTERS_CAPTION, _counts_only(counted), _counts_table(counted))
-        return replace(figure, says=_alt_text(traced or counted))
+        return replace(figure, alt_text=_alt_text(traced or counted))
     return _record("", None, None, "No read or write was recorded, so there are no sizes to show.")
 
 

@@ -61,15 +61,15 @@ def figure(run: Run) -> Figure:
     if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
     words += [f"Shown: {cut}."] if cut else []
-    twin = step_table(run.trace, table, shown)
+    numbers = step_table(run.trace, table, shown)
     return Figure(
         "steps",
         "Input and compute",
         "Training steps",
         " ".join(words),
         spec,
-        twin,
-        says=_alt_text(steps),
+        numbers,
+        alt_text=_alt_text(steps),
     )
 
 

@@ -66,7 +66,7 @@ def figure(run: Run) -> Figure:
     table = _table(job) if job else None
     if table is None and steps and shown:
         table = step_table(run.trace, steps.table, shown)
-    return replace(figure, table=table, levels=found, says=_said(job, steps))
+    return replace(figure, table=table, levels=found, alt_text=_alt_text(job, steps))
 
 
 def heatmap_note(io: Timeline) -> str:
@@ -108,7 +108,7 @@ def _resolution(job: JobTimeline) -> str:
     return f"A level is the mean over one bin; zoomed in, bins are down to {width} wide."
 
 
-def _said(job: JobTimeline | None, steps: Steps | None) -> str:
+def _alt_text(job: JobTimeline | None, steps: Steps | None) -> str:
     """When most was read and written, and where the steps lie, in words."""
     words = []
     for name, amounts in (("read", job.bytes_read), ("written", job.bytes_written)) if job else ():

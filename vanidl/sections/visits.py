@@ -45,7 +45,7 @@ def figure(run: Run) -> Figure:
     names = tuple(data.files[i].path for i in shown)
     amounts = data.grid.nbytes[:TABLE_FILES]
     table = span_table("file", names, data.grid.edges_s, amounts, cut_from=data.grid.files)
-    return replace(figure, table=table, says=_alt_text(data.grid))
+    return replace(figure, table=table, alt_text=_alt_text(data.grid))
 
 
 def _record(caption: str, *, spec: Spec | None = None, reason: str = "") -> Figure:

@@ -252,8 +252,8 @@ def _histogram(names: _Names, values: Sequence[float], bins: Sequence[_Bin], eve
     rows = tuple(zip(labels, numbers, strict=True))
     table = Table((Column(title.lower()), Column("jobs", "count")), rows)
     most = labels[int(np.argmax(numbers))]
-    says = f"Most of {plural(len(values), 'job')}, {count(max(numbers))}, are at {most}."
-    return Figure(key, "Distributions", title, caption, spec, table, says=says)
+    alt_text = f"Most of {plural(len(values), 'job')}, {count(max(numbers))}, are at {most}."
+    return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)
 
 
 def _trend(read: Sequence[Row]) -> Figure:
@@ -285,9 +285,11 @@ def _trend(read: Sequence[Row]) -> Figure:
         )
         for day, share in zip(names, shares, strict=True)
     )
-    says = f"From {percent(shares[0])} on {names[0]} to {percent(shares[-1])} on {names[-1]}."
+    alt_text = f"From {percent(shares[0])} on {names[0]} to {percent(shares[-1])} on {names[-1]}."
     table = Table(columns, rows[-MOST_POINTS:])
-    return Figure("trend", "Over time", "Share of I/O by day", caption, spec, table, says=says)
+    return Figure(
+        "trend", "Over time", "Share of I/O by day", caption, spec, table, alt_text=alt_text
+    )
 
 
 def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:

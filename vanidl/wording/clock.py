@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from vanidl.analyses.steps import ClockEvidence, Steps
-from vanidl.formatting.units import count, seconds
-from vanidl.merge.clocks.evidence import range_words
+from vanidl.formatting.units import count, range_words, seconds
 
 _NONE = "none: durations without start times, so no overlap is claimed"
 _NOT_ALIGNED = (

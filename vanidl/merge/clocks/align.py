@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vanidl.formatting.units import range_words
 from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
-from vanidl.merge.clocks.evidence import Evidence, range_words
+from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals

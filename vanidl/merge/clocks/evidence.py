@@ -26,10 +26,3 @@ def meeting(offsets: Intervals, within: Intervals) -> Intervals:
     """Those of the intervals, whole, that have anything in common with `within`."""
     kept = intervals.covered_within(within, offsets.start, offsets.end) > 0
     return Intervals(offsets.start[kept], offsets.end[kept])
-
-
-def range_words(low_s: float, high_s: float) -> str:
-    """An interval of offsets as text, in ms where both are below a second."""
-    if max(abs(low_s), abs(high_s)) < 1:
-        return f"{low_s * 1e3:.3f} to {high_s * 1e3:.3f} ms"
-    return f"{low_s:.6f} to {high_s:.6f} s"

@@ -6,7 +6,7 @@ import numpy as np
 
 from vanidl.analyses.phases import Phase
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import Rule, Said
+from vanidl.findings.finding import Rule, RuleResult
 from vanidl.formatting.units import count, factor, nbytes, percent, seconds
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
@@ -19,7 +19,7 @@ STDIO_SHARE = 0.10
 MORE_WRITTEN = 2
 
 
-def _stall(facts: Facts) -> Said | None:
+def _stall(facts: Facts) -> RuleResult | None:
     phases = facts.results.phases
     run_s = facts.trace.job.run_time_s
     if phases is None or not phases.checkpoints or run_s <= 0:
@@ -31,7 +31,7 @@ def _stall(facts: Facts) -> Said | None:
     if stopped < STALL_SHARE * run_s:
         return None
     written = sum(p.bytes_written or 0 for p in phases.checkpoints)
-    return Said(
+    return RuleResult(
         f"Checkpoints take {seconds(stopped)}, {percent(stopped / run_s)} of the run",
         f"{len(phases.checkpoints)} of them, {nbytes(written)} in all, with no recorded compute "
         "meanwhile.",
@@ -77,7 +77,7 @@ def _written_s(facts: Facts) -> float:
     return total
 
 
-def _small_writes(facts: Facts) -> Said | None:
+def _small_writes(facts: Facts) -> RuleResult | None:
     rows = [r for r in facts.results.files.rows if r.kind == "checkpoint" and r.writes]
     writes, written = sum(r.writes for r in rows), sum(r.bytes_written for r in rows)
     if writes < MANY_WRITES or written / writes >= SMALL_WRITE:
@@ -87,7 +87,7 @@ def _small_writes(facts: Facts) -> Said | None:
     spent = sum(r.io_s or 0.0 for r in rows)
     if spent < WRITES_SHARE * facts.trace.job.run_time_s:
         return None
-    return Said(
+    return RuleResult(
         f"Checkpoints are written in {count(writes)} pieces of {nbytes(written / writes)}",
         f"{seconds(spent)} in all for {nbytes(written)}, most in {rows[0].path}.",
         "Write through a buffer of a few MiB, or the tensors as one block each.",
@@ -96,7 +96,7 @@ def _small_writes(facts: Facts) -> Said | None:
     )
 
 
-def _stdio(facts: Facts) -> Said | None:
+def _stdio(facts: Facts) -> RuleResult | None:
     moved = {
         t.layer: (t.bytes_read or 0) + (t.bytes_written or 0)
         for t in facts.results.summary.layers
@@ -105,7 +105,7 @@ def _stdio(facts: Facts) -> Said | None:
     total, through = sum(moved.values()), moved.get(STDIO, 0)
     if not through or through < STDIO_SHARE * total:
         return None
-    return Said(
+    return RuleResult(
         f"{percent(through / total)} of the bytes go through C's buffered STDIO",
         f"{nbytes(through)} of {nbytes(total)}: read or written by fread and fwrite, in pieces of "
         "a buffer, and not traced operation by operation.",
@@ -115,7 +115,7 @@ def _stdio(facts: Facts) -> Said | None:
     )
 
 
-def _mostly_writes(facts: Facts) -> Said | None:
+def _mostly_writes(facts: Facts) -> RuleResult | None:
     read = facts.results.summary.storage_bytes_read
     written = facts.results.summary.storage_bytes_written
     if read is None or written is None or written <= MORE_WRITTEN * read:
@@ -123,7 +123,7 @@ def _mostly_writes(facts: Facts) -> Said | None:
     if written < 1 << 20:
         return None
     ratio = f"{factor(written / read)} as much as it reads" if read else "and reads nothing"
-    return Said(
+    return RuleResult(
         f"The job writes {nbytes(written)}, {ratio}",
         "For training that is unusual: checkpoints outweigh the dataset, or the reads were not "
         "recorded.",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.perstep import first_within
 from vanidl.analyses.steps import StepTable
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import Rule, Said
+from vanidl.findings.finding import Rule, RuleResult
 from vanidl.formatting.units import factor, seconds
 
 FIRST_FACTOR = 3.0
@@ -31,7 +31,7 @@ def _first_of_epochs(facts: Facts, table: StepTable) -> NDArray[np.bool_]:
     return first
 
 
-def _slow_first(facts: Facts) -> Said | None:
+def _slow_first(facts: Facts) -> RuleResult | None:
     table = _table(facts)
     if table is None:
         return None
@@ -45,7 +45,7 @@ def _slow_first(facts: Facts) -> Said | None:
     mean = float(duration[first].mean())
     if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
         return None
-    return Said(
+    return RuleResult(
         f"The first step of an epoch takes {factor(mean / usual)} the usual time",
         f"{seconds(mean)} on average against {seconds(usual)} of the others: workers are started "
         "anew, or buffers fill while nothing computes.",
@@ -61,7 +61,7 @@ def _slow_first(facts: Facts) -> Said | None:
     )
 
 
-def _slow_tail(facts: Facts) -> Said | None:
+def _slow_tail(facts: Facts) -> RuleResult | None:
     table = _table(facts)
     if table is None or np.isnan(table.input_wait_s).any():
         return None
@@ -78,7 +78,7 @@ def _slow_tail(facts: Facts) -> Said | None:
     is_slow = slowest >= TAIL_FACTOR * usual > 0 and excess >= EXCESS_SHARE * facts.base_s
     if not is_slow or waited < excess / 2:
         return None
-    return Said(
+    return RuleResult(
         f"{int(slow.sum())} steps take at least twice the median, waiting for input",
         f"99 % of the steps take under {seconds(slowest)}, half under {seconds(usual)}; of the "
         f"{seconds(excess)} above the median {seconds(waited)} is input wait.",

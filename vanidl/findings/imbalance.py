@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import Rule, Said
+from vanidl.findings.finding import Rule, RuleResult
 from vanidl.formatting.units import count, factor, nbytes, percent, seconds
 
 UNEVEN = 1.5
@@ -25,7 +25,7 @@ def _unassigned(facts: Facts) -> bool:
     return any(p.role == "unassigned" for p in facts.trace.processes)
 
 
-def _ranks(facts: Facts) -> Said | None:
+def _ranks(facts: Facts) -> RuleResult | None:
     balance = facts.results.balance
     if balance is None or not facts.matters or len(balance.rows) < 2 or balance.shared_bytes:
         return None
@@ -39,7 +39,7 @@ def _ranks(facts: Facts) -> Said | None:
     by = "busy_s" if (balance.busy_spread or 0) >= (balance.bytes_spread or 0) else "bytes_read"
     busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
     bound = facts.io_bound_s
-    return Said(
+    return RuleResult(
         f"{busiest.label} does {factor(spread)} the mean I/O of a rank",
         f"It was in I/O for {seconds(busiest.busy_s)} and read {nbytes(busiest.bytes_read)}; "
         f"{count(balance.silent_ranks)} ranks did none.",
@@ -55,7 +55,7 @@ def _ranks(facts: Facts) -> Said | None:
     )
 
 
-def _workers(facts: Facts) -> Said | None:
+def _workers(facts: Facts) -> RuleResult | None:
     workers = facts.results.workers
     if workers is None or not facts.matters or workers.spread is None:
         return None
@@ -63,7 +63,7 @@ def _workers(facts: Facts) -> Said | None:
         return None
     busiest = max(workers.rows, key=lambda r: r.bytes_read)
     bound = facts.io_bound_s
-    return Said(
+    return RuleResult(
         f"The busiest of the workers side by side reads {factor(workers.spread)} the mean",
         f"{facts.trace.processes[busiest.process].label} read {nbytes(busiest.bytes_read)} in "
         f"{seconds(busiest.read_s)}; batches are handed over in order, so all wait for it.",
@@ -79,14 +79,14 @@ def _workers(facts: Facts) -> Said | None:
     )
 
 
-def _one_reader(facts: Facts) -> Said | None:
+def _one_reader(facts: Facts) -> RuleResult | None:
     alone = _reader_alone(facts) if facts.matters and not _unassigned(facts) else None
     if alone is None:
         return None
     label, share = alone
     ranks = len(facts.trace.ranks)
     bound = facts.io_bound_s
-    return Said(
+    return RuleResult(
         f"{label} reads {percent(share)} of the dataset for all {ranks} ranks",
         "One process reads at the speed of one client, the others wait for what it hands on.",
         "Let every rank read its own part (DistributedSampler, tf.data shard, an MPI-IO view).",

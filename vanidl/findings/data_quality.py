@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import MEDIUM, Rule, Said
+from vanidl.findings.finding import MEDIUM, Rule, RuleResult
 from vanidl.formatting.units import percent, seconds
 
 TRUNCATING = ("truncated", "partial", "records_exhausted", "damaged", "unreadable")
@@ -12,7 +12,7 @@ UNALIGNED = ("none", "not aligned")
 HALF_A_STEP = 0.5
 
 
-def _truncated(facts: Facts) -> Said | None:
+def _truncated(facts: Facts) -> RuleResult | None:
     found = [w for w in facts.results.coverage.warnings if w.code in TRUNCATING]
     found = [w for w in found if w.severity == "warning"]
     if not found:
@@ -20,7 +20,7 @@ def _truncated(facts: Facts) -> Said | None:
     fractions = [c.traced_fraction for c in facts.results.coverage.layers if c.traced_fraction]
     least = min(fractions, default=None)
     part = f": {percent(least)} of the operations are in it" if least and least < 1 else ""
-    return Said(
+    return RuleResult(
         f"The trace is not whole{part}",
         found[0].message,
         "Record again with more room: vanidl record sets the limits; by hand MAX_RECORDS, MODMEM "
@@ -30,7 +30,7 @@ def _truncated(facts: Facts) -> Said | None:
     )
 
 
-def _clock(facts: Facts) -> Said | None:
+def _clock(facts: Facts) -> RuleResult | None:
     steps = facts.results.steps
     warned = next((w for w in facts.results.coverage.warnings if w.code in CLOCKS), None)
     if warned is None and (steps is None or not facts.results.summary.ops):
@@ -41,7 +41,7 @@ def _clock(facts: Facts) -> Said | None:
     if warned is None and not vague and not (clock and clock.method in UNALIGNED):
         return None
     reason = warned.message if warned else f"known to {seconds(width)} only"
-    return Said(
+    return RuleResult(
         "Profiler and I/O are not on one verified clock",
         f"What happened during which step is not certain: {reason}",
         "Record both in one run (vanidl record); give --clock-offset SECONDS where the difference "
@@ -55,11 +55,11 @@ def _clock(facts: Facts) -> Said | None:
     )
 
 
-def _not_seen(facts: Facts) -> Said | None:
+def _not_seen(facts: Facts) -> RuleResult | None:
     found = [w for w in facts.results.coverage.warnings if w.code == "reads_not_seen"]
     if not found:
         return None
-    return Said(
+    return RuleResult(
         "Data files were opened and hardly a byte of them was seen",
         found[0].message,
         "Memory maps, np.load before Darshan 3.5, io_uring and descriptors opened before a fork "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vanidl.findings.facts import DATASET, Facts
-from vanidl.findings.finding import Rule, Said, Value
+from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import count, nbytes, percent, seconds
 
 MANY_FILES = 100
@@ -17,7 +17,7 @@ CODE_FILES = 500
 CODE_SHARE = 0.05
 
 
-def _tiny_files(facts: Facts) -> Said | None:
+def _tiny_files(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or len(data.files) < MANY_FILES:
         return None
@@ -26,7 +26,7 @@ def _tiny_files(facts: Facts) -> Said | None:
     if len(known) < MANY_FILES or float(np.median(known)) >= TINY:
         return None
     median = float(np.median(known))
-    return Said(
+    return RuleResult(
         f"The dataset is {count(len(data.files))} files of {nbytes(median)}",
         "Each costs an open, a close and a request of its own; parallel file systems are slow "
         "at that.",
@@ -36,7 +36,7 @@ def _tiny_files(facts: Facts) -> Said | None:
     )
 
 
-def _open_per_sample(facts: Facts) -> Said | None:
+def _open_per_sample(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None:
         return None
@@ -47,7 +47,7 @@ def _open_per_sample(facts: Facts) -> Said | None:
         return None
     evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
                                   "files": len(data.files), "stats": _stats(facts)}  # fmt: skip
-    return Said(
+    return RuleResult(
         f"{count(opens)} opens of dataset files for {count(samples)} samples",
         f"A file is opened for every {samples / opens:.1f} samples that are read.",
         "Open a file once in each worker and keep it (h5py.File in worker_init_fn or at first "
@@ -66,7 +66,7 @@ def _stats(facts: Facts) -> int | None:
     return int(counted[counted > 0].sum()) or None
 
 
-def _metadata(facts: Facts) -> Said | None:
+def _metadata(facts: Facts) -> RuleResult | None:
     table = facts.counters
     names = ("POSIX_F_META_TIME", "POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME")
     if table is None or "meta_time_not_credible" in facts.serious:
@@ -82,7 +82,7 @@ def _metadata(facts: Facts) -> Said | None:
         return None
     if meta / ranks < META_OF_RUN * facts.trace.job.run_time_s:
         return None
-    return Said(
+    return RuleResult(
         f"{percent(meta / (meta + read + write))} of the time on dataset files goes to metadata",
         f"{seconds(meta)} of open, stat and close against {seconds(read)} of reading, summed over "
         "files and processes.",
@@ -93,7 +93,7 @@ def _metadata(facts: Facts) -> Said | None:
     )
 
 
-def _imports(facts: Facts) -> Said | None:
+def _imports(facts: Facts) -> RuleResult | None:
     code = facts.group("code")
     if code is None:
         return None
@@ -102,7 +102,7 @@ def _imports(facts: Facts) -> Said | None:
     if code.files < CODE_FILES and not slow:
         return None
     took = f" in {seconds(code.busy_s)} a rank" if code.busy_s is not None else ""
-    return Said(
+    return RuleResult(
         f"{count(code.files)} files of code were read{took}",
         "Imports come before training; in the log they use up records and trace that the dataset "
         "needs (Darshan keeps 1,024 files unless told).",

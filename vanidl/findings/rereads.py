@@ -5,7 +5,7 @@ from __future__ import annotations
 from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
-from vanidl.findings.finding import Rule, Said, Value
+from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import nbytes, percent
 
 AGAIN = 1.5
@@ -24,7 +24,7 @@ def _read_the_same(facts: Facts) -> Dataset | None:
     return data if data is not None and read_by_all(data, epochs) else None
 
 
-def _again(facts: Facts) -> Said | None:
+def _again(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or not data.unique_bytes:
         return None
@@ -41,7 +41,7 @@ def _again(facts: Facts) -> Said | None:
     }
     plan = loaders.scheduled(facts)
     bound = facts.io_bound_s
-    return Said(
+    return RuleResult(
         f"The same {nbytes(data.unique_bytes)} are read {again:.1f} times",
         f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory a host would hold all "
         "that is different.",
@@ -53,14 +53,14 @@ def _again(facts: Facts) -> Said | None:
     )
 
 
-def _same(facts: Facts) -> Said | None:
+def _same(facts: Facts) -> RuleResult | None:
     data = _read_the_same(facts) if facts.matters else None
     if data is None:
         return None
     ranks = len(data.ranks)
     plan = loaders.spatial(facts)
     bound = facts.io_bound_s
-    return Said(
+    return RuleResult(
         f"Each of {ranks} ranks reads the whole dataset",
         f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of different bytes.",
         "Give ranks different samples (DistributedSampler, tf.data shard). Where all need the same "
@@ -76,7 +76,7 @@ def _same(facts: Facts) -> Said | None:
     )
 
 
-def _shared_shuffle(facts: Facts) -> Said | None:
+def _shared_shuffle(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None or len(data.ranks) < 2 or not data.unique_bytes:
         return None
@@ -85,7 +85,7 @@ def _shared_shuffle(facts: Facts) -> Said | None:
     if again < AGAIN or min(shares) < PART_FACTOR / ranks or _read_the_same(facts):
         return None
     plan = loaders.pls(facts)
-    return Said(
+    return RuleResult(
         f"Ranks read other parts of the same data from pass to pass: {percent(min(shares))} each",
         f"With a fixed part a rank would read {percent(1 / ranks)}: the global shuffle keeps all "
         "data on shared storage and every pass reads it from there.",
