@@ -14,51 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
-import numpy as np
-from numpy.typing import NDArray
+import google_crc32c
 
 from ..errors import InputError
-from .threads import compiled
 
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
-_POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed
-
-
-def _tables() -> NDArray[np.uint32]:
-    """(8, 256): CRC of a byte followed by 0 to 7 zero bytes."""
-    tables = np.zeros((8, 256), np.uint32)
-    crc = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        crc = np.where(crc & 1, (crc >> 1) ^ np.uint32(_POLYNOMIAL), crc >> 1).astype(np.uint32)
-    tables[0] = crc
-    for row in range(1, 8):
-        tables[row] = (tables[row - 1] >> 8) ^ crc[tables[row - 1] & 0xFF]
-    return tables
-
-
-TABLES = _tables()
-
-
-def crc32c(data: bytes | memoryview) -> int:
-    """CRC-32C of the bytes."""
-    return int(_crc32c(np.frombuffer(data, np.uint8), TABLES)) if len(data) else 0
-
-
-@compiled
-def _crc32c(data: NDArray[np.uint8], tables: NDArray[np.uint32]) -> np.uint32:
-    """Eight bytes at a time: the CRC is linear, so each byte's part comes from its own table."""
-    crc, ones = np.uint32(0xFFFFFFFF), np.uint32(0xFF)
-    whole = len(data) // 8 * 8
-    for at in range(0, whole, 8):
-        mixed = np.uint32(0)
-        for i in range(4):
-            low = (crc >> np.uint32(8 * i)) & ones
-            mixed ^= tables[7 - i, low ^ np.uint32(data[at + i])]
-            mixed ^= tables[3 - i, data[at + 4 + i]]
-        crc = mixed
-    for at in range(whole, len(data)):
-        crc = (crc >> np.uint32(8)) ^ tables[0, (crc ^ np.uint32(data[at])) & ones]
-    return crc ^ np.uint32(0xFFFFFFFF)
 
 
 def write_records(path: str | Path, records: Iterable[bytes]) -> None:
@@ -88,7 +48,7 @@ def read_records(path: str | Path) -> Iterator[bytes]:
 
 
 def _masked(data: bytes) -> int:
-    crc = crc32c(data)
+    crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from vanidl.dataset import FORMATS, hdf5, inspect_file, tfrecord
-from vanidl.dataset.tfrecord import masked_crc32c
 from vanidl.errors import InputError
+from vanidl.readers.encoding.crc32c import masked_crc
 
 
 def tfrecord_bytes(payloads: list[bytes]) -> bytes:
     frames = []
     for data in payloads:
         length = struct.pack("<Q", len(data))
-        head = length + struct.pack("<I", masked_crc32c(length))
-        frames.append(head + data + struct.pack("<I", masked_crc32c(data)))
+        head = length + struct.pack("<I", masked_crc(length))
+        frames.append(head + data + struct.pack("<I", masked_crc(data)))
     return b"".join(frames)
 
 
 def test_crc_is_castagnoli():
     crc = 0xE3069283  # of "123456789", RFC 3720 B.4
-    assert masked_crc32c(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [5, 0, 70_000], [100] * 300])

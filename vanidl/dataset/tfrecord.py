@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from vanidl.errors import InputError
 from vanidl.model.file_facts import Block, FileFacts
+from vanidl.readers.encoding.crc32c import masked_crc
 
 MOST_RECORDS = 100_000
 READ_BUFFER = 256 * 1024
@@ -20,7 +21,6 @@ READ_BUFFER = 256 * 1024
 
 _FRAME = struct.Struct("<QI")
 _OVERHEAD = _FRAME.size + 4
-_MASK = 0xA282EAD8
 _MOST_SIZES = 16
 
 
@@ -56,7 +56,7 @@ def _lengths(file: BinaryIO, size: int, path: Path) -> tuple[list[int], bool]:
         file.seek(at)
         head = file.read(_FRAME.size)
         length, crc = _FRAME.unpack(head) if len(head) == _FRAME.size else (0, -1)
-        if crc != masked_crc32c(head[:8]) or at + length + _OVERHEAD > size:
+        if crc != masked_crc(head[:8]) or at + length + _OVERHEAD > size:
             raise InputError(
                 f"{path}: expected a TFRecord frame at byte {at:,}, found other bytes. The file "
                 "is cut, compressed or no TFRecord: leave it out of --inspect."
@@ -64,21 +64,3 @@ def _lengths(file: BinaryIO, size: int, path: Path) -> tuple[list[int], bool]:
         lengths.append(length)
         at += length + _OVERHEAD
     return lengths, at >= size
-
-
-def masked_crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), rotated and shifted as TFRecord stores it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
-
-
-def _entry(value: int) -> int:
-    for _ in range(8):
-        value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-    return value
-
-
-_TABLE = tuple(_entry(i) for i in range(256))
