@@ -29,7 +29,7 @@ from vanidl.findings import Finding, find
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.selection import Selection
 from vanidl.model.trace import Trace
-from vanidl.parallel.executors import Crew, dask_executor
+from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
 from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
 from vanidl.wording.headline import Headline, headline
@@ -173,20 +173,21 @@ def open_run(
     inputs: Inputs | None = None,
     progress: Progress | None = None,
     names: Pseudonyms | None = None,
-    crew: Crew | None = None,
+    executor_options: ExecutorOptions | None = None,
 ) -> Run:
     """Reads a log file, or a folder of logs and profiler output, and analyses it.
 
     With `names` paths, hosts, users and commands are replaced before anything is computed;
-    the same `names` give the same things the same pseudonyms in other runs. A `crew` on Dask
-    reads the logs and reduces their operations; the results are the same.
+    the same `names` give the same things the same pseudonyms in other runs. With
+    `executor_options` that ask for Dask, its workers read the logs and reduce their operations;
+    the results are the same.
 
     Raises:
         InputError: nothing usable was found; the message says what to do.
         SeveralJobsError: the folder holds unrelated jobs.
         UsageError: an option names what is not there.
     """
-    with _executor(crew) as executor:
+    with _executor(executor_options) as executor:
         trace = read_trace(path, inputs or Inputs(), progress, executor)
         chosen = selection or Selection()
         if names is not None:
@@ -195,6 +196,6 @@ def open_run(
         return Run(trace, analyse(trace, chosen, executor), chosen)
 
 
-def _executor(crew: Crew | None) -> AbstractContextManager[Executor | None]:
+def _executor(options: ExecutorOptions | None) -> AbstractContextManager[Executor | None]:
     """Workers on Dask where they are asked for; else reading and reducing start their own."""
-    return dask_executor(crew) if crew is not None and crew.on_dask else nullcontext()
+    return dask_executor(options) if options is not None and options.on_dask else nullcontext()

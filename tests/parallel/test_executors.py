@@ -14,7 +14,7 @@ from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, reducing
 from vanidl.merge.load import Inputs, read_trace
-from vanidl.parallel.executors import Crew, crew_executor, shared_out
+from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import survey
@@ -35,15 +35,15 @@ def squares(items: list[int]) -> list[int]:
 
 def test_a_worker_that_dies_takes_nothing_along() -> None:
     batches = [[1, 2], [3, 4], [5, 6, 7, 8], [9]]
-    with crew_executor(Crew()) as executor:
-        done = list(shared_out(squares, batches, executor, lambda item: -item))
+    with open_executor(ExecutorOptions()) as executor:
+        done = list(run_batches(squares, batches, executor, lambda item: -item))
     results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
     assert results == {i: i * i for i in range(1, 10) if i != 7} | {7: -7}
 
 
 def test_nothing_to_do() -> None:
-    with crew_executor(Crew()) as executor:
-        assert list(shared_out(squares, [], executor, lambda item: -item)) == []
+    with open_executor(ExecutorOptions()) as executor:
+        assert list(run_batches(squares, [], executor, lambda item: -item)) == []
 
 
 @pytest.mark.parametrize("rows", [100, 1 << 20])
@@ -94,12 +94,12 @@ def test_a_scheduler_at_an_address_gives_the_same_results(
     path = tmp_path / "logs" / "me_x_id1-2_1-1-1-1_1.darshan"
     path.parent.mkdir()
     write_log(path, Workload(3000, ranks=3, files=5))
-    crew = Crew(dask=scheduler_address)
-    there, here = open_run(path, crew=crew), open_run(path)
+    options = ExecutorOptions(dask=scheduler_address)
+    there, here = open_run(path, executor_options=options), open_run(path)
     content = summary_object(there)
     assert content == summary_object(here)
     pytest.importorskip("pyarrow", reason="the table of a survey is Parquet")
-    (row,) = survey(path.parent, tmp_path / "out", crew=crew).rows
+    (row,) = survey(path.parent, tmp_path / "out", executor_options=options).rows
     assert row["problem"] is None
     for name, _, place in COLUMNS:
         value = content

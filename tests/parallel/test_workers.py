@@ -16,7 +16,7 @@ from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
 from vanidl.merge.load import Inputs, read_trace
-from vanidl.parallel.workers import Children, children
+from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.darshan import run as darshan_run
 
 
@@ -45,21 +45,21 @@ def where() -> int:
 
 
 def test_calls_are_answered() -> None:
-    with children(2) as workers:
+    with local_workers(2) as workers:
         futures = [workers.submit(doubled, np.arange(i), shout=True) for i in range(20)]
         for i, future in enumerate(futures):
             assert same(future.result(), 2 * np.arange(i))
 
 
 def test_workers_work_at_the_same_time_and_are_no_more_than_asked_for() -> None:
-    with children(2) as workers:
+    with local_workers(2) as workers:
         pids = {future.result() for future in [workers.submit(where) for _ in range(6)]}
     assert len(pids) == 2
     assert os.getpid() not in pids
 
 
 def test_errors_come_back() -> None:
-    with children(1) as workers:
+    with local_workers(1) as workers:
         pid = workers.submit(where).result()
         with pytest.raises(InputError, match="expected that"):
             workers.submit(failing).result()
@@ -67,7 +67,7 @@ def test_errors_come_back() -> None:
 
 
 def test_another_takes_the_place_of_one_that_died() -> None:
-    with children(1) as workers:
+    with local_workers(1) as workers:
         with pytest.raises(BrokenExecutor):
             workers.submit(dying).result()
         assert workers.submit(doubled, 3).result() == 6
@@ -75,7 +75,7 @@ def test_another_takes_the_place_of_one_that_died() -> None:
 
 def test_the_end_does_not_wait_for_those_at_work() -> None:
     begin = time.monotonic()
-    with children(1) as workers:
+    with local_workers(1) as workers:
         workers.submit(doubled, 1).result()
         workers.submit(time.sleep, 60)
         time.sleep(0.2)
@@ -90,13 +90,13 @@ def test_logs_that_workers_read_say_the_same(
     here = read_trace(tmp_path, Inputs())
     monkeypatch.setattr(darshan_run, "_MANY", 10)
     asked = []
-    submit = Children.submit
+    submit = LocalWorkers.submit
 
     def counted(self, *call):
         asked.append(call)
         return submit(self, *call)
 
-    monkeypatch.setattr(Children, "submit", counted)
+    monkeypatch.setattr(LocalWorkers, "submit", counted)
     there = read_trace(tmp_path, Inputs())
     assert asked
     assert same(tuple(here.io), tuple(there.io))

@@ -139,21 +139,21 @@ def finish(
     saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
     stages = phases.finish(reduced["operations"], saved, chosen, data)
     results = Results(
-        coverage.finish(seen, whole),
-        summary.finish(reduced["operations"], chosen, layer),
-        sizes.finish(reduced["sizes"], chosen),
-        timeline.finish(reduced["timeline"], chosen),
-        access.finish(reduced["access"], chosen, layer),
-        files.finish(reduced["files"], chosen, layer),
-        balance.finish(reduced["operations"], chosen),
-        step_result,
-        overlap.finish(splits, reduced["operations"], chosen, table),
-        data,
-        stages,
-        filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
-        placement.finish(chosen),
-        perstep.finish(reduced["perstep"], splits, chosen, table, stages),
-        workers.finish(reduced["workers"], chosen),
+        coverage=coverage.finish(seen, whole),
+        summary=summary.finish(reduced["operations"], chosen, layer),
+        sizes=sizes.finish(reduced["sizes"], chosen),
+        timeline=timeline.finish(reduced["timeline"], chosen),
+        access=access.finish(reduced["access"], chosen, layer),
+        files=files.finish(reduced["files"], chosen, layer),
+        balance=balance.finish(reduced["operations"], chosen),
+        steps=step_result,
+        overlap=overlap.finish(splits, reduced["operations"], chosen, table),
+        dataset=data,
+        phases=stages,
+        filetimeline=filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
+        placement=placement.finish(chosen),
+        perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
+        workers=workers.finish(reduced["workers"], chosen),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 

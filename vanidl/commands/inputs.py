@@ -12,7 +12,7 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.dataset.locate import DataOptions
 from vanidl.merge.load import Inputs
 from vanidl.model.selection import Selection
-from vanidl.parallel.executors import Crew
+from vanidl.parallel.executors import ExecutorOptions
 from vanidl.readers.format import Progress
 from vanidl.run import Run, open_run
 
@@ -63,11 +63,11 @@ def add_read_arguments(
         help="replace paths, hosts, users and commands by numbers, the same in all output",
     )
     add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
-    add_crew_arguments(parser)
+    add_executor_arguments(parser)
 
 
-def add_crew_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the options that choose who works: a Dask cluster."""
+def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options that choose where work runs: a Dask cluster."""
     who = parser.add_mutually_exclusive_group()
     who.add_argument(
         "--dask", metavar="ADDRESS", help="work on this Dask scheduler, for example tcp://HOST:8786"
@@ -77,9 +77,9 @@ def add_crew_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def crew_from(options: argparse.Namespace) -> Crew:
-    """Who works, as the options say."""
-    return Crew(options.workers, options.dask)
+def executor_options_from(options: argparse.Namespace) -> ExecutorOptions:
+    """Where work runs, as the options say."""
+    return ExecutorOptions(options.workers, options.dask)
 
 
 def _positive(text: str) -> int:
@@ -121,7 +121,7 @@ def open_path(path: str | PathLike[str], options: argparse.Namespace) -> Run:
             inputs=inputs,
             progress=progress,
             names=options.names,
-            crew=crew_from(options),
+            executor_options=executor_options_from(options),
         )
 
 

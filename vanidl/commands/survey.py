@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.commands.inputs import add_crew_arguments, crew_from, progress_line
+from vanidl.commands.inputs import add_executor_arguments, executor_options_from, progress_line
 from vanidl.formatting.units import plural
 from vanidl.survey import survey
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FOLDER, where the results go, and who works."""
+    """FOLDER, where the results go, and where work runs."""
     parser.add_argument("folder", metavar="FOLDER", help="Darshan logs, up to six levels below")
     parser.add_argument(
         "-o",
@@ -20,13 +20,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="folder of jobs.parquet and fleet.html; what is done in it is not done again",
     )
-    add_crew_arguments(parser)
+    add_executor_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Writes both files and says how many jobs there are; exit status 0."""
     with progress_line() as progress:
-        done = survey(options.folder, options.output, crew=crew_from(options), progress=progress)
+        done = survey(
+            options.folder,
+            options.output,
+            executor_options=executor_options_from(options),
+            progress=progress,
+        )
     unread = sum(row["problem"] is not None for row in done.rows)
     said = [plural(len(done.rows), "job")]
     said += [f"{done.kept} of them done before"] if done.kept else []

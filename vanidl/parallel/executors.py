@@ -1,7 +1,7 @@
-"""Sharing work out over processes of this machine or a Dask cluster.
+"""Distributes work over processes of this machine or a Dask cluster.
 
-Both are executors of `concurrent.futures`. A worker that dies takes nothing along: what it was
-doing is done again, in halves, and only what kills a worker alone is given up.
+Both are executors of `concurrent.futures`. What a worker that died was doing is done again, in
+halves; only an item that kills a worker alone is given up.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from vanidl.errors import UsageError
-from vanidl.parallel.workers import children
+from vanidl.parallel.workers import local_workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_AHEAD = 4  # batches a worker that wait for it
+_AHEAD = 4  # batches per worker that wait for it
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """Who works: `workers` processes, or those of a Dask scheduler."""
+class ExecutorOptions:
+    """Where work runs: `workers` processes, or those of a Dask scheduler."""
 
     workers: int | None = None
     dask: str | None = None
@@ -44,8 +44,8 @@ class Crew:
 
 
 @contextmanager
-def dask_executor(crew: Crew) -> Iterator[Executor]:
-    """An executor on the crew's scheduler, or on a cluster of `workers` processes made here.
+def dask_executor(options: ExecutorOptions) -> Iterator[Executor]:
+    """An executor on a Dask scheduler, or on a cluster of `workers` processes started here.
 
     Raises:
         UsageError: Dask is not installed, or there is no scheduler at the address.
@@ -54,14 +54,14 @@ def dask_executor(crew: Crew) -> Iterator[Executor]:
     with ExitStack() as stack:
         try:
             stack.enter_context(_dask().config.set(_SETTINGS))
-            if crew.dask is None:
-                cluster = distributed.LocalCluster(crew.workers, **_LOCAL)
+            if options.dask is None:
+                cluster = distributed.LocalCluster(options.workers, **_LOCAL)
                 client = distributed.Client(stack.enter_context(cluster))
             else:
-                client = distributed.Client(crew.dask, timeout=10)
+                client = distributed.Client(options.dask, timeout=10)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(
-                f"--dask {crew.dask}: expected the address of a Dask scheduler "
+                f"--dask {options.dask}: expected the address of a Dask scheduler "
                 f"(tcp://HOST:8786), and none answers: {error or type(error).__name__}"
             ) from error
         stack.enter_context(client)
@@ -96,13 +96,13 @@ def _distributed() -> Any:  # noqa: ANN401 - an optional package without types
 
 
 @contextmanager
-def crew_executor(crew: Crew) -> Iterator[Executor]:
-    """An executor of the crew: on Dask where that is asked for, else of this machine."""
-    with dask_executor(crew) if crew.on_dask else children() as executor:
+def open_executor(options: ExecutorOptions) -> Iterator[Executor]:
+    """An executor on Dask where the options ask for it, else on this machine."""
+    with dask_executor(options) if options.on_dask else local_workers() as executor:
         yield executor
 
 
-def shared_out(
+def run_batches(
     work: Callable[[list[Item]], list[Result]],
     batches: Sequence[list[Item]],
     executor: Executor,

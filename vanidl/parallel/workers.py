@@ -23,7 +23,7 @@ from vanidl.parallel.pickling import dump, load
 Value = TypeVar("Value")
 
 
-class _Child:
+class _Worker:
     """One worker: a process and the pipes to it."""
 
     def __init__(self) -> None:
@@ -64,54 +64,54 @@ class _Child:
         self._process.wait()
 
 
-class Children(Executor):
+class LocalWorkers(Executor):
     """An executor of so many workers, started when they are needed.
 
     A worker that dies fails the call at hand with BrokenExecutor; another takes its place.
     """
 
     def __init__(self, count: int) -> None:
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="children")
-        self._idle: SimpleQueue[_Child] = SimpleQueue()
-        self._all: list[_Child] = []
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="workers")
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._all: list[_Worker] = []
 
     def submit(self, fn: Callable[..., Value], /, *args: object, **kwargs: object) -> Future[Value]:
         """Calls the function, which a module defines, in the next idle worker."""
         return self._threads.submit(self._called, fn, args, kwargs)
 
     def _called(self, *call: Any) -> Any:  # noqa: ANN401
-        child, alive = self._some_child(), True
+        worker, alive = self._idle_worker(), True
         try:
-            return child.call(*call)
+            return worker.call(*call)
         except BrokenExecutor:
             alive = False
-            child.end()
+            worker.end()
             raise
         finally:
             if alive:
-                self._idle.put(child)
+                self._idle.put(worker)
 
-    def _some_child(self) -> _Child:
+    def _idle_worker(self) -> _Worker:
         """An idle worker, or a new one: there are no more of them than threads."""
         try:
             return self._idle.get_nowait()
         except Empty:
-            child = _Child()
-            self._all.append(child)
-            return child
+            worker = _Worker()
+            self._all.append(worker)
+            return worker
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Ends all workers, also those at work."""
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
-        for child in self._all:
-            child.end()
+        for worker in self._all:
+            worker.end()
         self._threads.shutdown(wait=wait)
 
 
 @contextmanager
-def children(count: int | None = None) -> Iterator[Children]:
+def local_workers(count: int | None = None) -> Iterator[LocalWorkers]:
     """An executor of so many workers, None: one for each processor; they end with the block."""
-    executor = Children(count or os.cpu_count() or 1)
+    executor = LocalWorkers(count or os.cpu_count() or 1)
     try:
         yield executor
     finally:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from vanidl.errors import InputError
-from vanidl.parallel.executors import Crew, crew_executor, shared_out
+from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
 from vanidl.readers import darshan, discover
 from vanidl.readers.format import Progress
 from vanidl.readers.records import TracerLog
@@ -40,7 +40,7 @@ def survey(
     folder: str | PathLike[str],
     output: str | PathLike[str],
     *,
-    crew: Crew | None = None,
+    executor_options: ExecutorOptions | None = None,
     progress: Progress | None = None,
 ) -> Survey:
     """Reads the Darshan logs of every job below a folder; one row a job, and a page of all.
@@ -60,7 +60,7 @@ def survey(
     if not paths:
         raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
     cache = RowCache(target)
-    with crew_executor(crew or Crew()) as executor:
+    with open_executor(executor_options or ExecutorOptions()) as executor:
         jobs, unread = jobs_of(root, _identities(paths, executor, tell))
         before = sum(job.key in cache.rows for job in jobs)
         _read_jobs([job for job in jobs if job.key not in cache.rows], cache, executor, tell)
@@ -78,7 +78,7 @@ def _identities(
     found: list[tuple[str, TracerLog | None, str]] = []
     size = 4 * LOGS_A_BATCH
     groups = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
-    for _, results in shared_out(identities, groups, executor, lambda path: (path, None, _KILLED)):
+    for _, results in run_batches(identities, groups, executor, lambda path: (path, None, _KILLED)):
         found += results
         tell("Darshan logs", len(found), len(paths))
     return sorted(found, key=lambda one: one[0])
@@ -87,7 +87,7 @@ def _identities(
 def _read_jobs(jobs: Sequence[Job], cache: RowCache, executor: Executor, tell: Progress) -> None:
     done = 0
     parts = list(batches(jobs, LOGS_A_BATCH))
-    for some, results in shared_out(rows, parts, executor, lambda job: missing(job, _KILLED)):
+    for some, results in run_batches(rows, parts, executor, lambda job: missing(job, _KILLED)):
         cache.add({job.key: row for job, row in zip(some, results, strict=True)})
         done += len(some)
         tell("jobs", done, len(jobs))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vanidl.errors import InputError
 from vanidl.parallel.batches import batches
-from vanidl.parallel.executors import shared_out
-from vanidl.parallel.workers import children
+from vanidl.parallel.executors import run_batches
+from vanidl.parallel.workers import local_workers
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import read_log, read_logs
 from vanidl.readers.file_names import DarshanName, darshan_name
@@ -45,7 +45,7 @@ def _logs(paths: Sequence[Path], reading: Reading) -> list[TracerLog]:
         return _by_workers(paths, reading, reading.executor, _BATCH)
     if len(paths) < _MANY:
         return reading.each(_LOGS, read_log, paths)
-    with children() as workers:
+    with local_workers() as workers:
         return _by_workers(paths, reading, workers, _HERE)
 
 
@@ -54,7 +54,7 @@ def _by_workers(
 ) -> list[TracerLog]:
     found: dict[Path, TracerLog | InputError] = {}
     some_each = list(_batches(paths, size))
-    for some, records in shared_out(read_logs, some_each, executor, _killed):
+    for some, records in run_batches(read_logs, some_each, executor, _killed):
         found |= zip(some, records, strict=True)
         reading.progress(_LOGS, len(found), len(paths))
     every = [(path, found[path]) for path in paths]
