@@ -216,10 +216,6 @@ def test_flipped_bits_never_crash(tmp_path: Path, compression: str) -> None:
             assert read.whole == (not read.losses)
 
 
-def logs_with_traces(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.rglob("*.darshan")) if read_log(p).operations]
-
-
 def same_as_pydarshan(path: Path) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -253,8 +249,8 @@ def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
     assert sum(map(same_as_pydarshan, wheel_logs)) > 7000
 
 
-def test_shared_logs_equal_pydarshan(shared: Path) -> None:
-    assert sum(map(same_as_pydarshan, logs_with_traces(shared / "data"))) > 300_000
+def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
+    assert sum(map(same_as_pydarshan, finished_logs)) > 300_000
 
 
 @pytest.mark.parametrize(("order", "compression"), [("<", "zlib"), (">", "zlib"), ("<", "none")])

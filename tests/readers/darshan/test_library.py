@@ -222,8 +222,7 @@ def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
         assert_same(Path(path), file)
 
 
-def test_shared_logs_equal_pydarshan(shared: Path) -> None:
-    logs = [str(p) for p in sorted((shared / "data").rglob("*.darshan"))]
-    for path, file in read_counters(logs).items():
+def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
+    for path, file in read_counters([str(path) for path in finished_logs]).items():
         assert file.losses == ()
         assert_same(Path(path), file)

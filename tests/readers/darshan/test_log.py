@@ -185,10 +185,9 @@ def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
         assert_same(path)
 
 
-def test_shared_logs_equal_pydarshan(shared: Path) -> None:
-    logs = sorted((shared / "data").rglob("*.darshan"))
-    assert len(logs) > 50
-    for path in logs:
+def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
+    assert len(finished_logs) > 50
+    for path in finished_logs:
         assert_same(path)
 
 
@@ -203,10 +202,9 @@ def assert_together_as_alone(paths: list[Path]) -> None:
 
 
 def test_many_logs_at_once_say_what_each_says(
-    shared: Path, wheel_logs: tuple[Path, ...], tmp_path: Path
+    real_logs: tuple[Path, ...], wheel_logs: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    logs = [*sorted((shared / "data").rglob("*.darshan*")), *wheel_logs]
-    small = [path for path in logs if path.stat().st_size < 1 << 20]
+    small = [p for p in (*real_logs, *wheel_logs) if p.stat().st_size < 1 << 20]
     assert len(small) > 50
     assert_together_as_alone([*small, tmp_path / "none.darshan"])
 
