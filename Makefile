@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := tests/data/torch_pfs_workers0
 JOBS ?= 2
+# A file of tests runs in one process, so that what its tests share is made once.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 BASE ?= main
 # PyTorch for the tests of loaders: the CPU build, and where the package index has none for this
 # Python, none. TORCH=torch takes the index's default build, which may bring gigabytes of CUDA.
@@ -19,10 +21,10 @@ demo: $(VENV)/installed  ## a report of a recorded training run, and its headlin
 	$(BIN)/vanidl report $(RUN) -o report.html
 
 test: $(VENV)/installed-loaders browser fuse  ## all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(PYTEST)
 
 check: lint  ## style, types, imports, and the tests of what changed since BASE (main)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup $$($(BIN)/python -m tests.changed $(BASE))
+	$(PYTEST) -q $$($(BIN)/python -m tests.changed $(BASE))
 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, readers under atheris
 	$(BIN)/python -m tests.fuzz

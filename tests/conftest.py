@@ -18,14 +18,6 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, max_exa
 settings.load_profile("repeatable")  # what passes once passes again; `make fuzz` explores
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All pages are opened in the browser of one worker (`--dist loadgroup`)."""
-    for item in items:
-        if item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 @pytest.fixture(scope="session")
 def opened() -> Callable[[Path], vanidl.Run]:
     """`vanidl.open_run` without options, once per path and session: runs are frozen."""

@@ -57,9 +57,6 @@ def _fits(figure):
     assert drawn.y1 <= figure.get_figheight() + 0.03
 
 
-one_worker = pytest.mark.xdist_group("paper")  # draws what `written` holds once
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """(folder of all files of a run, what was said of them)."""
@@ -67,7 +64,6 @@ def written(tmp_path_factory):
     return folder, paper.write(example("full"), folder)
 
 
-@one_worker
 def test_every_file_is_written(written):
     folder, said = written
     names = {path.name for path in folder.iterdir()}
@@ -80,7 +76,6 @@ def test_every_file_is_written(written):
             assert image.width == pytest.approx(width * style.DPI, abs=1)
 
 
-@one_worker
 def test_fonts_are_embedded(written):
     folder, _ = written
     for path in folder.glob("*.pdf"):
@@ -91,7 +86,6 @@ def test_fonts_are_embedded(written):
         assert "<text" not in path.read_text(encoding="utf-8")
 
 
-@one_worker
 def test_the_same_run_gives_the_same_files(written, tmp_path, monkeypatch):
     folder, _ = written
     monkeypatch.setattr(style, "WIDTHS_IN", {"2col": style.WIDTHS_IN["2col"]})
