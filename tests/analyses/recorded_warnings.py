@@ -7,7 +7,7 @@ from pathlib import Path
 
 import vanidl
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
-from vanidl.model.trace import Notice
+from vanidl.model.warnings import Notice
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
 
 Case = Callable[[Path], tuple[Notice, ...]]

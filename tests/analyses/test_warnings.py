@@ -25,7 +25,8 @@ from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.model.trace import Notice, SpanKind
+from vanidl.model.trace import SpanKind
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, CounterRecords, StepDurations
 
 KIB = 1024

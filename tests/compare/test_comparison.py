@@ -18,7 +18,7 @@ from vanidl.compare.comparison import (
     VERDICTS,
     WORSE,
 )
-from vanidl.model.trace import Notice
+from vanidl.model.warnings import Notice
 
 JUDGED = {BETTER, WORSE, MORE, LESS}
 

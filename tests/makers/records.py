@@ -89,6 +89,7 @@ def darshan_log(
         partial_layers=(),
         whole=True,
         losses=(),
+        counts_apart=True,
     )
 
 

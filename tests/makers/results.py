@@ -27,17 +27,8 @@ from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.model.trace import (
-    Files,
-    Job,
-    LogState,
-    Notice,
-    Process,
-    Profile,
-    SpanKind,
-    Spans,
-    Trace,
-)
+from vanidl.model.trace import Files, Job, LogState, Process, Profile, SpanKind, Spans, Trace
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import (
     CounterFile,
     CounterRecords,
@@ -94,7 +85,16 @@ def trace_of(shape: Shape, *, profile: bool = True, waits: bool = True) -> Trace
     paths = file_paths(shape)
     n = len(paths)
     end = START_NS + int(shape.run_s * 1e9)
-    job = Job("1047283", "python train.py --data /data", START_NS, end, 1, "darshan", shape.ranks)
+    job = Job(
+        "1047283",
+        "python train.py --data /data",
+        START_NS,
+        end,
+        1,
+        "darshan",
+        shape.ranks,
+        counts_apart=True,
+    )
     files = Files(paths, ("dataset",) * n, ("/data",) * n, ("lustre",) * n)
     profiles = (Profile("r0.pt.trace.json", "pytorch-profiler", 0, waits),) if profile else ()
     logs = (LogState("p0.darshan", "3.41", whole=True),)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from vanidl.analyses import tracer_limits
 from vanidl.analyses.rows import Rows
 from vanidl.model.counter_totals import counted
-from vanidl.model.trace import Notice, Trace
+from vanidl.model.trace import Trace
+from vanidl.model.warnings import INCOMPLETE, Notice, codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,7 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
         *tracer_limits.find(trace, sums_s),
     )
     whole = all(log.whole for log in trace.logs)
-    incomplete = {"truncated", "partial", "records_exhausted", "unreadable", "damaged"}
-    return Coverage(whole and not incomplete & {w.code for w in warnings}, layers, warnings)
+    return Coverage(whole and not INCOMPLETE & codes(warnings), layers, warnings)
 
 
 def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import descriptors
 from vanidl.model.counter_totals import prefix_of, record_counts
-from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Notice, Trace
+from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.warnings import Notice
 
 COUNTED_LAYERS = (POSIX, MPIIO, STDIO)
 DXT_MODULE = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}

@@ -14,11 +14,9 @@ from vanidl.analyses.visits import natural
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.selection import Selection, chosen_files
-from vanidl.model.trace import Files, LogState, Notice, Process, Spans, Trace
+from vanidl.model.trace import Files, LogState, Process, Spans, Trace
 from vanidl.model.user_data import UserData
-
-_WITH_COMMANDS = frozenset(("processes_missing", "processes_unfinished"))
-"""Warnings that quote commands of processes of which nothing else is known."""
+from vanidl.model.warnings import NAMES_COMMANDS, Notice
 
 _NAMED_FIRST = re.compile(r"(.+?): (?:expected|this folder)", re.DOTALL)
 """How messages about a file that cannot be used begin."""
@@ -92,7 +90,7 @@ def _log(log: LogState, names: Pseudonyms) -> LogState:
 
 def _notice(notice: Notice, names: Pseudonyms) -> Notice:
     message = notice.message
-    if notice.code in _WITH_COMMANDS:
+    if notice.code in NAMES_COMMANDS:
         message = re.sub(r" \(.*\)", "", message, flags=re.DOTALL)
     named = _NAMED_FIRST.match(message)
     if named:  # maybe a file that is nowhere else in the trace

@@ -13,22 +13,10 @@ from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.compare.sides import Sample
 from vanidl.model.trace import STDIO, STORAGE_LAYERS
+from vanidl.model.warnings import NOT_COMPARABLE, codes
 
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """Which direction is an improvement."""
-
-LOSSES = frozenset(
-    {
-        "truncated",
-        "partial",
-        "records_exhausted",
-        "reads_not_seen",
-        "damaged",
-        "unreadable",
-        "unassigned",
-    }
-)
-"""Warnings of a run whose I/O was recorded, or given to ranks, in part: a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +138,7 @@ def losses(sample: Sample) -> frozenset[str]:
     """Codes of the warnings by which the run's I/O was recorded in part."""
     if sample.results is None:
         return frozenset()
-    return LOSSES & {warning.code for warning in sample.results.coverage.warnings}
+    return NOT_COMPARABLE & codes(sample.results.coverage.warnings)
 
 
 def stdio_share(sample: Sample) -> float | None:

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from vanidl.dataset import FileFacts, inspect_file
 from vanidl.errors import InputError, UsageError
-from vanidl.model.trace import Notice, Trace
+from vanidl.model.trace import Trace
 from vanidl.model.user_data import UserData
+from vanidl.model.warnings import Notice
 
 MOST_INSPECTED = 256
 MOST_LISTED = 1_000_000

@@ -5,16 +5,15 @@ from __future__ import annotations
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import MEDIUM, Rule, RuleResult
 from vanidl.formatting.units import percent, seconds
+from vanidl.model.warnings import INCOMPLETE, UNSURE_CLOCK, WARNING
 
-TRUNCATING = ("truncated", "partial", "records_exhausted", "damaged", "unreadable")
-CLOCKS = ("clock_unverified", "clock_coarse", "clock_contradiction")
 UNALIGNED = ("none", "not aligned")
 HALF_A_STEP = 0.5
 
 
 def _truncated(facts: Facts) -> RuleResult | None:
-    found = [w for w in facts.results.coverage.warnings if w.code in TRUNCATING]
-    found = [w for w in found if w.severity == "warning"]
+    found = [w for w in facts.results.coverage.warnings if w.code in INCOMPLETE]
+    found = [w for w in found if w.severity == WARNING]
     if not found:
         return None
     fractions = [c.traced_fraction for c in facts.results.coverage.layers if c.traced_fraction]
@@ -32,7 +31,7 @@ def _truncated(facts: Facts) -> RuleResult | None:
 
 def _clock(facts: Facts) -> RuleResult | None:
     steps = facts.results.steps
-    warned = next((w for w in facts.results.coverage.warnings if w.code in CLOCKS), None)
+    warned = next((w for w in facts.results.coverage.warnings if w.code in UNSURE_CLOCK), None)
     if warned is None and (steps is None or not facts.results.summary.ops):
         return None
     clock = steps.clock if steps else None

@@ -12,16 +12,12 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.model.trace import POSIX, CounterTable, Trace
+from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
 DATASET = "dataset"
 MATTERS = 0.02
 """Share of the observed time from which on I/O matters: less than that no rule about the shape of
 the reads speaks, as no change of them could be told from the noise between two runs."""
-LOSING = frozenset(
-    {"truncated", "partial", "records_exhausted", "reads_not_seen", "stdio_untraced", "damaged",
-     "unreadable"}
-)  # fmt: skip
-"""Warnings after which recorded I/O is a lower bound."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +30,12 @@ class Facts:
     @cached_property
     def serious(self) -> frozenset[str]:
         """Codes of the warnings that are more than worth knowing."""
-        warnings = self.results.coverage.warnings
-        return frozenset(w.code for w in warnings if w.severity == "warning")
+        return serious_codes(self.results.coverage.warnings)
 
     @property
     def lossy(self) -> bool:
         """Whether recorded I/O is only a lower bound."""
-        return bool(LOSING & self.serious)
+        return bool(LOWER_BOUNDS & self.serious)
 
     @property
     def window_s(self) -> float | None:

@@ -18,7 +18,8 @@ from vanidl.merge.counters import Counters
 from vanidl.merge.jobs import Group
 from vanidl.merge.processes import identify
 from vanidl.model.file_kinds import KindRule, profiler_rules
-from vanidl.model.trace import MAX_PART_ROWS, Job, LogState, Notice, Trace
+from vanidl.model.trace import MAX_PART_ROWS, Job, LogState, Trace
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import EventRecords, ProfileTrace, StepDurations, TracerLog
 
 LOWER_BOUNDS = (
@@ -122,6 +123,7 @@ def _job(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Job:
         end_ns=max(log.end_ns for log in logs),
         start_resolution_ns=max(log.start_resolution_ns for log in logs),
         tracer=first.tracer,
+        counts_apart=first.counts_apart,
         nprocs=max(log.nprocs for log in logs),
         user_id=first.user_id,
     )

@@ -15,7 +15,8 @@ from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
 from vanidl.merge.jobs import Group, choose, group
 from vanidl.model.file_kinds import parse_rules
-from vanidl.model.trace import Notice, Trace
+from vanidl.model.trace import Trace
+from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import discover, run_json
 from vanidl.readers.discover import Found
 from vanidl.readers.format import PendingCounters, Progress, Reading
@@ -134,8 +135,7 @@ def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
 
 
 def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
-    unusable = ("unreadable", "processes_missing")
-    reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code in unusable]
+    reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code in UNUSABLE]
     if len(reasons) == 1:
         return reasons[0]
     if reasons:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vanidl.model.trace import Notice, Process
+from vanidl.model.trace import Process
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import TracerLog
 
 

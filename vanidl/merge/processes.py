@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 
 from vanidl.merge.jobs import contains, launches
 from vanidl.merge.process_table import ProcessTable
-from vanidl.model.trace import Notice, Process
+from vanidl.model.trace import Process
+from vanidl.model.warnings import Notice
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.readers.file_names import log_folder
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host

@@ -8,15 +8,8 @@ import numpy as np
 
 from vanidl.merge.clocks import Clock
 from vanidl.merge.process_table import ProcessTable
-from vanidl.model.trace import (
-    Notice,
-    Process,
-    Profile,
-    SpanKind,
-    Spans,
-    UndatedSteps,
-    concatenate_spans,
-)
+from vanidl.model.trace import Process, Profile, SpanKind, Spans, UndatedSteps, concatenate_spans
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, StepDurations, same_host
 
 

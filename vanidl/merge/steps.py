@@ -14,7 +14,8 @@ from pathlib import Path
 
 from vanidl import readers
 from vanidl.errors import InputError, UsageError
-from vanidl.model.trace import Notice, SpanKind
+from vanidl.model.trace import SpanKind
+from vanidl.model.warnings import Notice
 from vanidl.readers import discover
 from vanidl.readers.discover import Found
 from vanidl.readers.format import Format, Reading, Records

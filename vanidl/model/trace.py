@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.user_data import UserData
+from vanidl.model.warnings import Notice
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -90,14 +91,10 @@ class Job:
     start_ns: int  # first start over the run's logs
     end_ns: int  # last end over the run's logs
     start_resolution_ns: int  # 1,000,000,000 where the logs give whole seconds
-    tracer: str  # "darshan", "dftracer" or "" where only profiler traces were found
+    tracer: str  # name of its format, "" where only profiler traces were found
     nprocs: int | None = None  # as the tracer recorded it; None where nothing did
     user_id: int | None = None
-
-    @property
-    def counts_apart(self) -> bool:
-        """Whether the tracer counts operations beside tracing them: each checks the other."""
-        return self.tracer == "darshan"
+    counts_apart: bool = False  # operations are counted beside tracing them: each checks the other
 
     @property
     def run_time_s(self) -> float:
@@ -335,15 +332,6 @@ class LogState:
     whole: bool
     partial_layers: tuple[str, ...] = ()  # layers that the tracer itself flagged incomplete
     losses: tuple[str, ...] = ()  # sentences: what could not be read
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something that limits what the numbers mean; a warning of the report."""
-
-    code: str
-    message: str
-    severity: str = "warning"  # "info": true of most runs, worth knowing, nothing went wrong
 
 
 @dataclass(frozen=True)

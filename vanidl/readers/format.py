@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vanidl.errors import InputError
-from vanidl.model.trace import Notice
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
 from vanidl.readers.sniff import Opening
 from vanidl.readers.verdict import Verdict, by_reading, not_checked

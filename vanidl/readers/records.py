@@ -122,7 +122,7 @@ class TracerLog:
     """
 
     path: str
-    tracer: str  # "darshan", "dftracer"
+    tracer: str  # the name of its format
     version: str  # of the log format, "3.41"
     job_id: str
     host: str  # of its first traced record, "" where nothing says
@@ -146,6 +146,7 @@ class TracerLog:
     mpi: tuple[MpiRecord, ...] = ()
     rank: int | None = None  # of its process, where the tracer or its recorder says
     counters: CounterFile | None = None
+    counts_apart: bool = False  # the tracer counts operations beside tracing them
 
     @property
     def start_uncertainty_ns(self) -> int:

@@ -15,7 +15,7 @@ import orjson
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
-from vanidl.model.trace import Notice
+from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog
 
 SCHEMA = "vanidl-run/1"

@@ -15,7 +15,7 @@ from pathlib import Path
 from vanidl.errors import InputError, UsageError
 from vanidl.readers.darshan import log as darshan_logs
 from vanidl.readers.file_names import darshan_name
-from vanidl.record.tracer import CUT, ENDED, PRELOAD, Tracer, preloaded
+from vanidl.record.tracer import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
 
 NAME = "darshan"
 FOLDER = "darshan"
@@ -201,3 +201,8 @@ def _gather(folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
+
+
+RECORDER = Recorder(
+    NAME, is_here=lambda given: library(given) is not None, prepare=tracer, takes_library=True
+)

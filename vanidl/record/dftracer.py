@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vanidl.errors import InputError
 from vanidl.readers.encoding.text_stream import TextStream
-from vanidl.record.tracer import CUT, ENDED, PRELOAD, Tracer, preloaded
+from vanidl.record.tracer import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
 
 NAME = "dftracer"
 FOLDER = "dftracer"
@@ -107,3 +107,8 @@ def _ending(path: Path) -> tuple[int | None, bool]:
         if pid is None and (start := _START.search(tail)):
             pid = int(start[1])
     return pid, bool(_END.search(tail))
+
+
+RECORDER = Recorder(
+    NAME, is_here=lambda _: library() is not None, prepare=lambda run, _: tracer(run)
+)

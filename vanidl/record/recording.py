@@ -14,7 +14,11 @@ from vanidl.record.launch import passed_on, run
 from vanidl.record.run_record import run_record
 from vanidl.record.tracer import Tracer
 
-TRACERS = ("auto", darshan.NAME, dftracer.NAME)
+RECORDERS = (darshan.RECORDER, dftracer.RECORDER)
+"""Every tracer, in the order in which `auto` looks for them."""
+
+AUTO = "auto"
+TRACERS = (AUTO, *(recorder.name for recorder in RECORDERS))
 FOLDER_VARIABLE = "VANIDL_RUN"
 """The command finds the RUN folder here, to put profiler output into it."""
 
@@ -70,11 +74,11 @@ def _new_folder(root: Path) -> Path:
 def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
     if name not in TRACERS:
         raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
-    if name == dftracer.NAME and darshan_lib is not None:
+    asked = [recorder for recorder in RECORDERS if name in (AUTO, recorder.name)]
+    if darshan_lib is not None and not any(recorder.takes_library for recorder in asked):
         raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
-    if name == dftracer.NAME or (name == "auto" and darshan.library(darshan_lib) is None):
-        return dftracer.tracer(root)
-    return darshan.tracer(root, darshan_lib)
+    chosen = next((recorder for recorder in asked if recorder.is_here(darshan_lib)), asked[-1])
+    return chosen.prepare(root, darshan_lib)
 
 
 def _environment(tracer: Tracer, root: Path) -> Mapping[str, str]:

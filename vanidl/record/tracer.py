@@ -1,4 +1,4 @@
-"""What both tracers need: an environment for the command, and a look at what it left."""
+"""What every tracer needs: an environment for the command, and a look at what it left."""
 
 from __future__ import annotations
 
@@ -21,11 +21,21 @@ class Tracer:
     of which of these processes there is a log after the run: pid -> ENDED or CUT.
     """
 
-    name: str  # "darshan" or "dftracer"
+    name: str
     version: str
     environment: Mapping[str, str | None]
     found: Callable[[Mapping[int, int | None]], Mapping[int, str]]
     remarks: tuple[str, ...] = ()  # sentences for the record: what it was told to leave out
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """One tracer that `vanidl record` can use."""
+
+    name: str
+    is_here: Callable[[str | None], bool]  # with the library that the user gave
+    prepare: Callable[[Path, str | None], Tracer]  # folder of the run, the library given
+    takes_library: bool = False
 
 
 def preloaded(library: Path) -> str:

@@ -14,21 +14,12 @@ from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import STDIO, Trace
+from vanidl.model.warnings import UNRECORDED_IO, serious_codes
 from vanidl.wording.placement import placement_bounds
 
 STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
 MOSTLY = 0.5
 COMPLETE = 0.99  # traced fraction from which on times are taken as whole
-_LOSING_RECORDS = {
-    "truncated",
-    "partial",
-    "records_exhausted",
-    "reads_not_seen",
-    "stdio_untraced",
-    "mmap_not_monitored",
-}
-
-
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
     "damaged": "a file is damaged",
@@ -73,14 +64,10 @@ def headline(trace: Trace, results: Results) -> Headline:
     return Headline(title, support)
 
 
-def _serious(results: Results) -> set[str]:
-    """Codes of the warnings that are more than worth knowing."""
-    return {w.code for w in results.coverage.warnings if w.severity == "warning"}
-
-
 def _missing(results: Results) -> str:
     """Said first where files or logs are missing altogether: the numbers cannot show it."""
-    reasons = [text for code, text in _MISSING.items() if code in _serious(results)]
+    serious = serious_codes(results.coverage.warnings)
+    reasons = [text for code, text in _MISSING.items() if code in serious]
     return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
 
 
@@ -129,7 +116,7 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
     if part >= MOSTLY * wait:
         return f"{seconds(part)} of that was I/O and {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
-    if _LOSING_RECORDS & _serious(results):
+    if UNRECORDED_IO & serious_codes(results.coverage.warnings):
         rest += ", or I/O that was not recorded"
     amount = f"only {seconds(part)}" if part > 0 else "none"
     verb = "of that is I/O: the rest is"

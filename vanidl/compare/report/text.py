@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from vanidl.compare import Change, Comparison, Pairing, Side
-from vanidl.compare.metrics import LOSSES
 from vanidl.compare.wording import CONFIDENCE, headline, interval, runs
 from vanidl.formatting.terminal import aligned_table, paragraph, printable
 from vanidl.formatting.units import ratio, shown
+from vanidl.model.warnings import NOT_COMPARABLE
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -37,7 +37,7 @@ def _missing(side: Side) -> list[str]:
         for sample in side.samples
         if sample.results is not None
         for warning in sample.results.coverage.warnings
-        if warning.code in LOSSES
+        if warning.code in NOT_COMPARABLE
     )
     return [f"{paragraph(f'! {side.letter}: {code}: {message}')}\n" for code, message in said]
 

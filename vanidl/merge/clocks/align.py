@@ -19,7 +19,8 @@ from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import ClockReason, Notice, SpanKind
+from vanidl.model.trace import ClockReason, SpanKind
+from vanidl.model.warnings import Notice
 
 NOT_ALIGNED = "not aligned"
 GIVEN = "given offset"

@@ -202,6 +202,7 @@ def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
         losses=tuple(losses),
         mpi=found.mpi,
         counters=found.counters,
+        counts_apart=True,
     )
 
 

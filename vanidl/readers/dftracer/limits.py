@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import Notice
+from vanidl.model.warnings import Notice
 from vanidl.readers.dftracer.calls import (
     LAYERS,
     OPENS,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vanidl.model.trace import READ, WRITE, Notice
+from vanidl.model.trace import READ, WRITE
+from vanidl.model.warnings import Notice
 from vanidl.readers.command_lines import LAUNCHER
 from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, is_call, nbytes
 from vanidl.readers.dftracer.limits import notices
