@@ -61,6 +61,10 @@ RECIPES: dict[str, Recipe] = {
     "tiny_files": IMAGES,
     "few_files": replace(SLOW, files=64, steps=8, epochs=2),
     "tiny_files_hidden": replace(IMAGES, workers=4, read_us=200),
+    "tiny_files_to_the_end": replace(IMAGES, open_each=True, to_the_end=True, epochs=1),
+    "tiny_files_again_and_again": replace(
+        IMAGES, files=320, open_each=True, to_the_end=True, fresh=False, steps=20, epochs=4
+    ),
     "tiny_files_slow_opens": replace(IMAGES, open_each=True, open_us=2_000),
     "open_for_each_sample": replace(SLOW, read_us=10_000, open_each=True, stats=1),
     "open_for_each_sample_slow": replace(SLOW, read_us=10_000, open_each=True, open_us=8_000),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,19 @@ def test_no_gain_exceeds_the_time_that_was_observed(name):
         gain = finding.gain_at_most_s
         assert gain is None or 0 <= gain <= trace.job.run_time_s
         json.dumps(dict(finding.evidence), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["tiny_files_to_the_end", "tiny_files_again_and_again"])
+def test_empty_reads_at_the_end_of_files_are_no_samples(name):
+    """As many samples, as large, as in the same run that asks for nothing beyond the end."""
+    recipe = RECIPES[name]
+    traces = [trace_of(recipe), trace_of(replace(recipe, to_the_end=False))]
+    with_end, without = (Facts(trace, analyse(trace)) for trace in traces)
+    samples = recipe.epochs * recipe.steps * recipe.batch
+    assert with_end.results.dataset.empty_reads == samples
+    assert with_end.reads == without.reads == samples
+    assert with_end.mean_read_nbytes == without.mean_read_nbytes == recipe.sample_nbytes
+    assert with_end.jumps == without.jumps == 0
+    by_counters = replace(with_end.results.dataset, empty_reads=None)
+    counted = Facts(traces[0], replace(with_end.results, dataset=by_counters))
+    assert counted.reads == samples

@@ -55,6 +55,7 @@ class Recipe:
     code_us: int = 100  # one read of code
     open_each: bool = False  # the file is opened for every sample
     open_us: int = 100
+    to_the_end: bool = False  # a file is read until a read gets nothing, as Python does
     stats: int = 0  # for each sample
     stdio_nbytes: int = 0
     unseen_files: int = 0
@@ -184,6 +185,9 @@ class _Training:
             for i in range(r.pieces):
                 process.ios.append(Io(at * US, (at + read_us) * US, base + i * piece, piece, file))
                 at += read_us + 1
+            if r.to_the_end:
+                process.ios.append(Io(at * US, at * US + 900, base + r.sample_nbytes, 0, file))
+                at += 1
             at += r.decode_us
         return at
 
@@ -272,6 +276,9 @@ class _Training:
             "POSIX_WRITES": each(lambda ios: sum(io.op == 1 for io in ios)),
             "POSIX_BYTES_READ": each(lambda ios: sum(io.nbytes for io in ios if io.op == 0)),
             "POSIX_BYTES_WRITTEN": each(lambda ios: sum(io.nbytes for io in ios if io.op == 1)),
+            "POSIX_SIZE_READ_0_100": each(
+                lambda ios: sum(i.nbytes <= 100 and not i.op for i in ios)
+            ),
             "POSIX_FILE_NOT_ALIGNED": each(lambda ios: len(ios) * self.recipe.misaligned),
             "POSIX_FILE_ALIGNMENT": each(lambda _: 1 << 20),
             "POSIX_MMAPS": each(lambda _: 0),

@@ -48,12 +48,13 @@ class Dataset:
     ranks: tuple[RankShare, ...]
     share_of: str  # "size on disk" or "bytes that any rank read"
     order: VisitOrder | None
-    within: AccessCounts | None
+    within: AccessCounts | None  # reads that moved bytes
     samples: SamplesPerFile
     modes: tuple[TransferMode, ...]
     never: NeverRead
     grid: ReadGrid | None
     visits: Visits | None
+    empty_reads: int | None = None  # as at the end of a file; None: no read was traced
 
 
 SAME_SHARE = 0.9
@@ -112,7 +113,7 @@ def partial(rows: Rows, trace: Trace) -> Uses:
         ranges=dict(_ranges(placed)),
         grid=_grid(reads, trace),
         sizes=reads.sizes,
-        runs=access.runs(placed, READ),
+        runs=access.runs(moved, READ),
         borders=visits.partial(moved),
     )
 
@@ -170,7 +171,14 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
         datafiles.never_read(trace),
         _read_grid(uses, files, trace) if traced else None,
         found,
+        _empty(uses) if traced else None,
     )
+
+
+def _empty(uses: Uses) -> int:
+    """Reads that moved nothing: Python reads a file until it gets nothing more."""
+    nbytes, counts = uses.sizes
+    return int(counts[nbytes == 0].sum())
 
 
 def _sums(reads: ByFile) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:

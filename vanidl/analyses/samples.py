@@ -57,7 +57,13 @@ def record_size(
     """The size of one sample: given, else as opened files say, else inferred from strong evidence.
 
     Inferred only where one transfer size carries 80 % of the dataset's bytes and 80 % of the
-    reads begin elsewhere than the one before ended: then one read is one sample.
+    reads begin elsewhere than the one before ended: then one read is one sample. Reads that
+    moved nothing, as at the end of a file, are neither.
+
+    Args:
+        user_data: what the user and opened files say.
+        sizes: distinct sizes of reads, and how many reads have each.
+        within: where the reads that moved bytes begin.
     """
     if user_data.record_bytes is not None:
         return Record(user_data.record_bytes, "given", "--record-size")

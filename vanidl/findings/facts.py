@@ -123,11 +123,32 @@ class Facts:
         mask = np.array([wanted(code) for code in range(len(self.trace.files))], bool)
         return mask[table.file] if len(mask) else np.zeros(len(table.file), bool)
 
-    @property
+    @cached_property
     def reads(self) -> int:
-        """Reads of dataset files."""
+        """Reads of dataset files that moved bytes: an empty one, at the end of a file, is none."""
         data = self.results.dataset
-        return sum(f.reads for f in data.files) if data else 0
+        if data is None:
+            return 0
+        empty = self._empty_by_counters if data.empty_reads is None else data.empty_reads
+        return max(sum(f.reads for f in data.files) - empty, 0)
+
+    @property
+    def _empty_by_counters(self) -> int:
+        """Reads of 0 to 100 bytes, at most one for each open of a file.
+
+        Counters do not tell empty reads from short ones; neither is a sample.
+        """
+        table = self.counters
+        if table is None or not {"POSIX_SIZE_READ_0_100", "POSIX_OPENS"} <= set(table.counters):
+            return 0
+        least = np.minimum(table.counters["POSIX_SIZE_READ_0_100"], table.counters["POSIX_OPENS"])
+        return int(least[self.of_kind(table, DATASET)].clip(0).sum())
+
+    @cached_property
+    def opens(self) -> int:
+        """Opens of dataset files by the counters."""
+        data = self.results.dataset
+        return sum(f.opens or 0 for f in data.files) if data else 0
 
     @property
     def mean_read_nbytes(self) -> float:
@@ -137,8 +158,12 @@ class Facts:
 
     @property
     def jumps(self) -> float | None:
-        """Share of the dataset reads that begin elsewhere than the one before ended."""
+        """Share of the dataset reads that begin elsewhere than the one before ended.
+
+        A file that is opened again is read from its start: going back there is no jump.
+        """
         within = self.results.dataset.within if self.results.dataset else None
         if within is None or not within.ops or within.forward is None or within.backward is None:
             return None
-        return (within.forward + within.backward) / within.ops
+        again = min(max(self.opens - within.first, 0), within.backward) if within.first else 0
+        return (within.forward + within.backward - again) / within.ops

@@ -13,6 +13,15 @@ TINY = 256 << 10
 MANY_OPENS = 100
 META_SHARE = 0.30
 META_OF_RUN = 0.01
+FEW_IN_A_FILE = 2
+PACK = (
+    "Each file holds about one sample: pack many samples into a file (WebDataset tar, TFRecord, "
+    "HDF5, MDS), or keep the files in memory after the first epoch."
+)
+KEEP_OPEN = (
+    "Open a file once in each worker and keep it (h5py.File in worker_init_fn or at first use), "
+    "or pack many samples into a file."
+)
 CODE_FILES = 500
 CODE_SHARE = 0.05
 
@@ -40,18 +49,19 @@ def _open_per_sample(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None:
         return None
-    opens = sum(f.opens or 0 for f in data.files)
+    opens = facts.opens
     total = data.samples.total
     samples = round(total * (data.reread_factor or 1.0)) if total else facts.reads
     if opens < MANY_OPENS or opens < samples / 2:
         return None
     evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
                                   "files": len(data.files), "stats": _stats(facts)}  # fmt: skip
+    what = "samples" if total else "reads that moved bytes"
+    in_a_file = samples / (data.reread_factor or 1.0) / len(data.files)
     return RuleResult(
-        f"{count(opens)} opens of dataset files for {count(samples)} samples",
-        f"A file is opened for every {samples / opens:.1f} samples that are read.",
-        "Open a file once in each worker and keep it (h5py.File in worker_init_fn or at first "
-        "use), or pack many samples into a file.",
+        f"{count(opens)} opens of dataset files for {count(samples)} {what}",
+        f"A file is opened for every {samples / opens:.1f} {what}.",
+        PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
         facts.io_bound_s,
     )

@@ -237,6 +237,7 @@ def _json(run: Run) -> Object:
         "never_read": values_of(data.never),
         "share_of": data.share_of,
         "ranks": [values_of(rank) for rank in data.ranks],
+        "empty_reads": data.empty_reads,
         "files_read": len(data.files),
         "files": [values_of(file) for file in data.files[:_MOST_FILES]],
     }
