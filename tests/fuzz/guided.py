@@ -25,7 +25,7 @@ NAMES = tuple(READERS)
 def main() -> int:
     """Fuzzes until the limits of the command line; libFuzzer's exit status."""
     with tempfile.TemporaryDirectory(prefix="guided-") as folder:
-        pid = os.fork()  # libFuzzer ends its process without a farewell
+        pid = os.fork()  # libFuzzer exits without running exit handlers
         if not pid:
             _fuzz(Path(folder))
         _, status = os.waitpid(pid, 0)

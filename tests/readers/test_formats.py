@@ -1,4 +1,4 @@
-"""A format is its folder and one line: a made-up one is found, checked, read and reported."""
+"""A format is its folder and one line: a synthetic one is found, checked, read and reported."""
 
 from __future__ import annotations
 

@@ -36,51 +36,53 @@ def read(folder: Path, content, name: str = NAME, **options) -> ProfileTrace:
     return pytorch_trace.read_trace(write(folder / name, content), **options)
 
 
-def spans(piece: ProfileTrace, kind: SpanKind) -> list[tuple[int, int, str]]:
+def spans(profile: ProfileTrace, kind: SpanKind) -> list[tuple[int, int, str]]:
     """Start, end and name of the spans of a kind, in order."""
-    mask = piece.kind == kind
-    names = [piece.names[i] for i in piece.name[mask]]
-    return list(zip(piece.start_ns[mask].tolist(), piece.end_ns[mask].tolist(), names, strict=True))
+    mask = profile.kind == kind
+    names = [profile.names[i] for i in profile.name[mask]]
+    return list(
+        zip(profile.start_ns[mask].tolist(), profile.end_ns[mask].tolist(), names, strict=True)
+    )
 
 
-def names(piece: ProfileTrace, kind: SpanKind) -> list[str]:
-    return [name for _, _, name in spans(piece, kind)]
+def names(profile: ProfileTrace, kind: SpanKind) -> list[str]:
+    return [name for _, _, name in spans(profile, kind)]
 
 
 def test_todays_dialect(tmp_path: Path) -> None:
     info = {"backend": "gloo", "rank": 3, "world_size": 4}
-    piece = read(tmp_path, trace(steps(2), distributedInfo=info), "worker.pt.trace.json")
-    assert (piece.host, piece.pid, piece.rank, piece.world_size) == (HOST, PID, 3, 4)
-    assert piece.source == "pytorch-profiler"
-    assert piece.losses == ()
+    profile = read(tmp_path, trace(steps(2), distributedInfo=info), "worker.pt.trace.json")
+    assert (profile.host, profile.pid, profile.rank, profile.world_size) == (HOST, PID, 3, 4)
+    assert profile.source == "pytorch-profiler"
+    assert profile.losses == ()
     first = BASE_NS + 1_000_125
-    assert spans(piece, SpanKind.STEP) == [
+    assert spans(profile, SpanKind.STEP) == [
         (first, first + 100_000, "ProfilerStep#3"),
         (first + 100_000, first + 200_000, "ProfilerStep#4"),
     ]
-    assert piece.step[piece.kind == SpanKind.STEP].tolist() == [3, 4]
-    assert set(piece.step[piece.kind != SpanKind.STEP].tolist()) == {-1}
-    assert spans(piece, SpanKind.INPUT_WAIT)[0] == (first + 5_000, first + 45_000, WAIT)
-    assert names(piece, SpanKind.OP) == ["aten::conv2d"] * 2
+    assert profile.step[profile.kind == SpanKind.STEP].tolist() == [3, 4]
+    assert set(profile.step[profile.kind != SpanKind.STEP].tolist()) == {-1}
+    assert spans(profile, SpanKind.INPUT_WAIT)[0] == (first + 5_000, first + 45_000, WAIT)
+    assert names(profile, SpanKind.OP) == ["aten::conv2d"] * 2
 
 
 def test_old_dialect(tmp_path: Path) -> None:
-    piece = read(tmp_path, old_trace(steps(2)), NAME)
-    assert (piece.host, piece.pid, piece.rank) == ("node01", 8342, None)
-    assert piece.start_ns[0] == BASE_NS + 1_000_000
-    assert piece.losses == ()
-    assert len(piece.names) == 4
+    profile = read(tmp_path, old_trace(steps(2)), NAME)
+    assert (profile.host, profile.pid, profile.rank) == ("node01", 8342, None)
+    assert profile.start_ns[0] == BASE_NS + 1_000_000
+    assert profile.losses == ()
+    assert len(profile.names) == 4
     renamed = read(tmp_path, old_trace(steps(2)), "num_workers_0.pt.trace.json")
     assert (renamed.host, renamed.pid) == ("", PID)
 
 
 def test_arrays_are_read_only_sorted_and_of_the_contract(tmp_path: Path) -> None:
-    piece = read(tmp_path, trace(steps(5)[::-1]))
-    assert (np.diff(piece.start_ns) >= 0).all()
+    profile = read(tmp_path, trace(steps(5)[::-1]))
+    assert (np.diff(profile.start_ns) >= 0).all()
     columns = ("start_ns", "end_ns", "step", "kind", "thread", "name")
     dtypes = (np.int64, np.int64, np.int32, np.uint8, np.int32, np.int32)
     for column, dtype in zip(columns, dtypes, strict=True):
-        array = getattr(piece, column)
+        array = getattr(profile, column)
         assert array.dtype == dtype
         assert not array.flags.writeable
         assert len(array) == 15
@@ -95,32 +97,32 @@ def test_times_are_exact_to_the_nanosecond(tmp_path_factory, times) -> None:
         for s, d in times
     )
     text = f'{{"baseTimeNanoseconds":{BASE_NS},"traceEvents":[{text}]}}'
-    piece = read(tmp_path_factory.mktemp("t"), text)
-    got = zip(piece.start_ns.tolist(), piece.end_ns.tolist(), strict=True)
+    profile = read(tmp_path_factory.mktemp("t"), text)
+    got = zip(profile.start_ns.tolist(), profile.end_ns.tolist(), strict=True)
     assert sorted(got) == sorted((BASE_NS + s, BASE_NS + s + d) for s, d in times)
 
 
 def test_base_time_after_the_events(tmp_path: Path) -> None:
     content = trace(steps(1))
     content["baseTimeNanoseconds"] = content.pop("baseTimeNanoseconds")
-    piece = read(tmp_path, dict(sorted(content.items(), reverse=True)))
-    assert piece.start_ns[0] == BASE_NS + 1_000_125
+    profile = read(tmp_path, dict(sorted(content.items(), reverse=True)))
+    assert profile.start_ns[0] == BASE_NS + 1_000_125
 
 
 def test_absolute_times_beside_a_base_time(tmp_path: Path) -> None:
-    piece = read(tmp_path, old_trace(steps(1), baseTimeNanoseconds=BASE_NS))
-    assert piece.start_ns[0] == BASE_NS + 1_000_000
+    profile = read(tmp_path, old_trace(steps(1), baseTimeNanoseconds=BASE_NS))
+    assert profile.start_ns[0] == BASE_NS + 1_000_000
 
 
 def test_one_absurd_time_does_not_decide(tmp_path: Path) -> None:
-    piece = read(tmp_path, trace([*steps(2), event("aten::add", 3e15, 1)]))
-    assert piece.start_ns[0] == BASE_NS + 1_000_125
+    profile = read(tmp_path, trace([*steps(2), event("aten::add", 3e15, 1)]))
+    assert profile.start_ns[0] == BASE_NS + 1_000_125
 
 
 def test_no_base_time_is_a_loss(tmp_path: Path) -> None:
-    piece = read(tmp_path, trace(steps(1), baseTimeNanoseconds=None))
-    assert piece.start_ns[0] == 1_000_125
-    (loss,) = piece.losses
+    profile = read(tmp_path, trace(steps(1), baseTimeNanoseconds=None))
+    assert profile.start_ns[0] == 1_000_125
+    (loss,) = profile.losses
     assert "baseTimeNanoseconds" in loss
 
 
@@ -141,15 +143,15 @@ def test_device_kernels(tmp_path: Path) -> None:
         event("train.py(3): f", 1001, 3, "python_function"),
     ]
     devices = [{"id": i, "name": f"GPU {i}"} for i in range(4)]
-    piece = read(tmp_path, trace(events, deviceProperties=devices))
-    assert names(piece, SpanKind.KERNEL) == ["sgemm", "sgemm"]
-    assert names(piece, SpanKind.COMMUNICATION) == ["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
-    assert names(piece, SpanKind.STEP) == ["ProfilerStep#3"]
-    assert names(piece, SpanKind.INPUT_WAIT) == [WAIT]
-    assert names(piece, SpanKind.OP) == ["aten::conv2d"]
-    assert piece.devices == ("GPU 2",)
-    threads = piece.thread[piece.kind == SpanKind.KERNEL].tolist()
-    assert len({*threads, *piece.thread[piece.kind == SpanKind.OP].tolist()}) == 3
+    profile = read(tmp_path, trace(events, deviceProperties=devices))
+    assert names(profile, SpanKind.KERNEL) == ["sgemm", "sgemm"]
+    assert names(profile, SpanKind.COMMUNICATION) == ["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    assert names(profile, SpanKind.STEP) == ["ProfilerStep#3"]
+    assert names(profile, SpanKind.INPUT_WAIT) == [WAIT]
+    assert names(profile, SpanKind.OP) == ["aten::conv2d"]
+    assert profile.devices == ("GPU 2",)
+    threads = profile.thread[profile.kind == SpanKind.KERNEL].tolist()
+    assert len({*threads, *profile.thread[profile.kind == SpanKind.OP].tolist()}) == 3
 
 
 @pytest.mark.parametrize(
@@ -165,9 +167,9 @@ def test_device_kernels(tmp_path: Path) -> None:
 def test_communication_on_the_cpu(tmp_path: Path, recorded, counted) -> None:
     category = {True: "cpu_op", False: "user_annotation"}
     events = [event(n, 1000 + i, 1, category["::" in n]) for i, n in enumerate(recorded)]
-    piece = read(tmp_path, trace(events))
-    assert names(piece, SpanKind.COMMUNICATION) == counted
-    assert names(piece, SpanKind.OP) == []
+    profile = read(tmp_path, trace(events))
+    assert names(profile, SpanKind.COMMUNICATION) == counted
+    assert names(profile, SpanKind.OP) == []
 
 
 def test_annotations_are_no_operators(tmp_path: Path) -> None:
@@ -176,33 +178,33 @@ def test_annotations_are_no_operators(tmp_path: Path) -> None:
         event("AddBackward0", 2, 3),
     ]
     for content in (trace(events), old_trace(events)):
-        piece = read(tmp_path, content)
-        assert names(piece, SpanKind.OP) == ["AddBackward0"]
-        assert len(piece.kind) == 1
+        profile = read(tmp_path, content)
+        assert names(profile, SpanKind.OP) == ["AddBackward0"]
+        assert len(profile.kind) == 1
 
 
 def test_wait_names(tmp_path: Path) -> None:
     events = [*steps(1), event("my::fetch", 1010, 20), event("my_wait", 1010, 2, "user_annotation")]
-    piece = read(tmp_path, trace(events), wait_names=["^my_", "fetch"])
-    assert sorted(names(piece, SpanKind.INPUT_WAIT)) == sorted([WAIT, "my::fetch", "my_wait"])
+    profile = read(tmp_path, trace(events), wait_names=["^my_", "fetch"])
+    assert sorted(names(profile, SpanKind.INPUT_WAIT)) == sorted([WAIT, "my::fetch", "my_wait"])
     with pytest.raises(UsageError, match="regular expression"):
         read(tmp_path, trace(events), wait_names=["("])
 
 
 def test_only_the_own_process(tmp_path: Path) -> None:
     others = [event("aten::add", 1000 + i, 1, pid=99, tid=99) for i in range(10)]
-    piece = read(tmp_path, trace(others + steps(1)), "t.json")
-    assert piece.pid == PID
-    assert names(piece, SpanKind.OP) == ["aten::conv2d"]
+    profile = read(tmp_path, trace(others + steps(1)), "t.json")
+    assert profile.pid == PID
+    assert names(profile, SpanKind.OP) == ["aten::conv2d"]
     no_step = [e for e in others + steps(1) if "Step" not in e["name"]]
     assert read(tmp_path, trace(no_step), NAME).pid == PID
     assert read(tmp_path, trace(no_step), "t.json").pid == 99
 
 
 def test_no_step_is_still_a_piece(tmp_path: Path) -> None:
-    piece = read(tmp_path, trace([event("aten::add", 1, 2)]))
-    assert names(piece, SpanKind.STEP) == []
-    assert names(piece, SpanKind.OP) == ["aten::add"]
+    profile = read(tmp_path, trace([event("aten::add", 1, 2)]))
+    assert names(profile, SpanKind.STEP) == []
+    assert names(profile, SpanKind.OP) == ["aten::add"]
 
 
 ODD = [
@@ -229,24 +231,24 @@ FOREIGN = [
 
 
 def test_odd_events_are_counted_and_left_out(tmp_path: Path) -> None:
-    piece = read(tmp_path, trace([*ODD, *steps(2), *FOREIGN]))
-    assert len(piece.kind) == 6
-    (loss,) = piece.losses
+    profile = read(tmp_path, trace([*ODD, *steps(2), *FOREIGN]))
+    assert len(profile.kind) == 6
+    (loss,) = profile.losses
     assert loss.endswith(f"impossible: {len(ODD)}")
 
 
 def test_not_a_number(tmp_path: Path) -> None:
     bandwidth = event("aten::mm", 5, 1, args={"memory bandwidth (GB/s)": float("inf")})
-    piece = read(tmp_path, trace([*steps(1), bandwidth, event("a", float("nan"), 3)]))
-    assert names(piece, SpanKind.OP) == ["aten::mm", "aten::conv2d"]
-    (loss,) = piece.losses
+    profile = read(tmp_path, trace([*steps(1), bandwidth, event("a", float("nan"), 3)]))
+    assert names(profile, SpanKind.OP) == ["aten::mm", "aten::conv2d"]
+    (loss,) = profile.losses
     assert loss.endswith("impossible: 1")
 
 
 def test_repeated_events_member_counts_once(tmp_path: Path) -> None:
     text = pretty(trace(steps(1)))
-    piece = read(tmp_path, text[:-1].rstrip() + ',"traceEvents":' + json.dumps(steps(2)) + "}")
-    assert names(piece, SpanKind.STEP) == ["ProfilerStep#3", "ProfilerStep#4"]
+    profile = read(tmp_path, text[:-1].rstrip() + ',"traceEvents":' + json.dumps(steps(2)) + "}")
+    assert names(profile, SpanKind.STEP) == ["ProfilerStep#3", "ProfilerStep#4"]
 
 
 @pytest.mark.parametrize(
@@ -288,10 +290,10 @@ def test_a_cut_trace_gives_the_events_before_the_cut(tmp_path_factory, data) -> 
         with pytest.raises(InputError):
             read(folder, text[:cut])
         return
-    piece, expected = read(folder, text[:cut]), read(folder, trace(events[:whole]), "all.json")
+    profile, expected = read(folder, text[:cut]), read(folder, trace(events[:whole]), "all.json")
     for column in ("start_ns", "end_ns", "kind", "step"):
-        assert np.array_equal(getattr(piece, column), getattr(expected, column))
-    (loss,) = piece.losses
+        assert np.array_equal(getattr(profile, column), getattr(expected, column))
+    (loss,) = profile.losses
     assert f"{whole:,} events" in loss
 
 
@@ -323,37 +325,37 @@ def covered_s(intervals, low: int, high: int) -> float:
     return total / 1e9
 
 
-def window(piece: ProfileTrace) -> tuple[int, int]:
-    found = spans(piece, SpanKind.STEP)
+def window(profile: ProfileTrace) -> tuple[int, int]:
+    found = spans(profile, SpanKind.STEP)
     return found[0][0], max(end for _, end, _ in found)
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_input_waits_of_recorded_runs(shared: Path, run: str) -> None:
-    piece = pytorch_trace.read_trace(recorded(shared, run))
+    profile = pytorch_trace.read_trace(recorded(shared, run))
     count, wait_s = RUNS[run]
     assert np.array_equal(
-        piece.step[piece.kind == SpanKind.STEP], np.arange(count) + (2 if "ddp" in run else 4)
+        profile.step[profile.kind == SpanKind.STEP], np.arange(count) + (2 if "ddp" in run else 4)
     )
-    waits = [(s, e) for s, e, _ in spans(piece, SpanKind.INPUT_WAIT)]
-    assert covered_s(waits, *window(piece)) == pytest.approx(wait_s, abs=0.0006)
-    assert piece.losses == ()
+    waits = [(s, e) for s, e, _ in spans(profile, SpanKind.INPUT_WAIT)]
+    assert covered_s(waits, *window(profile)) == pytest.approx(wait_s, abs=0.0006)
+    assert profile.losses == ()
 
 
 def test_ranks_of_a_recorded_run(shared: Path) -> None:
-    pieces = [pytorch_trace.read_trace(recorded(shared, f"ddp_two_hosts/{i}")) for i in range(4)]
-    assert [p.rank for p in pieces] == [0, 1, 2, 3]
-    assert {p.world_size for p in pieces} == {4}
-    assert [p.host for p in pieces] == ["node01", "node01", "node02", "node02"]
-    assert [p.pid for p in pieces] == [10453, 10450, 10451, 10452]
-    for piece in pieces:
-        assert set(names(piece, SpanKind.COMMUNICATION)) == {"gloo:all_reduce"}
+    profiles = [pytorch_trace.read_trace(recorded(shared, f"ddp_two_hosts/{i}")) for i in range(4)]
+    assert [p.rank for p in profiles] == [0, 1, 2, 3]
+    assert {p.world_size for p in profiles} == {4}
+    assert [p.host for p in profiles] == ["node01", "node01", "node02", "node02"]
+    assert [p.pid for p in profiles] == [10453, 10450, 10451, 10452]
+    for profile in profiles:
+        assert set(names(profile, SpanKind.COMMUNICATION)) == {"gloo:all_reduce"}
 
 
 @pytest.mark.parametrize("run", ["torch_pfs_workers0", "ddp_two_hosts/1"])
 def test_totals_equal_a_plain_reading(shared: Path, run: str) -> None:
     path = recorded(shared, run)
-    piece = pytorch_trace.read_trace(path)
+    profile = pytorch_trace.read_trace(path)
     whole = json.loads(gzip.decompress(path.read_bytes()), parse_float=lambda text: text)
     plain = {kind: [0, 0] for kind in SpanKind}
     for item in whole["traceEvents"]:
@@ -362,7 +364,7 @@ def test_totals_equal_a_plain_reading(shared: Path, run: str) -> None:
             plain[kind][0] += 1
             plain[kind][1] += plain_ns(item)
     for kind in SpanKind:
-        found = spans(piece, kind)
+        found = spans(profile, kind)
         assert [len(found), sum(e - s for s, e, _ in found)] == plain[kind]
 
 
@@ -386,12 +388,12 @@ def plain_kind(item: dict) -> SpanKind | None:
 
 def test_gpu_trace_of_the_old_dialect(shared: Path) -> None:
     folder = shared / "data" / "public" / "kineto_resnet50_v100"
-    piece = pytorch_trace.read_trace(folder / "num_workers_4.pt.trace.json.gz")
-    kernels = [(s, e) for s, e, _ in spans(piece, SpanKind.KERNEL)]
-    assert covered_s(kernels, *window(piece)) == pytest.approx(0.587, abs=0.0005)
-    assert piece.devices == ("Tesla V100-DGXS-32GB",)
-    assert piece.step[piece.kind == SpanKind.STEP].tolist() == [5, 6, 7, 8, 9, 10]
-    assert (piece.host, piece.pid) == ("", 5555)
+    profile = pytorch_trace.read_trace(folder / "num_workers_4.pt.trace.json.gz")
+    kernels = [(s, e) for s, e, _ in spans(profile, SpanKind.KERNEL)]
+    assert covered_s(kernels, *window(profile)) == pytest.approx(0.587, abs=0.0005)
+    assert profile.devices == ("Tesla V100-DGXS-32GB",)
+    assert profile.step[profile.kind == SpanKind.STEP].tolist() == [5, 6, 7, 8, 9, 10]
+    assert (profile.host, profile.pid) == ("", 5555)
 
 
 def test_recorded_traces_cut_anywhere(shared: Path, tmp_path: Path) -> None:
@@ -405,12 +407,12 @@ def test_recorded_traces_cut_anywhere(shared: Path, tmp_path: Path) -> None:
             cut = data[: place.randrange(len(data))]
             (tmp_path / path.name).write_bytes(cut)
             try:
-                piece = pytorch_trace.read_trace(tmp_path / path.name)
+                profile = pytorch_trace.read_trace(tmp_path / path.name)
             except InputError:
                 assert len(cut) < len(data) / 20
                 continue
-            assert set(zip(*triples(piece), strict=True)) <= whole
-            assert piece.losses
+            assert set(zip(*triples(profile), strict=True)) <= whole
+            assert profile.losses
 
 
 def test_damaged_traces_raise_nothing_else(shared: Path, tmp_path: Path) -> None:
@@ -427,6 +429,6 @@ def test_damaged_traces_raise_nothing_else(shared: Path, tmp_path: Path) -> None
                 pytorch_trace.read_trace(tmp_path / path.name)
 
 
-def triples(piece: ProfileTrace) -> tuple[list[int], ...]:
-    named = [piece.names[i] for i in piece.name.tolist()]
-    return piece.start_ns.tolist(), piece.end_ns.tolist(), piece.step.tolist(), named
+def triples(profile: ProfileTrace) -> tuple[list[int], ...]:
+    named = [profile.names[i] for i in profile.name.tolist()]
+    return profile.start_ns.tolist(), profile.end_ns.tolist(), profile.step.tolist(), named

@@ -27,13 +27,13 @@ def every(count: int, *, first: int = 0, at: float = T0, tags=("loss",), stride=
 
 
 def test_a_step_lasts_from_the_mark_before_it_to_its_own(tmp_path):
-    (piece,) = read_steps(written(tmp_path, every(4, first=10)))
-    assert piece.step.tolist() == [11, 12, 13]
-    assert (piece.start_ns - int(T0) * 10**9).tolist() == [0, 250_000_000, 500_000_000]
-    assert (piece.end_ns - piece.start_ns).tolist() == [250_000_000] * 3
-    assert set(piece.kind.tolist()) == {SpanKind.STEP}
-    assert (piece.host, piece.pid, piece.rank, piece.every) == ("node07", 4242, None, 1)
-    assert (piece.names, piece.losses) == (("loss",), ())
+    (profile,) = read_steps(written(tmp_path, every(4, first=10)))
+    assert profile.step.tolist() == [11, 12, 13]
+    assert (profile.start_ns - int(T0) * 10**9).tolist() == [0, 250_000_000, 500_000_000]
+    assert (profile.end_ns - profile.start_ns).tolist() == [250_000_000] * 3
+    assert set(profile.kind.tolist()) == {SpanKind.STEP}
+    assert (profile.host, profile.pid, profile.rank, profile.every) == ("node07", 4242, None, 1)
+    assert (profile.names, profile.losses) == (("loss",), ())
 
 
 def test_a_falling_step_number_starts_a_new_segment(tmp_path):
@@ -45,9 +45,9 @@ def test_a_falling_step_number_starts_a_new_segment(tmp_path):
 
 def test_a_step_that_was_marked_twice_counts_once(tmp_path):
     events = [Event(T0, 0), Event(T0 + 1, 1), Event(T0 + 1.5, 1), Event(T0 + 2, 2)]
-    (piece,) = read_steps(written(tmp_path, events))
-    assert piece.step.tolist() == [1, 2]
-    assert (piece.end_ns - piece.start_ns).tolist() == [10**9, 10**9]
+    (profile,) = read_steps(written(tmp_path, events))
+    assert profile.step.tolist() == [1, 2]
+    assert (profile.end_ns - profile.start_ns).tolist() == [10**9, 10**9]
 
 
 def test_the_tag_with_most_steps_is_taken_unless_another_is_named(tmp_path):
@@ -60,8 +60,8 @@ def test_the_tag_with_most_steps_is_taken_unless_another_is_named(tmp_path):
 
 
 def test_rare_marks_stand_for_many_steps(tmp_path):
-    (piece,) = read_steps(written(tmp_path, every(5, stride=50)))
-    assert (piece.every, piece.step.tolist()) == (50, [50, 100, 150, 200])
+    (profile,) = read_steps(written(tmp_path, every(5, stride=50)))
+    assert (profile.every, profile.step.tolist()) == (50, [50, 100, 150, 200])
 
 
 def test_the_rank_is_in_the_name_of_the_folder(tmp_path):

@@ -51,10 +51,10 @@ def kinds(request, tmp_path):
     """Kind -> names, of events written in one of both formats."""
 
     def read(*events: Event, **options) -> dict[SpanKind, list[str]]:
-        piece = read_as(request.param, tmp_path, *events, **options)
+        profile = read_as(request.param, tmp_path, *events, **options)
         found: dict[SpanKind, list[str]] = {}
-        for kind, name in zip(piece.kind, piece.name, strict=True):
-            found.setdefault(SpanKind(kind), []).append(piece.names[name])
+        for kind, name in zip(profile.kind, profile.name, strict=True):
+            found.setdefault(SpanKind(kind), []).append(profile.names[name])
         return found
 
     return read
@@ -68,31 +68,31 @@ def read_as(form: str, root: Path, *events: Event, **options) -> ProfileTrace:
 def test_steps_waits_and_operators_with_their_times(form, tmp_path):
     events = [*STEPS, Event(WAIT, 10, 40, line="tf_data_iterator_get_next/1")]
     events += [Event(start=50, end=60, **OPERATOR)]
-    piece = read_as(form, tmp_path, *events)
+    profile = read_as(form, tmp_path, *events)
     expected = sorted((e.start, e.end) for e in events)
-    zero = int(piece.start_ns[0])
-    got = list(zip(piece.start_ns - zero, piece.end_ns - zero, strict=True))
+    zero = int(profile.start_ns[0])
+    got = list(zip(profile.start_ns - zero, profile.end_ns - zero, strict=True))
     assert sorted(got) == expected
-    steps = piece.kind == SpanKind.STEP
-    assert piece.step[steps].tolist() == [4, 5, 6, 7, 8]
-    assert (piece.step[~steps] == -1).all()
-    assert sorted(piece.kind[~steps].tolist()) == [SpanKind.INPUT_WAIT, SpanKind.OP]
-    assert len(set(piece.thread.tolist())) == 3
-    assert (piece.host, piece.pid, piece.losses) == (HOST, None, ())
-    assert not piece.start_ns.flags.writeable
+    steps = profile.kind == SpanKind.STEP
+    assert profile.step[steps].tolist() == [4, 5, 6, 7, 8]
+    assert (profile.step[~steps] == -1).all()
+    assert sorted(profile.kind[~steps].tolist()) == [SpanKind.INPUT_WAIT, SpanKind.OP]
+    assert len(set(profile.thread.tolist())) == 3
+    assert (profile.host, profile.pid, profile.losses) == (HOST, None, ())
+    assert not profile.start_ns.flags.writeable
 
 
 def test_times_count_from_the_start_that_the_profile_names(tmp_path):
-    piece = xplane.read_profile(write_xplane(tmp_path, xspace(STEPS)))
-    assert (piece.start_ns - START_NS).tolist() == [e.start for e in STEPS]
-    assert (piece.clock_method, piece.clock_uncertainty_ns) == ("absolute", 0)
+    profile = xplane.read_profile(write_xplane(tmp_path, xspace(STEPS)))
+    assert (profile.start_ns - START_NS).tolist() == [e.start for e in STEPS]
+    assert (profile.clock_method, profile.clock_uncertainty_ns) == ("absolute", 0)
 
 
 def test_lines_that_count_from_the_epoch_are_taken_as_they_are(tmp_path):
     content = xspace(STEPS, start_ns=None, base_ns=START_NS)
-    piece = xplane.read_profile(write_xplane(tmp_path, content))
-    assert (piece.start_ns - START_NS).tolist() == [e.start for e in STEPS]
-    assert piece.clock_method == "absolute"
+    profile = xplane.read_profile(write_xplane(tmp_path, content))
+    assert (profile.start_ns - START_NS).tolist() == [e.start for e in STEPS]
+    assert profile.clock_method == "absolute"
 
 
 @pytest.mark.parametrize("form", READERS)
@@ -103,10 +103,10 @@ def test_without_a_start_the_last_event_ends_in_the_second_of_the_folder(form, o
         path = write_viewer(tmp_path, long)
     else:
         path = write_xplane(tmp_path, xspace(long, start_ns=None))
-    piece = READERS[form](path, utc_offset_s=offset_s)
+    profile = READERS[form](path, utc_offset_s=offset_s)
     second = 1_795_219_356 - offset_s  # 2026-11-21 00:02:36
-    assert abs(int(piece.end_ns[-1]) - second * 10**9) <= piece.clock_uncertainty_ns == 10**9
-    assert int(piece.end_ns[-1] - piece.start_ns[0]) == 3 * 10**9
+    assert abs(int(profile.end_ns[-1]) - second * 10**9) <= profile.clock_uncertainty_ns == 10**9
+    assert int(profile.end_ns[-1] - profile.start_ns[0]) == 3 * 10**9
 
 
 @pytest.mark.parametrize("name", ["session", "2026_13_41_00_02_36"])
@@ -186,9 +186,9 @@ def test_a_device_marks_steps_where_the_host_does_not(tmp_path):
         for i in range(3)
         for d in range(2)
     ]
-    piece = read_as("xplane", tmp_path, *marks)
-    assert piece.step.tolist() == [0, 1, 2]
-    assert piece.devices == ("/device:TPU:0",)
+    profile = read_as("xplane", tmp_path, *marks)
+    assert profile.step.tolist() == [0, 1, 2]
+    assert profile.devices == ("/device:TPU:0",)
 
 
 def test_names_of_waits_can_be_given(kinds):
@@ -208,9 +208,9 @@ def test_the_process_is_the_one_that_jax_names(tmp_path):
 
 def test_what_the_profiler_lost_is_told(tmp_path):
     more = message(2, b"CUPTI is missing")
-    piece = xplane.read_profile(write_xplane(tmp_path, xspace(STEPS, more=more)))
-    assert len(piece.losses) == 1
-    assert "CUPTI is missing" in piece.losses[0]
+    profile = xplane.read_profile(write_xplane(tmp_path, xspace(STEPS, more=more)))
+    assert len(profile.losses) == 1
+    assert "CUPTI is missing" in profile.losses[0]
 
 
 EVENTS = st.lists(
@@ -243,19 +243,19 @@ def test_a_damaged_file_is_an_error_or_a_profile(tmp_path_factory, data):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path = write_xplane(tmp_path_factory.mktemp("damaged"), bytes(content[:size]))
     try:
-        piece = xplane.read_profile(path)
+        profile = xplane.read_profile(path)
     except InputError:
         return
-    assert len(piece.start_ns) == len(piece.end_ns) == len(piece.kind)
+    assert len(profile.start_ns) == len(profile.end_ns) == len(profile.kind)
 
 
 def test_a_cut_after_the_events_costs_the_start_only(tmp_path):
     content = xspace(STEPS)
     cut = content[: content.index(b"Task Environment") + 5]
-    piece = xplane.read_profile(write_xplane(tmp_path, cut))
-    assert piece.step.tolist() == [4, 5, 6, 7, 8]
-    assert "is cut" in piece.losses[0]
-    assert piece.clock_uncertainty_ns == 10**9
+    profile = xplane.read_profile(write_xplane(tmp_path, cut))
+    assert profile.step.tolist() == [4, 5, 6, 7, 8]
+    assert "is cut" in profile.losses[0]
+    assert profile.clock_uncertainty_ns == 10**9
 
 
 @pytest.mark.parametrize(
@@ -293,9 +293,9 @@ def test_what_is_no_viewer_trace(content, found, tmp_path):
 def test_a_cut_viewer_trace_gives_what_comes_before(tmp_path):
     path = write_viewer(tmp_path, [e for i in range(400) for e in STEPS])
     path.write_bytes(path.read_bytes()[:-300])
-    piece = trace_viewer.read_profile(path)
-    assert len(piece.start_ns) > 5
-    assert "is cut" in piece.losses[0]
+    profile = trace_viewer.read_profile(path)
+    assert len(profile.start_ns) > 5
+    assert "is cut" in profile.losses[0]
 
 
 def profile_data(path: Path):
@@ -338,16 +338,16 @@ def test_recorded_profiles_equal_the_oracle(run, shared):
 
 def test_the_recorded_run(shared):
     (path,) = (shared / "data" / "recorded" / "tf_tfrecord").rglob("*.xplane.pb")
-    piece = xplane.read_profile(path)
-    length = piece.end_ns - piece.start_ns
-    steps, waits = (piece.kind == kind for kind in (SpanKind.STEP, SpanKind.INPUT_WAIT))
-    assert piece.step[steps].tolist() == list(range(4, 40))
+    profile = xplane.read_profile(path)
+    length = profile.end_ns - profile.start_ns
+    steps, waits = (profile.kind == kind for kind in (SpanKind.STEP, SpanKind.INPUT_WAIT))
+    assert profile.step[steps].tolist() == list(range(4, 40))
     assert round(length[steps].sum() / 1e6, 1) == 153.7
     assert round(length[waits].sum() / 1e6, 1) == 3.9
-    inside = np.searchsorted(piece.start_ns[steps], piece.start_ns[waits], side="right") - 1
+    inside = np.searchsorted(profile.start_ns[steps], profile.start_ns[waits], side="right") - 1
     assert inside.tolist() == list(range(36))
-    assert (piece.end_ns[waits] <= piece.end_ns[steps][inside]).all()
-    assert piece.clock_method == "absolute"
+    assert (profile.end_ns[waits] <= profile.end_ns[steps][inside]).all()
+    assert profile.clock_method == "absolute"
 
 
 JAX_PROGRAM = """
@@ -378,13 +378,13 @@ def jax_profile(tmp_path_factory) -> tuple[Path, int, int]:
 
 def test_a_profile_of_jax(jax_profile):
     path, began, ended = jax_profile
-    piece = xplane.read_profile(path, wait_names=["load_batch"])
-    counts = {SpanKind(k): int((piece.kind == k).sum()) for k in np.unique(piece.kind)}
+    profile = xplane.read_profile(path, wait_names=["load_batch"])
+    counts = {SpanKind(k): int((profile.kind == k).sum()) for k in np.unique(profile.kind)}
     assert counts[SpanKind.STEP] == counts[SpanKind.INPUT_WAIT] == 4
     assert counts[SpanKind.OP] >= 4
-    assert piece.step[piece.kind == SpanKind.STEP].tolist() == [0, 1, 2, 3]
-    assert piece.pid is not None
-    assert began < piece.start_ns.min() < piece.end_ns.max() < ended
+    assert profile.step[profile.kind == SpanKind.STEP].tolist() == [0, 1, 2, 3]
+    assert profile.pid is not None
+    assert began < profile.start_ns.min() < profile.end_ns.max() < ended
     assert same_as_oracle(path) > 0
 
 

@@ -2,7 +2,7 @@
 
 Our own reader: Darshan's library tells the module's header from its records by a variable
 that lives as long as the process, so of several logs it reads only the first one right.
-Layout from darshan-apmpi-log-format.h: a header, then one record of fixed size a rank.
+Layout from darshan-apmpi-log-format.h: a header, then one record of fixed size per rank.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Records of the newest version of each module are decoded, and those older ones whose counters
 only have to be put in new places. Anything else, and anything that is not whole, is left to
-Darshan's own library (`sources.counters`). A record is a file id, a rank, for datasets and
+Darshan's own library (`library`). A record is a file id, a rank, for datasets and
 variables the id of their file, counters (int64) and time counters (float64, seconds).
 """
 

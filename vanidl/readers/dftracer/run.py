@@ -1,7 +1,7 @@
-"""DFTracer traces of a run: pieces for `assemble`, from all trace files together.
+"""DFTracer traces of a run: records for `assemble`, from all trace files together.
 
 DFTracer records every operation of POSIX and STDIO, so the totals of a layer are those of
-its operations (`dftracer_counters`).
+its operations (`totals`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNFINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class DftracerRun:
-    """Pieces of all processes that trace files tell of; counters by path of their log."""
+    """Records of all processes that trace files tell of; counters by path of their log."""
 
     logs: tuple[TracerLog, ...] = ()
     profiles: tuple[ProfileTrace, ...] = ()
@@ -45,7 +45,7 @@ class DftracerRun:
 
 
 def combine(files: Sequence[TraceFile]) -> DftracerRun:
-    """The pieces of the processes that wrote these files, in any order."""
+    """The records of the processes that wrote these files, in any order."""
     traced = processes(files)
     if not traced:
         return DftracerRun(notices=notices(files, traced))

@@ -94,7 +94,7 @@ class TraceFile:
 
 
 def read_file(path: str | Path) -> TraceFile:
-    """One trace file; an empty one is a piece without events.
+    """One trace file; an empty one has no events.
 
     Raises:
         InputError: the file cannot be read, or holds text but no line of a DFTracer trace.
@@ -112,7 +112,7 @@ def read_file(path: str | Path) -> TraceFile:
             f"{path}: expected a DFTracer trace, one JSON object a line; found {content.lines:,} "
             "lines, none of them an event; record it again"
         )
-    return content.piece()
+    return content.trace_file()
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ class _Content:
         self.broken += int((~sound).sum())
         return table[:, sound]
 
-    def piece(self) -> TraceFile:
+    def trace_file(self) -> TraceFile:
         """Everything as one frozen record; call once."""
         table = np.concatenate(self.blocks or [np.empty((len(COLUMNS), 0), np.int64)], axis=1)
         sound = (np.abs(table[2:4]) <= self._latest).all(axis=0)

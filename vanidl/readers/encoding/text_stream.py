@@ -44,15 +44,15 @@ class TextStream:
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb", buffering=0) as file:
             first = file.read(_READ_BYTES)
-            pieces = _pieces(first, file)
-            yield from self._inflated(pieces) if first.startswith(GZIP_MAGIC) else pieces
+            chunks = _chunks(first, file)
+            yield from self._inflated(chunks) if first.startswith(GZIP_MAGIC) else chunks
 
-    def _inflated(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         inflater = _Inflater()
         try:
-            for piece in pieces:
-                inflater.budget += LARGEST_RATIO * len(piece)
-                yield from inflater.feed(piece)
+            for chunk in chunks:
+                inflater.budget += LARGEST_RATIO * len(chunk)
+                yield from inflater.feed(chunk)
             yield from inflater.rest()
         except (zlib.error, gzip_codec.error) as error:
             self.damage = f"the gzip data is damaged ({error})"
@@ -76,8 +76,8 @@ class _Inflater:
     def whole(self) -> bool:
         return self.member is None and not self.pending
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        self.pending += piece
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        self.pending += chunk
         while self.pending and self.budget >= 0:
             if self.member is None and not self._start_member():
                 return
@@ -105,7 +105,7 @@ class _Inflater:
         return True
 
 
-def _pieces(piece: bytes, file: FileIO) -> Iterator[bytes]:
-    while piece:
-        yield piece
-        piece = file.read(_READ_BYTES)
+def _chunks(chunk: bytes, file: FileIO) -> Iterator[bytes]:
+    while chunk:
+        yield chunk
+        chunk = file.read(_READ_BYTES)

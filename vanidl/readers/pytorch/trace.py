@@ -59,7 +59,7 @@ def read_trace(path: str | Path, *, wait_names: Sequence[str] = ()) -> ProfileTr
     table = content.events.table()
     if not len(table):
         raise InputError(f"{path}: {_EXPECTED}, found {content.instead()}; {_REMEDY}")
-    return _piece(content, table, waits)
+    return _profile_trace(content, table, waits)
 
 
 def _compiled(wait_names: Sequence[str]) -> list[re.Pattern[str]]:
@@ -169,7 +169,9 @@ class _Content:
         return "; ".join([what, *self.losses])
 
 
-def _piece(content: _Content, table: EventTable, waits: list[re.Pattern[str]]) -> ProfileTrace:
+def _profile_trace(
+    content: _Content, table: EventTable, waits: list[re.Pattern[str]]
+) -> ProfileTrace:
     named = profiler_name(content.path)
     step = steps(table)
     pid = _own_pid(table, step, named)

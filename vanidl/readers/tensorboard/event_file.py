@@ -57,7 +57,7 @@ class EventFile:
 
 
 def read_steps(path: str | Path, tag: str | None = None) -> tuple[ProfileTrace, ...]:
-    """One piece a segment of rising step numbers, which holds steps and nothing else.
+    """One profile per segment of rising step numbers, which holds steps and nothing else.
 
     Empty where the file has no such tag, or no tag that marks two steps.
 
@@ -79,7 +79,7 @@ def steps_of(
     if chosen not in content.tags:
         return ()
     return tuple(
-        _piece(Path(path), segment, chosen, () if i else content.losses)
+        _segment(Path(path), segment, chosen, () if i else content.losses)
         for i, segment in enumerate(_segments(content.tags[chosen]))
     )
 
@@ -101,7 +101,7 @@ def records_of(path: str | Path, content: EventFile) -> EventRecords:
 def read_events(path: str | Path) -> EventFile:
     """What every tag of the file marks. A cut or damaged file gives what comes before.
 
-    A file without a byte is one that its writer never got to fill: it marks nothing.
+    An empty file is one that its writer never got to fill: it marks nothing.
 
     Raises:
         InputError: The file cannot be read or is no event file.
@@ -213,7 +213,7 @@ def _segments(marks: Marks) -> Iterator[Marks]:
             yield Marks(wall_ns[rows], step[rows])
 
 
-def _piece(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> ProfileTrace:
+def _segment(path: Path, marks: Marks, tag: str, losses: tuple[str, ...]) -> ProfileTrace:
     name = event_file_name(path)
     rows = len(marks.step) - 1
     columns = (marks.wall_ns[:-1].copy(), marks.wall_ns[1:].copy(), _int32(marks.step[1:]))

@@ -53,7 +53,7 @@ def compiled(names: Sequence[str]) -> list[re.Pattern[str]]:
     return [re.compile(rf"(?:{name})\Z") for name in span_kinds.WAIT_NAMES] + own
 
 
-def piece(
+def profile_trace(
     events: SessionEvents, writer: Writer, waits: Sequence[re.Pattern[str]], placed: Placed
 ) -> ProfileTrace:
     """The spans of a profile, sorted by start.

@@ -19,7 +19,7 @@ from vanidl.readers.file_names import session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import start_time
 from vanidl.readers.xprof.events import NO_STEP, SessionEvents
-from vanidl.readers.xprof.profile import Writer, compiled, piece
+from vanidl.readers.xprof.profile import Writer, compiled, profile_trace
 from vanidl.readers.xprof.span_kinds import Label
 
 SOURCE = "trace-viewer"
@@ -55,7 +55,7 @@ def read_profile(
     name = session_name(path)
     writer = Writer(Path(path), SOURCE, name.host if name else "", None, losses)
     placed = start_time.by_folder(Path(path), events, utc_offset_s)
-    return piece(events, writer, waits, placed)
+    return profile_trace(events, writer, waits, placed)
 
 
 class _Content:

@@ -20,7 +20,7 @@ from vanidl.readers.file_names import session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import span_kinds, start_time, xspace
 from vanidl.readers.xprof.events import NO_STEP, SessionEvents
-from vanidl.readers.xprof.profile import Writer, compiled, piece
+from vanidl.readers.xprof.profile import Writer, compiled, profile_trace
 from vanidl.readers.xprof.span_kinds import NONE, Label
 from vanidl.readers.xprof.start_time import Placed
 from vanidl.readers.xprof.xspace import ABSENT, Int64Array, Line, Plane, Space
@@ -67,7 +67,7 @@ def read_profile(
     losses = _losses(space, refused)
     writer = Writer(Path(path), SOURCE, _host(Path(path), space), _pid(space), losses)
     placed = _placed(Path(path), space, events, utc_offset_s)
-    return piece(events, writer, waits, placed)
+    return profile_trace(events, writer, waits, placed)
 
 
 @dataclass(slots=True)
