@@ -9,7 +9,7 @@ from vanidl import readers
 from vanidl.errors import InputError
 from vanidl.readers import discover
 from vanidl.readers.format import FileKind, Format, Progress
-from vanidl.readers.verdict import FOREIGN, UNREADABLE, Verdict, without_a_byte
+from vanidl.readers.verdict import FOREIGN, UNREADABLE, Verdict, empty_file
 
 _Entry = tuple[FileKind | None, Path]
 
@@ -78,5 +78,5 @@ def _of_no_kind(path: Path) -> Verdict:
     elif not path.exists():
         state, why = UNREADABLE, "nothing is there under this name; check the path"
     elif path.stat().st_size == 0:
-        return without_a_byte(path, kind)
+        return empty_file(path, kind)
     return Verdict(str(path), kind, state, read=False, missing=(why,))

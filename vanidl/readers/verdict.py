@@ -23,15 +23,15 @@ STATES = {
     PARTIAL: "whole, but the tracer itself says that it left records out or did not finish",
     CUT: "the end of the file is missing; what comes before is used",
     DAMAGED: "bytes inside the file are wrong; what can be read is used",
-    UNKNOWN_VERSION: "a Darshan log in a version of the format that vanidl does not know",
+    UNKNOWN_VERSION: "a log in a version of its format that vanidl does not know",
     FOREIGN: "not what its name says, or of no kind that vanidl knows",
-    EMPTY: "a file without a byte in it",
-    UNREADABLE: "missing, or the system does not let it be read",
+    EMPTY: "the file is empty",
+    UNREADABLE: "missing, or permission denied",
     NOT_CHECKED: "output of another kind: named here, not looked into",
 }
 """Every state and what it means."""
 
-NO_BYTE = "a file without a byte in it"
+_EMPTY_FILE = "the file is empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def by_reading(
     except (InputError, OSError) as error:
         return refused(path, kind, str(error))
     if empty:
-        return without_a_byte(path, kind)
+        return empty_file(path, kind)
     state = (state_of or state_by_losses)(losses)
     return Verdict(str(path), kind, state, read=True, missing=losses)
 
@@ -111,13 +111,13 @@ def refused(path: Path, kind: str, why: str) -> Verdict:
     return Verdict(str(path), kind, state, read=False, missing=(why,))
 
 
-def without_a_byte(path: Path, kind: str) -> Verdict:
+def empty_file(path: Path, kind: str) -> Verdict:
     """The verdict on an empty file."""
-    return Verdict(str(path), kind, EMPTY, read=False, missing=(NO_BYTE,))
+    return Verdict(str(path), kind, EMPTY, read=False, missing=(_EMPTY_FILE,))
 
 
 def not_checked(path: Path, kind: str) -> Verdict:
     """The verdict on a file that no command looks into."""
     if path.stat().st_size == 0:
-        return without_a_byte(path, kind)
+        return empty_file(path, kind)
     return Verdict(str(path), kind, NOT_CHECKED, read=False)

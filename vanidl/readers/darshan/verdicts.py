@@ -70,7 +70,7 @@ def _traced(log: TracerLog) -> tuple[LayerCheck, ...]:
 def _unfinished(verdict: Verdict) -> Verdict:
     if not verdict.read or verdict.state == verdicts.CUT:
         return verdict
-    why = "Darshan did not finish this log: its process ended without a farewell"
+    why = "Darshan did not finish this log: its process exited without closing the log"
     return replace(verdict, state=verdicts.PARTIAL, missing=(why, *verdict.missing))
 
 
