@@ -40,7 +40,7 @@ UNFINISHED = ".darshan_partial"
 
 
 def read_log(path: str | os.PathLike[str]) -> TracerLog:
-    """What one Darshan log says, its counters where `counter_records` can decode them.
+    """What one Darshan log says, its counters where `counters` can decode them.
 
     A cut or damaged log gives every whole stream before the damage, of a cut one also the
     whole operations of its last stream: columns are always a beginning of the full ones.

@@ -39,7 +39,7 @@ def read_profile(
     Args:
         path: The trace.
         wait_names: Regular expressions, searched in names of events of the host, that mark
-            input waits beside `session_kinds.WAIT_NAMES`.
+            input waits beside `span_kinds.WAIT_NAMES`.
         utc_offset_s: Local time minus UTC where it was recorded.
 
     Raises:

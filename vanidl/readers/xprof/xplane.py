@@ -45,7 +45,7 @@ def read_profile(
     Args:
         path: The profile.
         wait_names: Regular expressions, searched in names of events of the host, that mark
-            input waits beside `session_kinds.WAIT_NAMES`.
+            input waits beside `span_kinds.WAIT_NAMES`.
         utc_offset_s: Local time minus UTC, for profiles that do not say when they began.
 
     Raises:
