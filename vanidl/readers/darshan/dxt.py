@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
+from vanidl.readers.bounds import impossible, left_out
 from vanidl.readers.darshan.inflate import Stream
 from vanidl.readers.darshan.job import text
 from vanidl.readers.records import OperationTable
@@ -28,9 +29,6 @@ NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
 
 _HEAD = "Qq8x64sqq"
 _HEAD_BYTES = 104
-_LATEST_NS = 1 << 62  # 146 years: beyond it a time is nonsense
-_LARGEST = 1 << 40  # bytes of one operation; larger ones would make sums leave the integers
-_FARTHEST = 1 << 62
 _BLOCK = 16384  # rows that stay in the cache between two passes
 
 _SHIFT = np.float64(3 << 51)
@@ -222,7 +220,7 @@ def _store(segments: _Segments, out: list[NDArray[np.int64]]) -> bool:
             part[i][:] = block[:, i]
         for i in (2, 3):
             plain &= _to_ns(block[:, i].view(np.float64), part[i])
-        plain = plain and not _impossible(*part[:4]).any()
+        plain = plain and not impossible(*part[:4]).any()
     return plain
 
 
@@ -292,32 +290,14 @@ def _table(records: list[_Record], columns: _Columns) -> _Table:
     return table
 
 
-def _impossible(
-    offset: NDArray[np.int64],
-    nbytes: NDArray[np.int64],
-    start_ns: NDArray[np.int64],
-    end_ns: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """For each row whether its time, place or length is nonsense.
-
-    NaN and infinity have become the smallest integer, on some machines the largest.
-    """
-    wrong = (end_ns < start_ns) | (start_ns < 0) | (end_ns > _LATEST_NS)
-    wrong |= (nbytes < 0) | (nbytes > _LARGEST) | (offset > _FARTHEST)
-    return wrong
-
-
 def _drop_nonsense(table: _Table) -> str:
     """What was wrong with the rows that were dropped; "" where none was."""
-    wrong = _impossible(table["offset"], table["nbytes"], table["start_ns"], table["end_ns"])
+    wrong = impossible(table["offset"], table["nbytes"], table["start_ns"], table["end_ns"])
     if not wrong.any():
         return ""
     for name, column in table.items():
         table[name] = column[~wrong]
-    return (
-        f"{int(wrong.sum()):,} of {len(wrong):,} operations have an impossible time, place or "
-        "length and are left out"
-    )
+    return left_out(int(wrong.sum()), len(wrong))
 
 
 def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vanidl.readers.dftracer.processes import possible_events
 from vanidl.readers.dftracer.run import combine
 from vanidl.readers.dftracer.trace_file import NOT_RECORDED, read_file
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
@@ -39,8 +40,8 @@ FORMAT = Format(
     patterns=(".pfw", ".pfw.gz"),
     kinds=(FileKind(_TRACE, "DFTracer trace", (".pfw", ".pfw.gz")),),
     read=_read,
-    check=check_by_reading({_TRACE: lambda path: read_file(path).losses}, _state),
+    check=check_by_reading({_TRACE: lambda path: possible_events(read_file(path))[1]}, _state),
     traces_io=True,
     sniff=_sniff,
-    outputs="",  # a `.pfw` that the run writes is taken for a checkpoint
+    outputs=r"\.pfw(\.gz)?$",
 )

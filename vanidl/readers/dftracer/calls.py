@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES, LONGEST_NS
 from vanidl.readers.dftracer.trace_file import ABSENT, Events
 
 Int64Array = NDArray[np.int64]
@@ -42,14 +43,31 @@ def is_layer(events: Events, layer: str) -> NDArray[np.bool_]:
 def nbytes(events: Events) -> Int64Array:
     """Bytes that each call moved; ABSENT or negative for one that moved none.
 
-    fread and fwrite return items: bytes = items x size (C standard, 7.21.8).
+    fread and fwrite return items: bytes = items x size (C standard, 7.21.8). The events are
+    possible ones, so no product leaves the integers.
     """
-    returned, size = events.columns["ret"], events.columns["size"]
-    items = _where([name in _ITEMS for _, name in events.names], events)
-    items &= (size > 0) & (returned > 0)
-    moved = returned.copy()
-    moved[items] *= size[items]
+    items = _counts_items(events)
+    moved = events.columns["ret"].copy()
+    moved[items] *= events.columns["size"][items]
     return moved
+
+
+def impossible(events: Events, tick_ns: int) -> NDArray[np.bool_]:
+    """Calls that lasted longer, or moved more, than one operation can."""
+    columns = events.columns
+    moves = [is_call(events, layer, (*READS[layer], *WRITES[layer])) for layer in LAYERS]
+    items = _counts_items(events)
+    most = LARGEST_NBYTES // np.where(items, columns["size"], 1)
+    wrong: NDArray[np.bool_] = np.any(moves, axis=0) & (columns["ret"] > most)
+    wrong |= columns["offset"] > FARTHEST_OFFSET
+    wrong |= columns["dur"] > LONGEST_NS // tick_ns
+    return wrong
+
+
+def _counts_items(events: Events) -> NDArray[np.bool_]:
+    """Calls that returned a number of items, and the size of one is known."""
+    items = _where([name in _ITEMS for _, name in events.names], events)
+    return items & (events.columns["size"] > 0) & (events.columns["ret"] > 0)
 
 
 def opens_for_writing(events: Events, layer: str) -> NDArray[np.bool_]:

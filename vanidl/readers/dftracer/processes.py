@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.readers.bounds import left_out
+from vanidl.readers.dftracer.calls import impossible
 from vanidl.readers.dftracer.paths import PathTable, names_of, paths_of
 from vanidl.readers.dftracer.trace_file import COLUMNS, Events, Start, TraceFile
 
@@ -55,6 +57,7 @@ class _Member:
     pid: int
     events: Events
     starts: tuple[Start, ...]
+    losses: tuple[str, ...]
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -87,15 +90,25 @@ def processes(files: Sequence[TraceFile]) -> tuple[TracedProcess, ...]:
 
 def _members(file: TraceFile, names: Mapping[str, str], table: PathTable) -> Iterator[_Member]:
     own = names_of(file, names)
-    column = file.events.columns["pid"]
+    possible, losses = possible_events(file)
+    column = possible.columns["pid"]
     for pid in sorted({s.pid for s in file.starts} | set(np.unique(column).tolist())):
-        events = picked(file.events, column == pid)
+        events = picked(possible, column == pid)
         starts = tuple(s for s in file.starts if s.pid == pid)
         codes = paths_of(events, own, starts[0] if starts else None, table)
         columns = dict(events.columns)
         columns |= {key: columns[key] * file.tick_ns for key in ("ts", "dur")}
         columns["file"] = codes
-        yield _Member(file, pid, Events(columns, events.names, ()), starts)
+        yield _Member(file, pid, Events(columns, events.names, ()), starts, losses)
+
+
+def possible_events(file: TraceFile) -> tuple[Events, tuple[str, ...]]:
+    """Events of a file within the bounds of one operation, and what was lost of the file."""
+    wrong = impossible(file.events, file.tick_ns)
+    if not wrong.any():
+        return file.events, file.losses
+    loss = left_out(int(wrong.sum()), len(wrong))
+    return picked(file.events, ~wrong), (*file.losses, loss)
 
 
 def _process(
@@ -121,7 +134,7 @@ def _process(
         ranks=int(named[2]) if named else None,
         files=tuple(m.file.path for m in members),
         tick_ns=max(m.file.tick_ns for m in members),
-        losses=tuple(loss for m in members for loss in m.file.losses),
+        losses=tuple(loss for m in members for loss in m.losses),
     )
 
 
