@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,10 +55,28 @@ def whole_record(folder: Path) -> tuple[Notice, ...]:
     return watched(folder)
 
 
+def twice(folder: Path, *, changed: bool) -> tuple[Notice, ...]:
+    """Warnings of a run with a second file of its only trace: equal, or without its last line."""
+    traced(folder, PREAD, PREAD)
+    (trace,) = (folder / "dftracer").iterdir()
+    lines = gzip.decompress(trace.read_bytes()).splitlines(keepends=True)
+    again = gzip.compress(b"".join(lines[:-1])) if changed else trace.read_bytes()
+    (folder / "again.pfw.gz").write_bytes(again)
+    return vanidl.open_run(folder).coverage.warnings
+
+
 RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "not_traced": (
         {"a DFTracer trace": lambda folder: traced(folder, PREAD)},
         {"a Darshan log": lambda folder: _darshan(folder)},
+    ),
+    "copies": (
+        {"a trace twice": lambda folder: twice(folder, changed=False)},
+        {"a trace and a part of it": lambda folder: twice(folder, changed=True)},
+    ),
+    "versions_left_out": (
+        {"a trace and a part of it": lambda folder: twice(folder, changed=True)},
+        {"a trace twice": lambda folder: twice(folder, changed=False)},
     ),
     "empty_traces": (
         {"a file without a line": lambda f: traced(f, PREAD, beside="trace-1-preload.pfw.gz")},

@@ -168,8 +168,8 @@ def logged(folder: Path, *, stride: int = 1, beside: str = "") -> tuple[Notice, 
     """A log and one event file of its process, or two at the same time."""
     name = "u_python_id7-42_1-1-1-1_1.darshan"
     (folder / name).write_bytes(log_bytes(Log(job=(1000, 7, 1), dxt={"DXT_POSIX": ONE_RANK})))
-    content = event_file([Event(1_700_000_010 + i, i * stride) for i in range(5)])
-    for part in filter(None, ("train", beside)):
+    for late, part in enumerate(filter(None, ("train", beside))):
+        content = event_file([Event(1_700_000_010 + late / 2 + i, i * stride) for i in range(5)])
         (folder / part).mkdir()
         (folder / part / "events.out.tfevents.1700000001.node00.42.0").write_bytes(content)
     return vanidl.open_run(folder).coverage.warnings

@@ -3,7 +3,9 @@
 Links: the same job id; a fork parent; a profile of a process that a log knows; profiles of
 one distributed job; the same user and command at the same time; a launcher whose command
 ends with that of what it started. What hangs together is a run. Multiprocessing's own
-processes, and programs that a Python program ran, join the only run around them.
+processes, and programs that a Python program ran, join the only run around them. Logs that
+each hold all ranks of an MPI program are runs of their own, even those of one job: their
+ranks are different processes under the same numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def group(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> tuple[
     if len(with_logs) == 1:
         for i in range(len(profiles)):
             links.join(0, len(logs) + i)
-    groups = [_group(members, logs, profiles) for members in links.sets()]
+    sets = [part for members in links.sets() for part in _apart(members, logs, profiles)]
+    groups = [_group(members, logs, profiles) for members in sets]
     return tuple(sorted(groups, key=_start_ns))
 
 
@@ -62,7 +65,8 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
         groups = [g for g in groups if set(g.job_ids) & set(job_ids)]
         if not groups:
             raise InputError(f"--job {', '.join(job_ids)}: no log of that job here.")
-    elif len(groups) > 1:
+    _refuse_executions_of_one_job(groups)
+    if len(groups) > 1 and not job_ids:
         raise SeveralJobsError(
             f"expected the logs of one run, found {len(groups)} unrelated groups: choose with "
             "--job ID (repeatable to take several as one run), or give a narrower path.",
@@ -72,6 +76,47 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
         tuple(log for g in groups for log in g.logs),
         tuple(p for g in groups for p in g.profiles),
     )
+
+
+def _holds_all_ranks(log: TracerLog) -> bool:
+    return log.nprocs > 1
+
+
+def _refuse_executions_of_one_job(groups: Sequence[Group]) -> None:
+    executions = [g for g in groups if any(map(_holds_all_ranks, g.logs))]
+    ids = [job_id for g in executions for job_id in g.job_ids]
+    if len(set(ids)) == len(ids):
+        return
+    logs = [next(log.path for log in g.logs if _holds_all_ranks(log)) for g in executions]
+    raise SeveralJobsError(
+        f"expected the logs of one run, found {len(executions)} executions of MPI programs in one "
+        f"job, each with all its ranks: they are not added up. Name one of their logs ("
+        f"{', '.join(logs[:3])}{', ...' if len(logs) > 3 else ''}).",
+        _table(groups),
+    )
+
+
+def _apart(
+    members: list[int], logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
+) -> list[list[int]]:
+    """The members as one run, or one for each execution of an MPI program among them.
+
+    Logs of one execution, which begins once, are versions of each other. Everything else
+    belongs to the execution during which it began, in doubt to the first.
+    """
+    whole = [i for i in members if i < len(logs) and _holds_all_ranks(logs[i])]
+    executions: dict[tuple[int, int, str], list[int]] = {}
+    for i in sorted(whole, key=lambda i: (logs[i].start_ns, logs[i].path)):
+        key = logs[i].start_ns, logs[i].nprocs, logs[i].command
+        executions.setdefault(key, []).append(i)
+    parts = list(executions.values())
+    if len(parts) < 2:
+        return [members]
+    for i in sorted({*members} - {*whole}):
+        began_ns = _start_ns(_group([i], logs, profiles))[0]
+        around = (p for p in parts if logs[p[0]].start_ns <= began_ns < logs[p[0]].end_ns)
+        next(around, parts[0]).append(i)
+    return parts
 
 
 class _Links:

@@ -11,6 +11,7 @@ from pathlib import Path
 from vanidl import readers
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
+from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
 from vanidl.merge.jobs import Group, choose, group
@@ -19,7 +20,7 @@ from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import discover, run_json
 from vanidl.readers.discover import Found
-from vanidl.readers.format import PendingCounters, Progress, Reading
+from vanidl.readers.format import PendingCounters, Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 _LEFT_OUT = ". Nothing of it is in this report."
@@ -73,28 +74,44 @@ def trace_of(
         InputError, SeveralJobsError, UsageError: as `read_trace`.
     """
     rules = parse_rules(inputs.kind_rules)
-
     reading = Reading(progress or _no_progress, executor, pending, inputs.wait_names)
-    traced = merge_steps.read_formats([found], reading, traces_io=True)
-    records, unusable = run_json.gather(found.run_records)
-    logs = [run_json.complete(log, records) for one in traced for log in one.logs]
-    offsets = (one.utc_offset_s for one in traced if one.utc_offset_s is not None)
-    reading = replace(reading, utc_offset_s=next(offsets, 0))
-    steps = merge_steps.read(found, inputs.steps, reading)
-    own = [profile for one in traced for profile in one.profiles]
-    profiles = [*steps.profiles, *_own_profiles(own, logs, steps.profiles)]
-
-    notices = [*_unread(found, reading), *unusable, *run_json.losses(records)]
-    notices += [*(notice for one in traced for notice in one.notices), *steps.notices]
-    if not logs and not profiles:
-        raise InputError(_nothing_usable(found, notices))
-
-    chosen = choose(group(logs, profiles), inputs.job_ids)
-    counted = {path: file for one in traced for path, file in one.counters().items()}
-    notices += _losses(chosen, counted)
+    read = _read(found, inputs, reading)
+    if not read.logs and not read.profiles:
+        raise InputError(_nothing_usable(found, read.notices))
+    chosen = choose(group(read.logs, read.profiles), inputs.job_ids)
+    counted = {path: file for one in read.traced for path, file in one.counters().items()}
+    notices = [*read.notices, *_losses(chosen, counted)]
     options = Options(rules, inputs.clock_offset_s)
+    steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
     return _with_user_data(trace, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the files say, each process and time once."""
+
+    logs: Sequence[TracerLog]
+    profiles: Sequence[ProfileTrace]
+    traced: Sequence[Records]  # of the formats that record I/O
+    steps: merge_steps.StepSources
+    notices: Sequence[Notice]
+
+
+def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
+    once, doubled = copies.distinct(found)
+    traced = merge_steps.read_formats([once], reading, traces_io=True)
+    records, unusable = run_json.gather(found.run_records)
+    every = [run_json.complete(log, records) for one in traced for log in one.logs]
+    logs, other_logs = copies.most_complete_logs(every)
+    offsets = (one.utc_offset_s for one in traced if one.utc_offset_s is not None)
+    reading = replace(reading, utc_offset_s=next(offsets, 0))
+    steps = merge_steps.read(once, inputs.steps, reading)
+    own = _own_profiles((p for one in traced for p in one.profiles), logs, steps.profiles)
+    profiles, other_profiles = copies.most_complete_profiles([*steps.profiles, *own])
+    notices = [*_unread(found, reading), *doubled, *other_logs, *other_profiles, *unusable]
+    notices += [*run_json.losses(records), *(n for one in traced for n in one.notices)]
+    return _Read(logs, profiles, traced, steps, [*notices, *steps.notices])
 
 
 def _with_user_data(trace: Trace, inputs: Inputs) -> Trace:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vanidl import readers
 from vanidl.errors import InputError, UsageError
+from vanidl.merge import copies
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers import discover
@@ -103,7 +104,8 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
         UsageError: no event file under a path has the tag asked for.
     """
     more = [_asked(argument) for argument in asked]
-    places = [found, *(one.found for one in more)]
+    named = [path for one in more for path in one.paths]
+    places = [copies.distinct(found, named)[0], *(one.found for one in more)]
     reading = replace(
         reading,
         every=_paths(places, traces_io=False),
@@ -113,8 +115,8 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     step_logs = [log for one in records for log in one.step_logs]
     for one in more:
         _require_steps(one, step_logs, reading)
-    named = {path.absolute() for one in more for path in one.paths}
-    marked = [_Marked(log, log.path.absolute() in named) for log in step_logs if log.segments]
+    asked_for = {path.absolute() for path in named}
+    marked = [_Marked(log, log.path.absolute() in asked_for) for log in step_logs if log.segments]
     profiles = [profile for one in records for profile in one.profiles]
     used, notices = choose(marked, [p for p in profiles if (p.kind == SpanKind.STEP).any()])
     durations = tuple(table for one in records for table in one.durations)

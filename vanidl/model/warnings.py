@@ -38,8 +38,10 @@ UNSURE_CLOCK = frozenset({"clock_unverified", "clock_coarse", "clock_contradicti
 UNUSABLE = frozenset({"unreadable", "processes_missing"})
 """A file, or a process, is in no number."""
 
-NAMES_COMMANDS = frozenset({"processes_missing", "processes_unfinished"})
-"""The message quotes commands of processes of which nothing else is known."""
+NAMES_COMMANDS = frozenset(
+    {"processes_missing", "processes_unfinished", "copies", "versions_left_out"}
+)
+"""The message quotes, in brackets, commands or files of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)

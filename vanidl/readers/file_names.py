@@ -100,6 +100,18 @@ def session_name(path: str | Path) -> SessionName | None:
     return SessionName(match["host"], Path(path).absolute().parent.name) if match else None
 
 
+def writer_named(path: str | Path) -> tuple[object, ...] | None:
+    """Which process, or host, wrote a file by its name; None where the name does not tell."""
+    if (log := darshan_name(path)) is not None:
+        return None if log.pid is None else (log.pid,)
+    if (trace := profiler_name(path)) is not None:
+        return (trace.worker,)
+    if (events := event_file_name(path)) is not None:
+        return events.host, events.pid, events.number
+    session = session_name(path)
+    return None if session is None else (session.host,)
+
+
 def log_folder(path: str | Path) -> Path | None:
     """LOGDIR of LOGDIR/plugins/profile/SESSION/FILE, None for a file that lies elsewhere."""
     parents = Path(path).absolute().parents

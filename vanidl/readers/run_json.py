@@ -162,7 +162,11 @@ def complete_profile(profile: ProfileTrace, logs: Sequence[TracerLog]) -> Profil
 
 def losses(records: Records) -> Iterator[Notice]:
     """What the recorder saw and the logs do not hold, as warnings."""
-    for folder, record in records.of_folder:
+    told: list[RunRecord] = []
+    for folder, record in sorted(records.of_folder, key=lambda pair: (len(pair[0]), pair[0])):
+        if record in told:  # a copy
+            continue
+        told.append(record)
         for state in _WORDS:
             lost = [p for p in record.processes if p.state == state]
             text = f"{folder}{NAME}: {_lost(lost, state, len(record.processes))}"

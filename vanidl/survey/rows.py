@@ -8,6 +8,7 @@ from typing import Any
 
 from vanidl.analyses import analyse
 from vanidl.errors import VanidlError
+from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import UNFINISHED, has_new_counters, read_identity
@@ -108,7 +109,9 @@ def _read(job: Job, pending: library.PendingCounters) -> Row:
     content = summary_object(Run(trace, analyse(trace)))
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
+    once, _ = copies.distinct(found)
     return values | _place(job) | {
+        "logs": sum(map(len, once.files.values())),
         "traced_fraction": covered.get("traced_fraction"),
         "warnings": " ".join(sorted({w["code"] for w in content["coverage"]["warnings"]})),
         "findings": len(content["findings"]),

@@ -24,6 +24,7 @@ from vanidl.readers.dftracer.calls import (
 )
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import TraceFile
+from vanidl.readers.versions import left_out
 
 _SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".npy", ".npz", ".h5", ".hdf5", ".keras", ".bin")
 _ARRAY = ".npy"
@@ -33,7 +34,15 @@ def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> tupl
     """Warnings and remarks about all DFTracer traces of a run; none where there is none."""
     if not files:
         return ()
-    return (*_empty(files), *_unseen_writes(traced), *_arrays(traced), *_offsets(traced), _blind())
+    others = sorted({pair for process in traced for pair in process.other_versions})
+    return (
+        *left_out(others),
+        *_empty(files),
+        *_unseen_writes(traced),
+        *_arrays(traced),
+        *_offsets(traced),
+        _blind(),
+    )
 
 
 def _empty(files: Sequence[TraceFile]) -> Iterator[Notice]:

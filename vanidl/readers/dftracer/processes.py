@@ -47,6 +47,7 @@ class TracedProcess:
     files: tuple[str, ...]
     tick_ns: int
     losses: tuple[str, ...]
+    other_versions: tuple[tuple[str, str], ...] = ()  # files left out, and the file used instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def possible_events(file: TraceFile) -> tuple[Events, tuple[str, ...]]:
 def _process(
     host: str, members: list[_Member], paths: tuple[str, ...], strings: Mapping[str, str]
 ) -> TracedProcess:
-    members = sorted(members, key=lambda m: (m.span_ns, m.file.path))
+    members, others = _most_complete(members)
     starts = tuple(s for m in members for s in m.starts)
     last = members[-1]
     named = _RANK_IN_NAME.search(last.file.path)
@@ -135,7 +136,19 @@ def _process(
         files=tuple(m.file.path for m in members),
         tick_ns=max(m.file.tick_ns for m in members),
         losses=tuple(loss for m in members for loss in m.losses),
+        other_versions=others,
     )
+
+
+def _most_complete(members: list[_Member]) -> tuple[list[_Member], tuple[tuple[str, str], ...]]:
+    """By start; of files that begin with the same event, as a cut copy does, the fullest."""
+    used: dict[int, _Member] = {}
+    others = []
+    for member in sorted(members, key=lambda m: (bool(m.losses), -len(m.events), m.file.path)):
+        best = used.setdefault(member.span_ns[0], member)
+        if best is not member:
+            others.append((member.file.path, best.file.path))
+    return sorted(used.values(), key=lambda m: (m.span_ns, m.file.path)), tuple(sorted(others))
 
 
 def picked(events: Events, rows: NDArray[np.bool_] | Int64Array) -> Events:

@@ -1,0 +1,202 @@
+"""What lies in a run twice counts once: copies of a file, and versions of one log or profile.
+
+A copy holds the same bytes. A version tells of the same process (or of all ranks of the same
+job) from the same moment on and holds other bytes: a log that was cut while it was copied, one
+that Darshan did not finish beside the finished one, a trace beside its own .gz. Of versions
+the most complete one is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from vanidl.model.trace import SpanKind
+from vanidl.model.warnings import Notice
+from vanidl.readers.discover import Found
+from vanidl.readers.file_names import writer_named
+from vanidl.readers.records import ProfileTrace, TracerLog, same_host
+from vanidl.readers.versions import left_out
+
+Item = TypeVar("Item")
+
+_SECOND_NS = 1_000_000_000
+_MOST_NAMES = 3
+_BLOCK = 1 << 20
+_ENDS = (".darshan_partial", ".darshan")
+
+
+def distinct(found: Found, before: Sequence[Path] = ()) -> tuple[Found, tuple[Notice, ...]]:
+    """The files without copies of one another, and a warning that names these.
+
+    Args:
+        found: the files of a run.
+        before: files that are read as well, so that copies of them are left out.
+    """
+    records = [path.absolute().parent for path in found.run_records]
+    files = [path for some in found.files.values() for path in some]
+    files.sort(key=lambda path: _order(path, records))
+    copies = dict(_copies([*before, *files], {*before}))
+    if not copies:
+        return found, ()
+    kept = {
+        kind: tuple(path for path in some if path not in copies)
+        for kind, some in found.files.items()
+    }
+    kept = {kind: some for kind, some in kept.items() if some}
+    return replace(found, files=kept), (_said(copies),)
+
+
+def most_complete_logs(logs: Sequence[TracerLog]) -> tuple[list[TracerLog], list[Notice]]:
+    """One log of each process or job, and a warning that names the others."""
+    return _most_complete(logs, _log_key, _is_version, _log_completeness)
+
+
+def most_complete_profiles(
+    profiles: Sequence[ProfileTrace],
+) -> tuple[list[ProfileTrace], list[Notice]]:
+    """One profile of each process and time, and a warning that names the others."""
+    return _most_complete(profiles, _profile_key, _is_same_window, _profile_completeness)
+
+
+def _order(path: Path, records: Sequence[Path]) -> tuple[bool, bool, int, str]:
+    """What is kept of copies: a name that tells the writer, beside a run.json, near the top."""
+    above = path.absolute().parents
+    unrecorded = not any(folder in above for folder in records) if records else False
+    return writer_named(path) is None, unrecorded, len(path.parts), str(path)
+
+
+def _copies(files: Sequence[Path], never: set[Path]) -> Iterator[tuple[Path, Path]]:
+    """(copy, what it is a copy of): only files of one size are read."""
+    by_size: dict[object, list[Path]] = {}
+    for path in files:
+        by_size.setdefault(_size(path), []).append(path)
+    for alike in by_size.values():
+        if len(alike) < 2:
+            continue
+        by_content: dict[bytes | None, list[Path]] = {}
+        for path in alike:
+            by_content.setdefault(_digest(path), []).append(path)
+        for digest, same in by_content.items():
+            if digest is not None:
+                yield from ((c, of) for c, of in _same_writer(same) if c not in never)
+
+
+def _size(path: Path) -> object:
+    """Its size; of empty files, which many processes leave, only those of one name are alike."""
+    try:
+        return path.stat().st_size or path.name
+    except OSError:  # gone since it was listed: reading will say so
+        return path
+
+
+def _digest(path: Path) -> bytes | None:
+    digest = hashlib.blake2b(digest_size=32)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.digest()
+
+
+def _same_writer(same: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    """Files of equal content, without those whose names say that other processes wrote them."""
+    first: dict[object, Path] = {}
+    for path in same:
+        writer = writer_named(path)
+        known = next(iter(first.values()), None) if writer is None else first.get(writer)
+        if known is None:
+            first[writer] = path
+        else:
+            yield path, known
+
+
+def _said(copies: dict[Path, Path]) -> Notice:
+    pairs = [f"{copy} of {kept}" for copy, kept in list(copies.items())[:_MOST_NAMES]]
+    more = "; ..." if len(copies) > _MOST_NAMES else ""
+    many = "1 file is a copy" if len(copies) == 1 else f"{len(copies):,} files are copies"
+    return Notice(
+        "copies",
+        f"{many} of others, byte for byte, and counted once ({'; '.join(pairs)}{more}). Remove "
+        "them, or give a narrower path.",
+    )
+
+
+def _most_complete(
+    items: Sequence[Item],
+    key: Callable[[Item], Hashable],
+    alike: Callable[[Item, Item], bool],
+    completeness: Callable[[Item], tuple[object, ...]],
+) -> tuple[list[Item], list[Notice]]:
+    """The best of each set of versions, in the order given."""
+    by_key: dict[Hashable, list[int]] = {}
+    for i, item in enumerate(items):
+        by_key.setdefault(key(item), []).append(i)
+    worse: dict[int, int] = {}
+    for members in by_key.values():
+        best: list[int] = []
+        for i in sorted(members, key=lambda i: completeness(items[i])):
+            of = next((b for b in best if alike(items[b], items[i])), None)
+            if of is None:
+                best.append(i)
+            else:
+                worse[i] = of
+    kept = [item for i, item in enumerate(items) if i not in worse]
+    pairs = ((_path(items[i]), _path(items[of])) for i, of in sorted(worse.items()))
+    return kept, list(left_out(list(pairs)))
+
+
+def _path(item: object) -> str:
+    return str(getattr(item, "path", ""))
+
+
+def _log_key(log: TracerLog) -> Hashable:
+    return log.tracer, log.user_id, log.job_id, log.nprocs, log.start_ns, log.command
+
+
+def _is_version(a: TracerLog, b: TracerLog) -> bool:
+    """Whether two logs of one job, start and command tell of the same processes.
+
+    Logs of different processes can begin in the same second, not in the same nanosecond; where
+    only seconds are known the names of the files, which hold a random number, must agree.
+    """
+    if a.nprocs > 1:
+        return True
+    if not same_host(a.host, b.host) or (None not in (a.pid, b.pid) and a.pid != b.pid):
+        return False
+    exact = max(a.start_resolution_ns, b.start_resolution_ns) < _SECOND_NS
+    return exact or _stem(a.path) == _stem(b.path)
+
+
+def _stem(path: str) -> str:
+    name = Path(path).name
+    return next((name.removesuffix(end) for end in _ENDS if name.endswith(end)), name)
+
+
+def _log_completeness(log: TracerLog) -> tuple[object, ...]:
+    """The best first."""
+    rows = sum(len(table.op) for table in log.operations)
+    return not log.whole, -rows, -len(log.names), log.pid is None, log.path
+
+
+def _profile_key(profile: ProfileTrace) -> Hashable:
+    return profile.source, profile.host, profile.pid, profile.rank
+
+
+def _is_same_window(a: ProfileTrace, b: ProfileTrace) -> bool:
+    """Whether two profiles of one process are of the same time: it can profile once at a time."""
+    if a.path == b.path or not len(a.start_ns) or not len(b.start_ns):
+        return False
+    if a.pid is None:
+        return bool(a.start_ns[0] == b.start_ns[0])
+    return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
+
+
+def _profile_completeness(profile: ProfileTrace) -> tuple[object, ...]:
+    steps = int((profile.kind == SpanKind.STEP).sum())
+    return bool(profile.losses), -steps, -len(profile.kind), profile.path
