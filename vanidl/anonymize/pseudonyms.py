@@ -1,36 +1,35 @@
 """Names that say nothing about whose they are: the same one for the same thing, all along.
 
-A path keeps its depth, the kind of its file and its ending; what is in /proc, /sys, /dev and
-/etc keeps that folder. Hosts, users and commands become numbers.
+Paths by their components (`paths`), free text by its tokens (`text`). Hosts, users, commands
+and devices become numbers, unknown words in a text letters, so that it has its own numbers only.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 
-from vanidl.model.file_kinds import is_named_checkpoint
+from vanidl.anonymize.paths import PathNames
+from vanidl.anonymize.text import Known, public_text
+from vanidl.anonymize.words import is_public
 
-_KEPT_FOLDERS = frozenset(("/proc", "/sys", "/dev", "/etc"))
-_KEPT_PARTS = frozenset(("", ".", ".."))
-_STREAM = re.compile(r"<STD(IN|OUT|ERR)>")
-_ENDINGS = frozenset(
-    (
-        "arrow", "feather", "h5", "hdf5", "he5", "jsonl", "keras", "lmdb", "msgpack", "netcdf",
-        "npy", "npz", "onnx", "parquet", "pickle", "safetensors", "shard", "tfrecord", "tfrecords",
-        "zarr", "cpython", "darshan", "darshan_partial", "sqlite", "index", "tfevents", "trace",
-        "xplane",
-    )
-)  # fmt: skip
-_SHORT_ENDING = 4  # letters; a longer ending is kept only where it is known: it may be a name
-_MOST_ENDINGS = 4
 _HOME = re.compile(r"^/(?:home|Users|users|u)/([^/]+)")
-_LOG_OF = re.compile(r"(?:^|/)([^/]+?)_[^/]*_id\d+[-_][^/]*\.darshan")
-_LOOSE = re.compile(r"(?<![\w./<-])(?:~?/[^\s:;,()'\"]{2,}|[^\s/:;,()'\"]+/[^\s/]+/[^\s:;,()'\"]+)")
-_WHATS = ("path", "folder", "host", "user", "command", "job")
-_START = " \t\n('\"="
+_JOB_NUMBER = re.compile(r"[\d+.\-]*", re.ASCII)
+_VERSION = re.compile(r"\d{0,9}(?:\.\d{1,9}){0,3}(?:-?(?:rc|pre|dev|a|b)\d{0,3})?", re.ASCII)
+_MODEL = re.compile(
+    r"(?:[AHVPTLBv]|GB|GH|MI|RTX|GTX|SXM|PCIE|TPU|i)\d{1,4}[A-Z]?|\d{1,3}GB|\d{1,4}"
+)
+_BETWEEN = re.compile(r"[\s\-_:/.,()]+")
+_FILE_SYSTEMS = """
+    9p afs aufs autofs bcachefs beegfs btrfs ceph cifs cvfs cvmfs2 daos debugfs devpts devtmpfs dvs
+    ecryptfs efivarfs exfat ext2 ext3 ext4 f2fs fuse fuseblk glusterfs gpfs hdfs hugetlbfs iso9660
+    jfs lustre mqueue nfs nfs4 nfsd ntfs ntfs3 ocfs2 orangefs overlay panfs proc pvfs2 ramfs
+    reiserfs rootfs shm smb3 smbfs squashfs sysfs tmpfs udf unknown vboxsf vfat virtiofs wekafs
+    xfs zfs
+"""
+_KNOWN_FILE_SYSTEMS = frozenset(_FILE_SYSTEMS.split())
 _COMMAND_START = 60  # characters of a command that messages quote
+_MOST_ALIKE = 8  # commands with one start that are tried at a place of a text
 _LEAST_NAME = 3
 
 
@@ -38,166 +37,116 @@ class Pseudonyms:
     """Gives every name a pseudonym, in the order in which it is first asked for."""
 
     def __init__(self) -> None:
-        self._given: dict[str, dict[str, str]] = {what: {} for what in _WHATS}
+        self._given: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._counts: Counter[str] = Counter()
-        self._sorted: list[str] | None = None  # paths and folders that text may hold
-        self._words: re.Pattern[str] | None = None  # hosts and users
+        self._paths = PathNames(self._numbered)
+        self._by_start: defaultdict[str, list[str]] = defaultdict(list)
+        self._lengths: tuple[int, ...] = ()  # of these starts, longest first
+        self._known = Known(self._paths, self._command_at, self.path, self._person, self._unknown)
 
     def path(self, path: str, kind: str = "file") -> str:
         """The pseudonym of a file's path; `kind` is a word for what the file is."""
-        known = self._given["path"].get(path)
-        if known is not None:
-            return known
-        if _STREAM.fullmatch(path) or not path:
-            return path
-        self._learn_users(path)
-        folder, slash, name = path.rpartition("/")
-        before = self.folder(folder) + slash if slash else ""
-        given = f"{before}{self._numbered(_word(name, kind))}{_ending(name)}"
-        self._sorted = None
-        return self._given["path"].setdefault(path, given)
+        if home := _HOME.match(path):
+            self._name("user", home[1])
+        user, joint, rest = path.rpartition("/")[2].partition("_")
+        if joint and ".darshan" in rest and "_id" in rest:
+            self._name("user", user)
+        return self._paths.file(path, kind)
 
     def folder(self, path: str) -> str:
         """The pseudonym of a folder, part by part."""
-        known = self._given["folder"].get(path)
-        if known is not None:
-            return known
-        before, slash, name = path.rpartition("/")
-        if path in _KEPT_FOLDERS or name in _KEPT_PARTS:
-            given = f"{self.folder(before) if before else ''}{slash}{name}"
-        else:
-            given = f"{self.folder(before) if before else ''}{slash}{self._numbered('dir')}"
-        self._sorted = None
-        return self._given["folder"].setdefault(path, given)
+        return self._paths.folder(path)
 
     def host(self, name: str) -> str:
         """The pseudonym of a host; its short and its full name have the same."""
         if not name:
             return name
-        known = self._given["host"].get(name)
-        if known is None:
-            known = self._given["host"][name] = self._name("host", name.split(".")[0])
-            self._words = None
-        return known
+        given = self._name("host", name.split(".")[0] or name)
+        return self._given["host"].setdefault(name, given)
 
     def command(self, text: str) -> str:
-        """The pseudonym of a command; one that is a hash already is left as it is."""
-        return text if not text or text.isdecimal() else self._name("command", text)
+        """The pseudonym of a command."""
+        if not text:
+            return text
+        if text not in self._given["command"] and " " in text:
+            start = text[:_COMMAND_START]
+            self._by_start[start].append(text)
+            self._by_start[start[:_LEAST_NAME]] += ()
+            self._lengths = tuple(sorted({*self._lengths, len(start)}, reverse=True))
+        return self._name("command", text)
 
     def job(self, identity: str | None) -> str | None:
         """A job's id where it is made of numbers, else its pseudonym."""
-        if identity is None or re.fullmatch(r"[\d+.\-]*", identity):
+        if identity is None or _JOB_NUMBER.fullmatch(identity):
             return identity
         return self._name("job", identity)
 
-    def text(self, message: str) -> str:
-        """A message with every name replaced that was seen before, and all that looks like a path.
+    def version(self, text: str) -> str:
+        """A version that is made of numbers, else its pseudonym."""
+        return text if _VERSION.fullmatch(text) else self._name("version", text)
 
-        A name counts where it stands as a word of its own.
-        """
-        held: list[str] = []
-        for given in (self._commands_out, self._paths_out, self._loose_out):
-            message = given(message, held)
-        message = self._words_out(message)
-        return re.sub("\ue000(\\d+)\ue001", lambda m: held[int(m[1])], message)
+    def device(self, text: str) -> str:
+        """A device's name where it is one of a product, else its pseudonym."""
+        words = [word for word in _BETWEEN.split(text) if word]
+        if all(_MODEL.fullmatch(word) or (word.isalpha() and is_public(word)) for word in words):
+            return text
+        return self._name("device", text)
+
+    def file_system(self, kind: str) -> str:
+        """The type of a file system where it is a known one, else its pseudonym."""
+        if {*kind.split(".")} - {""} <= _KNOWN_FILE_SYSTEMS:  # fuse.lustre, too
+            return kind
+        return self._name("file-system", kind)
+
+    def text(self, message: str) -> str:
+        """A message in which only numbers and words that say nothing stay as they are."""
+        return public_text(message, self._known)
 
     def _name(self, what: str, name: str) -> str:
-        if name not in self._given[what]:
-            self._given[what][name] = self._numbered(what)
-            self._words = None
-        return self._given[what][name]
+        given = self._given[what]
+        if name not in given:
+            given[name] = self._numbered(what)
+        return given[name]
 
     def _numbered(self, word: str) -> str:
         self._counts[word] += 1
         return f"{word}-{self._counts[word]}"
 
-    def _learn_users(self, path: str) -> None:
-        for pattern in (_HOME, _LOG_OF):
-            found = pattern.search(path)
-            if found:
-                self._name("user", found[1])
+    def _unknown(self, word: str) -> str:
+        given = self._given["name"]
+        if word not in given:
+            given[word] = f"name-{_letters(len(given))}"
+        return given[word]
 
-    def _commands_out(self, message: str, held: list[str]) -> str:
-        commands = self._given["command"].items()
-        for command, given in sorted(commands, key=lambda pair: -len(pair[0])):
-            for form in (command, command[:_COMMAND_START]):
-                if len(form) >= _LEAST_NAME and form in message:
-                    message = message.replace(form, _hold(given, held))
-        return message
+    def _person(self, word: str) -> str | None:
+        if len(word) < _LEAST_NAME:
+            return None
+        return self._given["user"].get(word) or self._given["host"].get(word)
 
-    def _paths_out(self, message: str, held: list[str]) -> str:
-        """Known paths and folders, spaces in them and all, wherever one may begin."""
-        out, at = "", 0
-        while at < len(message):
-            begins = message[at] == "/" or not at or message[at - 1] in _START
-            found = self._known_at(message, at) if begins else ""
-            if found:
-                out += _hold(self._pseudonym(found), held)
-                at += len(found)
-            else:
-                out += message[at]
-                at += 1
-        return out
-
-    def _known_at(self, message: str, at: int) -> str:
-        """The longest known path that stands in the message from here on, "" for none."""
-        if self._sorted is None:
-            names = {*self._given["path"], *self._given["folder"]}
-            self._sorted = sorted(names - _KEPT_PARTS)
-        rest = message[at:]
-        while rest:
-            place = bisect_right(self._sorted, rest)
-            if not place:
-                return ""
-            before = self._sorted[place - 1]
-            if rest.startswith(before):
-                return before
-            rest = rest[: _common(before, rest)]
-        return ""
-
-    def _pseudonym(self, path: str) -> str:
-        return self._given["path"].get(path) or self._given["folder"][path]
-
-    def _loose_out(self, message: str, held: list[str]) -> str:
-        return _LOOSE.sub(lambda m: _hold(self.path(m[0]), held), message)
-
-    def _words_out(self, message: str) -> str:
-        names = self._given["user"] | self._given["host"]
-        if self._words is None:
-            longest = sorted((n for n in names if len(n) >= _LEAST_NAME), key=len, reverse=True)
-            words = "|".join(map(re.escape, longest)) or "(?!)"
-            self._words = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])")
-        return self._words.sub(lambda m: names[m[0]], message)
+    def _command_at(self, text: str, at: int) -> tuple[int, str] | None:
+        """(its end, its pseudonym) of the longest known command there, or of its start."""
+        if text[at : at + _LEAST_NAME] not in self._by_start:
+            return None
+        for length in self._lengths:
+            alike = self._by_start.get(text[at : at + length], ())
+            if alike and (length == _COMMAND_START or not _goes_on(text, at + length)):
+                whole = (c for c in alike[:_MOST_ALIKE] if text.startswith(c, at))
+                command = max(whole, key=len, default=alike[0])
+                end = at + (len(command) if text.startswith(command, at) else length)
+                return end, self._given["command"][command]
+        return None
 
 
-def _hold(given: str, held: list[str]) -> str:
-    """A mark in place of a pseudonym, so that no later step reads it."""
-    held.append(given)
-    return f"\ue000{len(held) - 1}\ue001"
+def _goes_on(text: str, at: int) -> bool:
+    """Whether the word that ends there goes on."""
+    return at < len(text) and (text[at].isalnum() or text[at] in "-_./")
 
 
-def _common(a: str, b: str) -> int:
-    """Characters that both begin with."""
-    differs = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(differs, min(len(a), len(b)))
-
-
-def _word(name: str, kind: str) -> str:
-    """What the file is, in the words that other parts of vanidl look for in a name."""
-    if "tfrecord" in name.lower():
-        return f"{kind}-tfrecord"
-    if kind == "checkpoint" and not is_named_checkpoint(name):
-        return "written"
-    return kind
-
-
-def _ending(name: str) -> str:
-    parts = name.split(".")
-    kept: list[str] = []
-    for part in reversed(parts[1:]):
-        plain = part.isascii() and part.isalnum()
-        known = part.lower() in _ENDINGS or (plain and len(part) <= _SHORT_ENDING)
-        if not known or len(kept) == _MOST_ENDINGS:
-            break
-        kept.insert(0, f".{part}")
-    return "".join(kept)
+def _letters(number: int) -> str:
+    """a, b, ..., z, aa, ab, ...: counted in letters."""
+    out = ""
+    number += 1
+    while number:
+        number, digit = divmod(number - 1, 26)
+        out = chr(ord("a") + digit) + out
+    return out

@@ -14,12 +14,15 @@ from vanidl.analyses.visits import natural
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.selection import Selection, chosen_files
-from vanidl.model.trace import Files, LogState, Process, Spans, Trace
+from vanidl.model.trace import Files, LogState, Process, Profile, Spans, Trace
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import NAMES_COMMANDS, Notice
 
 _NAMED_FIRST = re.compile(r"(.+?): (?:expected|this folder)", re.DOTALL)
 """How messages about a file that cannot be used begin."""
+
+_OF_ARRAY = re.compile(r"stored (?:chunk of|array) |column chunk of ")
+"""How an opened file's blocks name the array that they belong to."""
 
 _Value = TypeVar("_Value")
 
@@ -40,7 +43,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         processes=processes,
         files=files,
         spans=_spans(trace.spans, names),
-        profiles=tuple(replace(p, path=names.path(p.path, "log")) for p in trace.profiles),
+        profiles=tuple(_profile(p, names) for p in trace.profiles),
         logs=tuple(_log(log, names) for log in trace.logs),
         warnings=tuple(_notice(w, names) for w in trace.warnings),
         user_data=_user_data(trace.user_data, names),
@@ -65,7 +68,7 @@ def _files(files: Files, names: Pseudonyms) -> Files:
         tuple(names.path(path) for path in files.path),
         files.kind,
         tuple(names.folder(mount) if mount else "" for mount in files.mount),
-        files.file_system,
+        tuple(map(names.file_system, files.file_system)),
         tuple(place),
     )
 
@@ -83,9 +86,23 @@ def _spans(spans: Spans, names: Pseudonyms) -> Spans:
     return replace(spans, names=tuple(names.text(name) for name in spans.names))
 
 
+def _profile(profile: Profile, names: Pseudonyms) -> Profile:
+    evidence = (replace(e, reason=names.text(e.reason)) for e in profile.clock_evidence)
+    return replace(
+        profile,
+        path=names.path(profile.path, "log"),
+        devices=tuple(map(names.device, profile.devices)),
+        clock_evidence=tuple(evidence),
+    )
+
+
 def _log(log: LogState, names: Pseudonyms) -> LogState:
-    losses = tuple(names.text(loss) for loss in log.losses)
-    return replace(log, path=names.path(log.path, "log"), losses=losses)
+    return replace(
+        log,
+        path=names.path(log.path, "log"),
+        version=names.version(log.version),
+        losses=tuple(map(names.text, log.losses)),
+    )
 
 
 def _notice(notice: Notice, names: Pseudonyms) -> Notice:
@@ -113,14 +130,34 @@ def _by_path(values: Mapping[str, _Value], names: Pseudonyms) -> dict[str, _Valu
 def _facts(facts: FileFacts, names: Pseudonyms) -> FileFacts:
     """The facts with numbers for the names that the file gives its arrays."""
     given = {array.name: f"array {i + 1}" for i, array in enumerate(facts.arrays)}
-    longest = sorted(given, key=len, reverse=True)
-
-    def renamed(what: str) -> str:
-        return next((what.replace(n, given[n]) for n in longest if n and n in what), what)
-
     return replace(
         facts,
         path=names.path(facts.path),
-        arrays=tuple(replace(a, name=given[a.name]) for a in facts.arrays),
-        blocks=tuple(replace(b, what=renamed(b.what)) for b in facts.blocks),
+        arrays=tuple(
+            replace(
+                array,
+                name=given[array.name],
+                dtype=names.text(array.dtype),
+                filters=tuple(map(names.text, array.filters)),
+            )
+            for array in facts.arrays
+        ),
+        blocks=tuple(replace(b, what=_renamed(b.what, given, names)) for b in facts.blocks),
     )
+
+
+def _renamed(what: str, given: Mapping[str, str], names: Pseudonyms) -> str:
+    """What a block is, with the number of its array where it names one."""
+    named = _OF_ARRAY.match(what)
+    if named is None:
+        return names.text(what)
+    for array, rest in ((what[named.end() :], ""), _cut(what[named.end() :])):
+        if array in given:
+            return f"{named[0]}{given[array]}{names.text(rest)}"
+    return f"{named[0]}{names.text(what[named.end() :])}"
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """The text before the last bracket, and the bracket."""
+    before, joint, after = text.rpartition(" (")
+    return before, f"{joint}{after}"
