@@ -32,7 +32,7 @@ ENDINGS = frozenset(
 _MOST_ENDINGS = 4
 _LONGEST = 1024  # characters of a component with blanks that is looked for in a text
 _MOST_BORDERS = 6
-_BORDER = re.compile(r"(?=[\s:;,()'\"]|\.?\Z|\.\s)")
+_BORDER = re.compile(r"(?=[\s:;,()'\"]|\.?$|\.\s)")
 
 
 class _Folder:
@@ -79,7 +79,8 @@ class PathNames:
             slash = text.find("/", at, at + _LONGEST)
             inner = folder.folders.get(text[at:slash]) if slash >= 0 else None
             if inner is None:
-                return _last_component(folder, text, at, given)
+                end = slash if slash >= 0 else min(at + _LONGEST, len(text))
+                return _last_component(folder, text, (at, end), given)
             folder, at = inner, slash + 1
             given.append(inner.given)
 
@@ -97,10 +98,11 @@ class PathNames:
 
 
 def _last_component(
-    folder: _Folder, text: str, at: int, before: Sequence[str]
+    folder: _Folder, text: str, where: tuple[int, int], before: Sequence[str]
 ) -> tuple[int, str] | None:
-    found = None
-    for i, border in enumerate(_BORDER.finditer(text, at, at + _LONGEST)):
+    """(its end, the whole pseudonym) of the longest name in a folder that begins there."""
+    found, (at, end) = None, where
+    for i, border in enumerate(_BORDER.finditer(text, at, end)):
         name = text[at : border.start()]
         inner = folder.folders.get(name)
         given = folder.files.get(name) or (inner.given if inner and name else None)

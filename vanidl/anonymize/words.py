@@ -27,7 +27,8 @@ _SHORT = """
     a an as at be by do e g go i if in is it n no o of on op or r s so to up us w we x y z
     b kb mb gb tb kib mib gib tib pib eib ms ns µs min h c dl
     1d 2d 3d io id ok py pt h5 hdf5 gz so mm bn cu utf8 utf float16 float32 float64 int8 int16
-    int32 int64 uint8 bfloat16 f16 f32 f64 nn nt tn tt ll ul np sha256 c10 c10d crc32 crc32c p50 p90 p99
+    int32 int64 uint8 bfloat16 f16 f32 f64 nn nt tn tt ll ul np sha256 c10 c10d crc32 crc32c
+    p50 p90 p99
 """
 _LIBRARIES = """
     invalid incorrect unexpected truncated corrupt corrupted unsupported unknown mismatch header

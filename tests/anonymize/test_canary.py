@@ -1,0 +1,115 @@
+"""Secret words in every field of every input format are in no byte of any output."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.anonymize.planted import Secrets, decoded, plant
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.cli import main
+from vanidl.dataset.locate import DataOptions
+from vanidl.export import export
+from vanidl.merge.load import Inputs
+from vanidl.report.html import write_html
+from vanidl.report.json import summary_json
+from vanidl.report.text import summary_text
+from vanidl.run import Run, open_run
+
+pytest.importorskip("pyarrow", reason="tables are written by pyarrow")
+h5py = pytest.importorskip("h5py", reason="data sets are opened")
+np = pytest.importorskip("numpy")
+
+OUTPUTS: dict[str, Callable[[Run, Path], object]] = {
+    "text": lambda run, folder: (folder / "summary.txt").write_text(summary_text(run)),
+    "json": lambda run, folder: (folder / "summary.json").write_text(summary_json(run)),
+    "page": lambda run, folder: write_html(run, folder / "page.html"),
+    "csv": lambda run, folder: export(run, "csv", folder / "csv"),
+    "document": lambda run, folder: export(run, "json", folder / "document.json"),
+    "parquet": lambda run, folder: export(run, "parquet", folder / "parquet"),
+    "chrome": lambda run, folder: export(run, "chrome", folder / "timeline.json.gz"),
+}
+
+
+@pytest.fixture(scope="module")
+def secret() -> Secrets:
+    return Secrets(random.Random(18))
+
+
+@pytest.fixture(scope="module")
+def data(secret: Secrets, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data files whose parts have secret names, too."""
+    from pyarrow import parquet, table
+
+    folder = tmp_path_factory.mktemp("data") / secret()
+    folder.mkdir()
+    with h5py.File(folder / f"{secret()}.h5", "w") as file:
+        group = file.create_group(secret())
+        group.create_dataset(secret(), data=np.zeros((64, 64)), chunks=(8, 64), compression="gzip")
+        kind = np.dtype([(secret(), "i4"), (secret(), "f8")])
+        file.create_dataset(f"{secret()} {secret()}", data=np.zeros(100, kind), chunks=(10,))
+        file.attrs[secret()] = secret()
+    np.savez(folder / f"{secret()}.npz", **{secret(): np.zeros(100), secret(): np.ones(9)})
+    parquet.write_table(table({secret(): [1, 2, 3], secret(): ["a", "b", "c"]}),
+                        folder / f"{secret()}.parquet")  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(secret: Secrets, data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return plant(secret, tmp_path_factory.mktemp("runs"), data)
+
+
+@pytest.fixture(scope="module")
+def opened(runs: list[Path], data: Path) -> dict[bool, list[Run]]:
+    """Whether anonymised -> the runs."""
+
+    def openings(names: Pseudonyms | None) -> list[Run]:
+        looked = Inputs(data=DataOptions((str(data),), inspect=True))
+        inputs = [looked, Inputs(), looked]
+        return [open_run(run, inputs=i, names=names) for run, i in zip(runs, inputs, strict=True)]
+
+    return {True: openings(Pseudonyms()), False: openings(None)}
+
+
+def said(output: str, run: Run, folder: Path) -> str:
+    """All that one output holds."""
+    OUTPUTS[output](run, folder)
+    return "\n".join(decoded(path) for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def leaked(secret: Secrets, text: str) -> set[str]:
+    return {word for word in secret.words if word.lower() in text}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_no_output_of_a_run_holds_a_secret(tmp_path, secret, opened, output) -> None:
+    for i, run in enumerate(opened[True]):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        assert leaked(secret, said(output, run, folder)) == set()
+
+
+def test_the_search_would_notice(tmp_path, secret, opened) -> None:
+    seen: set[str] = set()
+    for output in ("page", "chrome", "parquet"):
+        for i, run in enumerate(opened[False]):
+            folder = tmp_path / f"{output}-{i}"
+            folder.mkdir()
+            found = leaked(secret, said(output, run, folder))
+            assert found, (output, i)
+            seen |= found
+    assert len(seen) > len(secret.words) / 2
+
+
+def test_no_comparison_holds_a_secret(capsys, tmp_path, secret, runs) -> None:
+    page = tmp_path / "page.html"
+    paths = [str(runs[0]), str(runs[1])]
+    assert main(["compare", *paths, "--json", "-o", str(page), "--anonymize"]) == 0
+    printed = capsys.readouterr()
+    assert main(["compare", *paths, "--anonymize"]) == 0
+    text = capsys.readouterr().out + printed.out + printed.err
+    assert leaked(secret, text.lower() + decoded(page)) == set()
