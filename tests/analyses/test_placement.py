@@ -1,4 +1,4 @@
-"""Steps without times: CosmicTagger's figures, and made-up runs whose truth is known."""
+"""Steps without times: CosmicTagger's figures, and synthetic runs whose truth is known."""
 
 from __future__ import annotations
 

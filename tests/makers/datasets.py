@@ -1,4 +1,4 @@
-"""Made-up datasets and phases for the made-up runs of example_results."""
+"""Synthetic datasets and phases for the synthetic runs of `results`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def phases_of(run_s: float, first_s: float, training_s: float) -> Phases:
     middle_s = (first_s + last_s) / 2
 
     def phase(name: str, start_s: float, end_s: float) -> Phase:
-        return Phase(name, start_s, end_s, "made up", 20, 2**20, 0, 0.5, None)
+        return Phase(name, start_s, end_s, "synthetic", 20, 2**20, 0, 0.5, None)
 
     return Phases(
         (

@@ -1,4 +1,4 @@
-"""Made-up runs with all their results, in every shape that a report must survive.
+"""Synthetic runs with all their results, in every shape that a report must survive.
 
 The numbers obey the laws of the results: splits add up, bins sum to totals.
 """
@@ -58,7 +58,7 @@ Example = tuple[Trace, Results]
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a made-up run is, and how its time divides."""
+    """How large a synthetic run is, and how its time divides."""
 
     ranks: int = 4
     steps: int = 40

@@ -130,8 +130,8 @@ def _doubts(a: Side, b: Side) -> dict[str, str]:
     if len(steps) > 1:
         low, high = min(steps), max(steps)
         found["a_step"] = (
-            f"The runs hold {low:g} to {high:g} profiled steps a rank, so sums over steps are not "
-            "compared; the same a step is."
+            f"The runs hold {low:g} to {high:g} profiled steps per rank, so sums over steps are "
+            "not compared; the same per step is."
         )
     bases = {kind for kind in map(basis, samples) if kind is not None}
     if len(bases) > 1:

@@ -108,8 +108,8 @@ def _many(pairing: Pairing, change: Change) -> str:
     a, b = pairing.a.letter, pairing.b.letter
     sure = f"{CONFIDENCE} interval {interval(change)}, {runs(pairing)}"
     return (
-        f"{b} does {ratio(change.ratio)} times {a}'s steps a second ({sure}): {change.verdict} by "
-        "the steps that wait longest"
+        f"{b} does {ratio(change.ratio)} times {a}'s steps per second ({sure}): {change.verdict} "
+        "by the steps that wait longest"
     )
 
 

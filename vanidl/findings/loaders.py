@@ -16,7 +16,7 @@ def scheduled(facts: Facts) -> dict[str, Value] | None:
 
     A plan reads N samples in the first epoch and N - C in each later one, C being what the
     buffers hold (loaders.scheduled.plan): of what was read again, C / N is saved. None where the
-    different bytes were not recorded, or nothing was read again.
+    unique bytes were not recorded, or nothing was read again.
     """
     data = facts.results.dataset
     if data is None or not data.unique_bytes or data.bytes_read <= data.unique_bytes:

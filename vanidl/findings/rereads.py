@@ -62,7 +62,7 @@ def _same(facts: Facts) -> RuleResult | None:
     bound = facts.io_bound_s
     return RuleResult(
         f"Each of {ranks} ranks reads the whole dataset",
-        f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of different bytes.",
+        f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of unique bytes.",
         "Give ranks different samples (DistributedSampler, tf.data shard). Where all need the same "
         "samples, as in spatial parallelism, the spatial loader reads only a rank's slab.",
         {
@@ -99,20 +99,20 @@ def _shared_shuffle(facts: Facts) -> RuleResult | None:
 
 RULES = (
     Rule(
-        "reread_each_epoch", "bytes read / different bytes of the dataset, for the whole job",
-        "1.5, and at most 32 GiB of different bytes a host, where I/O matters",
+        "reread_each_epoch", "bytes read / unique bytes of the dataset, for the whole job",
+        "1.5, and at most 32 GiB of unique bytes a host, where I/O matters",
         "replaces Drishti's P09, whose test is inverted. Memory is not recorded: 32 GiB is what a "
         "training node has to spare",
         _again,
     ),
     Rule(
-        "ranks_read_the_same", "different bytes that each rank read / those of the job",
+        "ranks_read_the_same", "unique bytes that each rank read / those of the job",
         "90 % for every rank in each pass, where I/O matters",
         "a sampler that was not told of the ranks reads everything everywhere",
         _same,
     ),
     Rule(
-        "shared_shuffle", "different bytes that each rank read over the run / those of the job",
+        "shared_shuffle", "unique bytes that each rank read over the run / those of the job",
         "1.5 x an equal part for every rank, and the data read 1.5 times, where I/O matters",
         "a fixed part stays at 1 x; a global shuffle reaches 1.75 x for 4 ranks after two epochs",
         _shared_shuffle,

@@ -20,7 +20,7 @@ _HATCH = {
 
 
 def draw(figure: FigureBase, run: Run) -> None:
-    """One bar a rank, the mean first; beyond LIMIT ranks those with the longest input wait."""
+    """One bar per rank, the mean first; beyond LIMIT ranks those with the longest input wait."""
     overlap = run.overlap
     if overlap is None:
         raise ValueError("expected an overlap, found none: nothing to draw")

@@ -16,7 +16,7 @@ _MOST_LABELS = 12
 
 
 def draw(figure: FigureBase, run: Run) -> None:
-    """One line a rank or group of ranks; darker means more bytes per second, white none."""
+    """One line per rank or group of ranks; darker means more bytes per second, white none."""
     line = run.timeline
     if line is None:
         raise ValueError("expected a timeline, found none: nothing to draw")

@@ -19,14 +19,14 @@ _TITLE = "Share of the data that each rank read"
 _COLUMNS = (
     Column("rank"),
     Column("share", "share"),
-    Column("different bytes", "bytes"),
+    Column("unique bytes", "bytes"),
     Column("bytes read", "bytes"),
     Column("files", "count"),
 )
 
 
 def figure(run: Run) -> Figure:
-    """One bar a rank: its different bytes over those of the dataset."""
+    """One bar per rank: its unique bytes over those of the dataset."""
     data = run.dataset
     if data is None or not data.ranks:
         reason = NO_DATASET if data is None else "It needs single operations with offsets."

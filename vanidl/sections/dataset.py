@@ -31,7 +31,7 @@ _CAPTION = (
 _COLUMNS = (
     Column("path"),
     Column("bytes read", "bytes"),
-    Column("different bytes", "bytes"),
+    Column("unique bytes", "bytes"),
     Column("re-read factor", "factor"),
     Column("visits", "count"),
     Column("opens", "count"),
@@ -89,7 +89,7 @@ def _spec(files: Sequence[DataFile]) -> Spec:
     again = [f.bytes_read - u for f, u in zip(files, unique, strict=True)]
     divisor, unit = byte_scale(max(f.bytes_read for f in files))
     sides = (
-        ("different bytes", palette.READ, "", unique),
+        ("unique bytes", palette.READ, "", unique),
         ("read again", palette.RAMP[1], "/", again),
     )
     data = [
@@ -143,7 +143,7 @@ def _row(file: DataFile) -> tuple[str | int | float | None, ...]:
 def _alt_text(data: Dataset) -> str:
     return (
         f"{plural(len(data.files), 'dataset file')}: {nbytes(data.bytes_read)} read, "
-        f"{nbytes(data.unique_bytes)} of it different bytes."
+        f"{nbytes(data.unique_bytes)} of it unique bytes."
     )
 
 
@@ -190,7 +190,7 @@ def _sharing(data: Dataset) -> Pairs:
     if len(shares) < 2:
         return []
     low, high = percent(min(shares)), percent(max(shares))
-    return [("of it a rank", f"{low} to {high} of the {data.share_of}")]
+    return [("of it per rank", f"{low} to {high} of the {data.share_of}")]
 
 
 def _samples(data: Dataset) -> Pairs:
@@ -200,7 +200,8 @@ def _samples(data: Dataset) -> Pairs:
     spread = (
         f"{count(samples.min)} in each file"
         if samples.min == samples.max
-        else f"{count(samples.min)} to {count(samples.max)} a file, median {count(samples.median)}"
+        else f"{count(samples.min)} to {count(samples.max)} per file, "
+        f"median {count(samples.median)}"
     )
     return [("samples", f"{count(samples.total)}: {spread} ({samples.source})")]
 

@@ -38,7 +38,7 @@ def _gain(finding: Finding) -> str:
     """What the finding could gain, in words; "" where the trace sets no bound."""
     if finding.gain_at_most_s is None:
         return ""
-    return f" (gains at most {seconds(finding.gain_at_most_s)} a rank)"
+    return f" (gains at most {seconds(finding.gain_at_most_s)} per rank)"
 
 
 def _json(run: Run) -> list[Object]:

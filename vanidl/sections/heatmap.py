@@ -23,12 +23,12 @@ TABLE_SPANS = 8
 TABLE_FILES = 100
 TABLE_ROWS = 128
 _CAPTION = (
-    "One line a rank, time since the start of the job to the right. A stronger colour means more "
+    "One line per rank, time since the start of the job to the right. A stronger colour means more "
     "bytes per second (reads and writes together), blank means no I/O. Vertical stripes: all "
     "ranks at once. A lone strong line: one rank does the work."
 )
 _FILES_CAPTION = (
-    "One line a file, most traffic on top, time since the start of the job to the right. A "
+    "One line per file, most traffic on top, time since the start of the job to the right. A "
     "stronger colour means more bytes per second (reads and writes together), blank means no I/O. "
     "Lines that fill from left to right: one file after the other. Scattered dots: shuffled."
 )

@@ -49,7 +49,7 @@ def _mpi_rows(trace: Trace) -> list[tuple[str, str]]:
     if not total:
         return []
     mean = seconds(sum(total) / len(total))
-    return [("MPI calls", f"{mean} a rank on average, {seconds(max(total))} at most")]
+    return [("MPI calls", f"{mean} per rank on average, {seconds(max(total))} at most")]
 
 
 def _json(run: Run) -> Object:

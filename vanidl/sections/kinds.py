@@ -96,7 +96,7 @@ def _alt_text(groups: tuple[GroupRow, ...]) -> str:
 
 
 def _text(run: Run) -> str | None:
-    header = ("kind", "files", "read", "written", "busy a rank")
+    header = ("kind", "files", "read", "written", "busy per rank")
     rows = [
         (g.name, count(g.files), nbytes(g.bytes_read), nbytes(g.bytes_written), seconds(g.busy_s))
         for g in run.files.by_kind

@@ -24,7 +24,7 @@ PARTS = (
     ("unobserved_s", "unobserved", palette.UNOBSERVED, "."),
 )
 _CAPTION = (
-    "One bar a rank: the time its processes spent in I/O. Orange: the training process waited "
+    "One bar per rank: the time its processes spent in I/O. Orange: the training process waited "
     "for input meanwhile. Blue: its compute went on meanwhile. Grey: outside the profiled steps, "
     "neither hidden nor exposed. The diamond marks the whole input wait: its distance from the "
     "end of the orange bar is waiting without I/O."

@@ -19,7 +19,7 @@ from vanidl.wording.placement import placement_bounds, placement_sentences
 
 LIMIT = 40
 _CAPTION = (
-    "One bar a rank: the time in reads between the first and the last placed step. Blue: hidden "
+    "One bar per rank: the time in reads between the first and the last placed step. Blue: hidden "
     "wherever the steps lay. Striped: hidden or exposed, depending on where they lay. "
 )
 _EMPTY = (
@@ -163,7 +163,7 @@ def _slope(row: RankPlacement) -> str:
 
 
 def _json(run: Run) -> Object | None:
-    """Sums, verdict and one entry a rank, single steps left out."""
+    """Sums, verdict and one entry per rank, single steps left out."""
     placement = run.placement
     if placement is None:
         return None

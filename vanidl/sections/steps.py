@@ -23,16 +23,16 @@ MAX_LANES = 8
 GRID_RANKS = 64
 GRID_STEPS = 256
 _BARS = (
-    "One bar a step over seconds since the start of the job, as wide as it lasted and as high: "
+    "One bar per step over seconds since the start of the job, as wide as it lasted and as high: "
     "orange is the input wait, grey the rest. "
 )
 _GRID = (
-    "One line a rank, one column a profiled step, counted from 0. A stronger colour is a longer "
-    "wait for input. "
+    "One line per rank, one column per profiled step, counted from 0. A stronger colour is a "
+    "longer wait for input. "
     "Horizontal lines are slow ranks, vertical lines are steps that all ranks waited in."
 )
 _UNDATED = (
-    "One line a rank, one column a step in the order of the table, counted from 0. A stronger "
+    "One line per rank, one column per step in the order of the table, counted from 0. A stronger "
     "colour is a longer step. {}, so these steps are in no other picture and no overlap is claimed."
 )
 _CAPTION = (
@@ -81,7 +81,7 @@ def _why(clock: ClockEvidence) -> str:
 
 
 def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
-    """One lane of bars a rank, all with the same scale."""
+    """One lane of bars per rank, all with the same scale."""
     data: list[Spec] = []
     for lane, rank in enumerate(shown.ranks):
         data += _lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
@@ -250,7 +250,7 @@ def _text(run: Run) -> str | None:
     many = f"{steps.per_rank_min}" if steps.per_rank_min == steps.per_rank_max else (
         f"{steps.per_rank_min} to {steps.per_rank_max}")  # fmt: skip
     rows = [
-        ("profiled", f"{many} a rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
+        ("profiled", f"{many} per rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
         *clock_pairs(steps),

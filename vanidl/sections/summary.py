@@ -120,7 +120,7 @@ def _busy(time: BusyTime | None) -> list[tuple[str, str]]:
     anyone, plain = seconds(time.any_rank_s), seconds(time.sum_s)
     share = percent(time.share)
     return [
-        ("busy time", f"{mean} a rank on average ({share} of the run), {most} at most"),
+        ("busy time", f"{mean} per rank on average ({share} of the run), {most} at most"),
         ("", f"{anyone} with any rank in I/O, {plain} as a plain sum of durations"),
     ]
 
@@ -131,7 +131,7 @@ def _counter_time(time: CounterTime | None) -> list[tuple[str, str]]:
         return rows
     spent = f"{seconds(time.read_s)} reading, {seconds(time.write_s)} writing"
     meta = "" if time.meta_s is None else f", {seconds(time.meta_s)} metadata"
-    mean = f"{seconds(time.per_rank_mean_s)} reading and writing a rank on average"
+    mean = f"{seconds(time.per_rank_mean_s)} reading and writing per rank on average"
     rows.append(("by counters", f"{spent}{meta}, summed over files and processes"))
     return [*rows, ("", mean)]
 

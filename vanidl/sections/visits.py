@@ -23,7 +23,7 @@ from vanidl.sections.section import Section
 CELLS = 64_000
 MOST_BINS = 512
 _CAPTION = (
-    "One row a file, by first visit from top to bottom, over seconds since the start of the job; "
+    "One row per file, by first visit from top to bottom, over seconds since the start of the job; "
     "darker is more bytes. A staircase is a dataset read in order, a cloud one read "
     "shuffled; the pattern repeats with each epoch (dashed lines, where their borders are known)."
 )

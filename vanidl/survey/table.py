@@ -27,7 +27,7 @@ def require() -> None:
 
 
 def write(rows: Sequence[Row], path: Path) -> None:
-    """One row a job; what was not recorded is null.
+    """One row per job; what was not recorded is null.
 
     Raises:
         VanidlError: it cannot be written there.

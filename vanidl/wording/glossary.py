@@ -44,7 +44,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Different bytes, re-read factor",
-        "Length of the union of all byte ranges read from a file; bytes read / different bytes.",
+        "Length of the union of all byte ranges read from a file; bytes read / unique bytes.",
     ),
     (
         "Visit",

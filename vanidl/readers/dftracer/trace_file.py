@@ -191,7 +191,7 @@ class _Content:
             )
 
     def _columns(self, events: Sequence[Event]) -> Int64Array:
-        """One row a column, in the order of COLUMNS."""
+        """One row per column, in the order of COLUMNS."""
         arguments = [_arguments(e) for e in events]
         self.host = self.host or str(arguments[0].get("hostname", ""))
         names, keys = self.names, self.keys
