@@ -31,6 +31,7 @@ class Recipe:
     ranks: int = 1
     workers: int = 2
     ahead: int = 2  # batches that a worker prepares before it waits
+    thread: bool = False  # the only worker is a thread of the training process
     epochs: int = 2
     steps: int = 16  # of one epoch
     batch: int = 4
@@ -126,7 +127,12 @@ class _Training:
                 else:
                     w = self._worker_of(step)
                     slots = free[k, w]
-                    process = self.workers.setdefault((k, epoch, w), _Process(begin_us=begin))
+                    own = _Process(begin_us=begin)
+                    process = (
+                        self.trainers[k]
+                        if r.thread
+                        else self.workers.setdefault((k, epoch, w), own)
+                    )
                     last = max((io.end // US for io in process.ios), default=begin)
                     at = max(slots.pop(0), last)
                     ready = self._load(process, k, epoch, step, order, at)

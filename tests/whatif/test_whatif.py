@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,10 @@ import vanidl
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
+from vanidl.report.html import render_html
+from vanidl.report.json import summary_json
+from vanidl.report.text import summary_text
+from vanidl.run import Run
 from vanidl.whatif import Change, predict, what_if
 from vanidl.whatif.change import NO_GAIN
 from vanidl.whatif.reads import reads
@@ -232,3 +237,33 @@ def test_a_run_without_waits_is_not_replayed(recipe):
 def test_impossible_changes_are_refused(wrong):
     with pytest.raises(UsageError, match="expected"):
         Change(**wrong)
+
+
+AHEAD = Recipe(workers=1, thread=True, read_us=4_000, decode_us=1_000, compute_us=30_000)
+"""A thread of the training process reads 20 ms for each step of 30 ms."""
+
+
+@pytest.mark.parametrize("recipe", [AHEAD, replace(AHEAD, read_us=12_000), replace(AHEAD, ranks=2)])
+def test_a_thread_that_reads_ahead_is_refused_in_words(recipe):
+    trace = trace_of(recipe)
+    results = analyse(trace)
+    found = what_if(trace, results)
+    assert (found.rows, found.replayed_s) == ((), None)
+    assert "a thread of the training process reads ahead" in found.refused
+    with pytest.raises(UsageError, match="reads ahead"):
+        predict(trace, results, Change(bandwidth=2))
+
+
+@pytest.mark.parametrize("changes", [{"workers": 0}, {"workers": 1}, {"workers": 2}])
+def test_loaders_without_such_a_thread_are_replayed(changes):
+    trace = trace_of(replace(AHEAD, thread=False, **changes))
+    assert not what_if(trace, analyse(trace)).refused
+
+
+def test_a_refusal_is_in_text_page_and_json():
+    trace = trace_of(AHEAD)
+    run = Run(trace, analyse(trace))
+    page = html.unescape(render_html(run))
+    for output in (" ".join(summary_text(run).split()), summary_json(run), page):
+        assert "a thread of the training process reads ahead" in output
+    assert "gains at most" not in page.split('id="what-if"')[1].split("</figure>")[0]

@@ -94,7 +94,11 @@ def test_zero_wait():
 
 
 def test_no_io_in_the_window():
-    text = headline(*with_overlap("one_rank", hidden_fraction=None, input_wait_io_s=0.0)).title
+    text = headline(
+        *with_overlap(
+            "one_rank", hidden_fraction=None, input_wait_io_s=0.0, input_wait_rest_at_least_s=13.98
+        )
+    ).title
     assert "none of that is I/O" in text
     assert "no I/O took place during the profiled steps" in text
 

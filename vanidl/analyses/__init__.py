@@ -147,7 +147,7 @@ def finish(
         files=files.finish(reduced["files"], chosen, layer),
         balance=balance.finish(reduced["operations"], chosen),
         steps=step_result,
-        overlap=overlap.finish(splits, reduced["operations"], chosen, table),
+        overlap=overlap.finish(splits, reduced["operations"], chosen, table, reduced["files"].busy),
         dataset=data,
         phases=stages,
         filetimeline=filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),

@@ -8,15 +8,22 @@ window, under nothing recorded: checkpoint, logging).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from vanidl.analyses import wait_metadata
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
+from vanidl.analyses.wait_metadata import WaitMetadata
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import SpanKind, Trace
+
+HALF = 0.5
+IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT = "I/O", "not I/O", "not known"
+"""What a wait mostly is: reads, writes and metadata calls; none of them, whatever was timed only
+in sum; or neither can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,10 @@ class RankOverlap:
     """One rank's window, split. All in seconds.
 
     io_s = unobserved_s + in_wait_s + hidden_s + behind_communication_s + other_s, exactly.
-    None: not recorded.
+    input_wait_s = input_wait_io_s + input_wait_metadata_s + input_wait_rest_s: reads and writes,
+    metadata calls (open, stat, close), and what is neither, such as decoding. Where metadata
+    calls were not timed singly the second is likely and `..._at_most_s` its bound, and the rest
+    is `input_wait_rest_at_least_s` at least. None: not recorded.
     """
 
     label: str
@@ -42,6 +52,21 @@ class RankOverlap:
     input_wait_s: float | None
     input_wait_io_s: float | None  # part of the wait during which the rank was in I/O
     starving_wait_s: float | None  # wait while the device idles; = input_wait_s on basis ops
+    input_wait_metadata_s: float | None = None
+    input_wait_metadata_at_most_s: float | None = None
+    input_wait_rest_s: float | None = None
+    input_wait_rest_at_least_s: float | None = None
+
+    @property
+    def wait_is_mostly(self) -> str:
+        """What half of the input wait or more is: `IO_WAIT`, `OTHER_WAIT` or `UNKNOWN_WAIT`."""
+        if self.input_wait_s is None or self.input_wait_io_s is None:
+            return UNKNOWN_WAIT
+        half = HALF * self.input_wait_s
+        if self.input_wait_io_s + (self.input_wait_metadata_s or 0.0) >= half:
+            return IO_WAIT
+        rest = self.input_wait_rest_at_least_s
+        return OTHER_WAIT if rest is not None and rest >= half else UNKNOWN_WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +89,33 @@ class Overlap:
 
 
 def finish(
-    splits: Mapping[int, Split], reduced: Operations, trace: Trace, table: StepTable | None
+    splits: Mapping[int, Split],
+    reduced: Operations,
+    trace: Trace,
+    table: StepTable | None,
+    busy: wait_metadata.Busy,
 ) -> Overlap | None:
-    """The split of every rank with profiled steps; None where there is none."""
+    """The split of every rank with profiled steps; None where there is none.
+
+    Args:
+        splits: of each rank, by position in Trace.ranks.
+        reduced: its operations.
+        trace: the run.
+        table: its steps.
+        busy: when each rank read or wrote files of each kind.
+    """
     if not splits or table is None:
         return None
     basis = _basis(trace)
-    rows = tuple(_row(p, split, trace, reduced, basis) for p, split in splits.items())
+    rows = tuple(
+        _with_metadata(
+            _row(p, split, trace, reduced, basis),
+            None
+            if split.waited_in_io is None
+            else wait_metadata.of_rank(trace, p, split.spans.waits, split.waited_in_io, busy),
+        )
+        for p, split in splits.items()
+    )
     observed = _sum([_minus(r.io_s, r.unobserved_s) for r in rows])
     window = sum(r.window_s for r in rows)
     return Overlap(
@@ -211,6 +256,20 @@ def _row(
         spans.waits.length / 1e9 if known else None,
         _seconds(split.waited_in_io),
         did.starving.length / 1e9 if known else None,
+    )
+
+
+def _with_metadata(row: RankOverlap, found: WaitMetadata | None) -> RankOverlap:
+    """The row with its wait divided; without metadata times nothing but I/O is known of it."""
+    if found is None or row.input_wait_s is None or row.input_wait_io_s is None:
+        return row
+    bare_s = row.input_wait_s - row.input_wait_io_s
+    return replace(
+        row,
+        input_wait_metadata_s=found.likely_s,
+        input_wait_metadata_at_most_s=found.at_most_s,
+        input_wait_rest_s=max(bare_s - found.likely_s, 0.0),
+        input_wait_rest_at_least_s=max(bare_s - found.at_most_s, 0.0),
     )
 
 

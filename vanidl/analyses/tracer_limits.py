@@ -71,11 +71,17 @@ def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Noti
             )
 
 
-def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+def exceeds_run_time(table: CounterTable, trace: Trace) -> bool:
+    """Whether a layer's metadata time is more than its processes have, so not credible."""
     limit = trace.job.run_time_s * max(len(trace.processes), 1)
+    seconds = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
+    return bool(seconds) and 0 < limit < (seconds or 0.0)
+
+
+def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     for table in trace.counters.values():
         seconds = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
-        if seconds and limit > 0 and seconds > limit:
+        if exceeds_run_time(table, trace):
             yield Notice(
                 "meta_time_not_credible",
                 f"{table.layer}: metadata time {seconds:.1f} s exceeds what "

@@ -13,7 +13,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.overlap import Overlap
 from vanidl.compare.sides import Sample
 from vanidl.model.trace import STDIO, STORAGE_LAYERS
-from vanidl.model.warnings import NOT_COMPARABLE, codes
+from vanidl.model.warnings import NOT_COMPARABLE, serious_codes
 
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """Which direction is an improvement."""
@@ -138,7 +138,7 @@ def losses(sample: Sample) -> frozenset[str]:
     """Codes of the warnings by which the run's I/O was recorded in part."""
     if sample.results is None:
         return frozenset()
-    return NOT_COMPARABLE & codes(sample.results.coverage.warnings)
+    return NOT_COMPARABLE & serious_codes(sample.results.coverage.warnings)
 
 
 def stdio_share(sample: Sample) -> float | None:

@@ -64,15 +64,25 @@ class Facts:
         """The most that any change of reading can gain.
 
         Where input waits are known: lost to input, and not more than the waits in which the
-        ranks were in I/O (all of the wait where I/O is missing from the trace). Else the time
-        in which a rank, on average, read the dataset.
+        ranks were in reads, writes or, likely, metadata calls (all of the wait where I/O is
+        missing from the trace). Else the time in which a rank, on average, read the dataset.
         """
-        if self.lost_s is None:
+        return self._bound_s("input_wait_metadata_s")
+
+    @cached_property
+    def files_bound_s(self) -> float | None:
+        """The same with all metadata calls that can lie in the waits: what fewer files can gain."""
+        return self._bound_s("input_wait_metadata_at_most_s")
+
+    def _bound_s(self, metadata: str) -> float | None:
+        overlap = self.results.overlap
+        if self.lost_s is None or overlap is None:
             return self.dataset_s
-        in_io = [r.input_wait_io_s for r in self.results.overlap.per_rank]  # type: ignore[union-attr]
+        in_io = [r.input_wait_io_s for r in overlap.per_rank]
         if self.lossy or None in in_io:
             return self.lost_s
-        return min(self.lost_s, sum(i or 0.0 for i in in_io))
+        calls = sum(getattr(r, metadata) or 0.0 for r in overlap.per_rank)
+        return min(self.lost_s, sum(i or 0.0 for i in in_io) + calls)
 
     @property
     def matters(self) -> bool:
@@ -94,16 +104,6 @@ class Facts:
             return None
         of_data = seconds[self.of_kind(table, DATASET)]
         return float(of_data[of_data > 0].sum()) / len(self.trace.ranks)
-
-    @cached_property
-    def metadata_s(self) -> float | None:
-        """Time a rank on average spent in open, stat and close of dataset files, by counters."""
-        table = self.counters
-        seconds = None if table is None else table.seconds.get("POSIX_F_META_TIME")
-        if table is None or seconds is None or "meta_time_not_credible" in self.serious:
-            return None
-        of_data = seconds[self.of_kind(table, DATASET)]
-        return float(of_data[of_data > 0].sum()) / max(len(self.trace.ranks), 1)
 
     def group(self, kind: str) -> GroupRow | None:
         """Totals of one kind of file."""

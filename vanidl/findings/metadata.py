@@ -41,7 +41,7 @@ def _tiny_files(facts: Facts) -> RuleResult | None:
         "at that.",
         "Pack samples into shards (WebDataset tar, TFRecord, HDF5, MDS) of 64 MiB or more.",
         {"files": len(data.files), "median_bytes": median, "bytes_read": data.bytes_read},
-        facts.io_bound_s,
+        facts.files_bound_s,
     )
 
 
@@ -63,7 +63,7 @@ def _open_per_sample(facts: Facts) -> RuleResult | None:
         f"A file is opened for every {samples / opens:.1f} {what}.",
         PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
-        facts.io_bound_s,
+        facts.files_bound_s,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.overlap import Overlap
+from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap, RankOverlap
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import percent, seconds
+from vanidl.wording.waits import parts_of_wait
 
 BOUND_SHARE = 0.10
-MOSTLY = 0.5
 OBSERVED_SHARE = 0.05
 HIDDEN_SHARE = 0.2
 OTHERS_SHARE = 0.05
@@ -22,32 +22,15 @@ def _waits(facts: Facts) -> Overlap | None:
     return overlap if share is not None and share >= BOUND_SHARE else None
 
 
-def _io_share(facts: Facts, overlap: Overlap) -> float | None:
-    """Share of the wait in reads and writes or, by the counters, in metadata calls."""
-    wait, in_io = overlap.mean.input_wait_s, overlap.mean.input_wait_io_s
-    if not wait or in_io is None:
-        return None
-    return min((in_io + (_metadata_s(facts, overlap) or 0.0)) / wait, 1.0)
-
-
-def _metadata_s(facts: Facts, overlap: Overlap) -> float | None:
-    """Metadata time of dataset files a rank, for the profiled share of its I/O.
-
-    No tracer gives these calls singly: that they fell into waits is taken, not seen.
-    """
-    mean = overlap.mean
-    if facts.metadata_s is None or not mean.io_s or mean.unobserved_s is None:
-        return None
-    return facts.metadata_s * (1 - mean.unobserved_s / mean.io_s)
-
-
-def _wait_evidence(facts: Facts, overlap: Overlap) -> dict[str, Value]:
-    longest = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0)
+def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
+    longest, mean = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0), overlap.mean
     return {
         "input_wait_share": overlap.input_wait_share,
-        "input_wait_s": overlap.mean.input_wait_s,
-        "input_wait_io_s": overlap.mean.input_wait_io_s,
-        "metadata_s": _metadata_s(facts, overlap),
+        "input_wait_s": mean.input_wait_s,
+        "input_wait_io_s": mean.input_wait_io_s,
+        "metadata_s": mean.input_wait_metadata_s,
+        "metadata_at_most_s": mean.input_wait_metadata_at_most_s,
+        "rest_at_least_s": mean.input_wait_rest_at_least_s,
         "lost_to_input_s": overlap.lost_to_input_s,
         "longest_wait": {"rank": longest.label, "seconds": longest.input_wait_s},
     }
@@ -59,17 +42,14 @@ def _title(overlap: Overlap, rest: str) -> str:
 
 def _bound_io(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    share = _io_share(facts, overlap) if overlap else None
-    if overlap is None or share is None or share < MOSTLY:
+    if overlap is None or overlap.mean.wait_is_mostly != IO_WAIT:
         return None
-    evidence = _wait_evidence(facts, overlap)
+    evidence = _wait_evidence(overlap)
     plan = loaders.scheduled(facts)
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
     return RuleResult(
         _title(overlap, "mostly for I/O"),
-        f"Of {seconds(overlap.mean.input_wait_s)} of wait the rank was in reads and writes for "
-        f"{seconds(overlap.mean.input_wait_io_s)}; metadata calls took "
-        f"{seconds(_metadata_s(facts, overlap))} by the counters.",
+        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean)}.",
         "Read ahead: more DataLoader workers or a larger prefetch_factor, tf.data prefetch; then "
         "make the reads themselves cheaper, see the findings about requests and files." + hint,
         evidence | ({"predicted": plan} if plan else {}),
@@ -79,15 +59,14 @@ def _bound_io(facts: Facts) -> RuleResult | None:
 
 def _bound_decoding(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    share = _io_share(facts, overlap) if overlap else None
-    if overlap is None or share is None or share >= MOSTLY or facts.lossy:
+    if overlap is None or overlap.mean.wait_is_mostly != OTHER_WAIT or facts.lossy:
         return None
-    evidence = _wait_evidence(facts, overlap)
+    evidence = _wait_evidence(overlap)
     predicted = loaders.decoders(facts)
     return RuleResult(
         _title(overlap, "and not for I/O"),
-        f"Only {percent(share)} of the wait was I/O, metadata included: the rest is decoding, "
-        "augmentation, collating or the start of workers.",
+        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean)}: the rest "
+        "is decoding, augmentation, collating or the start of workers.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
         "encoded samples and decodes them on the device. Faster storage will not help.",
         evidence | ({"predicted": predicted} if predicted else {}),
@@ -99,18 +78,25 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     if overlap is None:
         return None
-    share = _io_share(facts, overlap)
-    if share is not None and (share >= MOSTLY or not facts.lossy):
+    mostly = overlap.mean.wait_is_mostly
+    if mostly == IO_WAIT or (mostly == OTHER_WAIT and not facts.lossy):
         return None
-    why = "no single operation was traced" if share is None else "not all reads were recorded"
     return RuleResult(
         _title(overlap, "for I/O or decoding"),
-        f"How much of the wait is I/O is not known: {why}.",
+        f"How much of the wait is I/O is not known: {_why_unknown(facts, overlap.mean)}.",
         "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
         "more prefetch help with both.",
-        _wait_evidence(facts, overlap),
+        _wait_evidence(overlap),
         facts.lost_s,
     )
+
+
+def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
+    if mean.input_wait_io_s is None:
+        return "no single operation was traced"
+    if facts.lossy:
+        return "not all reads were recorded"
+    return parts_of_wait(mean)
 
 
 def _not_overlapped(facts: Facts) -> RuleResult | None:

@@ -91,6 +91,7 @@ def assemble(
         stripes=merge_counters.stripes(logs, counters, codes),
         heatmaps=merge_counters.heatmaps(logs, counters, processes),
         mpi=merge_counters.mpi_times(logs, processes),
+        metadata_calls=operations.metadata_calls(logs, processes),
         step_durations=(*undated, *merge_profiles.unplaced_steps(profiles, processes, clocks)),
     )
 

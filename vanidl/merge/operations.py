@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from vanidl.merge.files import path_of
 from vanidl.merge.process_table import ProcessTable
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.model.spill import Parts, Store
 from vanidl.model.trace import Part
 from vanidl.readers.records import OperationTable, TracerLog
@@ -44,6 +46,18 @@ def parts(
                 for piece in _sliced(part, max_rows):
                     store.add(piece)
     return store.finished()
+
+
+def metadata_calls(logs: Sequence[TracerLog], processes: ProcessTable) -> dict[int, Intervals]:
+    """Process -> when it was in metadata calls, for logs of one process that time each of them."""
+    found: dict[int, Intervals] = {}
+    for i, log in enumerate(logs):
+        process = processes.of_log.get((i, 0))
+        if log.metadata_calls is not None and process is not None:
+            calls, since = log.metadata_calls, log.start_ns
+            own = Intervals(calls.start + since, calls.end + since)
+            found[process] = intervals.merge(found.get(process, intervals.EMPTY), own)
+    return found
 
 
 def _of_table(

@@ -112,7 +112,11 @@ def select(trace: Trace, selection: Selection) -> Trace:
     heatmaps = trace.heatmaps if files is None else ()
     if timed:
         heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
-    return replace(trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps)
+    calls = trace.metadata_calls if files is None else {}  # they know no files
+    return replace(
+        trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps,
+        metadata_calls=calls,
+    )  # fmt: skip
 
 
 def _check(trace: Trace, selection: Selection) -> None:

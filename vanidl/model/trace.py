@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.intervals import Intervals
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
 
@@ -352,6 +353,8 @@ class Trace:
     heatmaps: tuple[Heatmap, ...] = ()
     mpi: tuple[MpiTime, ...] = ()
     step_durations: tuple[UndatedSteps, ...] = ()
+    metadata_calls: Mapping[int, Intervals] = field(default_factory=dict)
+    """Process -> when it was in open, stat, close and the like, where a tracer times each call."""
     user_data: UserData = field(default_factory=UserData)
 
     @cached_property

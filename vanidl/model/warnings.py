@@ -23,14 +23,20 @@ INCOMPLETE = DAMAGED | DROPPED
 UNSEEN = frozenset({"reads_not_seen", "stdio_untraced"})
 """Reads went past the tracer."""
 
-LOWER_BOUNDS = INCOMPLETE | UNSEEN
-"""Recorded I/O is a lower bound."""
+LOST_PROCESSES = frozenset({"processes_missing", "processes_unfinished"})
+"""What a process did, or the end of it, was not recorded."""
 
-UNRECORDED_IO = DROPPED | UNSEEN | {"mmap_not_monitored"}
-"""What looks like something else than I/O may be I/O that was not recorded."""
+LOWER_BOUNDS = INCOMPLETE | UNSEEN | LOST_PROCESSES
+"""Recorded I/O is a lower bound: what looks like something else may be I/O as well.
 
-NOT_COMPARABLE = INCOMPLETE | {"reads_not_seen", "unassigned"}
-"""I/O was recorded, or given to ranks, in part: the totals of two runs must not be compared."""
+Not `mmap_not_monitored`, which every log of today has: nothing says that memory was mapped.
+"""
+
+NOT_COMPARABLE = LOWER_BOUNDS - {"stdio_untraced"} | {"unassigned"}
+"""I/O was recorded, or given to ranks, in part: the totals of two runs must not be compared.
+
+Bytes through STDIO are counted: their share is compared by itself.
+"""
 
 UNSURE_CLOCK = frozenset({"clock_unverified", "clock_coarse", "clock_contradiction"})
 """How profiles and I/O lie on one clock is not certain."""
@@ -38,9 +44,7 @@ UNSURE_CLOCK = frozenset({"clock_unverified", "clock_coarse", "clock_contradicti
 UNUSABLE = frozenset({"unreadable", "processes_missing"})
 """A file, or a process, is in no number."""
 
-NAMES_COMMANDS = frozenset(
-    {"processes_missing", "processes_unfinished", "copies", "versions_left_out"}
-)
+NAMES_COMMANDS = LOST_PROCESSES | {"copies", "versions_left_out"}
 """The message quotes, in brackets, commands or files of which nothing else is known."""
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.intervals import Intervals
+
 
 @dataclass(frozen=True, slots=True)
 class OperationTable:
@@ -146,6 +148,7 @@ class TracerLog:
     mpi: tuple[MpiRecord, ...] = ()
     rank: int | None = None  # of its process, where the tracer or its recorder says
     counters: CounterFile | None = None
+    metadata_calls: Intervals | None = None  # ns since start_ns; None: not timed one by one
     counts_apart: bool = False  # the tracer counts operations beside tracing them
 
     @property

@@ -57,6 +57,8 @@ def replayed(run: Run) -> Replayed | None:
 
 def replay_note(found: WhatIf) -> str:
     """How well the model gives back what was measured."""
+    if found.refused:
+        return f"The mean step took {seconds(found.step_s)}. {found.refused}."
     return (
         f"The mean step took {seconds(found.step_s)}; the same batches replayed with nothing "
         f"changed give {seconds(found.replayed_s)}."

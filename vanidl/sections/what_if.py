@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.formatting.terminal import aligned_table
+from vanidl.formatting.terminal import aligned_table, paragraph
 from vanidl.formatting.units import ratio, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
@@ -12,6 +12,8 @@ def _text(run: Run) -> str | None:
     found = run.what_if()
     if found is None:
         return None
+    if found.refused or found.replayed_s is None:
+        return f"What if\n{paragraph(found.refused + '.')}\n"
     header = ("if", "mean step", "of now", "gains at most")
     now = ("nothing changed, replayed", seconds(found.replayed_s),
            ratio(found.replayed_s / found.step_s), "")  # fmt: skip

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
+from vanidl.analyses.wait_metadata import total_s
 from vanidl.analyses.workers import Workers
 from vanidl.model import intervals
 from vanidl.model.trace import SpanKind, Trace
@@ -25,10 +26,11 @@ _FEWEST = 4
 class Batches:
     """One rank's batches in order; arrays have one entry per profiled step, in seconds.
 
-    `io_s` + `decode_s` is how long loading took its reader, `compute_s` everything else in the
-    step but the wait for slower ranks. `first` marks the first batch of an epoch, for which no
-    worker has read ahead. `again` is the share of a batch that was read before: 1 in epochs after
-    the first; where no epoch is known, for all batches the share of the bytes read again.
+    `io_s` (reads and metadata calls) + `decode_s` is how long loading took its reader,
+    `compute_s` everything else in the step but the wait for slower ranks. `first` marks the first
+    batch of an epoch, for which no worker has read ahead. `again` is the share of a batch that was
+    read before: 1 in epochs after the first; where no epoch is known, for all batches the share of
+    the bytes read again.
     `nbytes` were read for a batch: the same for all batches with reads.
     `latency_share` is that of requests in `io_s`; None: not known.
     """
@@ -43,6 +45,7 @@ class Batches:
     workers: int
     nbytes: Array
     latency_share: float | None
+    inside: float = 1.0  # share of the rank's reads, in time, that lies in the profiled steps
 
 
 def can_replay(trace: Trace, results: Results) -> bool:
@@ -66,8 +69,13 @@ def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
     starts = [since + round(p.start_s * 1e9) for p in epochs]
     meeting = {p: _communication(trace, p, s) for p, s in ranks.items()}
     least = np.min(list(meeting.values()), axis=0)
+    rows = results.overlap.per_rank if results.overlap else ()
+    calls = {
+        p: _Calls(row.input_wait_metadata_s or 0.0, total_s(trace, p))
+        for p, row in zip(ranks, rows, strict=True)
+    }
     found = (
-        _of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p]))
+        _with_calls(_of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p])), calls[p])
         for p, s in ranks.items()
     )
     alone = (
@@ -103,9 +111,9 @@ def _of_rank(
     wait = spans.wait_ns(low, high) / 1e9
     in_wait = intervals.covered_within(intervals.intersect(busy, spans.waits), low, high) / 1e9
     io_s = in_wait
+    inside = intervals.union(low[:1], high[-1:])
+    share = intervals.intersect(busy, inside).length / max(busy.length, 1)
     if workers:
-        inside = intervals.union(low[:1], high[-1:])
-        share = intervals.intersect(busy, inside).length / max(busy.length, 1)
         io_s = np.full(len(low), read.sum_s * share / len(low))
     length = (high - low) / 1e9
     epoch = np.searchsorted(np.array(epochs, np.int64), high, side="left")
@@ -121,6 +129,38 @@ def _of_rank(
         workers,
         _evenly(io_s, read.nbytes / read.sum_s if read.sum_s else 0.0),
         found.latency_share(position),
+        share,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Metadata calls of one rank: likely in its waits, and of all its processes in the run."""
+
+    in_waits_s: float
+    total_s: float
+
+
+def _with_calls(batch: Batches, calls: _Calls) -> Batches:
+    """With metadata calls, which are latency, as a part of `io_s`.
+
+    In the training process they take their part of what is not reading in each wait; of workers
+    each batch has as many.
+    """
+    if batch.workers:
+        more = np.full(len(batch.io_s), calls.total_s * batch.inside / len(batch.io_s))
+    else:
+        bare_s = float(batch.decode_s.sum())
+        more = batch.decode_s * (min(calls.in_waits_s / bare_s, 1.0) if bare_s > 0 else 0.0)
+    read_s, more_s = float(batch.io_s.sum()), float(more.sum())
+    latency = batch.latency_share
+    if latency is not None and more_s > 0:
+        latency = (latency * read_s + more_s) / (read_s + more_s)
+    return replace(
+        batch,
+        io_s=batch.io_s + more,
+        decode_s=batch.decode_s if batch.workers else batch.decode_s - more,
+        latency_share=latency,
     )
 
 

@@ -73,10 +73,12 @@ class WhatIf:
     """Predictions for one run. `replayed_s` is the model's own mean step time with no change.
 
     How far it is from `step_s`, which was measured, is the least error of every prediction.
-    `rows` holds the changes that gain anything: see `NO_GAIN`.
+    `rows` holds the changes that gain anything: see `NO_GAIN`. `refused` says why there are
+    none where the run's way of loading cannot be replayed; `replayed_s` is None then.
     """
 
     step_s: float
-    replayed_s: float
+    replayed_s: float | None
     rows: tuple[Predicted, ...]
     assumptions: tuple[str, ...]
+    refused: str = ""

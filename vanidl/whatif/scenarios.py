@@ -10,6 +10,7 @@ from vanidl.analyses.dataset import read_by_all
 from vanidl.errors import UsageError
 from vanidl.formatting.units import plural
 from vanidl.model.trace import Trace
+from vanidl.whatif import read_ahead
 from vanidl.whatif.batches import Batches, batches, can_replay
 from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
 from vanidl.whatif.loading import loads, workers
@@ -21,8 +22,8 @@ ASSUMPTIONS = (
     "Readers beside each other are as fast as one alone, up to the storage's limit, which the "
     "trace does not show: predictions are what can be gained at most.",
     "Ranks begin each step together; in each epoch workers start anew, at no cost of their own.",
-    "What is not I/O in loading counts as decoding; of a run with workers it is the most that fits "
-    "the waits that were seen.",
+    "What is neither reading nor metadata calls (open, stat, close) in loading counts as decoding; "
+    "of a run with workers it is the most that fits the waits that were seen.",
     "Where each rank reads its block, what is not I/O shrinks with it, and the latency of requests "
     "stays. In partial local shuffling a rank reads its part before its first step, 8 reads at "
     "once, and what it exchanges travels while steps compute.",
@@ -35,10 +36,16 @@ _PER_RANK = " per rank"
 
 
 def what_if(trace: Trace, results: Results) -> WhatIf | None:
-    """The usual changes; None where steps, input waits or single reads were not recorded."""
+    """The usual changes; None where steps, input waits or single reads were not recorded.
+
+    Where a thread reads ahead there are no predictions, and the result says why.
+    """
     if not can_replay(trace, results):
         return None
-    ranks = batches(trace, results, reads(trace))
+    read = reads(trace)
+    ranks = batches(trace, results, read)
+    if refused := read_ahead.reason(trace, results, read):
+        return WhatIf(_mean_s(ranks), None, (), (), refused)
     replayed_s = _step_s(ranks, Change())
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
@@ -53,14 +60,18 @@ def predict(trace: Trace, results: Results, change: Change) -> Predicted:
     """Mean step time under one change.
 
     Raises:
-        UsageError: the run lacks steps, input waits or single reads to replay.
+        UsageError: the run lacks steps, input waits or single reads to replay, or a thread
+            reads ahead.
     """
     if not can_replay(trace, results):
         raise UsageError(
             "expected profiled steps with input waits and traced reads, found a run without: "
             "record it with the PyTorch profiler and DXT or DFTracer."
         )
-    ranks = batches(trace, results, reads(trace))
+    read = reads(trace)
+    if refused := read_ahead.reason(trace, results, read):
+        raise UsageError(f"expected a run whose loading can be replayed, found that {refused}.")
+    ranks = batches(trace, results, read)
     replayed_s = _step_s(ranks, Change())
     return _row("as asked", _step_s(ranks, change), ranks, replayed_s)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.analyses import Results
-from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import STDIO, Trace
-from vanidl.model.warnings import UNRECORDED_IO, serious_codes
+from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.wording.placement import placement_bounds
+from vanidl.wording.waits import names_metadata, parts_of_wait
 
 STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
 MOSTLY = 0.5
@@ -110,17 +111,30 @@ def _average(trace: Trace, overlap: Overlap) -> str:
 
 def _io_of_wait(results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
-    part, wait = mean.input_wait_io_s, mean.input_wait_s or 0.0
+    part, mostly = mean.input_wait_io_s, mean.wait_is_mostly
     if part is None:
         return "how much of that was I/O is not known: no single operation was traced"
-    if part >= MOSTLY * wait:
+    if mostly == IO_WAIT and not names_metadata(mean):
         return f"{seconds(part)} of that was I/O and {_hidden(overlap)}"
+    if mostly == IO_WAIT:
+        return f"of that {parts_of_wait(mean)}; {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
-    if UNRECORDED_IO & serious_codes(results.coverage.warnings):
+    if LOWER_BOUNDS & serious_codes(results.coverage.warnings):
         rest += ", or I/O that was not recorded"
+    if mostly == UNKNOWN_WAIT:
+        return f"of that {parts_of_wait(mean)}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
+    if names_metadata(mean):
+        return f"of that only {parts_of_wait(mean)}: the rest is {rest}; {_hidden(overlap)}"
     amount = f"only {seconds(part)}" if part > 0 else "none"
-    verb = "of that is I/O: the rest is"
-    return f"{amount} {verb} {rest}; {_hidden(overlap)}"
+    return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
+
+
+def _known_rest(mean: RankOverlap) -> str:
+    """How much of a wait is known to be neither I/O nor metadata calls."""
+    least = mean.input_wait_rest_at_least_s
+    if least is None:
+        return "the rest is metadata calls, "
+    return f"at least {seconds(least)} is " if least else "the rest, if any, is "
 
 
 def _hidden(overlap: Overlap) -> str:

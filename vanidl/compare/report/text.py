@@ -6,7 +6,7 @@ from vanidl.compare import Change, Comparison, Pairing, Side
 from vanidl.compare.wording import CONFIDENCE, headline, interval, runs
 from vanidl.formatting.terminal import aligned_table, paragraph, printable
 from vanidl.formatting.units import ratio, shown
-from vanidl.model.warnings import NOT_COMPARABLE
+from vanidl.model.warnings import NOT_COMPARABLE, WARNING
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -37,7 +37,7 @@ def _missing(side: Side) -> list[str]:
         for sample in side.samples
         if sample.results is not None
         for warning in sample.results.coverage.warnings
-        if warning.code in NOT_COMPARABLE
+        if warning.code in NOT_COMPARABLE and warning.severity == WARNING
     )
     return [f"{paragraph(f'! {side.letter}: {code}: {message}')}\n" for code, message in said]
 

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, WRITE
 from vanidl.model.warnings import Notice
 from vanidl.readers.command_lines import LAUNCHER
-from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, is_call, nbytes
+from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, is_call, is_layer, nbytes
 from vanidl.readers.dftracer.limits import notices
 from vanidl.readers.dftracer.processes import TracedProcess, processes
 from vanidl.readers.dftracer.spans import profile
@@ -89,7 +91,19 @@ def _log(process: TracedProcess, known: Known, writers: Mapping[str, int]) -> Tr
         whole=not losses,
         losses=losses,
         rank=process.rank,
+        metadata_calls=_metadata_calls(process),
     )
+
+
+def _metadata_calls(process: TracedProcess) -> Intervals:
+    """When it was in calls of POSIX and STDIO that move no bytes: open, stat, seek, close."""
+    events = process.events
+    calls = np.zeros(len(events), bool)
+    for layer in LAYERS:
+        moves = is_call(events, layer, (*READS[layer], *WRITES[layer]))
+        calls |= is_layer(events, layer) & ~moves
+    start = events.columns["ts"][calls] - process.start_ns
+    return intervals.union(start, start + np.maximum(events.columns["dur"][calls], 0))
 
 
 def _path(process: TracedProcess, writers: Mapping[str, int]) -> str:
