@@ -176,7 +176,7 @@ def test_stalls_that_the_median_does_not_see_make_the_headline():
     faster = tuple(_with_throughput(s, 3 * (1 + i / 100)) for i, s in enumerate(b.samples))
     comparison = compare([a, replace(b, samples=faster)])
     title = headline(comparison).title
-    assert title.startswith("B does 3.06 times A's steps a second")
+    assert title.startswith("B does 3.06 times A's steps per second")
     assert "better by the steps that wait longest, though no difference in step time" in title
 
 
