@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 
 from vanidl import readers
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
+from vanidl.formatting.units import plural
 from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
@@ -22,6 +24,9 @@ from vanidl.readers import discover, run_json
 from vanidl.readers.discover import Found
 from vanidl.readers.format import PendingCounters, Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
+
+_MOST_NAMED = 100
+"""Warnings of a kind that name a file each; a hundred thousand files are one job, too."""
 
 _LEFT_OUT = ". Nothing of it is in this report."
 
@@ -134,14 +139,28 @@ def _no_progress(what: str, done: int, total: int) -> None:
 
 def _unread(found: Found, reading: Reading) -> Iterator[Notice]:
     """Folders and files that could not be read."""
-    for path in found.unreadable:
+    for path in found.unreadable[:_MOST_NAMED]:
         message = f"{path}: this folder cannot be listed; check its permissions{_LEFT_OUT}"
         yield Notice("unreadable", message)
-    for error in reading.unreadable.values():
+    for error in islice(reading.unreadable.values(), _MOST_NAMED):
         yield Notice("unreadable", f"{error}{_LEFT_OUT}")
+    more = len(reading.unreadable) - _MOST_NAMED
+    if more > 0:
+        message = f"and {plural(more, 'more file')} that could not be read: see `vanidl check`"
+        yield Notice("unreadable", f"{message}{_LEFT_OUT}")
 
 
-def _losses(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
+def _losses(chosen: Group, counted: dict[str, CounterFile]) -> list[Notice]:
+    """What the chosen files lost; of thousands the first, and how many more."""
+    found = list(_every_loss(chosen, counted))
+    more = len(found) - _MOST_NAMED
+    if more <= 0:
+        return found
+    message = f"and {plural(more, 'more loss', 'more losses')} of this kind: see `vanidl check`"
+    return [*found[:_MOST_NAMED], Notice("damaged", f"{message}. {LOWER_BOUNDS}")]
+
+
+def _every_loss(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Notice]:
     for log in chosen.logs:
         losses = counted[log.path].losses if log.path in counted else ()
         for loss in losses:

@@ -291,7 +291,9 @@ def _all_ranks_known(profiled: Sequence[_Entry]) -> bool:
     """Whether the profiles name every rank of their world."""
     sizes = {e.world_size for e in profiled}
     size = sizes.pop() if len(sizes) == 1 else None
-    return size is not None and {e.process.rank for e in profiled} == set(range(size))
+    ranks = {e.process.rank for e in profiled}
+    # Not by making the set of all: the size is what a file says.
+    return len(ranks) == size and all(rank is not None and rank < len(ranks) for rank in ranks)
 
 
 def _can_train(process: Process) -> bool:

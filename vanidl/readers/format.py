@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from vanidl.errors import InputError
 from vanidl.model.warnings import Notice
+from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
 from vanidl.readers.sniff import Opening
 from vanidl.readers.verdict import Verdict, by_reading, not_checked
@@ -77,7 +78,7 @@ class Reading:
         for i, path in enumerate(paths):
             self.progress(what, i, len(paths))
             try:
-                records.append(read(path))
+                records.append(read_one(read, path))
             except InputError as error:
                 self.unreadable[path] = error
         return records

@@ -16,6 +16,8 @@ from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.model.warnings import Notice
+from vanidl.readers.budget import read_whole
+from vanidl.readers.one_file import read_one
 from vanidl.readers.records import ProfileTrace, TracerLog
 
 SCHEMA = "vanidl-run/1"
@@ -68,7 +70,7 @@ def read_record(path: str | Path) -> RunRecord:
         InputError: the file cannot be read, or is no record of `vanidl record`.
     """
     try:
-        values = orjson.loads(Path(path).read_bytes())
+        values = orjson.loads(read_whole(path))
         if values["schema"] != SCHEMA:
             raise InputError(_unusable(path, f"schema {values['schema']!r}"))
         return _record(values)
@@ -128,7 +130,7 @@ def gather(paths: Sequence[Path]) -> tuple[Records, list[Notice]]:
 
 def _read_or_say(path: Path, notices: list[Notice]) -> RunRecord | None:
     try:
-        return read_record(path)
+        return read_one(read_record, path)
     except InputError as error:
         notices.append(Notice("run_record_unreadable", str(error), "info"))
         return None

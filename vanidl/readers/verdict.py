@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import InputError
+from vanidl.readers.one_file import read_one
 
 WHOLE = "whole"
 PARTIAL = "partial"
@@ -78,7 +79,7 @@ def by_reading(
         state_of: what losses say of the file; by default `state_by_losses`.
     """
     try:
-        losses = tuple(losses_of(path))
+        losses = tuple(read_one(losses_of, path))
         empty = path.stat().st_size == 0
     except (InputError, OSError) as error:
         return refused(path, kind, str(error))

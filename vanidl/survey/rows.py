@@ -14,6 +14,7 @@ from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import UNFINISHED, has_new_counters, read_identity
 from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
 from vanidl.readers.discover import Found
+from vanidl.readers.one_file import read_one
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import Run
@@ -70,7 +71,7 @@ def identities(paths: Sequence[str]) -> list[tuple[str, TracerLog | None, str]]:
 
 def _identity(path: str) -> tuple[str, TracerLog | None, str]:
     try:
-        return path, read_identity(path), ""
+        return path, read_one(read_identity, path), ""
     except VanidlError as error:
         return path, None, str(error)
 

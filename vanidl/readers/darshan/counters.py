@@ -71,6 +71,10 @@ FORMS = {(module, version): form for module, (version, form) in _NEWEST.items()}
 OTHER_VERSIONS = {"LUSTRE": (1, 2), "HEATMAP": (1,)}
 
 
+DECODED = (*LAYERS, *OTHERS)
+"""Modules whose records are decoded here."""
+
+
 def decodable(header: Header) -> bool:
     """Whether `decode` knows the version of all counters that a log announces."""
     return all(
@@ -154,7 +158,8 @@ def _stripes(header: Header, regions: Mapping[str, bytes]) -> list[tuple[int, li
     data = regions["LUSTRE"]
     if not len(data) or len(data) % _WORD:
         return None
-    words = np.frombuffer(data, f"{header.byte_order}i8").tolist()
+    # A view: of millions of targets no list is made.
+    words = np.frombuffer(data, f"{header.byte_order}i8").astype(np.int64).data
     one = _layout_1 if header.regions["LUSTRE"].version == 1 else _layout_2
     found, at = [], 0
     while at < len(words):
@@ -167,7 +172,7 @@ def _stripes(header: Header, regions: Mapping[str, bytes]) -> list[tuple[int, li
     return found
 
 
-def _layout_1(words: list[int], at: int) -> tuple[list[Stripe], int] | None:
+def _layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
     """One component: id, rank, two counts of targets, offset, size, count, the targets."""
     if len(words) - at < 7:
         return None
@@ -175,13 +180,13 @@ def _layout_1(words: list[int], at: int) -> tuple[list[Stripe], int] | None:
     end = at + 7 + count
     if count < 0 or end > len(words):
         return None
-    return [(size, count, words[at + 7 : end])], end
+    return [(size, count, words[at + 7 : end].tolist())], end
 
 
 _COMPONENT = 9  # words: seven counters and the name of a pool
 
 
-def _layout_2(words: list[int], at: int) -> tuple[list[Stripe], int] | None:
+def _layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
     """Id, rank, number of components and targets, the components, the targets of all."""
     if len(words) - at < 4:
         return None
@@ -190,13 +195,14 @@ def _layout_2(words: list[int], at: int) -> tuple[list[Stripe], int] | None:
     end = first + stripes
     if components < 1 or stripes < 0 or end > len(words):
         return None
-    sizes, counts = words[at + 4 : first : _COMPONENT], words[at + 5 : first : _COMPONENT]
+    heads = words[at + 4 : first].tolist()
+    sizes, counts = heads[::_COMPONENT], heads[1::_COMPONENT]
     # Unused components have size -1: the library leaves them and their targets out.
     if -1 in sizes or min(counts) < 0 or sum(counts) != stripes:
         return None
     parts: list[Stripe] = []
     for size, count in zip(sizes, counts, strict=True):
-        parts.append((size, count, words[first : first + count]))
+        parts.append((size, count, words[first : first + count].tolist()))
         first += count
     return parts, end
 

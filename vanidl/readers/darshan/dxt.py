@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
 from vanidl.readers.bounds import impossible, left_out
+from vanidl.readers.budget import OBJECT_BYTES, Budget
 from vanidl.readers.darshan.inflate import Stream
 from vanidl.readers.darshan.job import text
 from vanidl.readers.records import OperationTable
@@ -29,6 +30,7 @@ NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
 
 _HEAD = "Qq8x64sqq"
 _HEAD_BYTES = 104
+_HELD_BYTES = 3 * OBJECT_BYTES  # of a record: its head, its host and the view of its segments
 _BLOCK = 16384  # rows that stay in the cache between two passes
 
 _SHIFT = np.float64(3 << 51)
@@ -47,7 +49,13 @@ class _Record:
 
 
 def decode(
-    streams: Iterable[Stream], name: str, version: int, *, byte_order: str, nbytes: int
+    streams: Iterable[Stream],
+    name: str,
+    version: int,
+    *,
+    byte_order: str,
+    nbytes: int,
+    budget: Budget | None = None,
 ) -> tuple[OperationTable, tuple[str, ...]]:
     """The operations of one DXT region as columns, and a sentence for each loss.
 
@@ -57,17 +65,21 @@ def decode(
         version: Of the records, from the log's header.
         byte_order: "<" or ">".
         nbytes: Length of the compressed region, to guess the number of rows.
+        budget: Of the file; by default that of a file which is the region.
     """
+    budget = budget or Budget.of_file(nbytes)
     layer = LAYERS[name]
     columns = _Columns(_width(layer, version), nbytes)
     records: list[_Record] = []
     losses: list[str] = []
     for stream in streams:
-        found, segments, loss = _records(stream.data, columns.width, byte_order)
+        found, segments, loss = _records(stream.data, columns.width, byte_order, budget)
         records += found
         columns.add(segments, stream.end)
         if stream.problem or loss:
             losses.append(f"{name} is incomplete: {stream.problem or loss}")
+        if budget.held_bytes < 0:
+            break
     table = _table(records, columns)
     if layer == MPIIO and version == 1:
         table["offset"][:] = -1  # this version wrote no valid offsets
@@ -97,7 +109,7 @@ def walk(data: bytes | memoryview, name: str, version: int, byte_order: str) -> 
     if layer == MPIIO and version == 1:
         return None
     width = _width(layer, version)
-    records, segments, loss = _records(data, width, byte_order)
+    records, segments, loss = _records(data, width, byte_order, Budget.of_file(len(data)))
     return Walked(layer, width, records, segments) if records and not loss else None
 
 
@@ -247,7 +259,7 @@ def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> bool:
 
 
 def _records(
-    data: bytes | memoryview, width: int, byte_order: str
+    data: bytes | memoryview, width: int, byte_order: str, budget: Budget
 ) -> tuple[list[_Record], list[_Segments], str]:
     """The records of one stream, their segments, and what is wrong with the stream's end."""
     head = struct.Struct(byte_order + _HEAD)
@@ -256,6 +268,8 @@ def _records(
     segments: list[_Segments] = []
     at, problem = 0, ""
     while len(data) - at >= _HEAD_BYTES and not problem:
+        if not budget.hold(_HELD_BYTES):
+            return records, segments, "it has more records than a log of its size may"
         file, rank, host, writes, reads = head.unpack_from(data, at)
         at += _HEAD_BYTES
         found, there = writes + reads, (len(data) - at) // 8 // width

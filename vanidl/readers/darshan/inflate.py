@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Protocol
+
+from vanidl.readers.budget import Budget
 
 try:
     from isal import isal_zlib as fastest
 except ImportError:  # no wheel for every platform; zlib is slower and says the same
     import zlib as fastest  # type: ignore[no-redef]
 
-FREE_BYTES = 64 << 20
-LARGEST_RATIO = 128
-"""A region may inflate to FREE_BYTES + LARGEST_RATIO times its size: real ones reach 20."""
-
 _FIRST_PIECE = 16 << 10
 _LARGEST_PIECE = 4 << 20
 _PROBE = 4 << 10
+_MOST_AT_ONCE = 4 << 20  # of a short region: real ones reach half of it
 _AHEAD_STREAM = 64 << 10  # from here on a second thread is worth it
 _AHEAD_WINDOW = 128 << 20  # half of it is held inflated in memory
 
@@ -57,7 +57,9 @@ class Stream:
     problem: str = ""
 
 
-def streams(region: memoryview, compression: str, *, cut: bool) -> Iterator[Stream]:
+def streams(
+    region: memoryview, compression: str, *, cut: bool, budget: Budget | None = None
+) -> Iterator[Stream]:
     """The streams of a region in turn, up to the first damage.
 
     Args:
@@ -65,46 +67,65 @@ def streams(region: memoryview, compression: str, *, cut: bool) -> Iterator[Stre
         compression: "zlib", "bz2" or "none".
         cut: The file ends before the region does. Only then is the beginning of an
             unfinished stream trusted: else its end is missing because it is damaged.
+        budget: Of the file; by default that of a file which is the region.
     """
     if compression == "none":
         yield Stream(region, len(region), _CUT if cut else "")
         return
+    budget = budget or Budget.of_file(len(region))
     last = Stream(b"", 0)
-    if only := only_stream(region, compression):
+    if only := only_stream(region, compression, budget):
         last = only
         yield only
     elif len(region) <= _AHEAD_STREAM:  # starting a thread would take longer
-        for last in _sequence(region, 0, len(region), _OPENERS[compression]):
+        for last in _sequence(region, 0, len(region), _OPENERS[compression], budget):
             yield _trusted(last, cut=cut)
     else:
         with ThreadPoolExecutor(1) as pool:
-            for last in _all(region, _OPENERS[compression], pool):
+            for last in _all(region, _OPENERS[compression], pool, budget):
                 yield _trusted(last, cut=cut)
     if cut and not last.problem:
         yield Stream(b"", last.end, _CUT)
 
 
-def joined(region: memoryview, compression: str, *, cut: bool) -> tuple[bytes, str]:
+def joined(
+    region: memoryview, compression: str, *, cut: bool, budget: Budget | None = None
+) -> tuple[bytes, str]:
     """All trusted bytes of a region, and what is wrong with it ("" for nothing)."""
-    parts = list(streams(region, compression, cut=cut))
-    return b"".join(part.data for part in parts), parts[-1].problem if parts else ""
+    budget = budget or Budget.of_file(len(region))
+    text, problem = BytesIO(), ""
+    for part in streams(region, compression, cut=cut, budget=budget):
+        if not budget.hold(len(part.data)):
+            return text.getvalue(), _BEYOND
+        text.write(part.data)
+        problem = part.problem
+    return text.getvalue(), problem
 
 
-def only_stream(region: memoryview, compression: str) -> Stream | None:
+def damage(region: memoryview, compression: str, budget: Budget) -> str:
+    """What is wrong with a whole region whose content is of no use; "" for nothing."""
+    problem = ""
+    for part in streams(region, compression, cut=False, budget=budget):
+        problem = part.problem
+    return problem
+
+
+def only_stream(region: memoryview, compression: str, budget: Budget) -> Stream | None:
     """The stream that fills a short region, as in logs of one process; None for anything else."""
     if len(region) > _FIRST_PIECE or compression not in _OPENERS:
         return None
-    inflater, budget = _OPENERS[compression](), FREE_BYTES + LARGEST_RATIO * len(region)
+    inflater, most = _OPENERS[compression](), min(_MOST_AT_ONCE, max(0, budget.text_bytes))
     try:
-        data = inflater.decompress(region, budget + 1)
+        data = inflater.decompress(region, most + 1)
     except _ERRORS:
         return None
-    if not inflater.eof or inflater.unused_data or len(data) > budget:
+    if not inflater.eof or inflater.unused_data or len(data) > most:
         return None
-    return Stream(data, len(region))
+    return Stream(data, len(region)) if budget.inflate(len(data)) else None
 
 
 _CUT = "its end is missing"
+_BEYOND = "it inflates beyond all measure"
 
 
 def _trusted(stream: Stream, *, cut: bool) -> Stream:
@@ -114,37 +135,45 @@ def _trusted(stream: Stream, *, cut: bool) -> Stream:
     return Stream(b"", stream.end, problem)
 
 
-def _all(region: memoryview, opener: _Opener, pool: ThreadPoolExecutor) -> Iterator[Stream]:
+def _all(
+    region: memoryview, opener: _Opener, pool: ThreadPoolExecutor, budget: Budget
+) -> Iterator[Stream]:
     """The streams of a region, window by window, of each the later half by a second thread."""
     last = Stream(b"", 0)
-    for last in _sequence(region, 0, 1, opener):
+    for last in _sequence(region, 0, 1, opener, budget):
         yield last
     first = last.end
     while last.end < len(region) and not last.problem:
-        for stream in _window(region, (first, last.end), opener, pool):
+        for stream in _window(region, (first, last.end), opener, pool, budget):
             last = stream
             yield stream
 
 
 def _window(
-    region: memoryview, places: tuple[int, int], opener: _Opener, pool: ThreadPoolExecutor
+    region: memoryview,
+    places: tuple[int, int],
+    opener: _Opener,
+    pool: ThreadPoolExecutor,
+    budget: Budget,
 ) -> Iterator[Stream]:
     """The streams that start in one window; places: bytes of the first stream, window's start."""
     stop = min(len(region), places[1] + _AHEAD_WINDOW)
     guess = _later_start(region, places, stop, opener)
-    ahead = pool.submit(_all_from, region, guess, stop, opener) if guess < stop else None
+    ahead = pool.submit(_all_from, region, guess, stop, opener, budget) if guess < stop else None
     last = Stream(b"", places[1])
-    for last in _sequence(region, places[1], guess, opener):
+    for last in _sequence(region, places[1], guess, opener, budget):
         yield last
     if last.problem:
         return
     # The guess was right if the streams before it end exactly there.
     found = ahead.result() if ahead is not None and last.end == guess else None
-    yield from found or _sequence(region, last.end, stop, opener)
+    yield from found or _sequence(region, last.end, stop, opener, budget)
 
 
-def _all_from(region: memoryview, start: int, stop: int, opener: _Opener) -> list[Stream]:
-    return list(_sequence(region, start, stop, opener))
+def _all_from(
+    region: memoryview, start: int, stop: int, opener: _Opener, budget: Budget
+) -> list[Stream]:
+    return list(_sequence(region, start, stop, opener, budget))
 
 
 def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener: _Opener) -> int:
@@ -167,37 +196,38 @@ def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener:
     return stop
 
 
-def _sequence(region: memoryview, position: int, stop: int, opener: _Opener) -> Iterator[Stream]:
+def _sequence(
+    region: memoryview, position: int, stop: int, opener: _Opener, budget: Budget
+) -> Iterator[Stream]:
     """The streams from a position on that start before `stop`, up to the first damage."""
-    budget, piece = FREE_BYTES + LARGEST_RATIO * (len(region) - position), _FIRST_PIECE
+    piece = _FIRST_PIECE
     while position < stop:
-        stream = _next_stream(region, position, opener(), (piece, budget))
+        stream = _next_stream(region, position, opener(), piece, budget)
         yield stream
         if stream.problem:
             return
         # The next stream is likely as long: one piece then holds it, and little is copied.
         piece = min(_LARGEST_PIECE, max(_FIRST_PIECE, (stream.end - position) * 9 // 8))
-        position, budget = stream.end, budget - len(stream.data)
+        position = stream.end
 
 
 def _next_stream(
-    region: memoryview, start: int, inflater: _Inflater, limits: tuple[int, int]
+    region: memoryview, start: int, inflater: _Inflater, piece: int, budget: Budget
 ) -> Stream:
-    """The stream that begins at `start`; limits: first piece to feed, bytes to return."""
-    piece, budget = limits
+    """The stream that begins at `start`; `piece`: how much of the region to feed first."""
     parts: list[bytes] = []
     position = start
     while not inflater.eof:
         if position >= len(region):
             return Stream(b"".join(parts), position, _CUT)
+        left = max(0, budget.text_bytes)
         try:
-            parts.append(inflater.decompress(region[position : position + piece], budget + 1))
+            parts.append(inflater.decompress(region[position : position + piece], left + 1))
         except _ERRORS as error:
             return Stream(b"", position, f"damaged data after byte {start:,} of it ({error})")
         position += piece
-        budget -= len(parts[-1])
-        if budget < 0:
-            return Stream(b"", position, "it inflates beyond all measure")
+        if not budget.inflate(len(parts[-1])):  # of damaged streams, too: it was work
+            return Stream(b"", position, _BEYOND)
         piece = min(2 * piece, _LARGEST_PIECE)
     end = min(position, len(region)) - len(inflater.unused_data)
     return Stream(parts[0] if len(parts) == 1 else b"".join(parts), end)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.darshan.header import Header
 
 METADATA_BYTES = 1024
@@ -59,12 +60,14 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
     )
 
 
-def read_names(data: bytes, header: Header) -> tuple[dict[int, str], int]:
-    """Names by file id, and how many bytes at the end are no whole name."""
+def read_names(data: bytes, header: Header, budget: Budget) -> tuple[dict[int, str], int]:
+    """Names by file id, and how many bytes at the end are no whole name, or one too many."""
     walk = _counted_names if header.layout.counted_names else _marked_names
     names: dict[int, str] = {}
     position = 0
     for key, name, end in walk(data, header.byte_order):
+        if not budget.hold(OBJECT_BYTES + len(name)):
+            break
         position = end
         if not names.get(key):  # Darshan, too, keeps the first name that is not empty
             names[key] = name
@@ -81,7 +84,7 @@ def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
         position = first + length
         if position > len(data):
             return
-        yield key, text(data[first:position]), position
+        yield key, bounded_name(text(data[first:position])), position
 
 
 def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
@@ -89,7 +92,7 @@ def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
     position = 0
     while (end := data.find(b"\0", position + key.size)) >= 0:
         name = data[position + key.size : end].decode("utf-8", "backslashreplace")
-        yield key.unpack_from(data, position)[0], name, end + 1
+        yield key.unpack_from(data, position)[0], bounded_name(name), end + 1
         position = end + 1
 
 

@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import Budget, read_whole, whole_number
 from vanidl.readers.darshan import apmpi, dxt
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.dxt import Walked
-from vanidl.readers.darshan.header import JOB, NAMES, Header, believed, layout_losses, read_header
-from vanidl.readers.darshan.inflate import Stream, joined, only_stream, streams
+from vanidl.readers.darshan.header import (
+    JOB,
+    NAMES,
+    Header,
+    Region,
+    believed,
+    layout_losses,
+    read_header,
+)
+from vanidl.readers.darshan.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.readers.darshan.job import JobRecord, read_job, read_names
+from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
+_MOST_RANKS = 1 << 18  # of a small log; a byte more is a rank more
+_JOB_BYTES = 4 << 20  # command and mounts, which take some thousand
 _HEADER_BYTES = 2048  # no version's header is longer
 _HEADER_START = 16  # version and magic
 
@@ -34,6 +46,9 @@ _UNDER_MPI_NS = 10_000_000
 
 _Path = str | os.PathLike[str]
 Found = TypeVar("Found")
+
+_DECODED = {*darshan_counters.DECODED, apmpi.MODULE}
+"""Modules without traced operations whose content is of use."""
 
 UNFINISHED = ".darshan_partial"
 """Ending of a log while Darshan writes it; it stays where the process was stopped."""
@@ -66,7 +81,7 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
         for one in found.dxt
         if isinstance(one, Walked)
     ]
-    tables = dxt.tables(walked)
+    tables = _tables(walked)
     if tables is None:
         return [_or_said(read_log, path) for path in paths]
     ready = iter(tables)
@@ -78,10 +93,18 @@ def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | Input
     ]  # fmt: skip
 
 
+def _tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
+    """The operations of many logs at once; None where they have to be decoded one by one."""
+    try:
+        return dxt.tables(walked)
+    except MemoryError:  # together they need too much: each of them may not
+        return None
+
+
 def _or_said(read: Callable[[_Path], Found], path: _Path) -> Found | InputError:
     """What is read of a path, or why nothing is."""
     try:
-        return read(path)
+        return read_one(read, os.fspath(path))
     except InputError as error:
         return error
 
@@ -107,18 +130,46 @@ class _Gathered:
 _Traced = OperationTable | Walked
 
 
-def _gathered(
-    name: str, traced: Callable[[memoryview, Header, str, list[str]], _Traced | None]
-) -> _Gathered:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The bytes of a log, what lies where in them, and what they may still cost."""
+
+    data: memoryview
+    header: Header  # without regions that cannot be where it says
+    budget: Budget
+
+    def cut(self, region: Region) -> bool:
+        """Whether the file ends before a region does."""
+        return bool(region.missing(len(self.data)))
+
+    def streams(self, region: Region, *, cut: bool) -> Iterator[Stream]:
+        """The inflated streams of a region."""
+        held = region.cut_from(self.data)
+        return streams(held, self.header.compression, cut=cut, budget=self.budget)
+
+    def joined(self, region: Region) -> tuple[bytes, str]:
+        """The inflated bytes of a region, and what is wrong with it."""
+        held, cut = region.cut_from(self.data), self.cut(region)
+        return joined(held, self.header.compression, cut=cut, budget=self.budget)
+
+
+def _opened(name: str) -> tuple[_Source, list[str], list[str]]:
+    """(the log, sentences about its layout, about regions that are left out)."""
     data = memoryview(_bytes(name))
     header = _header(data, name)
     misplaced = layout_losses(header, len(data))
     header, doubtful = believed(header, len(data))
+    return _Source(data, header, Budget.of_file(len(data))), misplaced, doubtful
+
+
+def _gathered(name: str, traced: Callable[[_Source, str, list[str]], _Traced | None]) -> _Gathered:
+    source, misplaced, doubtful = _opened(name)
+    header = source.header
     losses = [*_unfinished(name), *misplaced, *doubtful]
-    job = _job(data, header, name, losses)
-    names = _names(data, header, losses)
-    found = [traced(data, header, module, losses) for module in dxt.LAYERS]
-    others, damaged = _others(data, header)
+    job = _job(source, name, losses)
+    names = _names(source, losses)
+    found = [traced(source, module, losses) for module in dxt.LAYERS]
+    others, damaged = _others(source)
     mpi = _mpi(others, header, losses)
     losses += damaged
     sound = not (misplaced or doubtful or damaged)
@@ -143,11 +194,10 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
         InputError: as `read_log`.
     """
     name = os.fspath(path)
-    data = memoryview(_bytes(name))
-    header, _ = believed(_header(data, name), len(data))
-    job = _job(data, header, name, [])
-    host = next((h for module in dxt.LAYERS if (h := _first_host(data, header, module))), "")
-    return replace(_log(_Gathered(name, header, job, {}, (), (), [], None), []), host=host)
+    source, _, _ = _opened(name)
+    job = _job(source, name, [])
+    host = next((h for module in dxt.LAYERS if (h := _first_host(source, module))), "")
+    return replace(_log(_Gathered(name, source.header, job, {}, (), (), [], None), []), host=host)
 
 
 def has_new_counters(path: str | os.PathLike[str]) -> bool:
@@ -161,14 +211,13 @@ def has_new_counters(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def _first_host(data: memoryview, header: Header, module: str) -> str:
+def _first_host(source: _Source, module: str) -> str:
     """The host in the first stream of a DXT region, "" for none."""
-    region = header.regions.get(module)
+    region = source.header.regions.get(module)
     if region is None:
         return ""
-    cut = bool(region.missing(len(data)))
-    first = next(streams(region.cut_from(data), header.compression, cut=cut), None)
-    return "" if first is None else dxt.first_host(first, header.byte_order)
+    first = next(source.streams(region, cut=source.cut(region)), None)
+    return "" if first is None else dxt.first_host(first, source.header.byte_order)
 
 
 def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
@@ -183,8 +232,8 @@ def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
         version=header.version,
         job_id=str(job.job_id),
         host=next((h for table in tables for h in table.record_host if h), ""),
-        pid=int(pid[1]) if pid else None,
-        parent_pid=int(parent) if parent.isdigit() else None,
+        pid=whole_number(pid[1]) if pid else None,
+        parent_pid=whole_number(parent),
         user_id=job.user_id,
         nprocs=job.nprocs,
         start_ns=job.start_ns,
@@ -229,8 +278,7 @@ def _unfinished(name: str) -> list[str]:
 
 def _bytes(name: str) -> bytes:
     try:
-        with open(name, "rb") as file:  # noqa: PTH123 - of thousands of logs, a Path is a cost
-            return file.read()
+        return read_whole(name)
     except FileNotFoundError:
         found, remedy = "no such file", "check the name"
     except IsADirectoryError:
@@ -240,34 +288,39 @@ def _bytes(name: str) -> bytes:
     raise InputError(f"{name}: expected a Darshan log, found {found}; {remedy}")
 
 
-def _job(data: memoryview, header: Header, name: str, losses: list[str]) -> JobRecord:
-    region = header.regions[JOB]
+def _job(source: _Source, name: str, losses: list[str]) -> JobRecord:
+    region = source.header.regions[JOB]
     # More than one stream: what follows the job record is missing in the table of contents.
-    parts = list(streams(region.cut_from(data), header.compression, cut=False))
-    first, *others = parts or [Stream(b"", 0)]
-    raw, problem = bytes(first.data), first.problem
-    job = read_job(raw, header)
+    parts = source.streams(region, cut=False)
+    first = next(parts, Stream(b"", 0))
+    others = next(parts, None)
+    raw, problem = bytes(first.data[:_JOB_BYTES]), first.problem
+    job = read_job(raw, source.header)
     if job is None or max(abs(job.start_ns), abs(job.end_ns)) > _LARGEST_TIME:
         raise InputError(
             f"{name}: expected a job record, found {len(raw)} usable bytes of one"
             f"{f' ({problem})' if problem else ''}; "
             "the log is too damaged to be used: copy it again"
         )
+    if not 0 <= job.nprocs <= _MOST_RANKS + len(source.data):
+        raise InputError(
+            f"{name}: expected at most {_MOST_RANKS:,} processes in so small a log, found "
+            f"{job.nprocs:,}; record the job again"
+        )
     if problem:
         losses.append(f"the bytes behind the job record are damaged: {problem}")
-    if others:
+    if others is not None:
         lost = region.length - first.end
         losses.append(f"{lost:,} bytes behind the job record are missing in the table of contents")
     return job
 
 
-def _names(data: memoryview, header: Header, losses: list[str]) -> dict[int, str]:
-    region = header.regions.get(NAMES)
+def _names(source: _Source, losses: list[str]) -> dict[int, str]:
+    region = source.header.regions.get(NAMES)
     if region is None:
         return {}
-    cut = bool(region.missing(len(data)))
-    raw, problem = joined(region.cut_from(data), header.compression, cut=cut)
-    names, left = read_names(raw, header)
+    raw, problem = source.joined(region)
+    names, left = read_names(raw, source.header, source.budget)
     if problem or left:
         reason = problem or f"{left} bytes are no whole name"
         losses.append(f"only {len(names):,} file names could be read: {reason}")
@@ -283,40 +336,44 @@ def _mpi(others: Mapping[str, bytes], header: Header, losses: list[str]) -> tupl
     return records
 
 
-def _others(data: memoryview, header: Header) -> tuple[dict[str, bytes], list[str]]:
+def _others(source: _Source) -> tuple[dict[str, bytes], list[str]]:
     """What is whole of the modules without traced operations, and sentences about damage.
 
     A cut region gives what is whole before the cut, and no sentence: the header's tell of it.
+    Of modules that nothing here decodes only the damage is looked for.
     """
     found: dict[str, bytes] = {}
     damaged = []
-    for region in header.regions.values():
-        if region.name not in (JOB, NAMES, *dxt.LAYERS):
-            cut = bool(region.missing(len(data)))
-            found[region.name], problem = joined(region.cut_from(data), header.compression, cut=cut)
-            if problem and not cut:
-                damaged.append(f"{region.name} is damaged: {problem}")
+    for region in source.header.regions.values():
+        if region.name in (JOB, NAMES, *dxt.LAYERS):
+            continue
+        if region.name in _DECODED:
+            found[region.name], problem = source.joined(region)
+        else:
+            problem = damage(region.cut_from(source.data), source.header.compression, source.budget)
+        if problem and not source.cut(region):
+            damaged.append(f"{region.name} is damaged: {problem}")
     return found, damaged
 
 
-def _walked_or_decoded(
-    data: memoryview, header: Header, module: str, losses: list[str]
-) -> _Traced | None:
+def _walked_or_decoded(source: _Source, module: str, losses: list[str]) -> _Traced | None:
     """The walked records of a short, whole region; anything else decoded."""
+    header = source.header
     region = header.regions.get(module)
     if region is None:
         return None
     known = 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]
-    if known and not region.missing(len(data)):
-        only = only_stream(region.cut_from(data), header.compression)
+    if known and not source.cut(region):
+        held = region.cut_from(source.data)
+        only = only_stream(held, header.compression, source.budget)
         walked = only and dxt.walk(only.data, module, region.version, header.byte_order)
         if walked:
             return walked
-    return _decoded(data, header, module, losses)
+    return _decoded(source, module, losses)
 
 
-def _decoded(data: memoryview, header: Header, module: str, losses: list[str]) -> _Traced | None:
-    region = header.regions.get(module)
+def _decoded(source: _Source, module: str, losses: list[str]) -> _Traced | None:
+    region = source.header.regions.get(module)
     if region is None:
         return None
     if not 1 <= region.version <= dxt.NEWEST_VERSION[dxt.LAYERS[module]]:
@@ -324,13 +381,13 @@ def _decoded(data: memoryview, header: Header, module: str, losses: list[str]) -
             f"{module} has records of version {region.version}, which this vanidl cannot read"
         )
         return None
-    held = region.cut_from(data)
     table, missing = dxt.decode(
-        streams(held, header.compression, cut=bool(region.missing(len(data)))),
+        source.streams(region, cut=source.cut(region)),
         module,
         region.version,
-        byte_order=header.byte_order,
-        nbytes=len(held),
+        byte_order=source.header.byte_order,
+        nbytes=len(region.cut_from(source.data)),
+        budget=source.budget,
     )
     losses.extend(missing)
     return table

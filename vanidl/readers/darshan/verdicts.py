@@ -12,11 +12,13 @@ from vanidl.errors import InputError
 from vanidl.model.counter_totals import counted
 from vanidl.model.trace import CounterTable
 from vanidl.readers import verdict as verdicts
+from vanidl.readers.budget import read_whole
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
 from vanidl.readers.darshan.log import has_new_counters, read_log
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.format import FileKind
+from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, CounterRecords, TracerLog
 from vanidl.readers.verdict import LayerCheck, Verdict
 
@@ -41,7 +43,7 @@ def check(
 def _checked(title: str, path: Path) -> tuple[Verdict, CounterFile | None]:
     """The verdict on a log without its counters, and these where they were read."""
     try:
-        log = read_log(path)
+        log = read_one(read_log, path)
     except InputError as error:
         return _refused(title, path, str(error)), None
     verdict = Verdict(
@@ -54,7 +56,7 @@ def _checked(title: str, path: Path) -> tuple[Verdict, CounterFile | None]:
 def _state(log: TracerLog) -> str:
     if log.whole:
         return verdicts.PARTIAL if log.partial_layers else verdicts.WHOLE
-    return verdicts.CUT if is_cut(Path(log.path).read_bytes()) else verdicts.DAMAGED
+    return verdicts.CUT if is_cut(read_whole(log.path)) else verdicts.DAMAGED
 
 
 def _flagged(log: TracerLog) -> Iterable[str]:
@@ -78,7 +80,10 @@ def _refused(title: str, path: Path, why: str) -> Verdict:
     verdict = verdicts.refused(path, title, why)
     if verdict.state in (verdicts.EMPTY, verdicts.UNREADABLE):
         return verdict
-    content = path.read_bytes()
+    try:
+        content = read_whole(path)
+    except (InputError, OSError, MemoryError):
+        return verdict
     version = version_of(content)
     if version is None:
         return replace(verdict, state=verdicts.FOREIGN)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
+from contextlib import suppress
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from vanidl.readers.encoding.json_borders import in_string
 
 _NOT_FINITE = re.compile(rb"(?<![\w.])-?(?:nan|inf|infinity)(?![\w.])", re.IGNORECASE)
+
+_MOST_TOKENS = 20_000  # of one text: the rest stays, and makes it broken
 
 
 def elements(text: bytes, commas: NDArray[np.int64]) -> tuple[list[Any], int]:
@@ -35,6 +38,8 @@ def elements(text: bytes, commas: NDArray[np.int64]) -> tuple[list[Any], int]:
 
 
 def _item(text: bytes) -> tuple[bool, Any]:
+    with suppress(orjson.JSONDecodeError):  # most elements beside a broken one are sound
+        return True, orjson.loads(text)
     try:
         return True, json.loads(_finite(text).decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
@@ -43,7 +48,7 @@ def _item(text: bytes) -> tuple[bool, Any]:
 
 def _finite(text: bytes) -> bytes:
     """The text with null in place of not-a-number tokens outside strings."""
-    found = list(_NOT_FINITE.finditer(text))
+    found = list(islice(_NOT_FINITE.finditer(text), _MOST_TOKENS))
     inside = in_string(text, np.array([m.start() for m in found], np.int64))
     outside = [match for match, within in zip(found, inside, strict=True) if not within]
     ends = [0, *(match.end() for match in outside)]

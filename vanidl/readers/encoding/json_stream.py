@@ -24,14 +24,18 @@ import orjson
 from vanidl.readers.encoding import json_lenient
 from vanidl.readers.encoding.json_borders import Borders, borders
 
-BLOCK_BYTES = 4 * 1024 * 1024
-MAX_ITEM_BYTES = 64 * 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
+MAX_ITEM_BYTES = 8 * 1024 * 1024
 """Longest element or member: a lost quotation mark must not pull the file into memory."""
+MAX_KEY_BYTES = 64 * 1024
+MAX_VALUES = 600_000
+"""Most values in one text that is parsed at once: each takes some 70 bytes."""
 
 _FIRST_WINDOW = 4096
-_KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*(?=\S)', re.DOTALL)
+_KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*(?=\S)', re.DOTALL)
 _SEPARATOR = re.compile(rb"\s*\}\s*,\s*\{\s*")
 _SPACE = b" \t\r\n"
+_BEFORE_VALUES = (b",", b":", b"[", b"{")
 
 
 class NotJson(ValueError):
@@ -121,11 +125,13 @@ class _Scanner:
         self._fill_to_text()
         while self.text.startswith(b'"'):
             self._fill(window)
-            match = _KEY.match(self.text)
+            match = _KEY.match(self.text, 0, MAX_KEY_BYTES)
             if match:
                 key = str(_value(match[1]))
                 self._drop(match.end())
                 return key
+            if window >= MAX_KEY_BYTES:
+                raise CutJson("the name of a member does not end")
             self._require_more(window)
             window *= 4
         raise CutJson("no further member")
@@ -230,6 +236,8 @@ class _Scanner:
 
 
 def _strict(text: bytes | bytearray) -> list[Any] | None:
+    if len(text) > BLOCK_BYTES and sum(map(text.count, _BEFORE_VALUES)) > MAX_VALUES:
+        return None
     try:
         values: list[Any] = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -239,11 +247,13 @@ def _strict(text: bytes | bytearray) -> list[Any] | None:
 
 def _values(text: bytes, found: Borders) -> tuple[list[Any], int]:
     values = _strict(text)
+    if values is None and len(text) > 2 * BLOCK_BYTES:
+        return [], 1 + len(found.commas)
     return json_lenient.elements(text, found.commas) if values is None else (values, 0)
 
 
 def _value(text: bytes) -> object:
     values = _strict(text)
-    if values is None:
+    if values is None and len(text) <= 2 * BLOCK_BYTES:
         values, _ = json_lenient.elements(text, np.empty(0, np.int64))
     return values[0] if values else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from vanidl.readers.budget import OBJECT_BYTES, Budget
+
 _MOST_VARINT_BYTES = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
@@ -37,15 +39,24 @@ class Fields:
         return self._found.get((number, _BYTES), [])  # type: ignore[return-value]
 
 
-def fields(data: memoryview) -> Fields:
+def fields(data: memoryview, budget: Budget | None = None) -> Fields:
     """The fields of a message.
 
+    Args:
+        data: The message.
+        budget: Of the file; by default that of a file which is the message.
+
     Raises:
-        NotProtobuf: A length leads out of the message or a wire type is unknown.
+        NotProtobuf: A length leads out of the message, a wire type is unknown, or there are more
+            fields than a file of its size may have.
     """
     found: dict[tuple[int, int], list[Value]] = {}
-    at, end = 0, len(data)
+    budget = budget or Budget.of_file(len(data))
+    at, end, left = 0, len(data), budget.objects
     while at < end:
+        if not left:
+            raise NotProtobuf("more fields than a file of its size may have")
+        left -= 1
         key, at = varint_at(data, at)
         number, wire = key >> 3, key & 7
         value: Value
@@ -55,6 +66,7 @@ def fields(data: memoryview) -> Fields:
             low, at = _extent(data, at, wire)
             value = data[low:at]
         found.setdefault((number, wire), []).append(value)
+    budget.hold((budget.objects - left) * OBJECT_BYTES)
     return Fields(found)
 
 

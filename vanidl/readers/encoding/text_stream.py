@@ -7,11 +7,14 @@ stream ends and `damage` says why.
 from __future__ import annotations
 
 import importlib
+import os
 import zlib
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Any
+
+from vanidl.readers.budget import Budget
 
 gzip_codec: Any
 try:
@@ -20,10 +23,6 @@ except ImportError:  # platforms without a wheel
     gzip_codec = zlib
 
 GZIP_MAGIC = b"\x1f\x8b"
-FREE_BYTES = 256 << 20
-LARGEST_RATIO = 200
-"""A file may inflate to FREE_BYTES + LARGEST_RATIO times its size: real traces reach 30."""
-
 _GZIP_WINDOW = 31
 _READ_BYTES = 128 * 1024
 # Text of a call that fails is lost, so small outputs keep the loss at damage small.
@@ -45,19 +44,22 @@ class TextStream:
         with self.path.open("rb", buffering=0) as file:
             first = file.read(_READ_BYTES)
             chunks = _chunks(first, file)
-            yield from self._inflated(chunks) if first.startswith(GZIP_MAGIC) else chunks
+            if first.startswith(GZIP_MAGIC):
+                budget = Budget.of_file(os.fstat(file.fileno()).st_size)
+                yield from self._inflated(chunks, budget)
+            else:
+                yield from chunks
 
-    def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        inflater = _Inflater()
+    def _inflated(self, chunks: Iterator[bytes], budget: Budget) -> Iterator[bytes]:
+        inflater = _Inflater(budget)
         try:
             for chunk in chunks:
-                inflater.budget += LARGEST_RATIO * len(chunk)
                 yield from inflater.feed(chunk)
             yield from inflater.rest()
         except (zlib.error, gzip_codec.error) as error:
             self.damage = f"the gzip data is damaged ({error})"
             return
-        if inflater.budget < 0:
+        if inflater.spent:
             self.damage = "the gzip data inflates beyond all measure"
             return
         if not inflater.whole:
@@ -67,10 +69,11 @@ class TextStream:
 class _Inflater:
     """Text of concatenated gzip members, zeros between them ignored."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.pending = b""
         self.member: Any = None
-        self.budget = FREE_BYTES  # of text that may still come
+        self.spent = False
+        self._budget = budget
 
     @property
     def whole(self) -> bool:
@@ -78,7 +81,7 @@ class _Inflater:
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         self.pending += chunk
-        while self.pending and self.budget >= 0:
+        while self.pending and not self.spent:
             if self.member is None and not self._start_member():
                 return
             yield self._text(self.pending)
@@ -89,12 +92,12 @@ class _Inflater:
 
     def rest(self) -> Iterator[bytes]:
         """What the codec still holds back after the last input."""
-        while self.member is not None and self.budget >= 0 and (text := self._text(b"")):
+        while self.member is not None and not self.spent and (text := self._text(b"")):
             yield text
 
     def _text(self, packed: bytes) -> bytes:
         text: bytes = self.member.decompress(packed, _INFLATE_BYTES)
-        self.budget -= len(text)
+        self.spent = not self._budget.inflate(len(text))
         return text
 
     def _start_member(self) -> bool:

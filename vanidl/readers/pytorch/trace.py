@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError, UsageError
+from vanidl.formatting.names import elided
+from vanidl.readers.budget import bounded_name, whole_number
 from vanidl.readers.encoding import json_stream
 from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.readers.file_names import ProfilerName, profiler_name
@@ -36,6 +38,9 @@ _MAX_BASE_NS = 2**61
 # Earlier than 2001: a time that counts from something else than the epoch.
 _ABSOLUTE_NS = 10**18
 _NAMED_MEMBERS = 5
+_NAME_CHARACTERS = 60
+_MOST_DEVICES = 1024  # of one host
+_MOST_RANKS = 2**31
 _EXPECTED = "expected a trace of the PyTorch profiler"
 _REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
 
@@ -114,9 +119,11 @@ class _Content:
             self.broken = item.broken + (0 if item.first else self.broken)
             self.events.add(item.values)
         elif item.key == "deviceProperties" and isinstance(item, json_stream.Elements):
-            self.devices = [*([] if item.first else self.devices), *item.values]
+            if item.first:
+                self.devices.clear()
+            self.devices += item.values[: _MOST_DEVICES - len(self.devices)]
         elif len(self.others) < _NAMED_MEMBERS and item.key not in self.others:
-            self.others.append(item.key)
+            self.others.append(elided(item.key, limit=_NAME_CHARACTERS))
 
     @property
     def host(self) -> str:
@@ -186,7 +193,7 @@ def _profile_trace(
         path=str(content.path),
         source=SOURCE,
         host=content.host or (named.host if named else ""),
-        pid=int(pid) if pid.isdecimal() else None,
+        pid=whole_number(pid),
         rank=_count(content.distributed.get("rank")),
         world_size=_count(content.distributed.get("world_size")),
         devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
@@ -237,12 +244,12 @@ def _devices(properties: list[object], lanes: list[tuple[bool, str, str]]) -> tu
 
 
 def _count(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < _MOST_RANKS else None
 
 
 def _printable(name: str) -> str:
     """The name without lone surrogates, which no file can hold."""
-    return name.encode("utf-8", "replace").decode("utf-8")
+    return bounded_name(name.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _frozen(array: NDArray[_Number]) -> NDArray[_Number]:

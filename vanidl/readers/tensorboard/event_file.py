@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
+from vanidl.readers.budget import read_whole
 from vanidl.readers.encoding.crc32c import masked_crcs
 from vanidl.readers.encoding.protobuf import Fields, NotProtobuf, fields, varint_int64
 from vanidl.readers.file_names import event_file_name
@@ -107,7 +108,7 @@ def read_events(path: str | Path) -> EventFile:
         InputError: The file cannot be read or is no event file.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_whole(path)
     except OSError as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error.strerror}; check the path") from error
     records, loss = _records(data)

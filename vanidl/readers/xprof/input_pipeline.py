@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import read_whole
 from vanidl.readers.encoding.protobuf import NotProtobuf, fields
 from vanidl.readers.file_names import session_name
 from vanidl.readers.records import StepDurations
@@ -34,7 +35,7 @@ def read_durations(path: str | Path) -> StepDurations:
         InputError: The file cannot be read, is no such analysis, or holds no step.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_whole(path)
         rows = [_step(detail) for detail in fields(memoryview(data)).messages(_STEP_DETAILS)]
     except OSError as error:
         found = str(error.strerror)

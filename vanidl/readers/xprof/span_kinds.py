@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.trace import SpanKind
+from vanidl.readers.budget import whole_number
 
 NONE = 255
 """Kind of an event that no analysis uses."""
@@ -96,7 +97,7 @@ def is_device(plane: str) -> bool:
 
 def is_device_step(label: Label) -> bool:
     """Whether the label's name is the number of a step, on a device's own line of steps."""
-    return is_device(label.plane) and label.line == _STEPS and label.name.isdecimal()
+    return is_device(label.plane) and label.line == _STEPS and whole_number(label.name) is not None
 
 
 def _is_stream(label: Label) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import whole_number
 from vanidl.readers.encoding import json_stream
 from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.readers.file_names import session_name
@@ -146,5 +147,5 @@ def _lane(event: dict[str, Any]) -> tuple[str, str]:
 
 def _step(value: object) -> int:
     """The number of a step, which the viewer's arguments hold as text."""
-    text = str(value)
-    return min(int(text), _LARGEST_STEP) if text.isdecimal() else NO_STEP
+    number = whole_number(str(value)) if isinstance(value, int | str) else None
+    return NO_STEP if number is None else min(number, _LARGEST_STEP)

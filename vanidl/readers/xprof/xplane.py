@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import read_whole
 from vanidl.readers.encoding.protobuf import NotProtobuf
 from vanidl.readers.file_names import session_name
 from vanidl.readers.records import ProfileTrace
@@ -54,7 +55,7 @@ def read_profile(
     """
     waits = compiled(wait_names)
     try:
-        space = xspace.space(memoryview(Path(path).read_bytes()))
+        space = xspace.space(memoryview(read_whole(path)))
         collected = _collect(space, waits)
     except OSError as error:
         raise InputError(f"{path}: {_EXPECTED}, found {error.strerror}; check the path") from error

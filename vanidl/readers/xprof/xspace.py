@@ -7,12 +7,13 @@ XSpace, XPlane, XLine, XEvent, XEventMetadata, XStat of tsl/profiler/protobuf/xp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.encoding.protobuf import (
     Fields,
     NotProtobuf,
@@ -92,9 +93,10 @@ def space(data: memoryview) -> Space:
     Raises:
         NotProtobuf: The bytes are no such message, or are cut within the first plane.
     """
+    budget = Budget.of_file(len(data))
     whole, loss = _whole(data)
-    top = fields(data[:whole])
-    planes = tuple(_plane(fields(plane)) for plane in top.messages(_PLANES))
+    top = fields(data[:whole], budget)
+    planes = tuple(_plane(fields(plane, budget), budget) for plane in top.messages(_PLANES))
     return Space(planes, _texts(top.messages(_HOSTS)), _texts(top.messages(_ERRORS)), loss)
 
 
@@ -138,13 +140,15 @@ def line(encoded: memoryview, plane: Plane, stats: Sequence[str]) -> Line:
     )
 
 
-def _plane(plane: Fields) -> Plane:
+def _plane(plane: Fields, budget: Budget) -> Plane:
     names = {
-        code: Name(_text(entry.messages(_TEXT)), _text(entry.messages(_TITLE)))
-        for code, entry in _entries(plane, _EVENT_NAMES)
+        code: Name(
+            bounded_name(_text(entry.messages(_TEXT))), bounded_name(_text(entry.messages(_TITLE)))
+        )
+        for code, entry in _entries(plane, _EVENT_NAMES, budget)
     }
     stat_names = {
-        code: _text(entry.messages(_TEXT)) for code, entry in _entries(plane, _STAT_NAMES)
+        code: _text(entry.messages(_TEXT)) for code, entry in _entries(plane, _STAT_NAMES, budget)
     }
     stats = {}
     for stat in map(fields, plane.messages(_STATS)):
@@ -154,14 +158,14 @@ def _plane(plane: Fields) -> Plane:
     return Plane(_text(plane.messages(_NAME)), lines, names, stat_names, stats)
 
 
-def _entries(plane: Fields, number: int) -> list[tuple[int, Fields]]:
+def _entries(plane: Fields, number: int, budget: Budget) -> Iterator[tuple[int, Fields]]:
     """A map of the plane: (key, value)."""
-    entries = []
     for pair in map(fields, plane.messages(number)):
         values = pair.messages(_ENTRY)
         if values:
-            entries.append((varint_int64(pair.varint(_KEY)), fields(values[-1])))
-    return entries
+            if not budget.hold(2 * OBJECT_BYTES):
+                raise NotProtobuf("more names than a file of its size may have")
+            yield varint_int64(pair.varint(_KEY)), fields(values[-1])
 
 
 def _parts(encoded: memoryview) -> tuple[Fields, Int64Array, Int64Array]:

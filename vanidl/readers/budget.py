@@ -1,0 +1,114 @@
+"""What one input file may cost, in proportion to its size: nothing in a file is believed.
+
+A `Budget` belongs to one file and is used up where bytes become text and text becomes objects:
+inflating, names, records, fields of protocol buffers, values of JSON. Every byte and every object
+takes a bounded number of steps, so the same numbers bound the time.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from hashlib import blake2b
+from os import PathLike
+
+from vanidl.errors import InputError
+
+FREE_TEXT_BYTES = 64 << 20
+TEXT_BYTES_A_BYTE = 128
+"""A file may inflate to FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE times its size: real ones reach 30."""
+
+FREE_BYTES = 48 << 20
+BYTES_A_BYTE = 32
+"""What is held of a file beside its result, in the same way."""
+
+OBJECT_BYTES = 200
+"""Memory of a small object with its place in a list: a view, a name, a field."""
+
+MOST_NAME_CHARACTERS = 4096
+"""Linux takes no longer path; a span with a longer name is told from others by a digest."""
+
+_MOST_DIGITS = 18  # whatever they are, the number fits into 64 bits
+
+
+class OverBudget(ValueError):
+    """A file holds or announces more than one of its size may."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is left for one file.
+
+    Attributes:
+        text_bytes: of text that may still be inflated.
+        held_bytes: of memory that may still be taken beside the result.
+    """
+
+    text_bytes: int
+    held_bytes: int
+
+    @classmethod
+    def of_file(cls, nbytes: int) -> Budget:
+        """The budget of a file of that size."""
+        return cls(FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes, FREE_BYTES + BYTES_A_BYTE * nbytes)
+
+    def inflate(self, nbytes: int) -> bool:
+        """Take that much text; False where it is more than is left."""
+        self.text_bytes -= nbytes
+        return self.text_bytes >= 0
+
+    def hold(self, nbytes: int) -> bool:
+        """Take that much memory; False where it is more than is left."""
+        self.held_bytes -= nbytes
+        return self.held_bytes >= 0
+
+    @property
+    def objects(self) -> int:
+        """How many small objects may still be made."""
+        return max(0, self.held_bytes) // OBJECT_BYTES
+
+
+def read_whole(path: str | PathLike[str]) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        OSError: It cannot be read.
+        InputError: It is no regular file, or larger than this machine can hold beside its result.
+    """
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(None, "Is a directory")
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{path}: expected a regular file, found another kind; name a file")
+        if found.st_size > _memory_bytes() // 2:
+            raise InputError(
+                f"{path}: expected a file that fits into memory, found {found.st_size:,} bytes; "
+                "read it on a larger machine, or record it again"
+            )
+        return file.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe that nobody writes to must not stop us."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def bounded_name(name: str) -> str:
+    """The name; of one that is longer than any path its beginning and a digest of the whole."""
+    if len(name) <= MOST_NAME_CHARACTERS:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{name[: MOST_NAME_CHARACTERS - 32]}... ({digest})"
+
+
+def whole_number(text: str) -> int | None:
+    """The number that some ASCII digits write; None for other text and for absurd lengths."""
+    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    return None
