@@ -18,8 +18,7 @@ from tests.makers.darshan_logs import Log, header, header_length, job_record
 from tests.makers.event_files import Event, event_file
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.pytorch_traces import event, steps, trace
-from vanidl.readers.darshan import inflate
-from vanidl.readers.encoding import text_stream
+from vanidl.readers import budget
 
 EVENTS = "events.out.tfevents.1700000000.node000.7.0"
 T0 = 1_700_000_000.0
@@ -28,8 +27,7 @@ FREE_BYTES = 1 << 20
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (inflate, text_stream):  # smaller bombs, made faster
-        monkeypatch.setattr(module, "FREE_BYTES", FREE_BYTES)
+    monkeypatch.setattr(budget, "FREE_TEXT_BYTES", FREE_BYTES)  # smaller bombs, made faster
 
 
 def summed_up(folder: Path) -> verdicts.Outcome:

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.fuzz import verdicts
-from vanidl.readers.darshan import inflate
-from vanidl.readers.encoding import text_stream
+from vanidl.readers import budget
 
 MEMORY_BYTES = 3 << 30
 
@@ -22,7 +21,6 @@ if __name__ == "__main__":
     verdicts.warm()
     for line in sys.stdin:
         path, free_bytes = json.loads(line)
-        for module in (inflate, text_stream):
-            module.FREE_BYTES = free_bytes
+        budget.FREE_TEXT_BYTES = free_bytes
         sys.stdout.write(json.dumps(asdict(verdicts.outcome(Path(path)))) + "\n")
         sys.stdout.flush()

@@ -29,7 +29,7 @@ from tests.fuzz.verdicts import (
 )
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
-from vanidl.readers.darshan.inflate import FREE_BYTES
+from vanidl.readers.budget import FREE_TEXT_BYTES
 
 LOGS = {"3.00": Log("3.00"), "3.41": Log(dxt_version={"DXT_POSIX": 2})}
 
@@ -39,13 +39,15 @@ def test_no_mutant_is_silently_wrong(tmp_path: Path, version: str) -> None:
     path = tmp_path / "mutant.darshan"
     write_log(path, Workload(300, ranks=2, files=2), LOGS[version])
     content = path.read_bytes()
-    whole = fresh_outcome(path, FREE_BYTES)
+    whole = fresh_outcome(path, FREE_TEXT_BYTES)
     assert whole.answer is not None
     verdicts: Counter[str] = Counter()
     for kind in KINDS:
         for mutant in seeds(content, kind, (3,)):
             path.write_bytes(mutant)
-            verdicts[verdict(whole.answer, fresh_outcome(path, FREE_BYTES), content, mutant)] += 1
+            verdicts[
+                verdict(whole.answer, fresh_outcome(path, FREE_TEXT_BYTES), content, mutant)
+            ] += 1
     assert not {v: n for v, n in verdicts.items() if v in FAULTS}
     assert verdicts[SAID] > 0
 

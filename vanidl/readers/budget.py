@@ -15,9 +15,12 @@ from os import PathLike
 
 from vanidl.errors import InputError
 
-FREE_TEXT_BYTES = 64 << 20
-TEXT_BYTES_A_BYTE = 128
+FREE_TEXT_BYTES = 32 << 20
+TEXT_BYTES_A_BYTE = 64
 """A file may inflate to FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE times its size: real ones reach 30."""
+
+FREE_VALUES = 2_000_000
+"""A file may hold FREE_VALUES + 1 a byte events and other elements of lists."""
 
 FREE_BYTES = 48 << 20
 BYTES_A_BYTE = 32
@@ -43,15 +46,21 @@ class Budget:
     Attributes:
         text_bytes: of text that may still be inflated.
         held_bytes: of memory that may still be taken beside the result.
+        values: elements of lists that may still be parsed.
     """
 
     text_bytes: int
     held_bytes: int
+    values: int
 
     @classmethod
     def of_file(cls, nbytes: int) -> Budget:
         """The budget of a file of that size."""
-        return cls(FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes, FREE_BYTES + BYTES_A_BYTE * nbytes)
+        return cls(
+            FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes,
+            FREE_BYTES + BYTES_A_BYTE * nbytes,
+            FREE_VALUES + nbytes,
+        )
 
     def inflate(self, nbytes: int) -> bool:
         """Take that much text; False where it is more than is left."""
@@ -62,6 +71,11 @@ class Budget:
         """Take that much memory; False where it is more than is left."""
         self.held_bytes -= nbytes
         return self.held_bytes >= 0
+
+    def parse(self, values: int) -> bool:
+        """Take that many elements; False where it is more than is left."""
+        self.values -= values
+        return self.values >= 0
 
     @property
     def objects(self) -> int:

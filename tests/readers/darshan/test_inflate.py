@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from vanidl.readers import budget
 from vanidl.readers.darshan import inflate
 from vanidl.readers.darshan.inflate import joined, streams
 
@@ -80,7 +81,7 @@ def test_an_unfinished_stream_in_a_whole_region_is_not_trusted() -> None:
 
 
 def test_bombs_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflate, "FREE_BYTES", 1000)
+    monkeypatch.setattr(budget, "FREE_TEXT_BYTES", 1000)
     raw, problem = joined(memoryview(zlib.compress(bytes(10**6))), "zlib", cut=False)
     assert raw == b""
     assert "beyond all measure" in problem

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from vanidl.readers import budget
 from vanidl.readers.encoding import text_stream
 from vanidl.readers.encoding.text_stream import TextStream
 
@@ -55,7 +56,7 @@ def test_damaged_gzip_data(tmp_path) -> None:
 
 
 def test_a_bomb_ends(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_stream, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(budget, "FREE_TEXT_BYTES", 1 << 20)
     got, damage = stream(tmp_path / "x", gzip.compress(b"a" * 30_000_000))
     assert damage == "the gzip data inflates beyond all measure"
     assert len(got) < 10_000_000

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import Budget
 from vanidl.readers.darshan import dxt
 from vanidl.readers.darshan.header import (
     COMPRESSIONS,
@@ -29,7 +30,7 @@ from vanidl.readers.darshan.header import (
     read_header,
     slot_names,
 )
-from vanidl.readers.darshan.inflate import joined, streams
+from vanidl.readers.darshan.inflate import damage, joined
 
 _COMPRESSION_AT = 16  # behind version and magic
 _LEVEL = 1
@@ -86,9 +87,10 @@ def in_zlib(data: memoryview, path: str) -> bytes:
     """
     header, _ = believed(read_header(data, path), len(data))
     places: dict[str, tuple[int, int]] = {}
-    body = b""
+    body, budget = b"", Budget.of_file(len(data))
     for region in _copied(header):
-        raw, _ = joined(region.cut_from(data), header.compression, cut=_is_cut(region, data))
+        held, cut = region.cut_from(data), _is_cut(region, data)
+        raw, _ = joined(held, header.compression, cut=cut, budget=budget)
         packed = zlib.compress(raw, _LEVEL) if raw else b""
         places[region.name] = header.length + len(body), len(packed)
         body += packed
@@ -106,19 +108,13 @@ def _is_cut(region: Region, data: memoryview) -> bool:
 
 def _damaged(data: memoryview, header: Header) -> tuple[str, ...]:
     """Names of the modules that are not whole."""
+    budget = Budget.of_file(len(data))
     return tuple(
         region.name
         for region in _copied(header)
         if region.name not in (JOB, NAMES)
-        and (_is_cut(region, data) or _problem(data, header, region))
+        and (_is_cut(region, data) or damage(region.cut_from(data), header.compression, budget))
     )
-
-
-def _problem(data: memoryview, header: Header, region: Region) -> str:
-    problem = ""
-    for stream in streams(region.cut_from(data), header.compression, cut=False):
-        problem = stream.problem
-    return problem
 
 
 def _rewritten(head: bytes, header: Header, places: dict[str, tuple[int, int]]) -> bytes:

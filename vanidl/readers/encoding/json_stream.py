@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from vanidl.readers.budget import Budget
 from vanidl.readers.encoding import json_lenient
 from vanidl.readers.encoding.json_borders import Borders, borders
 
@@ -69,7 +70,11 @@ class Elements:
 
 
 def members(
-    chunks: Iterable[bytes], *, array_key: str = "", block_bytes: int = BLOCK_BYTES
+    chunks: Iterable[bytes],
+    *,
+    array_key: str = "",
+    block_bytes: int = BLOCK_BYTES,
+    budget: Budget | None = None,
 ) -> Iterator[Member | Elements]:
     """Yield the members of a JSON object in the order of the text, repeated keys included.
 
@@ -80,7 +85,7 @@ def members(
         NotJson: The text is empty or starts with neither `{` nor `[`.
         CutJson: After the last whole element or member, where the text does not close.
     """
-    return _Scanner(chunks, block_bytes).run(array_key)
+    return _Scanner(chunks, block_bytes, budget or Budget.of_file(0)).run(array_key)
 
 
 _Block = tuple[int, bool, list[Any], int]
@@ -88,7 +93,8 @@ _Block = tuple[int, bool, list[Any], int]
 
 
 class _Scanner:
-    def __init__(self, chunks: Iterable[bytes], block_bytes: int) -> None:
+    def __init__(self, chunks: Iterable[bytes], block_bytes: int, budget: Budget) -> None:
+        self.budget = budget
         self.chunks = iter(chunks)
         self.block_bytes = max(1, block_bytes)
         self.text = bytearray()
@@ -171,6 +177,8 @@ class _Scanner:
             size, closed, values, broken = block
             yield Elements(key, first, values, broken)
             first = False
+            if not self.budget.parse(len(values) + broken):
+                raise CutJson("more elements than a file of its size may have")
             self._drop(size + 1)
             window = min(window * 4, self.block_bytes)
 

@@ -7,7 +7,6 @@ stream ends and `damage` says why.
 from __future__ import annotations
 
 import importlib
-import os
 import zlib
 from collections.abc import Iterator
 from io import FileIO
@@ -33,25 +32,26 @@ class TextStream:
     """The text of one file; iterate once.
 
     Attributes:
+        budget: of the file.
         damage: "" while all is well, else what ended the stream early.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage = ""
+        self.budget = Budget.of_file(_size(path))
 
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb", buffering=0) as file:
             first = file.read(_READ_BYTES)
             chunks = _chunks(first, file)
             if first.startswith(GZIP_MAGIC):
-                budget = Budget.of_file(os.fstat(file.fileno()).st_size)
-                yield from self._inflated(chunks, budget)
+                yield from self._inflated(chunks)
             else:
                 yield from chunks
 
-    def _inflated(self, chunks: Iterator[bytes], budget: Budget) -> Iterator[bytes]:
-        inflater = _Inflater(budget)
+    def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        inflater = _Inflater(self.budget)
         try:
             for chunk in chunks:
                 yield from inflater.feed(chunk)
@@ -64,6 +64,13 @@ class TextStream:
             return
         if not inflater.whole:
             self.damage = "the gzip data is cut"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # opening it will say why
+        return 0
 
 
 class _Inflater:

@@ -94,7 +94,7 @@ class _Content:
     def read(self) -> None:
         text = TextStream(self.path)
         try:
-            for item in json_stream.members(text, array_key="traceEvents"):
+            for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                 self._take(item)
         except OSError as error:
             why = f"{self.path}: {_EXPECTED}, found no readable file ({error.strerror})"

@@ -73,7 +73,7 @@ class _Content:
         """Take everything in; a sentence for each loss."""
         text = TextStream(path)
         try:
-            for item in json_stream.members(text, array_key="traceEvents"):
+            for item in json_stream.members(text, array_key="traceEvents", budget=text.budget):
                 if item.key == "traceEvents" and isinstance(item, json_stream.Elements):
                     self.has_events = True
                     self._take(item.values)
