@@ -175,6 +175,14 @@ def logged(folder: Path, *, stride: int = 1, beside: str = "") -> tuple[Notice, 
     return vanidl.open_run(folder).coverage.warnings
 
 
+def with_modules(folder: Path, *modules: str) -> tuple[Notice, ...]:
+    """A log that holds these modules beside traced operations."""
+    dxt = {"DXT_POSIX": ONE_RANK}
+    log = Log(job=(1000, 7, 1), dxt=dxt, raw=dict.fromkeys(modules, b"records of this module"))
+    (folder / "u_python_id7-42_1-1-1-1_1.darshan").write_bytes(log_bytes(log))
+    return vanidl.open_run(folder).coverage.warnings
+
+
 def partly_profiled(folder: Path, *, steps: int) -> tuple[Notice, ...]:
     """A log, an event file of so many steps and a profile of two of them."""
     name = "u_python_id7-42_1-1-1-1_1.darshan"
@@ -359,6 +367,14 @@ TABLE: dict[str, Cases] = {
             "no such file here": lambda folder: inspected(folder, None),
         },
         {"an empty record file": lambda folder: inspected(folder, b"")},
+    ),
+    "modules_not_read": Cases(
+        {
+            "DAOS's file system": lambda folder: with_modules(folder, "DFS", "DAOS"),
+            "a module of a later Darshan": lambda folder: with_modules(folder, "module 20"),
+            "counters of the processor": lambda folder: with_modules(folder, "APXC"),
+        },
+        {"POSIX alone": lambda folder: with_modules(folder)},
     ),
     "unreadable": Cases(
         {

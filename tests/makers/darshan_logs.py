@@ -23,7 +23,17 @@ NUMBERS = {
     "3.10": {"POSIX": 1, "MPI-IO": 2, "STDIO": 7, "DXT_POSIX": 8, "DXT_MPIIO": 9},
     "3.20": {"POSIX": 1, "MPI-IO": 2, "STDIO": 8, "DXT_POSIX": 9, "DXT_MPIIO": 10},
     "3.21": {"POSIX": 1, "MPI-IO": 2, "STDIO": 8, "DXT_POSIX": 9, "DXT_MPIIO": 10},
-    "3.41": {"POSIX": 1, "MPI-IO": 2, "STDIO": 9, "DXT_POSIX": 10, "DXT_MPIIO": 11},
+    "3.41": {
+        "POSIX": 1,
+        "MPI-IO": 2,
+        "STDIO": 9,
+        "DXT_POSIX": 10,
+        "DXT_MPIIO": 11,
+        "APXC": 13,
+        "DFS": 16,
+        "DAOS": 17,
+        "module 20": 20,
+    },
 }
 COMPRESSORS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "zlib": (0, zlib.compress),
@@ -63,6 +73,7 @@ class Log:
         default_factory=dict
     )
     partial: tuple[str, ...] = ()
+    raw: dict[str, bytes] = field(default_factory=dict)  # module -> its records
 
 
 def log_bytes(log: Log) -> bytes:
@@ -124,6 +135,7 @@ def _modules(log: Log) -> dict[str, tuple[int, list[bytes]]]:
     }
     for name, rows in log.counters.items():
         modules[name] = ({"POSIX": 4, "STDIO": 2}[name], [_counters(log, name, rows)])
+    modules |= {name: (1, [records]) for name, records in log.raw.items()}
     return modules
 
 

@@ -12,7 +12,7 @@ from vanidl.analyses import tracer_limits
 from vanidl.analyses.rows import Rows
 from vanidl.model.counter_totals import counted
 from vanidl.model.trace import Trace
-from vanidl.model.warnings import INCOMPLETE, Notice, codes
+from vanidl.model.warnings import INCOMPLETE, Notice, serious_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
         *tracer_limits.find(trace, sums_s),
     )
     whole = all(log.whole for log in trace.logs)
-    return Coverage(whole and not INCOMPLETE & codes(warnings), layers, warnings)
+    return Coverage(whole and not INCOMPLETE & serious_codes(warnings), layers, warnings)
 
 
 def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:

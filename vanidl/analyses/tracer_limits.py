@@ -6,18 +6,23 @@ not recorded, never as zero.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import descriptors
+from vanidl.formatting.units import count, plural
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Trace
 from vanidl.model.warnings import Notice
 
 COUNTED_LAYERS = (POSIX, MPIIO, STDIO)
 DXT_MODULE = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}
+
+_WITHOUT_IO = {"BG/Q", "APXC"}
+"""Modules about the machine: counters of its network and processors."""
 
 _TIME_TOLERANCE = 1e-3
 _STDIO_SHARE = 0.01
@@ -47,6 +52,27 @@ def _partial(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  
             "program's imports can use up the limit of 1,024: raise MAX_RECORDS and NAMEMEM, and "
             "exclude library paths (NAME_EXCLUDE) in Darshan's configuration.",
         )
+
+
+def _modules_not_read(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+    """Modules of the log that no reader knows; those that record no I/O are worth a remark."""
+    logs = Counter(module for log in trace.logs for module in log.unread_modules)
+    if not logs:
+        return
+    named = ", ".join(f"{module} (in {count(n)} of {plural(len(trace.logs), 'log')})"
+                      for module, n in sorted(logs.items()))  # fmt: skip
+    has_io = not set(logs) <= _WITHOUT_IO
+    consequence = (
+        "What went through them is in no number here: totals are lower bounds, and no share of "
+        "all I/O is claimed. Look at them with darshan-parser."
+        if has_io
+        else "They record no I/O of files; nothing of them is in this report."
+    )
+    yield Notice(
+        "modules_not_read",
+        f"Modules of the log that vanidl does not read: {named}. {consequence}",
+        "warning" if has_io else "info",
+    )
 
 
 def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
@@ -100,9 +126,10 @@ def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
     if moved > _STDIO_SHARE * total:
         yield Notice(
             "stdio_untraced",
-            f"STDIO (fread; np.load, too, from Darshan 3.5 on) moved {moved:,} of {total:,} bytes "
-            f"({moved / total:.1%}). Darshan traces no single STDIO operation: these bytes are in "
-            "the totals, not in busy time, the timeline or the overlap. Reading with read or pread "
+            f"STDIO (fread; np.load, too, from Darshan 3.5 on) moved {moved:,} of the {total:,} "
+            f"bytes of POSIX and STDIO ({moved / total:.1%}). Darshan traces no single STDIO "
+            "operation: these bytes are in the totals, not in busy time, the timeline or the "
+            "overlap. Reading with read or pread "
             "instead would be traced.",
         )
 
@@ -237,6 +264,7 @@ def _kind_mask(trace: Trace, table: CounterTable, kind: str) -> NDArray[np.bool_
 Rule = Callable[[Trace, Mapping[str, float]], Iterator[Notice]]
 RULES: tuple[Rule, ...] = (
     _partial,
+    _modules_not_read,
     _time_mismatch,
     _meta_time,
     _stdio_untraced,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import MEDIUM, Rule, RuleResult
 from vanidl.formatting.units import percent, seconds
-from vanidl.model.warnings import INCOMPLETE, UNSURE_CLOCK, WARNING
+from vanidl.model.warnings import INCOMPLETE, UNREAD, UNSURE_CLOCK, WARNING
 
 UNALIGNED = ("none", "not aligned")
 HALF_A_STEP = 0.5
 
 
 def _truncated(facts: Facts) -> RuleResult | None:
-    found = [w for w in facts.results.coverage.warnings if w.code in INCOMPLETE]
+    found = [w for w in facts.results.coverage.warnings if w.code in INCOMPLETE - UNREAD]
     found = [w for w in found if w.severity == WARNING]
     if not found:
         return None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.model.trace import POSIX, CounterTable, Trace
-from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
+from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 DATASET = "dataset"
 MATTERS = 0.02
@@ -36,6 +36,11 @@ class Facts:
     def lossy(self) -> bool:
         """Whether recorded I/O is only a lower bound."""
         return bool(LOWER_BOUNDS & self.serious)
+
+    @property
+    def reads_all_layers(self) -> bool:
+        """Whether every module of the logs that records I/O was read: shares of all I/O hold."""
+        return not UNREAD & self.serious
 
     @property
     def window_s(self) -> float | None:

@@ -103,7 +103,7 @@ def _stdio(facts: Facts) -> RuleResult | None:
         if t.layer in STORAGE_LAYERS
     }
     total, through = sum(moved.values()), moved.get(STDIO, 0)
-    if not through or through < STDIO_SHARE * total:
+    if not through or through < STDIO_SHARE * total or not facts.reads_all_layers:
         return None
     return RuleResult(
         f"{percent(through / total)} of the bytes go through C's buffered STDIO",
@@ -120,7 +120,7 @@ def _mostly_writes(facts: Facts) -> RuleResult | None:
     written = facts.results.summary.storage_bytes_written
     if read is None or written is None or written <= MORE_WRITTEN * read:
         return None
-    if written < 1 << 20:
+    if written < 1 << 20 or not facts.reads_all_layers:
         return None
     ratio = f"{factor(written / read)} as much as it reads" if read else "and reads nothing"
     return RuleResult(

@@ -102,7 +102,15 @@ def _profile_order(profile: ProfileTrace) -> tuple[str, int]:
 
 def _states(logs: Sequence[TracerLog]) -> tuple[LogState, ...]:
     return tuple(
-        LogState(log.path, log.version, log.whole, log.partial_layers, log.losses) for log in logs
+        LogState(
+            log.path,
+            log.version,
+            log.whole,
+            log.partial_layers,
+            log.losses,
+            log.unread_modules,
+        )
+        for log in logs
     )
 
 

@@ -333,6 +333,7 @@ class LogState:
     whole: bool
     partial_layers: tuple[str, ...] = ()  # layers that the tracer itself flagged incomplete
     losses: tuple[str, ...] = ()  # sentences: what could not be read
+    unread_modules: tuple[str, ...] = ()  # modules of the log that vanidl does not read
 
 
 @dataclass(frozen=True)

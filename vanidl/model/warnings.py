@@ -17,8 +17,11 @@ DAMAGED = frozenset({"damaged", "unreadable"})
 DROPPED = frozenset({"truncated", "partial", "records_exhausted"})
 """The tracer ran out of room: operations, or whole files, were dropped."""
 
-INCOMPLETE = DAMAGED | DROPPED
-"""What was recorded is not whole."""
+UNREAD = frozenset({"modules_not_read"})
+"""The log holds I/O that vanidl does not read: no total and no share is of all I/O."""
+
+INCOMPLETE = DAMAGED | DROPPED | UNREAD
+"""What was recorded is not whole, or not read as a whole."""
 
 UNSEEN = frozenset({"reads_not_seen", "stdio_untraced"})
 """Reads went past the tracer."""
@@ -55,11 +58,6 @@ class Notice:
     code: str
     message: str
     severity: str = WARNING  # "info": true of most runs, worth knowing, nothing went wrong
-
-
-def codes(notices: Iterable[Notice]) -> frozenset[str]:
-    """The codes of all notices."""
-    return frozenset(notice.code for notice in notices)
 
 
 def serious_codes(notices: Iterable[Notice]) -> frozenset[str]:

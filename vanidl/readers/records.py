@@ -150,6 +150,7 @@ class TracerLog:
     counters: CounterFile | None = None
     metadata_calls: Intervals | None = None  # ns since start_ns; None: not timed one by one
     counts_apart: bool = False  # the tracer counts operations beside tracing them
+    unread_modules: tuple[str, ...] = ()  # those of `modules` that vanidl does not read
 
     @property
     def start_uncertainty_ns(self) -> int:

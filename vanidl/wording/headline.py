@@ -14,7 +14,7 @@ from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import STDIO, Trace
-from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
+from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import names_metadata, parts_of_wait
 
@@ -45,7 +45,7 @@ def headline(trace: Trace, results: Results) -> Headline:
     if overlap is None:
         title = _without_overlap(trace, results)
         support = _present(
-            _missing(results),
+            _missing(trace, results),
             placement_bounds(results.placement),
             _untraced(results),
             _stdio(results.summary),
@@ -53,7 +53,7 @@ def headline(trace: Trace, results: Results) -> Headline:
         return Headline(title, support)
     title = _waited(trace, results, overlap)
     support = _present(
-        _missing(results),
+        _missing(trace, results),
         _starving(overlap),
         _ranks(overlap),
         _through_communication(overlap),
@@ -65,11 +65,19 @@ def headline(trace: Trace, results: Results) -> Headline:
     return Headline(title, support)
 
 
-def _missing(results: Results) -> str:
+def _missing(trace: Trace, results: Results) -> str:
     """Said first where files or logs are missing altogether: the numbers cannot show it."""
     serious = serious_codes(results.coverage.warnings)
     reasons = [text for code, text in _MISSING.items() if code in serious]
+    reasons += [f"{unread} in the log is not read"] if (unread := _unread(trace, results)) else []
     return f"Not all of the run is in these numbers: {', '.join(reasons)}." if reasons else ""
+
+
+def _unread(trace: Trace, results: Results) -> str:
+    """Modules of the logs that record I/O and are not read, by name."""
+    if not UNREAD & serious_codes(results.coverage.warnings):
+        return ""
+    return ", ".join(sorted({module for log in trace.logs for module in log.unread_modules}))
 
 
 def _present(*sentences: str) -> tuple[str, ...]:
@@ -248,9 +256,12 @@ def _without_overlap(trace: Trace, results: Results) -> str:
         per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
         share = summary.time.share
         part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
-        return f"I/O took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
+        what = f"{summary.layer} I/O" if _unread(trace, results) else "I/O"
+        return f"{what} took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
     if summary.source == "counters" and summary.ops:
         return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
+    if unread := _unread(trace, results):
+        return f"The {_run(trace)} did I/O through {unread}, which is not read: unknown, not zero."
     if summary.ops == 0:
         return f"No {summary.layer} operation was recorded during the {_run(trace)}."
     return _nothing_on_layer(trace, results)

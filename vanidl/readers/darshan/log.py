@@ -17,6 +17,7 @@ from vanidl.errors import InputError
 from vanidl.readers.budget import Budget, read_whole, whole_number
 from vanidl.readers.darshan import apmpi, dxt
 from vanidl.readers.darshan import counters as darshan_counters
+from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
 from vanidl.readers.darshan.dxt import Walked
 from vanidl.readers.darshan.header import (
     JOB,
@@ -43,6 +44,9 @@ _HEADER_START = 16  # version and magic
 # they were made: 0.1 to 0.2 ms; under MPI, where a communicator is duplicated before, 0.3 to 8.
 _WITHOUT_MPI_NS = 1_000_000
 _UNDER_MPI_NS = 10_000_000
+
+_READ = frozenset((JOB, NAMES, apmpi.MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
+"""The regions of a log that are read."""
 
 _Path = str | os.PathLike[str]
 Found = TypeVar("Found")
@@ -252,6 +256,7 @@ def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
         mpi=found.mpi,
         counters=found.counters,
         counts_apart=True,
+        unread_modules=tuple(m for m in header.regions if m not in _READ),
     )
 
 

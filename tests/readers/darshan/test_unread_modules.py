@@ -1,0 +1,67 @@
+"""Modules of a log that are not read: said, and nothing is claimed over all I/O."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import vanidl
+from tests.makers.darshan_logs import (
+    STDIO_COUNTERS,
+    STDIO_TIMES,
+    Log,
+    log_bytes,
+    random_records,
+)
+from vanidl.cli import main
+from vanidl.model.warnings import serious_codes
+
+STDIO_NAMES = ("OPENS", "FDOPENS", "READS", "WRITES", "SEEKS", "FLUSHES", "BYTES_WRITTEN",
+               "BYTES_READ")  # fmt: skip
+MODULES = ("DFS", "DAOS", "module 20")
+
+
+def written(path, *modules: str, stdio: bool = False, dxt: bool = False):
+    """A log with these modules; with STDIO 2 MiB written, with DXT traced operations."""
+    counters = [0] * STDIO_COUNTERS
+    counters[STDIO_NAMES.index("WRITES")] = 2
+    counters[STDIO_NAMES.index("BYTES_WRITTEN")] = 2 << 20
+    log = Log(
+        job=(1000, 7, 1),
+        names={1: b"/out/a.log"},
+        counters={"STDIO": [(1, 0, counters, [0.0] * STDIO_TIMES)]} if stdio else {},
+        dxt={"DXT_POSIX": random_records(1, ranks=1)} if dxt else {},
+        raw=dict.fromkeys(modules, b"records of this module"),
+    )  # fmt: skip
+    path.write_bytes(log_bytes(log))
+    return vanidl.open_run(path)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(("stdio", "dxt"), [(False, False), (True, False), (True, True)])
+def test_nothing_is_claimed_over_what_is_not_read(tmp_path, capsys, module, stdio, dxt):
+    path = tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan"
+    run = written(path, module, stdio=stdio, dxt=dxt)
+    assert "modules_not_read" in serious_codes(run.coverage.warnings)
+    assert not run.coverage.complete
+    assert module in run.headline
+    assert not re.search(r"No (POSIX |I/O|operation)|no I/O at all", run.headline)
+    assert not {"stdio_share", "mostly_writes"} & {f.code for f in run.findings()}
+    assert main(["summary", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "of the bytes go" not in out
+    assert module in out
+
+
+def test_the_same_log_without_such_a_module_makes_the_claims(tmp_path):
+    run = written(tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan", stdio=True)
+    assert {"stdio_share", "mostly_writes"} <= {f.code for f in run.findings()}
+    assert run.coverage.complete
+
+
+def test_counters_of_the_machine_limit_no_claim(tmp_path):
+    run = written(tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan", "APXC", stdio=True)
+    assert "modules_not_read" in {w.code for w in run.coverage.warnings}
+    assert run.coverage.complete
+    assert "stdio_share" in {f.code for f in run.findings()}
