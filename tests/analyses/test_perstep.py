@@ -12,8 +12,10 @@ from tests.analyses.test_laws import operations, spans, steps, trace_of
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, reduce_parts, reductions_of
-from vanidl.analyses.perstep import by_kind
+from vanidl.analyses.perstep import by_kind, kinds_of
+from vanidl.analyses.phases import Phase, Phases
 from vanidl.analyses.rows import rows_of
+from vanidl.analyses.steps import StepTable
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import SpanKind
@@ -121,6 +123,43 @@ def test_first_steps_of_epochs_and_checkpoint_steps_stand_apart():
         ("ordinary", 7), ("first of epoch", 2), ("checkpoint", 1)
     ]  # fmt: skip
     assert kinds[2].bytes_written == pytest.approx(2_000_000)
+
+
+def timed(*, epoch_ms: float, save_ms: tuple[float, float]):
+    """Ten steps of 100 ms from 1 s on, epochs that begin at 1 s and `epoch_ms`, one checkpoint."""
+    starts = [1.0 + k / 10 for k in range(10)]
+    durations = np.full(10, 0.1)
+    table = StepTable(
+        np.zeros(10, np.int32), np.arange(10, dtype=np.int32), np.array(starts),
+        np.array(starts) + durations, durations * 0, durations * 0,
+    )  # fmt: skip
+
+    def phase(name: str, low_s: float, high_s: float) -> Phase:
+        return Phase(name, low_s, high_s, "", None, None, None, None, None)
+
+    epochs = (phase("epoch 1", 1, epoch_ms / 1e3), phase("epoch 2", epoch_ms / 1e3, 2))
+    saved = (phase("checkpoint 1", save_ms[0] / 1e3, save_ms[1] / 1e3),)
+    return kinds_of(table, Phases((), epochs, saved, "")).tolist()
+
+
+@pytest.mark.parametrize(("epoch_ms", "step"), [(1499, 5), (1500, 5), (1540, 5), (1560, 6)])
+def test_an_epoch_begins_in_the_step_that_has_most_of_its_beginning(epoch_ms, step):
+    kinds = timed(epoch_ms=epoch_ms, save_ms=(1.95, 1.96))
+    assert [k for k, kind in enumerate(kinds) if kind == "first of epoch"] == [0, step]
+
+
+@pytest.mark.parametrize(
+    ("save_ms", "steps"),
+    [
+        ((1795, 1880), [8]),  # begins at the border
+        ((1750, 1804), [7]),
+        ((1740, 1960), [7, 8, 9]),  # fills most of three
+        ((1799, 1801), [7]),  # half and half: the earlier
+    ],
+)
+def test_a_checkpoint_is_of_the_step_with_most_of_it(save_ms, steps):
+    kinds = timed(epoch_ms=1500, save_ms=save_ms)
+    assert [k for k, kind in enumerate(kinds) if kind == "checkpoint"] == steps
 
 
 def test_a_profile_that_begins_within_an_epoch_holds_no_first_step_of_it():

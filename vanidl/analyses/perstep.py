@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 ORDINARY, FIRST, CHECKPOINT = "", "first of epoch", "checkpoint"
 SLOWEST = 3
 _AT_ONCE = 0.5  # of a usual step
+_MOSTLY = 0.5  # of a step
 _AMOUNTS = 4  # reads, writes, bytes read, bytes written
 
 
@@ -137,7 +138,7 @@ def finish(
     columns = [_columns(splits[position]) for position in np.unique(table.rank).tolist()]
     times = [np.concatenate(column) for column in zip(*columns, strict=True)]
     return PerStep(
-        _kinds(table, phases),
+        kinds_of(table, phases),
         amounts[0] if traced else None,
         amounts[1] if traced else None,
         amounts[2] if traced else None,
@@ -237,26 +238,47 @@ def _columns(split: Split) -> tuple[Floats, ...]:
     )
 
 
-def _kinds(table: StepTable, phases: Phases | None) -> NDArray[np.object_]:
+def kinds_of(table: StepTable, phases: Phases | None) -> NDArray[np.object_]:
+    """ORDINARY, FIRST or CHECKPOINT of each row of the table."""
     kind = np.full(len(table.step), ORDINARY, object)
     if phases is None:
         return kind
     for epoch in phases.epochs:
         kind[first_within(table, epoch)] = FIRST
     for saved in phases.checkpoints:
-        kind[(table.start_s < saved.end_s) & (table.end_s > saved.start_s)] = CHECKPOINT
+        kind[_during(table, saved.start_s, saved.end_s)] = CHECKPOINT
     return kind
 
 
 def first_within(table: StepTable, epoch: Phase) -> Sequence[int]:
-    """Of each rank the step in which the epoch began, or that followed at once.
+    """Of each rank the step that fills most of the time of one step from the epoch's start on.
 
-    A profile that begins later in the epoch holds no first step of it.
+    A border that lies shortly before the end of a step is so of the next one. A profile that
+    begins later in the epoch holds no first step of it.
     """
-    rows = np.flatnonzero((table.end_s > epoch.start_s) & (table.start_s < epoch.end_s))
+    usual = float(np.median(table.duration_s))
+    found = _most(table, epoch.start_s, min(epoch.start_s + usual, epoch.end_s))
+    late = table.start_s - epoch.start_s > _AT_ONCE * usual
+    inside = (table.end_s > epoch.start_s) & (table.start_s < epoch.end_s)
+    first = np.flatnonzero(inside & (table.step == 0)).tolist()  # however late the loop got there
+    return sorted({*(i for i in found if not late[i]), *first})
+
+
+def _during(table: StepTable, start_s: float, end_s: float) -> NDArray[np.bool_]:
+    """Of each rank the step with the largest share of a time, and all that it fills mostly."""
+    filled = np.minimum(table.end_s, end_s) - np.maximum(table.start_s, start_s)
+    rows = filled > _MOSTLY * table.duration_s
+    rows[_most(table, start_s, end_s)] = True
+    return rows
+
+
+def _most(table: StepTable, start_s: float, end_s: float) -> list[int]:
+    """Of each rank the step with the largest part of a time, the earlier of two."""
+    part = np.minimum(table.end_s, end_s) - np.maximum(table.start_s, start_s)
+    rows = np.flatnonzero(part > 0)
+    rows = rows[np.lexsort((table.start_s[rows], -part[rows], table.rank[rows]))]
     _, first = np.unique(table.rank[rows], return_index=True)
-    late = table.start_s - epoch.start_s > _AT_ONCE * np.median(table.duration_s)
-    found: list[int] = [i for i in rows[first].tolist() if not late[i] or table.step[i] == 0]
+    found: list[int] = rows[first].tolist()
     return found
 
 

@@ -68,14 +68,19 @@ class Steps:
     clock: ClockEvidence  # the least certain
     table: StepTable
     clocks: tuple[ClockEvidence, ...] = ()  # of every profile
+    steps_from: str = ""  # "input waits" where some were not marked but derived from those
 
 
 @dataclass(frozen=True, slots=True)
 class RankSpans:
-    """What profilers saw of one rank."""
+    """What profilers saw of one rank.
+
+    `windows` run from the first to the last step of each trace; of one that marked no step, from
+    its first span to its last.
+    """
 
     steps: Spans
-    windows: Intervals  # from the first to the last step of each trace
+    windows: Intervals
     waits: Intervals
     waits_known: bool
 
@@ -85,7 +90,7 @@ class RankSpans:
 
 
 def rank_spans(trace: Trace) -> dict[int, RankSpans]:
-    """Position in Trace.ranks -> its spans, for ranks with at least one profiled step."""
+    """Position in Trace.ranks -> its spans, for ranks with a profiled step."""
     family = trace.family[trace.spans.process]
     step_ranks = np.unique(family[trace.spans.kind == SpanKind.STEP]).tolist()
     return {
@@ -109,26 +114,40 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
     duration = table.duration_s
     counts = [len(spans.steps) for spans in ranks.values()]
     used = {int(s) for spans in ranks.values() for s in np.unique(spans.steps.source)}
-    source = " + ".join(sorted({trace.profiles[s].source for s in used}))
+    sources = [trace.profiles[s] for s in sorted(used)]
+    source = " + ".join(sorted({_source(p) for p in sources}))
     return Steps(
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
-        clocks(trace),
+        clocks(trace), next((p.steps_from for p in sources if p.steps_from), ""),
     )  # fmt: skip
+
+
+def _source(profile: Profile) -> str:
+    """Which program saw the steps, and what they were found by."""
+    by = f", steps from {profile.steps_from}" if profile.steps_from else ""
+    return f"{profile.source}{by}"
 
 
 def _rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     steps = spans.pick(spans.kind == SpanKind.STEP)
-    bounds = [
-        (int(steps.start[mine].min()), int(steps.end[mine].max()))
-        for mine in (steps.source == source for source in np.unique(steps.source))
-    ]
+    bounds = [_window(trace, spans, source) for source in np.unique(steps.source).tolist()]
     low, high = np.array(bounds, np.int64).T
     waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
     known = all(trace.profiles[s].has_wait_spans for s in np.unique(steps.source))
     windows = intervals.union(low, high)
     inside = intervals.intersect(intervals.union(waits.start, waits.end), windows)
     return RankSpans(steps, windows, inside, known)
+
+
+def _window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:
+    """What one trace shows of its rank; not beyond the part of the run that is looked at."""
+    mine = spans.source == source
+    if not trace.profiles[source].steps_from:
+        mine &= spans.kind == SpanKind.STEP
+        return int(spans.start[mine].min()), int(spans.end[mine].max())
+    low, high = int(spans.start[mine].min()), int(spans.end[mine].max())
+    return max(low, trace.job.start_ns), min(high, trace.job.end_ns)
 
 
 def _rows(

@@ -17,6 +17,7 @@ from vanidl.merge import profiles as merge_profiles
 from vanidl.merge.counters import Counters
 from vanidl.merge.jobs import Group
 from vanidl.merge.processes import identify
+from vanidl.merge.training_steps import settle
 from vanidl.model.file_kinds import KindRule, profiler_rules
 from vanidl.model.trace import MAX_PART_ROWS, Job, LogState, Trace
 from vanidl.model.warnings import Notice
@@ -66,6 +67,8 @@ def assemble(
     profiles = sorted(group.profiles, key=_profile_order)
 
     processes = identify(logs, profiles)
+    settled = settle(profiles, processes)
+    profiles = settled.profiles
     codes = merge_files.file_codes(logs, counters)
     tables = merge_counters.tables(logs, counters, processes, codes)
     io = operations.parts(logs, processes, codes, options.max_part_rows, spilled=options.spilled)
@@ -86,7 +89,14 @@ def assemble(
         profiles=merge_profiles.describe(profiles, processes, clocks),
         counters=tables,
         logs=_states(logs),
-        warnings=(*notices, *processes.notices, *unmatched, *_damage(logs), *doubts),
+        warnings=(
+            *notices,
+            *processes.notices,
+            *settled.notices,
+            *unmatched,
+            *_damage(logs),
+            *doubts,
+        ),
         layers_traced=_layers_traced(logs),
         stripes=merge_counters.stripes(logs, counters, codes),
         heatmaps=merge_counters.heatmaps(logs, counters, processes),

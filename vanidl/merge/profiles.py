@@ -57,6 +57,7 @@ def describe(
             process=processes.of_profile[k],
             has_wait_spans=bool((p.kind == SpanKind.INPUT_WAIT).any()),
             devices=p.devices,
+            steps_from=p.steps_from,
             clock_method=clocks[k].method,
             clock_offset_ns=clocks[k].offset_ns,
             clock_uncertainty_ns=clocks[k].uncertainty_ns,

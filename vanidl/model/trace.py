@@ -39,6 +39,9 @@ STORAGE_LAYERS = (POSIX, STDIO)
 
 MAX_PART_ROWS = 8_000_000
 
+FROM_WAITS = "input waits"
+"""What unmarked steps were found by."""
+
 
 class SpanKind(IntEnum):
     """What the training process did during a span."""
@@ -51,6 +54,7 @@ class SpanKind(IntEnum):
     CHECKPOINT = 5
     PREPROCESS = 6
     EPOCH = 7
+    EVALUATION = 8  # a step of validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,7 @@ class Profile:
     process: int  # index into Trace.processes
     has_wait_spans: bool  # False: input wait is unknown, not zero
     devices: tuple[str, ...] = ()
+    steps_from: str = ""  # FROM_WAITS; "" where it marks its steps, or has none
     clock_method: str = "absolute"
     clock_offset_ns: int = 0  # already applied to its spans; the true one lies in [low, high]
     clock_uncertainty_ns: int = 0

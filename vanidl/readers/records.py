@@ -184,6 +184,7 @@ class ProfileTrace:
     losses: tuple[str, ...]
     written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
     every: int = 1  # a span of kind STEP stands for that many training steps
+    steps_from: str = ""  # what steps were found by, where it does not mark them
     clock_method: str = "absolute"  # how its times were put on the epoch
     clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
 

@@ -28,8 +28,9 @@ _CAPTION = (
 )
 _APART_CAPTION = (
     "They take longer for reasons of their own: the loader starts anew, or the model is saved. "
-    "A step counts where a checkpoint was written during it, or as the first that ends in an "
-    "epoch. Same columns as above. "
+    "A step counts where it has the largest part of a checkpoint, or is mostly filled by one; and "
+    "where it has most of the time that a usual step takes from the start of an epoch. Same "
+    "columns as above. "
 )
 _NOWHERE = (
     "No profiled step has a place in time, so nothing that happened during one is known. Profile "

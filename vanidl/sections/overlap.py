@@ -71,10 +71,14 @@ def _without_overlap(trace: Trace) -> str:
             "No profiler trace was found, so it is not known whether the I/O was hidden. Record "
             "steps with torch.profiler and put its .pt.trace.json beside the Darshan log."
         )
+    if any(profile.aligned for profile in trace.profiles):
+        return (
+            "The profile holds neither marked steps nor two input waits, so it does not show when "
+            "training waited. Call prof.step() after each batch, and profile the CPU too."
+        )
     return (
-        "The profile could not be laid over the I/O: it holds neither compute nor input waits, or "
-        "the clocks could not be aligned. Profile with CPU (and CUDA) activities; the warnings "
-        "above say more."
+        "The profile could not be laid over the I/O, as its clock and that of the logs could not "
+        "be aligned: the warnings above say why."
     )
 
 

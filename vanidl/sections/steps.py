@@ -58,6 +58,8 @@ def figure(run: Run) -> Figure:
         (spec, cut), words = _grid(run.trace, table), [_GRID]
     else:
         spec, cut, words = _lanes(run.trace, table, shown), shown.cut, [_BARS + _CAPTION]
+    if steps.steps_from:
+        words.append(f"No step was marked: these are steps from {steps.steps_from}. ")
     if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
     words += [f"Shown: {cut}."] if cut else []
@@ -265,6 +267,7 @@ def _json(run: Run) -> Object | None:
     kinds = () if each is None else by_kind(steps.table, each)
     return {
         "source": steps.source,
+        "steps_from": steps.steps_from or None,
         "per_rank": {"min": steps.per_rank_min, "max": steps.per_rank_max},
         "ranks": steps.ranks,
         "mean_s": steps.mean_s,

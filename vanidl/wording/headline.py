@@ -168,6 +168,8 @@ def _no_overlap(trace: Trace) -> str:
             "the step table holds durations without start times and cannot be laid over it, so no "
             "overlap is claimed"
         )
+    if any(profile.aligned for profile in trace.profiles):
+        return "the profile holds neither marked steps nor two input waits"
     return "the profile could not be laid over it" if trace.profiles else "no profiler trace"
 
 

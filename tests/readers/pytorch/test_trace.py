@@ -201,7 +201,7 @@ def test_only_the_own_process(tmp_path: Path) -> None:
     assert read(tmp_path, trace(no_step), "t.json").pid == 99
 
 
-def test_no_step_is_still_a_piece(tmp_path: Path) -> None:
+def test_no_step_is_still_a_profile(tmp_path: Path) -> None:
     profile = read(tmp_path, trace([event("aten::add", 1, 2)]))
     assert names(profile, SpanKind.STEP) == []
     assert names(profile, SpanKind.OP) == ["aten::add"]
@@ -297,14 +297,14 @@ def test_a_cut_trace_gives_the_events_before_the_cut(tmp_path_factory, data) -> 
     assert f"{whole:,} events" in loss
 
 
-RUNS = {
+RUNS = {  # steps, and the time in `__next__` and in creating the loader of the second epoch
     "torch_pfs_workers0": (61, 15.858),
-    "torch_pfs_workers4": (61, 0.781),
+    "torch_pfs_workers4": (61, 0.781 + 0.1017),
     "torch_hdf5_workers0": (61, 3.421),
     "ddp_two_hosts/0": (31, 5.730),
-    "ddp_two_hosts/1": (31, 0.591),
+    "ddp_two_hosts/1": (31, 0.591 + 0.0206),
     "ddp_two_hosts/2": (31, 5.791),
-    "ddp_two_hosts/3": (31, 0.554),
+    "ddp_two_hosts/3": (31, 0.554 + 0.0323),
 }
 
 
@@ -363,14 +363,31 @@ def test_totals_equal_a_plain_reading(shared: Path, run: str) -> None:
         if kind is not None:
             plain[kind][0] += 1
             plain[kind][1] += plain_ns(item)
+    plain[SpanKind.INPUT_WAIT][1] += plain_creation_ns(whole["traceEvents"])
     for kind in SpanKind:
         found = spans(profile, kind)
         assert [len(found), sum(e - s for s, e, _ in found)] == plain[kind]
 
 
-def plain_ns(item: dict) -> int:
-    whole, _, part = str(item["dur"]).partition(".")
+def plain_ns(item: dict, field: str = "dur") -> int:
+    whole, _, part = str(item[field]).partition(".")
     return int(whole) * 1000 + int(part.ljust(3, "0"))
+
+
+def plain_creation_ns(events: list[dict]) -> int:
+    """From the first seed drawn outside `__next__` to the `__next__` that follows it."""
+    found, seed, busy_until = 0, None, 0
+    for item in sorted(
+        (e for e in events if e.get("ph") == "X" and e.get("cat") in ("cpu_op", "user_annotation")),
+        key=lambda e: plain_ns(e, "ts"),
+    ):
+        at = plain_ns(item, "ts")
+        if item["name"].endswith("__next__"):
+            found += at - seed if seed is not None else 0
+            seed, busy_until = None, at + plain_ns(item)
+        elif item["name"] == "aten::random_" and seed is None and at > busy_until:
+            seed = at
+    return found
 
 
 def plain_kind(item: dict) -> SpanKind | None:
@@ -432,3 +449,46 @@ def test_damaged_traces_raise_nothing_else(shared: Path, tmp_path: Path) -> None
 def triples(profile: ProfileTrace) -> tuple[list[int], ...]:
     named = [profile.names[i] for i in profile.name.tolist()]
     return profile.start_ns.tolist(), profile.end_ns.tolist(), profile.step.tolist(), named
+
+
+def drawn(start_us: float) -> list[dict]:
+    """What a loader's iterator draws when it is created: the seed of its workers."""
+    names = ("aten::empty", "aten::random_", "aten::item", "aten::_local_scalar_dense")
+    return [event(name, start_us + i, 0.5) for i, name in enumerate(names)]
+
+
+def test_starting_workers_is_waiting_for_input(tmp_path: Path) -> None:
+    """A loader that is created takes 30 ms to start its workers before its first `__next__`."""
+    events = [
+        event("aten::conv2d", 0, 900),
+        *drawn(1_000),
+        event(WAIT, 31_001, 500, "user_annotation"),
+    ]
+    events += [event("aten::conv2d", 32_000, 900), event(WAIT, 33_000, 500, "user_annotation")]
+    profile = read(tmp_path, trace(events))
+    waits = [(s - BASE_NS, e - BASE_NS) for s, e, _ in spans(profile, SpanKind.INPUT_WAIT)]
+    assert waits == [(1_001_000, 31_501_000), (33_000_000, 33_500_000)]
+    assert any("iter(DataLoader)" in name for name in profile.names)
+
+
+@pytest.mark.parametrize("between", [[event("aten::conv2d", 2_000, 900)], []])
+def test_a_seed_that_training_draws_is_no_loader(tmp_path: Path, between: list[dict]) -> None:
+    """Drawn before other work, or never taken as a number, it says nothing of a loader."""
+    seeds = drawn(1_000) if between else [event("aten::random_", 1_000, 20)]
+    events = [*seeds, *between, event(WAIT, 31_000, 500, "user_annotation")]
+    profile = read(tmp_path, trace([*events, event("aten::conv2d", 31_600, 100)]))
+    assert [e - s for s, e, _ in spans(profile, SpanKind.INPUT_WAIT)] == [500_000]
+
+
+def test_validation_steps_of_lightning_are_no_training_steps(tmp_path: Path) -> None:
+    """Its profiler marks a step after each training and each validation step, by one counter."""
+    events, at = [], 1_000.0
+    for number, what in enumerate(["training"] * 4 + ["validation"] * 2 + ["training"] * 3):
+        events.append(event(f"ProfilerStep#{number}", at, 100, "user_annotation"))
+        name = f"[pl][profile][Strategy]SingleDeviceStrategy.{what}_step"
+        events.append(event(name, at + 50, 40, "user_annotation"))
+        events.append(event("aten::conv2d", at + 51, 30))
+        at += 100
+    profile = read(tmp_path, trace(events))
+    assert profile.step[profile.kind == SpanKind.STEP].tolist() == [0, 1, 2, 3, 6, 7, 8]
+    assert int((profile.kind == SpanKind.EVALUATION).sum()) == 2

@@ -48,6 +48,7 @@ _CATEGORIES = {
     SpanKind.CHECKPOINT: "checkpoint",
     SpanKind.PREPROCESS: "preprocess",
     SpanKind.EPOCH: "epoch",
+    SpanKind.EVALUATION: "validation",
 }
 
 

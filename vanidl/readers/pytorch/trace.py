@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.names import elided
+from vanidl.model.trace import SpanKind
 from vanidl.readers.budget import bounded_name, whole_number
 from vanidl.readers.encoding import json_stream
 from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.readers.file_names import ProfilerName, profiler_name
+from vanidl.readers.pytorch import loops
 from vanidl.readers.pytorch.columns import EventColumns, EventTable
 from vanidl.readers.pytorch.span_kinds import NONE, kinds, steps
 from vanidl.readers.records import ProfileTrace
@@ -183,6 +185,8 @@ def _profile_trace(
     step = steps(table)
     pid = _own_pid(table, step, named)
     kind = kinds(table, waits)
+    kind[loops.validation(table, kind == SpanKind.STEP)] = SpanKind.EVALUATION
+    table = loops.with_creation(table)
     own = np.array([device or lane_pid == pid for device, lane_pid, _ in table.lanes])
     keep = np.flatnonzero((kind != NONE) & own[table.lane])
     keep = keep[np.argsort(table.start_ns[keep], kind="stable")]
@@ -199,7 +203,7 @@ def _profile_trace(
         devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
         start_ns=_frozen(start),
         end_ns=_frozen(start + table.duration_ns[keep]),
-        step=_frozen(step[keep]),
+        step=_frozen(np.where(kind[keep] == SpanKind.EVALUATION, -1, step[keep])),
         kind=_frozen(kind[keep]),
         thread=_frozen(thread),
         name=_frozen(name),

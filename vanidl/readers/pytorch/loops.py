@@ -1,0 +1,103 @@
+"""What a trace says of the loops around its steps: loaders that are created, steps of validation.
+
+`iter(DataLoader)` has no span. It draws a seed for its workers (`aten::random_`, then
+`aten::item`), starts them, and the first `__next__` follows: all of that is waiting for input.
+Lightning's profiler calls `step()` after steps of validation as well; its spans name them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.readers.pytorch.columns import CPU_CATEGORIES, EventTable
+
+Int64Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__")
+SAMPLING = re.compile(
+    r"(aten::)?(empty|empty_strided|random_|item|_local_scalar_dense|randperm|multinomial|randint"
+    r"|scalar_tensor|to|_to_copy|copy_|resize_|set_|select|as_strided|unbind|detach|detach_"
+    r"|resolve_conj|resolve_neg)"
+)
+"""Operators with which a loader draws its seed and its order: they are no training."""
+
+_SEED, _ITEM = re.compile(r"aten::random_"), re.compile(r"aten::item")
+_WORK = re.compile(rf"(?!{SAMPLING.pattern}\Z)[^#]*")
+_OPERATORS = ("cpu_op", "Operator")
+_NEVER, _LATE = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_TRAINING = re.compile(r"(.*\W)?training_step")
+_VALIDATION = re.compile(r"(.*\W)?(validation|test|predict)_step")
+
+
+def with_creation(table: EventTable) -> EventTable:
+    """The table with first waits of a loader that begin where the loader was created."""
+    waits = _rows(table, lambda c, n: c in CPU_CATEGORIES and bool(LOADER.fullmatch(n)))
+    seeds = _rows(table, lambda _, n: n == "aten::random_")
+    if not len(waits) or not len(seeds):
+        return table
+    start, duration = table.start_ns.copy(), table.duration_ns.copy()
+    label = table.label.copy()
+    labels = {label: i for i, label in enumerate(table.labels)}
+    for lane in np.unique(table.lane[waits]).tolist():
+        mine = waits[table.lane[waits] == lane]
+        created = _created(table, mine, lane)
+        known = created > _NEVER
+        first = mine[known]
+        duration[first] += start[first] - created[known]
+        start[first] = created[known]
+        for row in first.tolist():
+            category, name = table.labels[label[row]]
+            label[row] = labels.setdefault((category, f"iter(DataLoader), {name}"), len(labels))
+    return replace(table, start_ns=start, duration_ns=duration, label=label, labels=tuple(labels))
+
+
+def _created(table: EventTable, waits: Int64Array, lane: int) -> Int64Array:
+    """For each wait of a thread, in order of start: when its loader was created, or _NEVER.
+
+    That is the first seed drawn since the wait before, with nothing computed after it.
+    """
+    start = table.start_ns[waits]
+    before = np.append(_NEVER, (start + table.duration_ns[waits])[:-1])
+    seeds, items, work = (_operators(table, lane, which) for which in (_SEED, _ITEM, _WORK))
+    last_work = np.append(_NEVER, work)[np.searchsorted(work, start)]
+    at = np.searchsorted(seeds, np.maximum(last_work, before))
+    drawn = np.minimum(np.append(seeds, _LATE)[at], start)
+    taken = np.searchsorted(items, start) > np.searchsorted(items, drawn)
+    found: Int64Array = np.where((drawn < start) & taken, drawn, _NEVER)
+    return found
+
+
+def _operators(table: EventTable, lane: int, name: re.Pattern[str]) -> Int64Array:
+    """Starts of the operators of a thread with a name that matches, in order."""
+    rows = _rows(table, lambda c, n: c in _OPERATORS and bool(name.fullmatch(n)))
+    found: Int64Array = table.start_ns[rows[table.lane[rows] == lane]]
+    return found
+
+
+def validation(table: EventTable, step: Mask) -> Mask:
+    """Which of the steps hold a step of validation and none of training."""
+    tests, trains = (_starts(table, pattern) for pattern in (_VALIDATION, _TRAINING))
+    end = table.start_ns + table.duration_ns
+
+    def holds(starts: Int64Array) -> Mask:
+        return np.searchsorted(starts, end) > np.searchsorted(starts, table.start_ns)
+
+    return step & holds(tests) & ~holds(trains) if len(tests) else np.zeros(len(table), bool)
+
+
+def _starts(table: EventTable, name: re.Pattern[str]) -> Int64Array:
+    found: Int64Array = table.start_ns[_rows(table, lambda _, n: bool(name.fullmatch(n)))]
+    return found
+
+
+def _rows(table: EventTable, wanted: Callable[[str, str], bool]) -> Int64Array:
+    """Events whose label is wanted, in order of start."""
+    chosen = np.array([wanted(*label) for label in table.labels] or [False])
+    rows = np.flatnonzero(chosen[table.label])
+    return rows[np.argsort(table.start_ns[rows], kind="stable")]
