@@ -141,8 +141,15 @@ def test_ranks_without_a_profile_are_not_averaged_in_silence():
 
 def test_profile_that_does_not_fit_the_io():
     trace, results = EXAMPLES["full"]()
-    text = headline(trace, replace(results, overlap=None)).title
+    away = tuple(replace(p, clock_method="not aligned") for p in trace.profiles)
+    text = headline(replace(trace, profiles=away), replace(results, overlap=None)).title
     assert text.endswith("is not known: the profile could not be laid over it.")
+
+
+def test_profile_without_steps_and_waits_is_not_called_misaligned():
+    trace, results = EXAMPLES["full"]()
+    text = headline(trace, replace(results, overlap=None)).title
+    assert text.endswith("the profile holds neither marked steps nor two input waits.")
 
 
 def test_device_busy_during_the_wait():
