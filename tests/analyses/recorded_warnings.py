@@ -34,13 +34,19 @@ OPEN_TO_WRITE = ("open64", "/out/ckpt-1.pt", {"flags": 0o101})
 WRITE = ("write", "/out/ckpt-1.pt", {"ret": 10, "count": 10})
 
 
-def watched(folder: Path, state: str = "recorded", loss: str = "") -> tuple[Notice, ...]:
-    """Warnings of a run whose recorder saw one process in this state."""
+def watched(
+    folder: Path, state: str = "recorded", loss: str = "", tool_s: float | None = None
+) -> tuple[Notice, ...]:
+    """Warnings of a run whose recorder saw one process in this state, and a tool without a log."""
     start = EPOCH_US * 1000
     process = ProcessRecord(100, 1, "python train.py", None, start, start + 10**9, state)
+    seen = [process]
+    if tool_s is not None:
+        end = start + round(tool_s * 1e9)
+        seen.append(ProcessRecord(101, 100, "ldconfig -p", None, start, end, "missing"))
     record = RunRecord(
         "run-1", ("python", "train.py"), "/job", "node01", "dftracer", "2.2.0", {}, start,
-        start + 10**9, 0, None, (("/", "ext4"),), (process,), (loss,) if loss else (),
+        start + 10**9, 0, None, (("/", "ext4"),), tuple(seen), (loss,) if loss else (),
     )  # fmt: skip
     write_record(folder / "run.json", record)
     return traced(folder, PREAD)
@@ -93,6 +99,10 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "processes_missing": (
         {"a process without a log": lambda folder: watched(folder, "missing")},
         {"all recorded": whole_record},
+    ),
+    "processes_brief": (
+        {"a tool that lived a moment": lambda folder: watched(folder, tool_s=0.01)},
+        {"one that lived longer": lambda folder: watched(folder, tool_s=1.0)},
     ),
     "processes_unfinished": (
         {"a killed process": lambda folder: watched(folder, "unfinished")},

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import vanidl
 from tests.makers.dftracer_traces import PfwTrace
 from vanidl.errors import InputError, SeveralJobsError
+from vanidl.findings import Facts
 from vanidl.readers.run_json import (
     MISSING,
     STATES,
@@ -105,12 +106,47 @@ def test_two_recorded_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
     assert [p.pid for p in vanidl.open_run(tmp_path, inputs=inputs).trace.processes] == [200]
 
 
+SECOND = 1_000_000_000
+TOOL = ProcessRecord(101, 100, "ldconfig -p", None, SECOND, SECOND + 1_000_000, MISSING)
+
+
+@pytest.mark.parametrize(
+    ("process", "code"),
+    [
+        (TOOL, "processes_brief"),
+        (replace(TOOL, last_seen_ns=2 * SECOND), "processes_missing"),
+        (replace(TOOL, rank=1), "processes_missing"),
+        (replace(TOOL, running=True), "processes_missing"),
+        (replace(TOOL, command=EXAMPLE.processes[0].command), "processes_missing"),
+        (replace(TOOL, state=UNFINISHED), "processes_unfinished"),
+    ],
+)
+def test_tools_that_lived_a_moment_are_no_loss(
+    tmp_path: Path, process: ProcessRecord, code: str
+) -> None:
+    """Not so workers (copies of their parent), ranks and what lived longer."""
+    one_process(tmp_path, 100)
+    record = replace(EXAMPLE, processes=(*EXAMPLE.processes, process))
+    write_record(tmp_path / "run.json", record)
+    run = vanidl.open_run(tmp_path)
+    found = {w.code: w.severity for w in run.coverage.warnings if w.code.startswith("processes")}
+    assert found == {code: "info" if code == "processes_brief" else "warning"}
+    assert Facts(run.trace, run.results).lossy == (code != "processes_brief")
+
+
+def test_a_command_that_left_no_log_is_missing_however_short(tmp_path: Path) -> None:
+    write_record(tmp_path / "run.json", replace(EXAMPLE, processes=(TOOL,)))
+    with pytest.raises(InputError, match="left no log"):
+        vanidl.open_run(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("state", "code"), [(MISSING, "processes_missing"), (UNFINISHED, "processes_unfinished")]
 )
 def test_lost_processes_are_warnings(tmp_path: Path, state: str, code: str) -> None:
     one_process(tmp_path, 100)
-    seen = (*EXAMPLE.processes, ProcessRecord(101, 100, "python worker.py", None, 1, 2, state))
+    lost = ProcessRecord(101, 100, "python worker.py", None, 1, SECOND, state)
+    seen = (*EXAMPLE.processes, lost)
     write_record(tmp_path / "run.json", replace(EXAMPLE, processes=seen))
     (notice,) = [w for w in vanidl.open_run(tmp_path).coverage.warnings if w.code == code]
     assert "1 of 2 processes" in notice.message

@@ -47,7 +47,7 @@ UNSURE_CLOCK = frozenset({"clock_unverified", "clock_coarse", "clock_contradicti
 UNUSABLE = frozenset({"unreadable", "processes_missing"})
 """A file, or a process, is in no number."""
 
-NAMES_COMMANDS = LOST_PROCESSES | {"copies", "versions_left_out"}
+NAMES_COMMANDS = LOST_PROCESSES | {"processes_brief", "copies", "versions_left_out"}
 """The message quotes, in brackets, commands or files of which nothing else is known."""
 
 

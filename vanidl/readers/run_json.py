@@ -169,8 +169,13 @@ def losses(records: Records) -> Iterator[Notice]:
         if record in told:  # a copy
             continue
         told.append(record)
+        brief = _brief(record)
+        harmless = frozenset(brief)
+        if brief:
+            text = f"{folder}{NAME}: {_lost(brief, MISSING, len(record.processes))}"
+            yield Notice("processes_brief", f"{text} {_HARMLESS}", "info")
         for state in _WORDS:
-            lost = [p for p in record.processes if p.state == state]
+            lost = [p for p in record.processes if p.state == state and p not in harmless]
             text = f"{folder}{NAME}: {_lost(lost, state, len(record.processes))}"
             if lost and state == MISSING:
                 yield Notice("processes_missing", text)
@@ -180,12 +185,34 @@ def losses(records: Records) -> Iterator[Notice]:
             yield Notice("recording", loss, "info")
 
 
+def _brief(record: RunRecord) -> list[ProcessRecord]:
+    """Processes without a log that were other programs and lived a moment: uname, ldconfig.
+
+    Not the command itself, a rank, or a copy of the process that started it, as workers are.
+    """
+    commands = {p.pid: p.command for p in record.processes}
+    return [
+        p
+        for p in record.processes[1:]
+        if p.state == MISSING
+        and p.rank is None
+        and not p.running
+        and p.last_seen_ns - p.first_seen_ns < _MOMENT_NS
+        and p.command != commands.get(p.parent_pid)
+    ]
+
+
 def _lost(lost: Sequence[ProcessRecord], state: str, total: int) -> str:
     names = "; ".join(f"{p.pid} {p.command[:60]}" for p in lost[:3])
     more = ", ..." if len(lost) > 3 else ""
     return f"{len(lost)} of {total} processes {_WORDS[state]} ({names}{more})."
 
 
+_MOMENT_NS = 250_000_000
+_HARMLESS = (
+    "Each lived less than 0.25 s and is another program than the one that started it: a tool "
+    "(uname, ldconfig), not a part of training."
+)
 _WORDS = {
     MISSING: "left no log: what they read and wrote is not recorded",
     UNFINISHED: "did not end under the tracer: the end of what they did is not recorded",
