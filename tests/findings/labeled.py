@@ -90,6 +90,12 @@ RECIPES: dict[str, Recipe] = {
         CHECKPOINTS, checkpoint_us=400_000, checkpoint_pieces=2_000, checkpoint_nbytes=32 << 20
     ),
     "mostly_written": replace(CHECKPOINTS, checkpoint_us=20_000, checkpoint_nbytes=1 << 30),
+    "mostly_a_profile_written": Recipe(log_nbytes=2 << 30),
+    "small_job_through_stdio": Recipe(
+        steps=4, batch=1, sample_nbytes=20_000, stdio_nbytes=491 << 10, code_files=4
+    ),
+    "read_and_written": Recipe(scratch_us=200_000, epochs=4),
+    "read_and_written_briefly": Recipe(scratch_us=10_000),
     "much_through_stdio": Recipe(stdio_nbytes=256 << 20),
     "little_through_stdio": Recipe(stdio_nbytes=10 << 20),
     "many_imports": Recipe(code_files=800),

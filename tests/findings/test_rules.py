@@ -104,3 +104,23 @@ def test_empty_reads_at_the_end_of_files_are_no_samples(name):
     by_counters = replace(with_end.results.dataset, empty_reads=None)
     counted = Facts(traces[0], replace(with_end.results, dataset=by_counters))
     assert counted.reads == samples
+
+
+@pytest.mark.parametrize("name", ["many_imports", "slow_imports", "much_through_stdio"])
+def test_advice_about_darshans_limits_is_for_runs_that_darshan_recorded(name):
+    trace, _ = made(name)
+    job = replace(trace.job, tracer="dftracer", counts_apart=False)
+    other = replace(trace, job=job, layers_traced=("POSIX", "STDIO"))
+    for by_darshan, run in ((True, trace), (False, other)):
+        (finding,) = find(run, analyse(run))
+        words = finding.detail + finding.advice
+        limits = ("vanidl record", "NAME_EXCLUDE", "Darshan", "not traced operation by operation")
+        assert any(word in words for word in limits) == by_darshan
+
+
+def test_io_of_no_kind_is_found_by_counters_too():
+    trace, _ = made("read_and_written")
+    untraced = replace(trace, io=(), layers_traced=())
+    assert "unclassified_io" in codes((untraced, analyse(untraced)))
+    named = replace(trace, files=replace(trace.files, kind=("dataset",) * len(trace.files)))
+    assert "unclassified_io" not in codes((named, analyse(named)))

@@ -22,6 +22,8 @@ US = 1_000
 START_UP_US = 1_000_000
 CODE, CHECKPOINT, STDIO, UNSEEN = 1_000_000, 2_000_000, 3_000_000, 4_000_000
 """First file ids of imported code, checkpoints, files read through STDIO, files not seen read."""
+SCRATCH, LOG = 5_000_000, 6_000_000
+"""A file that is read and written, and a profiler's trace."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Recipe:
     checkpoint_us: int = 0  # written at the end of each epoch by rank 0
     checkpoint_pieces: int = 8
     checkpoint_nbytes: int = 64 << 20
+    log_nbytes: int = 0  # of a profiler's trace, written at the end
+    scratch_us: int = 0  # of each epoch, reading and as long again writing one file
     code_files: int = 60
     code_us: int = 100  # one read of code
     open_each: bool = False  # the file is opened for every sample
@@ -112,6 +116,10 @@ class _Training:
             self._epoch(epoch)
             if r.checkpoint_us:
                 self._checkpoint(epoch)
+            if r.scratch_us:
+                self._written(SCRATCH, r.scratch_us, 32 << 20, (0, 1))
+        if r.log_nbytes:
+            self._written(LOG, 1_000, r.log_nbytes, (1,))
         self.end = self.now + 200_000
 
     def _epoch(self, epoch: int) -> None:
@@ -207,6 +215,14 @@ class _Training:
             self.trainers[0].ios.append(Io(at * US, (at + each) * US, i * piece, piece, file, 1))
         self.now += r.checkpoint_us
 
+    def _written(self, file: int, each_us: int, nbytes: int, ops: tuple[int, ...]) -> None:
+        """Rank 0 reads or writes a file, one operation after another."""
+        self.trainers[0].opens[file] = 1
+        for op in ops:
+            end = self.now + each_us
+            self.trainers[0].ios.append(Io(self.now * US, end * US, 0, nbytes, file, op))
+            self.now = end
+
     def profiles(self) -> list[ProfileTrace]:
         shift = round(self.recipe.shift_s * 1e9)
         ranks = self.recipe.ranks
@@ -252,7 +268,8 @@ class _Training:
         names |= {
             f: f"/data/ckpt-{f - CHECKPOINT}.pt" for f in process.opens if CHECKPOINT <= f < STDIO
         }
-        names |= {STDIO: "/data/extra.dat"}
+        names |= {STDIO: "/data/extra.dat", SCRATCH: "/data/cache.h5"}
+        names |= {LOG: "/out/n1_100.1700000099000.pt.trace.json"}
         unseen = range(self.recipe.unseen_files)
         return names | {UNSEEN + i: f"/data/array-{i}.npy" for i in unseen}
 

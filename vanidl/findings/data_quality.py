@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from vanidl.analyses.files import FileRow
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import MEDIUM, Rule, RuleResult
-from vanidl.formatting.units import percent, seconds
-from vanidl.model.warnings import INCOMPLETE, UNREAD, UNSURE_CLOCK, WARNING
+from vanidl.formatting.units import percent, plural, seconds
+from vanidl.model.warnings import DROPPED, INCOMPLETE, UNREAD, UNSURE_CLOCK, WARNING
 
+ROOM = (
+    "Record again with more room: vanidl record sets the limits; by hand MAX_RECORDS, MODMEM and "
+    "NAME_EXCLUDE in Darshan's configuration."
+)
+AGAIN = (
+    "Record again, and let every process end by itself: what a killed process had not yet written "
+    "out is lost. Copy traces whole."
+)
+ESCAPES_DARSHAN = (
+    "Memory maps, np.load before Darshan 3.5, io_uring and descriptors opened before a fork escape "
+    "the tracer. Open files in the worker, and read with read or pread to record them."
+)
+ESCAPES_DFTRACER = (
+    "np.load and np.fromfile, memory maps and io_uring escape DFTracer. Record with Darshan 3.5 or "
+    "later, or read with read or pread."
+)
+OF_NO_KIND = "other"
+OF_NO_KIND_SHARE = 0.10
 UNALIGNED = ("none", "not aligned")
 HALF_A_STEP = 0.5
 
@@ -22,8 +43,7 @@ def _truncated(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"The trace is not whole{part}",
         found[0].message,
-        "Record again with more room: vanidl record sets the limits; by hand MAX_RECORDS, MODMEM "
-        "and NAME_EXCLUDE in Darshan's configuration.",
+        ROOM if {w.code for w in found} & DROPPED else AGAIN,
         {"warnings": sorted({w.code for w in found}), "traced_fraction": least},
         weight=MEDIUM,
     )
@@ -61,11 +81,42 @@ def _not_seen(facts: Facts) -> RuleResult | None:
     return RuleResult(
         "Data files were opened and hardly a byte of them was seen",
         found[0].message,
-        "Memory maps, np.load before Darshan 3.5, io_uring and descriptors opened before a fork "
-        "escape the tracer. Open files in the worker, and read with read or pread to record them.",
+        ESCAPES_DARSHAN if facts.counts_apart else ESCAPES_DFTRACER,
         {"message": found[0].message},
         weight=MEDIUM,
     )
+
+
+def _unclassified(facts: Facts) -> RuleResult | None:
+    spent, run_s = facts.kind_s(OF_NO_KIND), facts.trace.job.run_time_s
+    if spent is None or run_s <= 0 or spent < OF_NO_KIND_SHARE * run_s:
+        return None
+    rows = [r for r in facts.results.files.rows if r.kind == OF_NO_KIND]
+    busiest = max(rows, key=lambda r: r.io_s or 0.0, default=None)
+    if busiest is None:
+        return None
+    return RuleResult(
+        f"I/O on files of unknown use takes {percent(spent / run_s)} of the run",
+        f"{seconds(spent)} per rank in {plural(len(rows), 'file')} that the run both read and "
+        f"wrote{_mostly(busiest, rows)}: by use neither dataset nor checkpoint, so that no finding "
+        "about reads or checkpoints covers them.",
+        "Say what they are: --kind 'GLOB=dataset' (or checkpoint, log) for vanidl summary and "
+        "report.",
+        {
+            "busy_s": spent,
+            "files": len(rows),
+            "busiest_file": busiest.path,
+            "bytes_read": sum(r.bytes_read for r in rows),
+            "bytes_written": sum(r.bytes_written for r in rows),
+        },
+        weight=MEDIUM,
+    )
+
+
+def _mostly(busiest: FileRow, rows: Sequence[FileRow]) -> str:
+    """The file that most of the time was spent on, where it is one."""
+    total = sum(r.io_s or 0.0 for r in rows)
+    return f", mostly {busiest.path}" if (busiest.io_s or 0.0) > total / 2 else ""
 
 
 RULES = (
@@ -81,5 +132,12 @@ RULES = (
     Rule(
         "reads_not_seen", "data files with an open and no read behind their header",
         "any", "the I/O that matters may be what is missing", _not_seen,
+    ),
+    Rule(
+        "unclassified_io", "time in reading and writing files of kind other / run time",
+        "10 % of the run",
+        "findings about reads and checkpoints look at files of those kinds only: without this one "
+        "such a run would have none",
+        _unclassified,
     ),
 )  # fmt: skip

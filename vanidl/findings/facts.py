@@ -33,6 +33,11 @@ class Facts:
         return serious_codes(self.results.coverage.warnings)
 
     @property
+    def counts_apart(self) -> bool:
+        """Whether the tracer is Darshan: it has limits, and what `vanidl record` does to them."""
+        return self.trace.job.counts_apart
+
+    @property
     def lossy(self) -> bool:
         """Whether recorded I/O is only a lower bound."""
         return bool(LOWER_BOUNDS & self.serious)
@@ -100,15 +105,20 @@ class Facts:
     @cached_property
     def dataset_s(self) -> float | None:
         """Time a rank on average read dataset files: busy time, else by counters."""
-        row = self.group(DATASET)
+        return self.kind_s(DATASET)
+
+    def kind_s(self, kind: str) -> float | None:
+        """Time a rank on average read and wrote files of a kind: busy time, else by counters."""
+        row = self.group(kind)
         if row is not None and row.busy_s is not None:
             return row.busy_s
         table = self.counters
-        seconds = None if table is None else table.seconds.get("POSIX_F_READ_TIME")
-        if table is None or seconds is None or not self.trace.ranks:
+        names = ("POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME")
+        if table is None or names[0] not in table.seconds or not self.trace.ranks:
             return None
-        of_data = seconds[self.of_kind(table, DATASET)]
-        return float(of_data[of_data > 0].sum()) / len(self.trace.ranks)
+        mine = self.of_kind(table, kind)
+        spent = (table.seconds[n][mine].clip(0).sum() for n in names if n in table.seconds)
+        return float(sum(spent)) / len(self.trace.ranks)
 
     def group(self, kind: str) -> GroupRow | None:
         """Totals of one kind of file."""

@@ -22,6 +22,18 @@ KEEP_OPEN = (
     "Open a file once in each worker and keep it (h5py.File in worker_init_fn or at first use), "
     "or pack many samples into a file."
 )
+RECORDS = (
+    "; in the log they use up records and trace that the dataset needs (Darshan keeps 1,024 files "
+    "unless told)."
+)
+EXCLUDE = (
+    "Exclude library paths from the trace (vanidl record does so with Darshan; by hand: "
+    "NAME_EXCLUDE). "
+)
+FASTER_IMPORTS = (
+    "Imports are faster from an environment on local disk or in one packed file (squashfs, "
+    "conda-pack)."
+)
 CODE_FILES = 500
 CODE_SHARE = 0.05
 
@@ -114,10 +126,8 @@ def _imports(facts: Facts) -> RuleResult | None:
     took = f" in {seconds(code.busy_s)} a rank" if code.busy_s is not None else ""
     return RuleResult(
         f"{count(code.files)} files of code were read{took}",
-        "Imports come before training; in the log they use up records and trace that the dataset "
-        "needs (Darshan keeps 1,024 files unless told).",
-        "Exclude library paths from the trace (vanidl record does; Darshan: NAME_EXCLUDE). Slow "
-        "imports: an environment on local disk, or one packed file (squashfs, conda-pack).",
+        "Imports come before training" + (RECORDS if facts.counts_apart else "."),
+        (EXCLUDE if facts.counts_apart else "") + FASTER_IMPORTS,
         {"files": code.files, "bytes_read": code.bytes_read, "busy_s_a_rank": code.busy_s},
         code.busy_s,
     )
@@ -131,13 +141,14 @@ RULES = (
         _tiny_files,
     ),
     Rule(
-        "open_per_sample", "opens of dataset files by Darshan's counters / samples (or reads)",
+        "open_per_sample",
+        "opens of dataset files by the counters / samples (or reads that moved bytes)",
         "100 opens, one for two samples or more, where I/O matters",
         "a loader that keeps files open needs one a file and worker",
         _open_per_sample,
     ),
     Rule(
-        "metadata_share", "META time of dataset files / all their time by Darshan's counters",
+        "metadata_share", "META time of dataset files / all their time by the counters",
         "30 %, and 1 % of the run a rank; where waits are known I/O must matter; not where the "
         "time is not credible",
         "Drishti's P17 wants 30 s a record, which no short run has; a share holds for all",

@@ -16,7 +16,11 @@ MANY_WRITES = 1000
 SMALL_WRITE = 64 << 10
 WRITES_SHARE = 0.01
 STDIO_SHARE = 0.10
+STDIO_NBYTES = 16 << 20
+STDIO_TIME_SHARE = 0.02
 MORE_WRITTEN = 2
+OF_THE_TOOLS = ("log", "code", "system")
+"""Kinds of files that the job's own data is not in: a profiler's trace, compiled code."""
 
 
 def _stall(facts: Facts) -> RuleResult | None:
@@ -105,22 +109,36 @@ def _stdio(facts: Facts) -> RuleResult | None:
     total, through = sum(moved.values()), moved.get(STDIO, 0)
     if not through or through < STDIO_SHARE * total or not facts.reads_all_layers:
         return None
+    if not _is_much(facts, through):
+        return None
+    traced = STDIO in facts.trace.layers_traced
+    untraced = "" if traced else ", and not traced operation by operation"
     return RuleResult(
         f"{percent(through / total)} of the bytes go through C's buffered STDIO",
         f"{nbytes(through)} of {nbytes(total)}: read or written by fread and fwrite, in pieces of "
-        "a buffer, and not traced operation by operation.",
+        f"a buffer{untraced}.",
         "Pickled checkpoints and np.load do this: larger buffers (open(..., buffering=1 << 22)), "
         "or formats that are read in one piece (safetensors, .npy with offset reads).",
         {"stdio_bytes": through, "posix_bytes": moved.get(POSIX, 0), "share": through / total},
     )
 
 
+def _is_much(facts: Facts, nbytes_through: int) -> bool:
+    """Whether STDIO's bytes, or the time of the calls that moved them, are worth a finding."""
+    table = facts.trace.counters.get(STDIO)
+    names = (f"{STDIO}_F_READ_TIME", f"{STDIO}_F_WRITE_TIME")
+    spent = sum(table.total_s(name) or 0.0 for name in names) if table else 0.0
+    a_rank = spent / max(len(facts.trace.ranks), 1)
+    run_s = facts.trace.job.run_time_s
+    return nbytes_through >= STDIO_NBYTES or a_rank >= STDIO_TIME_SHARE * run_s > 0
+
+
 def _mostly_writes(facts: Facts) -> RuleResult | None:
-    read = facts.results.summary.storage_bytes_read
-    written = facts.results.summary.storage_bytes_written
-    if read is None or written is None or written <= MORE_WRITTEN * read:
+    if facts.results.summary.storage_bytes_written is None or not facts.reads_all_layers:
         return None
-    if written < 1 << 20 or not facts.reads_all_layers:
+    rows = [r for r in facts.results.files.rows if r.kind not in OF_THE_TOOLS]
+    read, written = sum(r.bytes_read for r in rows), sum(r.bytes_written for r in rows)
+    if written <= MORE_WRITTEN * read or written < 1 << 20:
         return None
     ratio = f"{factor(written / read)} as much as it reads" if read else "and reads nothing"
     return RuleResult(
@@ -145,10 +163,13 @@ RULES = (
     ),
     Rule(
         "stdio_share", "bytes through STDIO / bytes through STDIO and POSIX",
-        "10 %", "Drishti's S01, whose advice (MPI-IO) does not fit Python", _stdio,
+        "10 %, and 16 MiB or 2 % of the run",
+        "Drishti's S01, whose advice (MPI-IO) does not fit Python; less than that costs nothing",
+        _stdio,
     ),
     Rule(
-        "mostly_writes", "bytes written / bytes read, on all storage layers",
+        "mostly_writes",
+        "bytes written / bytes read, on all storage layers, without logs, code and system files",
         "2, and 1 MiB written",
         "Drishti's P01 to P04, only where the balance is the unusual one for training",
         _mostly_writes,
