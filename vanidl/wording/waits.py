@@ -15,7 +15,7 @@ def parts_of_wait(mean: RankOverlap) -> str:
     reads = f"{seconds(mean.input_wait_io_s)} were reads and writes"
     if mean.input_wait_metadata_at_most_s is None:
         return f"{reads}; {CALLS} were not timed"
-    return f"{reads} and {metadata_words(mean)} {CALLS}"
+    return f"{reads} and {metadata_words(mean)} {CALLS}" if names_metadata(mean) else reads
 
 
 def names_metadata(mean: RankOverlap) -> bool:
