@@ -73,16 +73,21 @@ def assemble(
     tables = merge_counters.tables(logs, counters, processes, codes)
     io = operations.parts(logs, processes, codes, options.max_part_rows, spilled=options.spilled)
 
-    traced = merge_clocks.traced_processes(logs, processes, io, codes)
+    traced = merge_clocks.traced_processes(logs, processes, io, codes, counters)
     inputs = merge_clocks.alignment_inputs(profiles, processes, logs, traced, events)
     clocks = [merge_clocks.align(i, options.clock_offset_ns) for i in inputs]
+    aligned = list(zip(inputs, clocks, strict=True))
+    of_logs = merge_clocks.clocks_of_logs(traced, aligned)
+    logs, rows = merge_clocks.laid_on_one_clock(logs, processes, of_logs)
+    io = io.shifted({n: clock.offset_ns for n, clock in of_logs.items() if clock.offset_ns})
 
     rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
     undated, unmatched = merge_profiles.undated_steps(durations, processes.rows)
     doubts = [notice for clock in clocks for notice in clock.notices]
+    doubts += merge_clocks.coarse(aligned, of_logs)
     return Trace(
         job=_job(logs, profiles),
-        processes=processes.rows,
+        processes=rows,
         files=merge_files.describe(tuple(codes), logs, tables, io, rules),
         io=io,
         spans=merge_profiles.spans(profiles, processes, clocks),

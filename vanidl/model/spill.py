@@ -10,8 +10,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -56,11 +56,20 @@ class _Place:
     start: int
     group: int  # row group in the file
     part: Part | None
+    shift_ns: int = 0  # to add to the times that lie in the file
 
     @property
     def key(self) -> tuple[str, int, int]:
         """Parts come by layer, process and time."""
         return self.layer, self.process, self.start
+
+    def shifted(self, offset_ns: int) -> _Place:
+        """The same part that much later."""
+        if not offset_ns:
+            return self
+        part = None if self.part is None else self.part.shifted(offset_ns)
+        later = 0 if self.part is not None else self.shift_ns + offset_ns
+        return replace(self, start=self.start + offset_ns, part=part, shift_ns=later)
 
 
 class Parts(Sequence[Part]):
@@ -83,6 +92,14 @@ class Parts(Sequence[Part]):
                 found.setdefault(place.process, []).append(place)
         return {process: Parts(places, self._folder) for process, places in found.items()}
 
+    def shifted(self, offset_ns: Mapping[int, int]) -> Parts:
+        """The same operations, those of each process in `offset_ns` that much later."""
+        places = [
+            place.shifted(offset_ns.get(place.process, 0)) if offset_ns else place
+            for place in self._places
+        ]
+        return Parts(sorted(places, key=lambda place: place.key), self._folder)
+
     @property
     def spilled(self) -> bool:
         """Whether the parts lie in a file."""
@@ -104,7 +121,7 @@ class Parts(Sequence[Part]):
             return place.part
         if self._folder is None:
             raise AssertionError("a part without a place")
-        return self._folder.read(place)
+        return self._folder.read(place).shifted(place.shift_ns)
 
 
 class Store:

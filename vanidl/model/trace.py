@@ -8,7 +8,7 @@ record.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TypeVar
@@ -83,6 +83,15 @@ class Part:
         columns = {name: getattr(self, name)[index] for name in COLUMNS}
         return Part(self.process, self.layer, **columns)
 
+    def shifted(self, offset_ns: int) -> Part:
+        """The same operations that much later."""
+        if not offset_ns:
+            return self
+        start, end = self.start + offset_ns, self.end + offset_ns
+        for column in (start, end):
+            column.flags.writeable = False
+        return replace(self, start=start, end=end)
+
 
 COLUMNS = ("start", "end", "offset", "nbytes", "thread", "file", "op")
 
@@ -108,6 +117,19 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockReason:
+    """One kind of evidence on a clock, in words."""
+
+    method: str
+    offsets: str  # that it leaves open, "" where it names none
+    reason: str
+
+    def __str__(self) -> str:
+        where = f" ({self.offsets})" if self.offsets else ""
+        return f"{self.method}: {self.reason}{where}"
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """One operating-system process of the run."""
 
@@ -120,9 +142,12 @@ class Process:
     log: str = ""  # name of the file it was recorded in
     start_ns: int | None = None
     end_ns: int | None = None
-    clock_offset_ns: int = 0  # already applied to its times
+    clock_offset_ns: int = 0  # already applied to its times; the true one lies in [low, high]
     clock_uncertainty_ns: int = 0
     command: str = ""
+    clock_low_ns: int = 0
+    clock_high_ns: int = 0
+    clock_evidence: tuple[ClockReason, ...] = ()
 
     @property
     def label(self) -> str:
@@ -217,19 +242,6 @@ _Number = TypeVar("_Number", np.int64, np.int32, np.uint8)
 
 def _joined(columns: Sequence[NDArray[_Number]], dtype: type[_Number]) -> NDArray[_Number]:
     return np.concatenate(columns) if columns else np.empty(0, dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class ClockReason:
-    """One kind of evidence on a profile's clock, in words."""
-
-    method: str
-    offsets: str  # that it leaves open, "" where it names none
-    reason: str
-
-    def __str__(self) -> str:
-        where = f" ({self.offsets})" if self.offsets else ""
-        return f"{self.method}: {self.reason}{where}"
 
 
 @dataclass(frozen=True, slots=True)

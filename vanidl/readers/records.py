@@ -151,6 +151,7 @@ class TracerLog:
     metadata_calls: Intervals | None = None  # ns since start_ns; None: not timed one by one
     counts_apart: bool = False  # the tracer counts operations beside tracing them
     unread_modules: tuple[str, ...] = ()  # those of `modules` that vanidl does not read
+    start_late_ns: int = 0  # how much later than the zero of its times the start may be
 
     @property
     def start_uncertainty_ns(self) -> int:

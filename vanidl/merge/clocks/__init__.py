@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from vanidl.merge.clocks.align import EVIDENCE, Clock, align
 from vanidl.merge.clocks.inputs import AlignmentInputs, alignment_inputs, traced_processes
+from vanidl.merge.clocks.log_clock import LogClock
+from vanidl.merge.clocks.logs import clocks_of_logs, coarse, laid_on_one_clock
 
 __all__ = [
     "EVIDENCE",
     "AlignmentInputs",
     "Clock",
+    "LogClock",
     "align",
     "alignment_inputs",
+    "clocks_of_logs",
+    "coarse",
+    "laid_on_one_clock",
     "traced_processes",
 ]

@@ -19,7 +19,10 @@ def find(inputs: AlignmentInputs) -> Evidence | None:
     if coarse <= exact:
         half = log.start_uncertainty_ns
         reason = f"both clocks count from the epoch, and the log's start is known to {_ms(half)}"
-        return Evidence(method, interval(-half - own, half + own), reason + _rough(own), 0)
+        late = -inputs.own.clock.low_ns if inputs.own and inputs.own.clock.late else half
+        if late > half:
+            reason += f", or late by up to {late / 1e6:.1f} ms as that of a forked process"
+        return Evidence(method, interval(-half - own, late + own), reason + _rough(own), 0)
     reason = "both clocks count from the epoch, and the log gives its start in whole seconds"
     return Evidence(method, interval(-coarse - exact - own, exact + own), reason + _rough(own))
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.merge.clocks.log_clock import LogClock, recorded
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model.intervals import Intervals
 from vanidl.model.spill import Parts
 from vanidl.model.trace import POSIX, Part, Process, SpanKind, concatenate_parts
-from vanidl.readers.records import EventRecords, ProfileTrace, TracerLog
+from vanidl.readers.records import CounterFile, EventRecords, ProfileTrace, TracerLog
 
 Int64Array = NDArray[np.int64]
 
@@ -32,6 +33,7 @@ class TracedProcess:
     rank: int  # in a shared log
     parts: Sequence[Part]  # POSIX only
     file_codes: Mapping[str, int]  # of the whole run
+    clock: LogClock  # what its log itself says of its start
 
     def operations(self, op: int) -> Part:
         """Its POSIX reads or writes, in order of start."""
@@ -113,7 +115,11 @@ def interval(low: int, high: int) -> Intervals:
 
 
 def traced_processes(
-    logs: Sequence[TracerLog], processes: ProcessTable, io: Parts, file_codes: Mapping[str, int]
+    logs: Sequence[TracerLog],
+    processes: ProcessTable,
+    io: Parts,
+    file_codes: Mapping[str, int],
+    counters: Mapping[str, CounterFile],
 ) -> dict[int, TracedProcess]:
     """Each process that a log knows, by its index, with the operations that were merged."""
     parts = io.by_process(POSIX)
@@ -125,6 +131,7 @@ def traced_processes(
             rank=rank,
             parts=parts.get(number, ()),
             file_codes=file_codes,
+            clock=recorded(logs[i], counters.get(logs[i].path)),
         )
         for (i, rank), number in processes.of_log.items()
     }

@@ -14,7 +14,7 @@ none does, nothing is known of when a read was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from vanidl.analyses.dataloader_batches import (
 from vanidl.formatting.units import plural
 from vanidl.merge.clocks.evidence import Evidence, meeting
 from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, TracedProcess
+from vanidl.merge.clocks.log_clock import LogClock
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Part, SpanKind
@@ -39,19 +40,22 @@ from vanidl.model.trace import READ, Part, SpanKind
 METHOD = "order of worker reads"
 
 _PAUSE = 3.0  # times the first gap between two batches of a worker
-_FEWEST_WAITS = 8
+FEWEST_WAITS = 8
 _FEWEST_GAPS = 4
 _MOST_CELLS = 20_000_000
-_NEVER = 2**62  # beyond any time: a border that limits nothing
+NEVER = 2**62  # beyond any time: a border that limits nothing
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
-    """For every `__next__` of the run, what must come before and after it; ns of the log."""
+class Calls:
+    """For every `__next__` of the run, what must come before and after it; ns as logged."""
 
-    ends: Int64Array  # the batch's last read ends, -_NEVER where there is none
-    asked: Int64Array  # a read that was asked for in it begins, _NEVER where there is none
-    after: Int64Array  # a read that comes after it begins
+    worker: Int64Array  # that read its batch, -1 where it finds the end of the epoch
+    epoch: Int64Array
+    ends: Int64Array  # the batch's last read ends, -NEVER where there is none
+    asked: Int64Array  # a read that was asked for in it begins, NEVER where there is none
+    asked_by_default: Int64Array  # the same if no worker is further ahead than PyTorch's default
+    after: Int64Array  # a read that comes after it begins, at the latest
     batches: int
     per_batch: int
     ahead: int  # batches a worker may be ahead, 0 where that is not known
@@ -60,33 +64,50 @@ class _Calls:
 def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
     """Offsets in `within` that keep every read in its order with the waits.
 
-    None where no worker reads, its batches have no visible borders, or no mapping of batches
-    to waits leaves an offset open.
+    Each worker's log may be late by an amount of its own. None where no worker reads, its
+    batches have no visible borders, or no mapping of batches to waits leaves an offset open.
     """
     start, end = inputs.kind(SpanKind.INPUT_WAIT)
-    epochs = _epochs(inputs.workers)
-    if len(start) < _FEWEST_WAITS or not epochs:
+    if len(start) < FEWEST_WAITS:
         return None
     stops = epoch_ends(start, *inputs.kind(SpanKind.STEP))
-    for unit, pick in _UNITS:
-        borders = [tuple(pick(reads) for reads in generation) for generation in epochs]
+    clocks = {worker.number: worker.clock for worker in inputs.workers}
+    for (unit, _), every in zip(_UNITS, orders(inputs.workers, len(start), stops), strict=False):
         found = [
             (low, high, calls)
-            for calls in _mappings(borders, len(start), (True,) if len(stops) else (True, False))
-            for low, high in _open(calls, start, end, stops)
+            for calls in every
+            for low, high in _open(calls, clocks, (start, end), stops)
         ]
         offsets = meeting(intervals.union(*_columns(found)), within)
         if len(offsets.start):
-            return Evidence(METHOD, offsets, _reason(found[0][2], len(epochs[0]), unit))
+            return Evidence(METHOD, offsets, _reason(found[0][2], unit))
     return None
 
 
-def _columns(found: Sequence[tuple[int, int, _Calls]]) -> tuple[Int64Array, Int64Array]:
+def orders(
+    workers: Sequence[TracedProcess], waits: int, stops: Int64Array
+) -> Iterator[Iterator[Calls]]:
+    """For each unit that batches may be counted in: every way to deal reads to waits.
+
+    Args:
+        workers: of one training process.
+        waits: waits that were recorded.
+        stops: those that are known to have found the end of an epoch.
+    """
+    epochs = _epochs(workers)
+    closings = (True,) if len(stops) else (True, False)
+    for _, pick in _UNITS:
+        borders = [tuple(pick(reads) for reads in generation) for generation in epochs]
+        yield _mappings(borders, waits, closings) if epochs else iter(())
+
+
+def _columns(found: Sequence[tuple[int, int, Calls]]) -> tuple[Int64Array, Int64Array]:
     low = np.array([row[0] for row in found], np.int64)
     return low, np.array([row[1] for row in found], np.int64) + 1
 
 
-def _reason(calls: _Calls, workers: int, unit: str) -> str:
+def _reason(calls: Calls, unit: str) -> str:
+    workers = len(np.unique(calls.worker[(calls.epoch == 0) & (calls.worker >= 0)]))
     ahead = calls.ahead * workers
     later = f", and the one {ahead} batches later only after that" if ahead else ""
     return (
@@ -116,7 +137,7 @@ _UNITS = (
 
 def _mappings(
     epochs: Sequence[Generation], waits: int, closings: Sequence[bool]
-) -> Iterator[_Calls]:
+) -> Iterator[Calls]:
     """Every number of batches per epoch that deals the reads out evenly.
 
     `closings`: whether an epoch ends with a wait that finds nothing; each is tried.
@@ -128,25 +149,35 @@ def _mappings(
                 yield _calls(epochs, batches, per_batch, closing)
 
 
-def _calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> _Calls:
+def _calls(epochs: Sequence[Generation], batches: int, per_batch: int, closing: bool) -> Calls:
     workers = len(epochs[0])
     dealt = [batches_of(generation, batches, per_batch) for generation in epochs]
-    begins = np.array([int(e.first_start.min()) for e in dealt] + [_NEVER], np.int64)
-    ends = [np.append(e.end, [-_NEVER] * closing) for e in dealt]
+    begins = np.array([int(e.first_start.min()) for e in dealt] + [NEVER], np.int64)
+    ends = [np.append(e.end, [-NEVER] * closing) for e in dealt]
     ahead = _ahead(dealt, workers)
-    skipped = min(ahead * workers, batches) if ahead else batches
-    never = np.full(skipped + closing, _NEVER, np.int64)
-    asked = [np.concatenate([e.first_start[skipped:], never]) for e in dealt]
-    before = np.full(batches - 1 + closing, _NEVER, np.int64)
+    before = np.full(batches - 1 + closing, NEVER, np.int64)
     after = [np.append(before, later) for later in begins[1:]]
-    return _Calls(
+    return Calls(
+        worker=np.concatenate([np.append(e.worker, [-1] * closing) for e in dealt]),
+        epoch=np.repeat(np.arange(len(dealt)), batches + closing),
         ends=np.concatenate(ends),
-        asked=np.concatenate(asked),
+        asked=_asked(dealt, ahead * workers if ahead else batches, closing=closing),
+        asked_by_default=_asked(dealt, (ahead or PREFETCH_FACTOR) * workers, closing=closing),
         after=np.concatenate(after),
         batches=batches,
         per_batch=per_batch,
         ahead=ahead,
     )
+
+
+def _asked(dealt: Sequence[EpochBatches], ahead: int, *, closing: bool) -> Int64Array:
+    """For each call the start of the reads that were asked for in it: `ahead` batches later."""
+    columns = []
+    for epoch in dealt:
+        later = epoch.first_start[ahead:]
+        missing = len(epoch.first_start) + closing - len(later)
+        columns.append(np.append(later, np.full(missing, NEVER, np.int64)))
+    return np.concatenate(columns)
 
 
 def _ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
@@ -171,20 +202,30 @@ def _ahead(epochs: Sequence[EpochBatches], workers: int) -> int:
 
 
 def _open(
-    calls: _Calls, start: Int64Array, end: Int64Array, stops: Int64Array
+    calls: Calls,
+    clocks: Mapping[int, LogClock],
+    waits: tuple[Int64Array, Int64Array],
+    stops: Int64Array,
 ) -> Iterator[tuple[int, int]]:
     """(lowest, highest offset) for every number of calls before the profile that leaves one.
 
-    `stops` are the waits that are known to have found the end of an epoch.
+    `clocks` are those of the workers' logs, `stops` the waits that are known to have found the
+    end of an epoch.
     """
-    limits = (calls.ends, calls.asked, calls.after)
+    start, end = waits
+    low_ns = np.array([clocks[w].low_ns if w in clocks else 0 for w in calls.worker.tolist()])
+    high_ns = np.array([clocks[w].high_ns if w in clocks else 0 for w in calls.worker.tolist()])
+    latest = max((clock.high_ns for clock in clocks.values()), default=0)
+    ended = np.where(calls.ends > -NEVER, calls.ends + low_ns, -NEVER)
+    begun = np.where(calls.asked < NEVER, calls.asked + high_ns, NEVER)
+    limits = (ended, begun, np.where(calls.after < NEVER, calls.after + latest, NEVER))
     ends, asked, after = (_sliding(column, len(start)) for column in limits)
-    low = np.where(ends > -_NEVER, ends - end, -_NEVER).max(1)
-    by_asking = np.where(asked < _NEVER, asked - start, _NEVER).min(1)
-    by_ending = np.where(after < _NEVER, after - end, _NEVER).min(1)
+    low = np.where(ends > -NEVER, ends - end, -NEVER).max(1)
+    by_asking = np.where(asked < NEVER, asked - start, NEVER).min(1)
+    by_ending = np.where(after < NEVER, after - end, NEVER).min(1)
     high = np.minimum(by_asking, by_ending)
-    fits = (low <= high) & (low > -_NEVER) & (high < _NEVER)
-    fits &= (ends[:, stops] == -_NEVER).all(1)
+    fits = (low <= high) & (low > -NEVER) & (high < NEVER)
+    fits &= (ends[:, stops] == -NEVER).all(1)
     for i in np.flatnonzero(fits):
         yield int(low[i]), int(high[i])
 
