@@ -2,13 +2,14 @@
 
 The loops are those of PyTorch's loader: without workers the waiting process reads inside its
 waits; with workers, batch k is read by worker k mod W, at most prefetch_factor batches ahead.
-Reads, decoding, hand-over and compute vary at random; the log's start is late as measured.
+Reads, decoding, hand-over and compute vary at random; each log's start is late as measured:
+that of a forked worker by an amount of its own, up to the time of its first read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,9 +20,12 @@ from vanidl.merge.clocks import (
     Clock,
     align,
     alignment_inputs,
+    clocks_of_logs,
     traced_processes,
 )
+from vanidl.merge.clocks.inputs import TracedProcess
 from vanidl.merge.files import file_codes
+from vanidl.merge.process_table import ProcessTable
 from vanidl.merge.processes import identify
 from vanidl.model.trace import MAX_PART_ROWS, SpanKind
 from vanidl.readers.records import ProfileTrace, TracerLog
@@ -29,15 +33,20 @@ from vanidl.readers.records import ProfileTrace, TracerLog
 SECOND = 1_000_000_000
 MS = 1_000_000
 TRAINER = 100
+FORKED_NS = 500 * MS  # how late the start of a forked process may be
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Logs and profiles of one run, and the true offset of each profile in ns."""
+    """Logs and profiles of one run, and the true offsets of profiles and of workers' logs in ns.
+
+    All are on the clock of the training process's log.
+    """
 
     logs: tuple[TracerLog, ...]
     profiles: tuple[ProfileTrace, ...]
     truth_ns: tuple[int, ...]
+    of_logs_ns: dict[str, int] = field(default_factory=dict)  # by path
 
 
 @dataclass
@@ -171,30 +180,38 @@ def drawn(
     pid: int = TRAINER,
     coarse: bool = False,
     hidden: bool = True,
-) -> tuple[list[TracerLog], ProfileTrace, int]:
-    """Logs and profile of one process's loop, and the profile's true offset in ns."""  # fmt: skip
+) -> Draw:
+    """Logs and profile of one process's loop, and the true offsets."""
     shift = pid - TRAINER
     began = JOB_START_NS + int(random.integers(0, SECOND))
     late = int(random.uniform(0.1, 0.2) * MS)
-    logs = []
+    logs, of_logs = [], {}
     for number, rows in loop.reads.items():
         low, high = loop.lives.get(number, (0.0, loop.end))
-        start = began + int(low * SECOND) + late
+        behind = late if number == TRAINER else lateness(random, rows[0][0] - low)
+        start = began + int(low * SECOND) + behind
         ios = [Io(int((a - low) * SECOND), int((b - low) * SECOND), 0, n) for a, b, n in rows]
         log = darshan_log(
             ios,
             pid=number + shift,
             parent=None if number == TRAINER else pid,
             start_ns=start // SECOND * SECOND if coarse else start,
-            length_ns=int((high - low) * SECOND) + (SECOND if coarse else 0),
+            length_ns=int((high - low) * SECOND) - behind + (SECOND if coarse else 0),
             job_id=str(pid),
         )
+        of_logs[log.path] = late - behind
         resolution = SECOND if coarse else 1
-        logs.append(replace(log, host=host, start_resolution_ns=resolution))
+        may_be = 0 if number == TRAINER else FORKED_NS
+        logs.append(replace(log, host=host, start_resolution_ns=resolution, start_late_ns=may_be))
     base = began if not hidden else int(random.integers(0, 10**15))
     seen = profile(spans_of(random, loop), pid=pid, host=host, base_ns=base)
     truth = began - base + late - ((began + late) % SECOND if coarse else 0)
-    return logs, seen, truth
+    return Draw(tuple(logs), (seen,), (truth,), of_logs)
+
+
+def lateness(random: np.random.Generator, first_read: float) -> int:
+    """How late a worker's log is, in ns: most are late by little, none by more than can be."""
+    return int(min(random.random() ** 2 * 0.1, 0.9 * first_read) * SECOND)
 
 
 def spans_of(random: np.random.Generator, loop: Loop) -> list[Span]:
@@ -218,8 +235,7 @@ def spans_of(random: np.random.Generator, loop: Loop) -> list[Span]:
 
 def one(loop: Callable[[np.random.Generator], Loop], **how: bool) -> Callable[..., Draw]:
     def make(random: np.random.Generator) -> Draw:
-        logs, seen, truth = drawn(random, loop(random), **how)
-        return Draw(tuple(logs), (seen,), (truth,))
+        return drawn(random, loop(random), **how)
 
     return make
 
@@ -232,11 +248,12 @@ def per_host(loop: Callable[[np.random.Generator], Loop]) -> Callable[..., Draw]
             drawn(random, loop(random), host=f"node{i:02}", pid=TRAINER + 1000 * i)
             for i in range(2)
         ]
-        logs = tuple(log for found, _, _ in both for log in found)
+        logs = tuple(log for one in both for log in one.logs)
         profiles = tuple(
-            replace(p, rank=i, world_size=2, path=f"rank{i}") for i, (_, p, _) in enumerate(both)
+            replace(one.profiles[0], rank=i, world_size=2, path=f"rank{i}")
+            for i, one in enumerate(both)
         )
-        return Draw(logs, profiles, tuple(truth for _, _, truth in both))
+        return Draw(logs, profiles, tuple(one.truth_ns[0] for one in both))
 
     return make
 
@@ -273,12 +290,35 @@ def outcomes(case: str, draws: int, seed: int = 0) -> list[Outcome | None]:
     return found
 
 
+def log_outcomes(draw: Draw) -> list[Outcome]:
+    """What is found of the workers' logs of one run."""
+    processes, traced, inputs = merged(draw.logs, draw.profiles)
+    aligned = [(each, align(each)) for each in inputs]
+    clocks = clocks_of_logs(traced, aligned)
+    found = []
+    for (i, _), number in processes.of_log.items():
+        clock, truth = clocks[number], draw.of_logs_ns[draw.logs[i].path]
+        if processes.rows[number].role == "worker":
+            inside = clock.low_ns <= truth <= clock.high_ns
+            half = (clock.high_ns - clock.low_ns) / 2
+            error = abs(clock.offset_ns - truth)
+            found.append(Outcome(inside, error, half, clock.evidence[-1].method))
+    return found
+
+
 def inputs_of(logs, profiles, events=()) -> list[AlignmentInputs]:
     """What the clock of each profile is aligned by."""
+    return merged(logs, profiles, events)[2]
+
+
+def merged(
+    logs, profiles, events=()
+) -> tuple[ProcessTable, dict[int, TracedProcess], list[AlignmentInputs]]:
+    """Processes, what was traced of each, and what each profile's clock is aligned by."""
     processes, codes = identify(logs, profiles), file_codes(logs, {})
     io = operations.parts(logs, processes, codes, MAX_PART_ROWS)
-    traced = traced_processes(logs, processes, io, codes)
-    return alignment_inputs(profiles, processes, logs, traced, events)
+    traced = traced_processes(logs, processes, io, codes, {})
+    return processes, traced, alignment_inputs(profiles, processes, logs, traced, events)
 
 
 def outcome(clock: Clock, truth_ns: int) -> Outcome | None:

@@ -31,6 +31,7 @@ Generation = tuple[Part, ...]
 
 _DATASET = "dataset"
 _MOST_MAPPINGS = 50_000  # of batches to waits: half a second
+_WRAPPED = 16_384  # process ids further apart than that began again from the smallest
 _MOST_READS = 500_000  # of one worker: more are not worth their memory
 
 
@@ -89,24 +90,36 @@ class _Calls:
 def generations(workers: Iterable[tuple[Process, Part]]) -> list[Generation]:
     """Reads of workers that lived at the same time, epoch by epoch.
 
-    Empty where the epochs have different numbers of workers.
+    Empty where the epochs have different numbers of workers. Workers are numbered in the order
+    of their process ids: the starts of their logs may each be late by more than lies between.
 
     Args:
         workers: each worker that read, and its reads.
     """
-    lives = sorted(
-        ((p.start_ns or 0, p.end_ns or 0, reads.process, reads) for p, reads in workers),
-        key=lambda life: life[:3],
-    )
-    groups: list[list[Part]] = []
+    lives = sorted(workers, key=lambda life: (_life(life[0]), life[1].process))
+    groups: list[list[tuple[Process, Part]]] = []
     first_end = 0
-    for start_ns, end_ns, _, reads in lives:
+    for process, reads in lives:
+        start_ns, end_ns = _life(process)
         if not groups or start_ns >= first_end:
             groups.append([])
             first_end = end_ns
         first_end = min(first_end, end_ns)
-        groups[-1].append(reads)
-    return [tuple(g) for g in groups] if len({len(g) for g in groups}) == 1 else []
+        groups[-1].append((process, reads))
+    return [_numbered(g) for g in groups] if len({len(g) for g in groups}) == 1 else []
+
+
+def _life(process: Process) -> tuple[int, int]:
+    return process.start_ns or 0, process.end_ns or 0
+
+
+def _numbered(generation: Sequence[tuple[Process, Part]]) -> Generation:
+    """In the order in which the workers were forked."""
+    pids = [process.pid for process, _ in generation if process.pid is not None]
+    known = len(set(pids)) == len(generation) and max(pids) - min(pids) < _WRAPPED
+    if not known:
+        return tuple(reads for _, reads in generation)
+    return tuple(r for _, r in sorted(generation, key=lambda each: each[0].pid or 0))
 
 
 def equal_reads(reads: Part) -> Part:

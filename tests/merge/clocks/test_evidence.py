@@ -19,8 +19,8 @@ ANY = interval(-(2**61), 2**61)
 
 
 def drawn_inputs(loop=alone, seed: int = 5, **how) -> tuple[AlignmentInputs, int]:
-    logs, seen, truth = drawn(np.random.default_rng(seed), loop(np.random.default_rng(seed)), **how)
-    return inputs_of(logs, (seen,))[0], truth
+    draw = drawn(np.random.default_rng(seed), loop(np.random.default_rng(seed)), **how)
+    return inputs_of(draw.logs, draw.profiles)[0], draw.truth_ns[0]
 
 
 def holds(offsets, truth: int) -> bool:

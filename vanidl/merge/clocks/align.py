@@ -1,15 +1,17 @@
 """All evidence on one profile's clock -> its offset, how sure that is, and why.
 
-Offsets that every kind of evidence leaves open are what is known. What was observed of this
-run (files, reads in waits, the order of reads) wins over what two clocks claim where they
-contradict each other, and only for a profile that is surely of the log's process: another run
-of the same program looks alike. Where several offsets remain, or none, nothing is aligned.
+Offsets that every kind of evidence leaves open are what is known. What was observed of the
+process itself (files, reads in waits) wins over what two clocks claim where they contradict
+each other, and only for a profile that is surely of the log's process: another run of the same
+program looks alike. The order of workers' reads never does: it rests on other logs, each with
+an error of its own (`log_order`), which no offset of the profile puts right. Where several
+offsets remain, or none, nothing is aligned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -112,6 +114,12 @@ def _agreed(inputs: AlignmentInputs, claimed: Evidence | None, observed: list[Ev
     if claimed is None and not observed:
         nothing = "it does not count from the epoch, and nothing else shows how they differ"
         return _unaligned(inputs, (_ambiguous(inputs, nothing),), ())
+    if claimed is not None:
+        against = [e for e in observed if e.method == worker_order.METHOD and _apart(e, claimed)]
+        if against:
+            clock = _agreed(inputs, claimed, [e for e in observed if e not in against])
+            notice = _contradiction(inputs, [claimed, *against], "what the clocks say is used")
+            return replace(clock, notices=(*clock.notices, notice))
     observed = [e for e in observed if claimed is None or _tells(e, claimed)]
     seen = _common(observed, inputs.lifetime)
     if observed and not len(seen.start):
@@ -130,8 +138,11 @@ def _agreed(inputs: AlignmentInputs, claimed: Evidence | None, observed: list[Ev
 
 def _tells(evidence: Evidence, claimed: Evidence) -> bool:
     """Whether evidence agrees with what the clocks claim, or is clear enough to contradict it."""
-    agrees = len(intervals.intersect(evidence.offsets, claimed.offsets).start) > 0
-    return agrees or len(evidence.offsets.start) == 1
+    return not _apart(evidence, claimed) or len(evidence.offsets.start) == 1
+
+
+def _apart(evidence: Evidence, claimed: Evidence) -> bool:
+    return not len(intervals.intersect(evidence.offsets, claimed.offsets).start)
 
 
 def _common(observed: Iterable[Evidence], within: Intervals) -> Intervals:
