@@ -14,7 +14,7 @@ that holds the end of an epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class _Waits:
     end: Int64Array
     stops: Int64Array  # rows that are known to have found the end of an epoch
     in_step: NDArray[np.bool_]
-    slack_ns: int  # how far the profile's clock may be off
+    slack_ns: int  # how far the clock of the profile, or of a worker's log, may be off
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,9 @@ def deliveries(trace: Trace) -> tuple[Deliveries, ...]:
         for i, p in enumerate(trace.processes)
         if p.role == "worker" and p.trainer in waits
     }
+    for i, trainer in workers.items():
+        unsure = trace.processes[i].clock_uncertainty_ns
+        waits[trainer] = replace(waits[trainer], slack_ns=max(waits[trainer].slack_ns, unsure))
     reads = _sample_reads(trace, set(workers))
     known = []
     for trainer, own in waits.items():

@@ -52,6 +52,23 @@ class ClockEvidence:
     evidence: tuple[ClockReason, ...] = ()
     label: str = ""  # of the rank
     path: str = ""  # of the profile
+    workers_uncertainty_s: float | None = None  # of the least certain log of its workers
+
+
+@dataclass(frozen=True, slots=True)
+class LogClock:
+    """What was added to the times of one log, whose start may have been taken late.
+
+    The true offset lies in [low_s, high_s]. Process and log have it apart from all others.
+    """
+
+    label: str
+    path: str
+    offset_s: float
+    uncertainty_s: float
+    low_s: float
+    high_s: float
+    evidence: tuple[ClockReason, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,7 @@ class Steps:
     table: StepTable
     clocks: tuple[ClockEvidence, ...] = ()  # of every profile
     steps_from: str = ""  # "input waits" where some were not marked but derived from those
+    log_clocks: tuple[LogClock, ...] = ()  # of every log with an offset of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +138,7 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
         clocks(trace), next((p.steps_from for p in sources if p.steps_from), ""),
+        log_clocks(trace),
     )  # fmt: skip
 
 
@@ -165,9 +184,35 @@ def _rows(
 
 
 def worst(trace: Trace) -> ClockEvidence:
-    """The least certain of the clocks of the profiles that are aligned."""
-    aligned = [p for p in trace.profiles if p.aligned]
-    return _clock(trace, max(aligned, key=lambda p: p.clock_uncertainty_ns))
+    """The least certain of the clocks of the profiles that are aligned, workers' logs included."""
+    aligned = [_clock(trace, p) for p in trace.profiles if p.aligned]
+    return max(aligned, key=lambda c: (c.uncertainty_s or 0.0) + (c.workers_uncertainty_s or 0.0))
+
+
+def log_clocks(trace: Trace) -> tuple[LogClock, ...]:
+    """The clock of every log whose start may have been taken late, in order of processes."""
+    return tuple(
+        LogClock(
+            label=p.label,
+            path=p.log,
+            offset_s=p.clock_offset_ns / 1e9,
+            uncertainty_s=p.clock_uncertainty_ns / 1e9,
+            low_s=p.clock_low_ns / 1e9,
+            high_s=p.clock_high_ns / 1e9,
+            evidence=p.clock_evidence,
+        )
+        for p in trace.processes
+        if p.clock_evidence
+    )
+
+
+def _workers_s(trace: Trace, trainer: int) -> float | None:
+    unsure = [
+        p.clock_uncertainty_ns
+        for p in trace.processes
+        if p.trainer == trainer and p.role == "worker" and p.clock_evidence
+    ]
+    return max(unsure) / 1e9 if unsure else None
 
 
 def clocks(trace: Trace) -> tuple[ClockEvidence, ...]:
@@ -191,4 +236,5 @@ def _clock(trace: Trace, profile: Profile) -> ClockEvidence:
         profile.clock_evidence,
         label,
         profile.path,
+        _workers_s(trace, profile.process),
     )

@@ -56,6 +56,8 @@ def _clock(facts: Facts) -> RuleResult | None:
         return None
     clock = steps.clock if steps else None
     width = clock.uncertainty_s if clock else None
+    if clock and clock.workers_uncertainty_s is not None:
+        width = max(width or 0.0, clock.workers_uncertainty_s)
     vague = width is not None and steps is not None and width >= HALF_A_STEP * steps.median_s
     if warned is None and not vague and not (clock and clock.method in UNALIGNED):
         return None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.steps import ClockEvidence
+from vanidl.analyses.steps import ClockEvidence, LogClock
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.run import Run
 from vanidl.sections.section import Section
-from vanidl.wording.clock import clock_words, interval_words
+from vanidl.wording.clock import clock_words, interval_words, log_words
 
 LIMIT = 100
 _CAPTION = (
     "An offset is added to a profile's times to lay its steps over the I/O. The true one lies in "
     "the interval that all evidence leaves open, and what rests on both clocks is as uncertain. "
-    "Evidence that contradicts itself is a warning. "
+    "Evidence that contradicts itself is a warning. Logs of forked processes have offsets of "
+    "their own: Darshan takes their start late, by an amount that it does not record. "
 )
 
 
@@ -29,13 +30,16 @@ def figure(run: Run) -> Figure:
         known = steps is not None
         return Figure("clocks", "Coverage", title, "", empty_reason=reason, applies=known)
     shown = sorted(steps.clocks, key=_certainty)[:LIMIT]
-    words = f"The least certain: {clock_words(steps.clock)}."
+    logs = sorted(steps.log_clocks, key=lambda clock: -clock.uncertainty_s)[:LIMIT]
+    words = f"The least certain: {'; '.join([clock_words(steps.clock), *log_words(steps)])}."
     rows = tuple(row for clock in shown for row in _rows(clock))
-    table = Table(_COLUMNS, rows, n_of_m(len(shown), len(steps.clocks), "clocks"))
+    rows += tuple(row for clock in logs for row in _rows(clock))
+    every = len(steps.clocks) + len(steps.log_clocks)
+    table = Table(_COLUMNS, rows, n_of_m(len(shown) + len(logs), every, "clocks"))
     return Figure("clocks", "Coverage", title, _CAPTION + words, table=table)
 
 
-_COLUMNS = (Column("profile of"), Column("evidence"), Column("offset in"), Column("why"))
+_COLUMNS = (Column("profile or log of"), Column("evidence"), Column("offset in"), Column("why"))
 
 
 def _certainty(clock: ClockEvidence) -> tuple[bool, float]:
@@ -43,7 +47,7 @@ def _certainty(clock: ClockEvidence) -> tuple[bool, float]:
     return clock.uncertainty_s is not None, -(clock.uncertainty_s or 0.0)
 
 
-def _rows(clock: ClockEvidence) -> list[tuple[str, ...]]:
+def _rows(clock: ClockEvidence | LogClock) -> list[tuple[str, ...]]:
     """What all evidence together leaves open, then each kind of it."""
     label, file = elided(clock.label, limit=80), elided(clock.path.rsplit("/", 1)[-1], limit=80)
     together = "not aligned" if clock.offset_s is None else "all together"

@@ -275,6 +275,7 @@ def _json(run: Run) -> Object | None:
         "p99_s": steps.p99_s,
         "clock": values_of(steps.clock),
         "clocks": [values_of(clock) for clock in steps.clocks],
+        "log_clocks": [values_of(clock) for clock in steps.log_clocks],
         "by_kind": [values_of(kind) for kind in kinds],
     }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.steps import ClockEvidence, Steps
-from vanidl.formatting.units import count, range_words, seconds
+from vanidl.analyses.steps import ClockEvidence, LogClock, Steps
+from vanidl.formatting.units import count, plural, range_words, seconds
 
 _NONE = "none: durations without start times, so no overlap is claimed"
 _NOT_ALIGNED = (
@@ -14,7 +14,21 @@ _NOT_ALIGNED = (
 def clock_pairs(steps: Steps) -> list[tuple[str, str]]:
     """The least certain clock and its evidence, and how many others there are."""
     rows = [("clock", clock_words(steps.clock) + _others(steps))]
-    return rows + [("", str(reason)) for reason in steps.clock.evidence]
+    rows += [("", str(reason)) for reason in steps.clock.evidence]
+    return rows + [("clocks of logs", words) for words in log_words(steps)]
+
+
+def log_words(steps: Steps) -> list[str]:
+    """How late the logs of forked processes were taken to be, in one sentence; none: nothing."""
+    if not steps.log_clocks:
+        return []
+    least = max(steps.log_clocks, key=lambda clock: clock.uncertainty_s)
+    offsets = [clock.offset_s for clock in steps.log_clocks]
+    return [
+        f"{plural(len(offsets), 'log')} of forked processes, moved by "
+        f"{range_words(min(offsets), max(offsets))}, each by its own; the least certain to "
+        f"+- {seconds(least.uncertainty_s)} ({range_words(least.low_s, least.high_s)})"
+    ]
 
 
 def clock_words(clock: ClockEvidence) -> str:
@@ -27,7 +41,7 @@ def clock_words(clock: ClockEvidence) -> str:
     return f"{words} ({interval_words(clock)})"
 
 
-def interval_words(clock: ClockEvidence) -> str:
+def interval_words(clock: ClockEvidence | LogClock) -> str:
     """The interval that the offset lies in, "not known" where there is none."""
     if clock.low_s is None or clock.high_s is None:
         return "not known"

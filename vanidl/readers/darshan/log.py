@@ -45,13 +45,13 @@ _HEADER_START = 16  # version and magic
 _WITHOUT_MPI_NS = 1_000_000
 _UNDER_MPI_NS = 10_000_000
 
-_READ = frozenset((JOB, NAMES, apmpi.MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
-"""The regions of a log that are read."""
-
 # A forked process counts its times from the fork, then clears Darshan's memory, and takes the
 # start after that. Where malloc gives it pages of its parent's heap, each is copied first:
 # measured 1 to 72 ms on two shared cores with MODMEM 24, 125 to 260 ms on a loaded machine.
 _FORKED_NS = 500_000_000
+
+_READ = frozenset((JOB, NAMES, apmpi.MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
+"""The regions of a log that are read."""
 
 _Path = str | os.PathLike[str]
 Found = TypeVar("Found")
