@@ -62,5 +62,6 @@ def write(path: Path, content: dict[str, Any] | str | bytes) -> Path:
     """Write a trace, as gzip where the name says so."""
     text = pretty(content) if isinstance(content, dict) else content
     data = text.encode() if isinstance(text, str) else text
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.makers.pytorch_traces import pretty, steps, trace
+from tests.makers.pytorch_traces import pretty, steps, trace, write
 from vanidl.errors import InputError
 from vanidl.readers.discover import Found, find, kind_by_name
 from vanidl.readers.file_names import (
@@ -209,3 +209,26 @@ def test_recorded_run(shared: Path) -> None:
     assert [len(paths) for paths in (logs, found.files["profiler"], events)] == [8, 4, 4]
     assert {darshan_name(p).job_id for p in logs} == {"10450", "10452", "10451", "10453"}
     assert {event_file_name(p).pid for p in events} == {10450, 10451, 10452, 10453}
+
+
+@pytest.mark.parametrize("name", ["trace.json", "profile_0.json", "profile_1.json.gz"])
+def test_a_profile_of_any_name_is_known_by_what_it_holds(tmp_path: Path, name: str) -> None:
+    """`export_chrome_trace` takes any name, accelerate writes profile_RANK.json."""
+    path = write(tmp_path / "run" / name, trace(steps(2)))
+    for other in ('{"lr": 0.1}', "[1, 2]", '{"schemaVersion": 2, "mediaType": "x"}', "{", ""):
+        write(tmp_path / "run" / f"other{len(other)}.json", other)
+    write(tmp_path / "run" / "chrome.json", {"traceEvents": [{"ph": "X", "name": "a"}]})
+    found = find(tmp_path / "run")
+    assert found.files == {"profiler": (path,)}
+    assert found.others == 6
+
+
+def test_only_so_many_files_are_opened(tmp_path: Path) -> None:
+    for i in range(1000):
+        touch(tmp_path / f"label-{i:04d}.json")
+    last = write(tmp_path / "z.json", trace(steps(2)))
+    known = touch(tmp_path / KINDS["profiler"])
+    found = find(tmp_path)
+    assert found.files == {"profiler": (known,)}
+    assert found.others == 1001
+    assert find(last).files == {"profiler": (last,)}

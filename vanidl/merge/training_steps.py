@@ -9,7 +9,6 @@ have one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,7 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import FROM_WAITS, SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers.pytorch.loops import SAMPLING
+from vanidl.readers.operator_names import BACKWARD, SAMPLING
 from vanidl.readers.records import ProfileTrace
 
 Int64Array = NDArray[np.int64]
@@ -32,7 +31,6 @@ Mask = NDArray[np.bool_]
 _NO_WORK = 0.05  # of the operations between two waits: what creating a loader's iterator takes
 _STUB = 0.1  # of the usual compute, or of the shortest step
 _FEWEST_STEPS = 3  # before the last one says anything about it
-_BACKWARD = re.compile(r"autograd::engine::evaluate_function")
 _COLUMNS = ("start_ns", "end_ns", "step", "kind", "thread", "name")
 
 
@@ -150,7 +148,7 @@ def without_validation(profile: ProfileTrace) -> ProfileTrace:
     """
     if (profile.kind == SpanKind.EVALUATION).any():
         return profile
-    backward = np.array([bool(_BACKWARD.match(name)) for name in profile.names] or [False])
+    backward = np.array([bool(BACKWARD.match(name)) for name in profile.names] or [False])
     begun = profile.start_ns[(profile.kind == SpanKind.OP) & backward[profile.name]]
     rows = np.flatnonzero(profile.kind == SpanKind.STEP)
     first = np.searchsorted(begun, profile.start_ns[rows])

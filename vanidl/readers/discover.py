@@ -1,7 +1,7 @@
 """Which files of a folder say something about a run, told by their names alone.
 
-Nothing is opened, except that a single file with an unknown name is known by its first
-bytes.
+A single file with an unknown name is known by its first bytes, and so are files of a folder
+with an end that formats share with others (`.json`). Nothing else is opened.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from vanidl.readers.format import FileKind, Format
 from vanidl.readers.sniff import Opening
 
 MAX_DEPTH = 6
+_MOST_OPENED = 200  # files of a folder: data sets may hold any number with the same end
 
 _RUN_RECORDS = "run_records"
 _RUN_RECORD = "run.json"
@@ -51,6 +52,7 @@ class _Names:
     suffixes: tuple[tuple[str, str], ...]  # the longest first: `.pt.trace.json` has two
     every_prefix: tuple[str, ...]
     every_suffix: tuple[str, ...]
+    perhaps: tuple[str, ...]
 
     @classmethod
     def known(cls) -> _Names:
@@ -63,6 +65,7 @@ class _Names:
             tuple(sorted(suffixes, key=lambda pair: -len(pair[0]))),
             tuple(prefix for prefix, _ in prefixes),
             tuple(suffix for suffix, _ in suffixes),
+            tuple({suffix for kind in kinds for suffix in kind.perhaps}),
         )
 
     def kind(self, name: str) -> str:
@@ -137,6 +140,7 @@ class _Search:
 
     max_depth: int
     names: _Names = field(default_factory=_Names.known)
+    unknown: list[str] = field(default_factory=list)  # ends that formats share with other files
     files: dict[str, list[str]] = field(default_factory=dict)  # kind -> paths
     linked: list[tuple[str, str]] = field(default_factory=list)  # kind, path
     others: int = 0
@@ -155,6 +159,7 @@ def _in_folder(root: Path, max_depth: int) -> Found:
     while search.linked_folders:
         search.linked_folders.sort(reverse=True)
         _walk(*search.linked_folders.pop(), search)
+    _add_by_content(search)
     _add_linked_files(search)
     if not search.files:
         raise InputError(_nothing(root, search))
@@ -220,12 +225,38 @@ def _folders(entries: Iterator[os.DirEntry[str]], level: int, search: _Search) -
 
 def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
     kind = search.names.kind(entry.name)
-    if not kind or not _true(entry.is_file):
+    if not kind and entry.name.endswith(search.names.perhaps) and _is_own_file(entry):
+        search.unknown.append(entry.path)
+    elif not kind or not _true(entry.is_file):
         search.others += 1
     elif entry.is_symlink():
         search.linked.append((kind, entry.path))
     else:
         search.files.setdefault(kind, []).append(entry.path)
+
+
+def _is_own_file(entry: os.DirEntry[str]) -> bool:
+    return not entry.is_symlink() and _true(entry.is_file)
+
+
+def _add_by_content(search: _Search) -> None:
+    """Sort files with unknown names into the search: as many as can be opened in a moment."""
+    unknown = sorted(search.unknown)
+    for path in unknown[:_MOST_OPENED]:
+        kind = _kind_among(path)
+        if kind:
+            search.files.setdefault(kind, []).append(path)
+        else:
+            search.others += 1
+    search.others += len(unknown[_MOST_OPENED:])
+
+
+def _kind_among(path: str) -> str:
+    try:
+        opening = Opening(Path(path))
+        return next((k for known in readers.FORMATS if (k := known.sniff_among(opening))), "")
+    except OSError:
+        return ""
 
 
 def _true(question: Callable[[], bool]) -> bool:

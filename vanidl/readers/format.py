@@ -29,12 +29,17 @@ Files = Mapping[str, tuple[Path, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """One kind of file of a format: known by the end or the beginning of its name."""
+    """One kind of file of a format: known by the end or the beginning of its name.
+
+    Names with one of the ends `perhaps` are given to other files as well: such a file is of this
+    kind where `Format.sniff_among` says so.
+    """
 
     name: str
     title: str  # "Darshan log": what `check` calls it
     suffixes: tuple[str, ...] = ()
     prefix: str = ""
+    perhaps: tuple[str, ...] = ()
 
 
 class PendingCounters(Protocol):
@@ -151,6 +156,7 @@ class Format:
         traces_io: whether it records I/O. Those that do are read first, and the profiles that
             they hold give way to those of other formats for the same process.
         sniff: the kind of a renamed file by its first bytes, "" for none.
+        sniff_among: the same of a file that lies among others of a folder: only what is certain.
         outputs: regular expression for paths that its writer writes during the run: those are
             logs of the run, neither data nor checkpoints.
     """
@@ -163,6 +169,7 @@ class Format:
     check: Check
     traces_io: bool = False
     sniff: Callable[[Opening], str] = _never
+    sniff_among: Callable[[Opening], str] = _never
     outputs: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Traces of the PyTorch profiler (`*.pt.trace.json`)."""
+"""Traces of the PyTorch profiler (`*.pt.trace.json`, or JSON of any name)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from vanidl.readers.pytorch.trace import read_trace
 from vanidl.readers.sniff import Opening
 
 _TRACE = "profiler"
+_SUFFIXES = (".pt.trace.json", ".pt.trace.json.gz")
+_HEAD_BYTES = 1 << 16
+_MEMBERS = (b'"deviceProperties"', b'"traceEvents"')
 
 
 def _read(files: Files, reading: Reading) -> Records:
@@ -22,13 +25,21 @@ def _sniff(opening: Opening) -> str:
     return _TRACE if opening.is_json and not opening.is_event_a_line else ""
 
 
+def _sniff_among(opening: Opening) -> str:
+    """As the profiler begins every trace; `export_chrome_trace` takes any name."""
+    head = opening.text[:_HEAD_BYTES] if opening.is_json else b""
+    begins = head.startswith(b"{") and b'"schemaVersion"' in head
+    return _TRACE if begins and any(name in head for name in _MEMBERS) else ""
+
+
 FORMAT = Format(
     name="pytorch",
     title="PyTorch profiler traces",
-    patterns=(".pt.trace.json", ".pt.trace.json.gz"),
-    kinds=(FileKind(_TRACE, "PyTorch profiler trace", (".pt.trace.json", ".pt.trace.json.gz")),),
+    patterns=_SUFFIXES,
+    kinds=(FileKind(_TRACE, "PyTorch profiler trace", _SUFFIXES, perhaps=(".json", ".json.gz")),),
     read=_read,
     check=check_by_reading({_TRACE: lambda path: read_trace(path).losses}),
     sniff=_sniff,
+    sniff_among=_sniff_among,
     outputs=r"\.trace\.json",
 )

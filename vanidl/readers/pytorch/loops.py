@@ -14,19 +14,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.readers.operator_names import SAMPLING
 from vanidl.readers.pytorch.columns import CPU_CATEGORIES, EventTable
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LOADER = re.compile(r"enumerate\(DataLoader\)#.*\.__next__")
-SAMPLING = re.compile(
-    r"(aten::)?(empty|empty_strided|random_|item|_local_scalar_dense|randperm|multinomial|randint"
-    r"|scalar_tensor|to|_to_copy|copy_|resize_|set_|select|as_strided|unbind|detach|detach_"
-    r"|resolve_conj|resolve_neg)"
-)
-"""Operators with which a loader draws its seed and its order: they are no training."""
-
 _SEED, _ITEM = re.compile(r"aten::random_"), re.compile(r"aten::item")
 _WORK = re.compile(rf"(?!{SAMPLING.pattern}\Z)[^#]*")
 _OPERATORS = ("cpu_op", "Operator")
