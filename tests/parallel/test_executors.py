@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,13 @@ from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, reducing
 from vanidl.merge.load import Inputs, read_trace
-from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
+from vanidl.parallel.executors import (
+    ExecutorOptions,
+    dask_executor,
+    open_executor,
+    run_batches,
+    warning_about,
+)
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import survey
@@ -118,3 +126,46 @@ def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "expected the address of a Dask scheduler" in done.stderr.splitlines()[-1]
+
+
+def spoken_to(address: str, context: ssl.SSLContext | None = None) -> bool:
+    """Whether what listens there says anything to a stranger: Dask greets whom it lets in."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            if context is None:
+                return bool(connection.recv(1))
+            with context.wrap_socket(connection) as wrapped:
+                return bool(wrapped.recv(1))
+    except OSError:  # those of TLS among them
+        return False
+
+
+def unsuspecting(context: ssl.SSLContext) -> ssl.SSLContext:
+    """A client that does not care whom it speaks to."""
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def test_nobody_else_gets_into_the_cluster_here(scheduler_address: str) -> None:
+    distributed = pytest.importorskip("distributed", reason="an optional extra")
+    assert spoken_to(scheduler_address), "the attempt would not notice an open port"
+    own = distributed.Security.temporary().get_connection_args("client")["ssl_context"]
+    strangers = (None, unsuspecting(ssl.create_default_context()), unsuspecting(own))
+    with dask_executor(ExecutorOptions(workers=1)) as executor:
+        assert executor.submit(os.getpid).result() != os.getpid()
+        info = distributed.get_client().scheduler_info()
+        workers = info["workers"]
+        addresses = [info["address"], *workers, *(w["nanny"] for w in workers.values())]
+        assert len(addresses) == 3
+        for address in addresses:
+            assert address.startswith("tls://127.0.0.1:")
+            assert [spoken_to(address, context) for context in strangers] == [False] * 3
+
+
+def test_a_scheduler_without_tls_is_warned_about() -> None:
+    assert "run code as its user" in str(warning_about(ExecutorOptions(dask="tcp://h:8786")))
+    assert "run code as its user" in str(warning_about(ExecutorOptions(dask="h:8786")))
+    assert warning_about(ExecutorOptions(dask="tls://h:8786")) is None
+    assert warning_about(ExecutorOptions(workers=2)) is None

@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from os import PathLike
 
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.dataset.locate import DataOptions
 from vanidl.merge.load import Inputs
 from vanidl.model.selection import Selection
-from vanidl.parallel.executors import ExecutorOptions
+from vanidl.parallel.executors import ExecutorOptions, warning_about
 from vanidl.readers.format import Progress
 from vanidl.run import Run, open_run
 
@@ -70,7 +71,7 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options that choose where work runs: a Dask cluster."""
     who = parser.add_mutually_exclusive_group()
     who.add_argument(
-        "--dask", metavar="ADDRESS", help="work on this Dask scheduler, for example tcp://HOST:8786"
+        "--dask", metavar="ADDRESS", help="work on this Dask scheduler, for example tls://HOST:8786"
     )
     who.add_argument(
         "--workers", type=_positive, metavar="N", help="work on a Dask cluster of N processes here"
@@ -78,8 +79,18 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def executor_options_from(options: argparse.Namespace) -> ExecutorOptions:
-    """Where work runs, as the options say."""
-    return ExecutorOptions(options.workers, options.dask)
+    """Where work runs, as the options say; a warning where strangers could run code there."""
+    chosen = ExecutorOptions(options.workers, options.dask)
+    _warn_of(chosen)
+    return chosen
+
+
+@cache
+def _warn_of(chosen: ExecutorOptions) -> None:
+    """Says it once, also where a command reads several runs."""
+    warning = warning_about(chosen)
+    if warning is not None:
+        sys.stderr.write(f"vanidl: warning: {warning}\n")
 
 
 def _positive(text: str) -> int:

@@ -47,6 +47,10 @@ class ExecutorOptions:
 def dask_executor(options: ExecutorOptions) -> Iterator[Executor]:
     """An executor on a Dask scheduler, or on a cluster of `workers` processes started here.
 
+    Whoever reaches a port of Dask's can run code as its user, also from other accounts of the
+    same machine. So the cluster here speaks TLS only, with a certificate that is made for it,
+    is held in memory and given to nobody else.
+
     Raises:
         UsageError: Dask is not installed, or there is no scheduler at the address.
     """
@@ -55,14 +59,18 @@ def dask_executor(options: ExecutorOptions) -> Iterator[Executor]:
         try:
             stack.enter_context(_dask().config.set(_SETTINGS))
             if options.dask is None:
-                cluster = distributed.LocalCluster(options.workers, **_LOCAL)
+                cluster = distributed.LocalCluster(
+                    n_workers=options.workers,
+                    security=_throw_away_certificate(distributed),
+                    **_LOCAL,
+                )
                 client = distributed.Client(stack.enter_context(cluster))
             else:
                 client = distributed.Client(options.dask, timeout=10)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(
                 f"--dask {options.dask}: expected the address of a Dask scheduler "
-                f"(tcp://HOST:8786), and none answers: {error or type(error).__name__}"
+                f"(tls://HOST:8786), and none answers: {error or type(error).__name__}"
             ) from error
         stack.enter_context(client)
         yield client.get_executor(pure=False)
@@ -76,6 +84,30 @@ _LOCAL: dict[str, Any] = {
 }
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GB"}
 """Parts are sent as they are: a megabyte of operations is no large graph here."""
+
+
+def _throw_away_certificate(distributed: Any) -> Any:  # noqa: ANN401 - without types
+    try:
+        return distributed.Security.temporary()
+    except ImportError as error:
+        raise UsageError(
+            "--workers needs the package cryptography, which is not installed: "
+            "pip install 'vanidl[dask]'"
+        ) from error
+
+
+def warning_about(options: ExecutorOptions) -> str | None:
+    """What to say before a scheduler is used that everyone on its network can use, too."""
+    if options.dask is None or options.dask.startswith(_PROTECTED):
+        return None
+    return (
+        f"{options.dask}: the connection is neither encrypted nor authenticated, so whoever "
+        "reaches the scheduler can read what is sent and run code as its user; use a scheduler "
+        "with TLS (tls://HOST:8786)"
+    )
+
+
+_PROTECTED = ("tls://", "inproc://")
 
 
 def _dask() -> Any:  # noqa: ANN401 - an optional package without types
