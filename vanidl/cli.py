@@ -1,19 +1,18 @@
 """The command line: parses, dispatches, and turns errors into one line and a status.
 
-Exit status: 0 done, 1 the input is unusable, 2 wrong usage.
+Exit status: 0 done, 1 the input is unusable, 2 wrong usage, 128 + N ended by signal N.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from vanidl import __version__
-from vanidl.commands import COMMANDS, find_command
+from vanidl.commands import COMMANDS, console, find_command
 from vanidl.errors import SeveralJobsError, VanidlError
 
 INTERRUPTED = 130
@@ -22,25 +21,25 @@ _GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
-    options = _parser().parse_args(arguments)
-    # What is read stays until the end, so looking through it for garbage finds none.
-    gc.set_threshold(_GARBAGE)
-    try:
-        status = find_command(options.command).run(options)
-        sys.stdout.flush()
-    except VanidlError as error:
-        return _fail(error)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except OSError as error:
-        return _unwritable(error)
-    return status
+    with console.prepared():
+        options = _parser().parse_args(arguments)
+        # What is read stays until the end, so looking through it for garbage finds none.
+        gc.set_threshold(_GARBAGE)
+        try:
+            status = find_command(options.command).run(options)
+            sys.stdout.flush()
+        except VanidlError as error:
+            return _fail(error)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except OSError as error:
+            return _unwritable(error)
+        return status
 
 
 def _unwritable(error: OSError) -> int:
     """What is left to go wrong once the input was read: standard output."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())  # nothing more is flushed into the closed end
+    console.discard(sys.stdout)
     if isinstance(error, BrokenPipeError):  # the reader went away: no message, as other tools do
         return 1
     return _fail(VanidlError(f"cannot write the output: {error.strerror or error}"))
@@ -75,7 +74,6 @@ class _CommandParser(argparse.ArgumentParser):
 
 def _fail(error: VanidlError) -> int:
     message = " ".join(str(error).split())
-    sys.stderr.write(f"vanidl: {message}\n")
-    if isinstance(error, SeveralJobsError) and error.table:
-        sys.stderr.write(f"{error.table}\n")
+    table = f"{error.table}\n" if isinstance(error, SeveralJobsError) and error.table else ""
+    console.tell(f"vanidl: {message}\n{table}")
     return error.exit_status

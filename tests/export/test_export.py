@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -182,3 +184,16 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, form, package):
 def test_an_unknown_format_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match="parquet, csv"):
         export(made(3), "xlsx", tmp_path / "out")
+
+
+@pytest.mark.parametrize("start", "=+-@\t\r\n")
+def test_no_cell_of_csv_is_a_formula(tmp_path: Path, start: str) -> None:
+    evil = f'{start}HYPERLINK("http://x","y")'
+    export(made(10, name=evil), "csv", tmp_path / "csv")
+    cells = []
+    for path in (tmp_path / "csv").glob("*.csv"):
+        with path.open(newline="") as file:
+            cells += [cell for row in csv.reader(file) for cell in row if cell]
+    assert f"'{evil}" in cells
+    number = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+    assert not [c for c in cells if c[0] in "=+-@\t\r\n" and not number.fullmatch(c)]

@@ -28,7 +28,7 @@ def test_descendants_and_their_ranks_are_seen() -> None:
         [sys.executable, "-c", TREE, "5"], stdout=subprocess.PIPE, text=True,
         env={k: v for k, v in os.environ.items() if k not in RANK_VARIABLES},
     ) as process:  # fmt: skip
-        watch = Watch(process.pid, "tree")
+        watch = Watch(process.pid, ["tree"])
         assert process.stdout is not None
         child = int(process.stdout.readline())
         deadline = time.monotonic() + 30
@@ -36,7 +36,7 @@ def test_descendants_and_their_ranks_are_seen() -> None:
             watch.look()
         assert watch.ranks() == {process.pid: None, child: 5}
         assert watch.seen[child].parent_pid == process.pid
-        assert "time.sleep(60)" in watch.seen[child].command
+        assert "time.sleep(60)\0" in watch.seen[child].command
         os.kill(child, 9)
         process.wait()
     watch.look()
@@ -46,7 +46,7 @@ def test_descendants_and_their_ranks_are_seen() -> None:
 
 def test_a_zombie_is_gone_and_stays_what_it_was() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
-        watch = Watch(os.getpid(), "me")
+        watch = Watch(os.getpid(), ["me"])
         deadline = time.monotonic() + 30
         while process.pid not in watch.seen and time.monotonic() < deadline:
             watch.look()

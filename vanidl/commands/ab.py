@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vanidl.commands.compare import public_sides, show
 from vanidl.commands.inputs import add_read_arguments, open_path
+from vanidl.commands.outputs import refuse_input
 from vanidl.compare import compare
 from vanidl.compare.ab import Plan, Recorded, run_pairs
 from vanidl.compare.ab_folder import open_recorded
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the pairs, then prints or writes their comparison; exit status 0."""
     folder = Path(options.runs or f"vanidl-ab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}")
+    refuse_input(options.output, options.steps, options.data)
     plan = Plan(options.a, options.b, folder, options.repeat, options.drop_caches, options.tracer)
     recorder = partial(_recorded, darshan_lib=options.darshan_lib)
     run_pairs(plan, recorder, _show if sys.stderr.isatty() else None)

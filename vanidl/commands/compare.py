@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from vanidl.commands.inputs import add_read_arguments, open_path
+from vanidl.commands.outputs import refuse_input
 from vanidl.compare import Comparison, compare
 from vanidl.compare.report.html import write_comparison
 from vanidl.compare.report.json import comparison_json
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints or writes the comparison; exit status 0."""
+    refuse_input(options.output, [*options.runs, *options.steps], options.data)
     show(compared(options), options.output, as_json=options.json)
     return 0
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.commands.outputs import refuse_input
 from vanidl.export import FORMATS, export
 
 
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the files and prints their names; exit status 0."""
+    refuse_input(options.output, [options.run, *options.steps], options.data)
     opened = open_from(options)
     written = export(opened, options.to, options.output)
     width = max((len(name) for name, _ in written), default=0)

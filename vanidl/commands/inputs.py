@@ -10,7 +10,9 @@ from functools import cache
 from os import PathLike
 
 from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.commands import console
 from vanidl.dataset.locate import DataOptions
+from vanidl.formatting.names import printable
 from vanidl.merge.load import Inputs
 from vanidl.model.selection import Selection
 from vanidl.parallel.executors import ExecutorOptions, warning_about
@@ -145,11 +147,13 @@ def progress_line() -> Iterator[Progress | None]:
     try:
         yield _show
     finally:
-        sys.stderr.write("\r\033[K")
+        console.unescaped().write("\r\033[K")
 
 
 def _show(what: str, done: int, total: int) -> None:
     """One line that overwrites itself: a bar, and how many of how many."""
     filled = 24 * done // max(total, 1)
-    sys.stderr.write(f"\rreading {what} [{'#' * filled}{'.' * (24 - filled)}] {done}/{total}\033[K")
-    sys.stderr.flush()
+    line = f"reading {printable(what)} [{'#' * filled}{'.' * (24 - filled)}] {done}/{total}"
+    stream = console.unescaped()
+    stream.write(f"\r{line}\033[K")
+    stream.flush()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from datetime import datetime
 
+from vanidl.commands import console
 from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.record.recording import TRACERS
@@ -26,12 +26,14 @@ def run(options: argparse.Namespace) -> int:
     command = words[1:] if words[:1] == ["--"] else words
     folder = options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}"
     recorded = record(command, folder, tracer=options.tracer, darshan_lib=options.darshan_lib)
-    sys.stderr.write(_message(recorded))
+    console.tell(_message(recorded))
     return recorded.exit_status
 
 
 def _message(recorded: Recorded) -> str:
     states = [process.state for process in recorded.run.processes]
     lost = [f"{states.count(state)} {state}" for state in (MISSING, UNFINISHED) if state in states]
-    of_processes = f", {' and '.join(lost)} of {len(states)} processes" if lost else ""
-    return f"vanidl: recorded with {recorded.tracer}{of_processes}: {recorded.folder}\n"
+    # Processes that live shorter than a look around takes are not seen at all.
+    of_processes = f", {' and '.join(lost)} of at least {len(states)} processes" if lost else ""
+    said = f"vanidl: recorded with {recorded.tracer}{of_processes}: {recorded.folder}\n"
+    return said + (f"vanidl: {recorded.problem}\n" if recorded.problem else "")

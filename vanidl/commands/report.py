@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.commands.outputs import refuse_input
 from vanidl.report.html import write_html
 
 
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page and prints its headline; exit status 0."""
+    refuse_input(options.output, [options.run, *options.steps], options.data)
     opened = open_from(options)
     write_html(opened, options.output)
     sys.stdout.write(f"{opened.answer.title}\n{options.output}\n")

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from vanidl.compare.ab_folder import AB_FILE, DROPPED, WARM, Experiment, RecordedRun, save
 from vanidl.errors import UsageError, VanidlError
+from vanidl.record.secrets import masked
 
 PLACEHOLDER = "{run}"
 """In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""
@@ -140,7 +141,14 @@ def _drop_caches() -> None:
 
 
 def _experiment(plan: Plan, runs: Sequence[RecordedRun]) -> Experiment:
-    return Experiment(plan.a, plan.b, DROPPED if plan.drop_caches else WARM, tuple(runs))
+    policy = DROPPED if plan.drop_caches else WARM
+    return Experiment(_without_secrets(plan.a), _without_secrets(plan.b), policy, tuple(runs))
+
+
+def _without_secrets(command: str) -> str:
+    words = shlex.split(command)
+    public = list(masked(words))
+    return command if public == words else shlex.join(public)
 
 
 def _named(pair: int) -> str:

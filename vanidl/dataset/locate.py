@@ -91,7 +91,7 @@ def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
         match = _match(PurePosixPath(job), by_name.get(PurePosixPath(job).name, []))
         if match is None and not found and job.startswith("/") and Path(job).is_file():
             match = Path(job)
-        if match is not None:
+        if match is not None and match.is_file():  # a pipe would never end
             places[job] = match
     return places
 

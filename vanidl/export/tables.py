@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 OPERATIONS = "operations"
 BATCH_ROWS = 1 << 18
 
+_FORMULA = r"\A[=+\-@\t\r\n]"
+
 Written = list[tuple[str, str]]
 
 
@@ -42,6 +44,8 @@ def write_parquet(run: Run, folder: Path) -> Written:
 
 def write_csv(run: Run, folder: Path) -> Written:
     """One CSV file a frame; what was not recorded is empty, lists are JSON.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it.
 
     Raises:
         UsageError: pyarrow is not installed.
@@ -145,14 +149,22 @@ def _typed(frame: pandas.DataFrame) -> pyarrow.Table:
 
 
 def _flat(table: pyarrow.Table) -> pyarrow.Table:
-    """The table with nothing that a line of CSV cannot hold."""
+    """The table with nothing that a line of CSV cannot hold, or that a spreadsheet would run."""
     import pyarrow
 
     for i, column in enumerate(table.columns):
         if pyarrow.types.is_nested(column.type):
-            texts = [json.dumps(value) for value in column.to_pylist()]
-            table = table.set_column(i, table.column_names[i], pyarrow.array(texts))
+            column = pyarrow.array([json.dumps(value) for value in column.to_pylist()])
         elif pyarrow.types.is_dictionary(column.type):
-            plain = column.cast(pyarrow.string())
-            table = table.set_column(i, table.column_names[i], plain)
+            column = column.cast(pyarrow.string())
+        if pyarrow.types.is_string(column.type):
+            table = table.set_column(i, table.column_names[i], _inert(column))
     return table
+
+
+def _inert(column: Any) -> Any:  # noqa: ANN401  (pyarrow has no types)
+    """The texts, with an apostrophe before those that a spreadsheet takes for formulas."""
+    from pyarrow import compute
+
+    runs = compute.match_substring_regex(column, _FORMULA)
+    return compute.if_else(runs, compute.binary_join_element_wise("'", column, ""), column)

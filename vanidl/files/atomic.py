@@ -21,12 +21,17 @@ except ImportError:  # platforms without a wheel
     gzip_writer = gzip.GzipFile
 
 _FAST = 1
+_OWNER_ONLY = 0o600
+_AS_UMASK_SAYS = 0o666
 
 
-def write_whole(target: Path, content: bytes, what: str = "the report") -> None:
+def write_whole(
+    target: Path, content: bytes, what: str = "the report", *, private: bool = False
+) -> None:
     """Writes beside the target and renames, so that nobody sees half a file.
 
-    A target that is no regular file (a pipe, a device) is written to, not replaced.
+    A target that is no regular file (a pipe, a device) is written to, not replaced. Who may read
+    the file is as the umask says, or only its owner where it is private.
 
     Raises:
         VanidlError: it cannot be written there; nothing is left behind.
@@ -38,6 +43,7 @@ def write_whole(target: Path, content: bytes, what: str = "the report") -> None:
             return
         with _beside(target) as made:
             part = made / "file"
+            part.touch(_OWNER_ONLY if private else _AS_UMASK_SAYS)
             part.write_bytes(content)
             part.replace(target)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 WIDTH = 98
 
@@ -12,10 +13,37 @@ Row = tuple[str, ...]
 
 def printable(document: str) -> str:
     """Control characters of names shown as escapes: a log cannot drive the terminal."""
+    if document.replace("\n", "").isprintable():
+        return document
     return "".join(
         c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode("ascii")
         for c in document
     )
+
+
+class EscapedStream:
+    """A text stream on which only line breaks control the terminal.
+
+    Everything that a command says goes through one, whatever it is made of: names in logs,
+    messages of errors, words of the command line.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unescaped = stream
+
+    def write(self, text: str) -> int:
+        """Writes the text with other control characters as escapes."""
+        self.unescaped.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Writes each of the texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> object:
+        """All else is as of the stream."""
+        return getattr(self.unescaped, name)
 
 
 def paragraph(sentence: str) -> str:

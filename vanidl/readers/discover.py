@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,8 +125,12 @@ def _unreachable(path: Path, error: OSError) -> str:
 
 
 def _single(path: Path) -> Found:
-    path.stat()  # raises where nothing is there
-    kind = kind_by_name(path.name) or (kind_by_content(path) if path.is_file() else "")
+    if not stat.S_ISREG(path.stat().st_mode):  # stat raises where nothing is there
+        raise InputError(
+            f"{path}: {expected()}; found a pipe, a socket or a device, which is read only once: "
+            "save it to a file first"
+        )
+    kind = kind_by_name(path.name) or kind_by_content(path)
     if not kind:
         raise InputError(
             f"{path}: {expected()}; found something that is none of these, neither by its name "

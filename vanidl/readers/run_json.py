@@ -102,10 +102,14 @@ def _record(values: Mapping[str, Any]) -> RunRecord:
 
 
 def write_record(path: str | Path, record: RunRecord) -> None:
-    """Writes `run.json`; the file appears whole or not at all."""
+    """Writes `run.json`, for its owner only; the file appears whole or not at all.
+
+    Raises:
+        VanidlError: it cannot be written.
+    """
     values = {"schema": SCHEMA, **{key: getattr(record, key) for key in RunRecord.__slots__}}
     text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
-    write_whole(Path(path), text, "the record of the run")
+    write_whole(Path(path), text, "the record of the run", private=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ def _brief(record: RunRecord) -> list[ProcessRecord]:
 def _lost(lost: Sequence[ProcessRecord], state: str, total: int) -> str:
     names = "; ".join(f"{p.pid} {p.command[:60]}" for p in lost[:3])
     more = ", ..." if len(lost) > 3 else ""
-    return f"{len(lost)} of {total} processes {_WORDS[state]} ({names}{more})."
+    return f"{len(lost)} of at least {total} processes {_WORDS[state]} ({names}{more})."
 
 
 _MOMENT_NS = 250_000_000

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from ctypes.util import find_library
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -197,10 +198,12 @@ def _gather(folder: Path) -> None:
     """Moves logs out of the dated folders and removes those that are empty."""
     for path in sorted(folder.rglob("*.darshan")):
         if path.parent != folder:
-            path.rename(folder / path.name)
+            with suppress(OSError):  # it is found where it is, too
+                path.rename(folder / path.name)
     for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
+        with suppress(OSError):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
 
 
 RECORDER = Recorder(

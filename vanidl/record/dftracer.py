@@ -77,11 +77,14 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
 def found(folder: Path) -> Mapping[int, str]:
     """Processes with a trace: pid -> ENDED, or CUT where the trace has no end.
 
-    Whole traces are compressed on the way, to about a tenth.
+    Whole traces are compressed on the way, to about a tenth, where the disk has room for that.
     """
     states: dict[int, str] = {}
     for path in sorted(folder.glob("*.pfw*")):
-        pid, ended = _ending(path)
+        try:
+            pid, ended = _ending(path)
+        except (OSError, EOFError, ValueError):  # the report will say what is wrong with it
+            continue
         if pid is not None:
             before = states.get(pid, CUT)
             states[pid] = ENDED if ended else before
@@ -93,10 +96,13 @@ def found(folder: Path) -> Mapping[int, str]:
 def _compress(path: Path) -> None:
     packed = path.with_suffix(".pfw.gz")
     part = path.with_suffix(".part")
-    with path.open("rb") as plain, gzip.open(part, "wb", compresslevel=1) as file:
-        shutil.copyfileobj(plain, file)
-    part.replace(packed)
-    path.unlink()
+    try:
+        with path.open("rb") as plain, gzip.open(part, "wb", compresslevel=1) as file:
+            shutil.copyfileobj(plain, file)
+        part.replace(packed)
+        path.unlink()
+    except OSError:  # it stays as it is
+        part.unlink(missing_ok=True)
 
 
 def _ending(path: Path) -> tuple[int | None, bool]:

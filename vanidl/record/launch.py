@@ -111,7 +111,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], signals: Signals
             "name, PATH and permissions"
         ) from error
     signals.start(pid)
-    watch = Watch(pid, " ".join(command))
+    watch = Watch(pid, command)
     status, cpu_s = _wait(pid, watch)
     signals.pid = None
     end = time.time_ns()

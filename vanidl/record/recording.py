@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vanidl.errors import UsageError
+from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer
 from vanidl.record.launch import passed_on, run
@@ -32,6 +32,7 @@ class Recorded:
     tracer: str
     cpu_s: float  # of the command and all descendants that it waited for
     run: RunRecord  # as in run.json
+    problem: str = ""  # why there is no run.json
 
 
 def record(
@@ -57,8 +58,17 @@ def record(
     with passed_on() as signals:
         ended = run(command, _environment(chosen, root), signals)
         result = run_record(command, chosen, ended)
-        write_record(root / NAME, result)
-    return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result)
+        problem = _kept(root / NAME, result)
+    return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem)
+
+
+def _kept(path: Path, result: RunRecord) -> str:
+    """Writes the record; why that failed, "" where it did not: the command has run by then."""
+    try:
+        write_record(path, result)
+    except VanidlError as error:
+        return str(error)
+    return ""
 
 
 def _new_folder(root: Path) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vanidl.readers.run_json import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 from vanidl.record.launch import Ended
+from vanidl.record.secrets import masked
 from vanidl.record.tracer import ENDED, Tracer
 from vanidl.record.watch import Seen
 
@@ -28,12 +29,14 @@ def run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecor
     ranks = {s.rank for s in seen.values() if s.rank is not None}
     return RunRecord(
         id=_id(ended),
-        command=tuple(command),
-        folder=os.getcwd(),  # noqa: PTH109
+        command=tuple(masked(map(_storable, command))),
+        folder=_storable(_current_folder()),
         host=socket.gethostname(),
         tracer=tracer.name,
         tracer_version=tracer.version,
-        settings={key: value for key, value in tracer.environment.items() if value is not None},
+        settings={
+            key: _storable(value) for key, value in tracer.environment.items() if value is not None
+        },
         start_ns=ended.start_ns,
         end_ns=ended.end_ns,
         exit_status=ended.exit_status,
@@ -54,13 +57,25 @@ def _process(seen: Seen, states: Mapping[int, str]) -> ProcessRecord:
     return ProcessRecord(
         pid=seen.pid,
         parent_pid=seen.parent_pid,
-        command=seen.command,
+        command=" ".join(masked(map(_storable, seen.command.split("\0")))).strip(),
         rank=seen.rank,
         first_seen_ns=seen.first_ns,
         last_seen_ns=seen.last_ns,
         state=MISSING if state is None else RECORDED if state == ENDED else UNFINISHED,
         running=not seen.gone,
     )
+
+
+def _storable(text: str) -> str:
+    """The text as JSON can hold it: a word of a command may have bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:  # removed by the command
+        return ""
 
 
 def _ending(exit_status: int) -> Iterator[str]:
@@ -72,9 +87,10 @@ def _ending(exit_status: int) -> Iterator[str]:
 def mounts() -> Iterator[tuple[str, str]]:
     """(mount point, type) of this host's file systems, longest mount point first."""
     try:
-        rows = [line.split() for line in _MOUNTS.read_text().splitlines()]
+        text = _MOUNTS.read_text("utf-8", "backslashreplace")
     except OSError:
         return
+    rows = [line.split() for line in text.splitlines()]
     found = {_unescaped(row[1]): row[2] for row in rows if len(row) > 2 and row[2] not in _PSEUDO}
     yield from sorted(found.items(), key=lambda mount: (-len(mount[0]), mount))
 

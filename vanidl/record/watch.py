@@ -10,8 +10,9 @@ process that is too short to be seen is no rank.
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 PROC = "/proc"
@@ -19,10 +20,15 @@ RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS
                   "MV2_COMM_WORLD_RANK", "HOROVOD_RANK", "SLURM_PROCID")  # fmt: skip
 """Launchers' names for the rank of a process, those closest to the program first."""
 
+_RANK = re.compile(r"\d{1,9}", re.ASCII)
+
 
 @dataclass(slots=True)
 class Seen:
-    """One process; `started` (ticks since boot) tells it from a later one with its pid."""
+    """One process; `started` (ticks since boot) tells it from a later one with its pid.
+
+    The words of its command end in NUL, as the kernel has them.
+    """
 
     pid: int
     parent_pid: int
@@ -40,9 +46,10 @@ class Watch:
     Where there is no /proc, only the first is known.
     """
 
-    def __init__(self, pid: int, command: str) -> None:
+    def __init__(self, pid: int, command: Sequence[str]) -> None:
         now = time.time_ns()
-        self.seen: dict[int, Seen] = {pid: Seen(pid, os.getpid(), _started(pid), now, now, command)}
+        words = "".join(f"{word}\0" for word in command)
+        self.seen: dict[int, Seen] = {pid: Seen(pid, os.getpid(), _started(pid), now, now, words)}
 
     def look(self) -> None:
         """Sees who is there now."""
@@ -78,7 +85,7 @@ def _refresh(seen: Seen, now: int) -> bool:
         seen.gone = True
         return False
     seen.last_ns = now
-    command = _text(seen.pid, "cmdline").replace("\0", " ").strip()
+    command = _text(seen.pid, "cmdline")
     if command and (command != seen.command or seen.first_ns == now):
         seen.command = command
         seen.rank = rank_in(_environment(seen.pid))
@@ -108,7 +115,7 @@ def _environment(pid: int) -> dict[str, str]:
 def rank_in(environment: Mapping[str, str]) -> int | None:
     """The rank that a launcher gave a process, None for one that has none."""
     values = (environment.get(name, "") for name in RANK_VARIABLES)
-    return next((int(value) for value in values if value.isdecimal()), None)
+    return next((int(value) for value in values if _RANK.fullmatch(value)), None)
 
 
 def _text(pid: int, name: str) -> str:

@@ -1,0 +1,132 @@
+"""What a command says reaches the terminal escaped; closed streams and signals are survived."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import DATA
+from vanidl.cli import main
+
+RUN = DATA / "torch_pfs_workers0"
+EVIL = "\x1b]0;owned\x07\x9b2J\u202e"
+VANIDL = f"'{sys.executable}' -m vanidl"
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+
+
+def safe(text: str) -> bool:
+    return all(c == "\n" or c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["summary", f"no {EVIL}"], ["summary", str(RUN), "--only", EVIL],
+        ["summary", str(RUN), "--wait-name", f"({EVIL}"], ["summary", str(RUN), "--layer", EVIL],
+        ["summary", str(RUN), "--kind", f"{EVIL}=x"], ["summary", str(RUN), "--job", EVIL],
+        ["report", str(RUN), "-o", f"/no {EVIL}/x"], ["check", EVIL], [EVIL],
+        ["summary", str(RUN), f"--{EVIL}"],
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_words_of_the_command_line_are_escaped(capsys, arguments: list[str]) -> None:
+    try:
+        status = main(arguments)
+    except SystemExit as stop:
+        status = stop.code
+    printed = capsys.readouterr()
+    assert status in (1, 2)
+    assert "\\x1b" in printed.out + printed.err
+    assert safe(printed.out)
+    assert safe(printed.err)
+
+
+def test_names_in_logs_are_escaped_wherever_they_are_said(capsys, tmp_path: Path) -> None:
+    run = tmp_path / f"run {EVIL}"
+    shutil.copytree(RUN, run)
+    log = next(run.rglob("*.darshan"))
+    log.rename(log.with_name(f"{EVIL}.darshan"))
+    key = {EVIL: 1, "traceEvents": [{"ph": EVIL}], "deviceProperties": EVIL}
+    (run / f"{EVIL}.pt.trace.json").write_text(json.dumps(key))
+    (run / "run.json").write_text(json.dumps({"schema": EVIL}))
+    for i in (1, 2):  # unrelated jobs give a table
+        jobs = tmp_path / "jobs" / f"{EVIL} {i}"
+        jobs.mkdir(parents=True)
+        shutil.copy(next((DATA / f"torch_pfs_workers{4 * (i - 1)}").rglob("*.darshan")), jobs)
+    page = str(tmp_path / f"{EVIL}.html")
+    for arguments in (
+        ["summary", str(run)], ["summary", str(run), "--json"], ["check", str(run)],
+        ["check", str(run), "--json"], ["report", str(run), "-o", page],
+        ["compare", str(run), str(run)], ["summary", str(tmp_path / "jobs")],
+    ):  # fmt: skip
+        main(arguments)
+        printed = capsys.readouterr()
+        assert safe(printed.out), arguments
+        assert safe(printed.err), arguments
+
+
+def test_json_passes_as_it_is(capsys) -> None:
+    from vanidl.report.json import summary_json
+    from vanidl.run import open_run
+
+    assert main(["summary", str(RUN), "--json"]) == 0
+    assert capsys.readouterr().out == summary_json(open_run(RUN)).rstrip("\n") + "\n"
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_quiet(tmp_path: Path, closing: str) -> None:
+    target = tmp_path / "page.html"
+    done = shell(f"{VANIDL} report '{RUN}' -o '{target}' {closing}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert target.read_text().startswith("<!doctype html>")
+
+
+def test_a_reader_that_went_away_is_no_message() -> None:
+    done = shell(f"{{ {VANIDL} check '{RUN}' --json; echo $? >&2; }} | true")
+    assert done.stderr.strip() in ("0", "1")
+
+
+SLOW = """
+import sys, time
+from vanidl import cli
+from vanidl.files import atomic
+from pathlib import Path
+
+class Slow:
+    def add_arguments(parser): pass
+    def run(options):
+        with atomic.{writer}(Path({target!r})) as made:
+            print("ready", flush=True)
+            time.sleep(60)
+
+cli.find_command = lambda name: Slow
+cli.entry()
+"""
+
+
+@pytest.mark.parametrize("writer", ["new_folder", "streamed_file"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_nothing_half_written(tmp_path: Path, writer: str, number: int) -> None:
+    code = SLOW.format(writer=writer, target=str(tmp_path / "target"))
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert any(p.suffix == ".part" for p in tmp_path.iterdir())
+        os.kill(process.pid, number)
+        _, errors = process.communicate()
+    assert process.returncode == 128 + number
+    assert errors == ""
+    assert not list(tmp_path.iterdir())

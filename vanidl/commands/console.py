@@ -1,0 +1,104 @@
+"""Where a command speaks: two streams that may be closed, and a user who may end it.
+
+Everything on standard output and standard error passes `EscapedStream`, so that nothing in a log
+can drive the terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn, TextIO, cast
+
+from vanidl.formatting.terminal import EscapedStream
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Escaped streams, and signals that leave nothing half written, until the block is left."""
+    _occupy_closed()
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_escaped(stream) for stream in before)
+    handlers = _handle_signals()
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def unescaped() -> TextIO:
+    """Standard error for what moves the cursor on purpose."""
+    stream = sys.stderr
+    return cast(TextIO, stream.unescaped if isinstance(stream, EscapedStream) else stream)
+
+
+def tell(message: str) -> None:
+    """Says it on standard error; one that is closed changes nothing else."""
+    try:
+        sys.stderr.write(message)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """What is still to be written there goes nowhere: it cannot be written."""
+    with suppress(OSError, ValueError):
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, stream.fileno(), inheritable=False)
+        os.close(sink)
+
+
+def _escaped(stream: TextIO | None) -> TextIO:
+    """The stream with escapes; what its encoding cannot hold is escaped as well."""
+    if stream is None:  # closed before we were started
+        stream = io.StringIO()
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    return cast(TextIO, EscapedStream(stream))
+
+
+def _occupy_closed() -> None:
+    """Opens standard streams that are closed, else files that we open take their numbers.
+
+    Programs that we start find them closed as before.
+    """
+    for descriptor in range(3):
+        if not _is_open(descriptor):
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _handle_signals() -> dict[int, signal.Handlers]:
+    """Lets signals that end us unwind first, so that nothing half written stays.
+
+    Those that are ignored stay ignored. Other threads than the main one may set none.
+    """
+    handlers: dict[int, signal.Handlers] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDING:
+            if signal.getsignal(number) == signal.SIG_DFL:
+                handlers[number] = signal.SIG_DFL
+                signal.signal(number, _end)
+    return handlers
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
