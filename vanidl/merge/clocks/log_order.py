@@ -96,7 +96,7 @@ def _together(
 
 def _narrowed(before: LogClock, limits: tuple[int, int], best: int, mappings: int) -> LogClock:
     low, high = limits
-    if limits == (before.low_ns, before.high_ns):
+    if limits == (before.low_ns, before.high_ns) and best == -NEVER:
         return before
     several = "" if mappings == 1 else f" ({count(mappings)} ways to deal the batches fit)"
     reason = (
@@ -135,7 +135,8 @@ def _by_default(calls: Calls, mine: slice, waits: _Waits, logs: _Logs, left: _Le
     worker = calls.worker[mine]
     at_once = len(np.unique(worker[(calls.epoch[mine] == calls.epoch[mine][0]) & (worker >= 0)]))
     between = at_once * float(np.median(np.diff(waits.start)))
-    return default if between > (logs.high - logs.low).max() else replace(left, best=default.best)
+    shows = between > logs.high - logs.low
+    return _Left(np.where(shows, default.low, left.low), left.high, default.best)
 
 
 def _bounds(calls: Calls, mine: slice, waits: _Waits, logs: _Logs) -> _Left:
