@@ -25,7 +25,7 @@ from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, CounterRecords, StepDurations
 
@@ -173,6 +173,14 @@ def logged(folder: Path, *, stride: int = 1, beside: str = "") -> tuple[Notice, 
         (folder / part).mkdir()
         (folder / part / "events.out.tfevents.1700000001.node00.42.0").write_bytes(content)
     return vanidl.open_run(folder).coverage.warnings
+
+
+def read_back(*, written: int) -> tuple[Notice, ...]:
+    """2 MiB of a file read, maybe after a part of it was written."""
+    reads = [Io(EACH_NS, 2 * EACH_NS, 0, 2048 * KIB)]
+    writes = [Io(0, EACH_NS, 0, written, op=WRITE)] if written else []
+    log = darshan_log([*writes, *reads], names={1: "/scratch/cache.dat"})
+    return analyse(assemble(Group((log,), ()), {})).coverage.warnings
 
 
 def with_modules(folder: Path, *modules: str) -> tuple[Notice, ...]:
@@ -367,6 +375,10 @@ TABLE: dict[str, Cases] = {
             "no such file here": lambda folder: inspected(folder, None),
         },
         {"an empty record file": lambda folder: inspected(folder, b"")},
+    ),
+    "dataset_by_kind": Cases(
+        {"a file that was written and read": lambda _: read_back(written=4 * KIB)},
+        {"a file that was only read": lambda _: read_back(written=0)},
     ),
     "modules_not_read": Cases(
         {

@@ -1,7 +1,14 @@
 import pytest
 
 from vanidl.errors import UsageError
-from vanidl.model.file_kinds import KINDS, kind_of, log_paths, parse_rules, profiler_rules
+from vanidl.model.file_kinds import (
+    KINDS,
+    data_kind,
+    kind_of,
+    log_paths,
+    parse_rules,
+    profiler_rules,
+)
 from vanidl.readers import FORMATS
 
 
@@ -20,7 +27,21 @@ from vanidl.readers import FORMATS
         ("<STDERR>", 0, 10, "log"),
         ("/out/ckpt-1.pt", 0, 10, "checkpoint"),
         ("/out/model_500.ckpt.index", 5, 10, "checkpoint"),
-        ("/out/model.safetensors", 10, 0, "dataset"),  # read, not written: an input of this run
+        ("/out/model.safetensors", 10, 0, "checkpoint"),  # restored, or pretrained
+        ("/out/model_500.ckpt", 10, 0, "checkpoint"),
+        ("/out/checkpoint-500/optimizer.pt", 10, 0, "checkpoint"),
+        ("/hub/pytorch_model.bin", 10, 0, "checkpoint"),
+        ("/data/sample_00017.pt", 10, 0, "dataset"),
+        ("/data/modelnet40/airplane.h5", 10, 0, "dataset"),
+        ("/data/models.tfrecord", 10, 0, "dataset"),
+        ("/run/dftracer/trace-0.pfw", 0, 10, "log"),
+        ("/run/dftracer/trace-0.pfw.gz", 10, 10, "log"),
+        ("/opt/conda/bin/torchrun", 10, 0, "code"),
+        ("/usr/bin/python3.11", 10, 0, "code"),
+        ("/usr/sbin/ldconfig", 10, 0, "code"),
+        ("/data/bin/shard-0.bin", 10, 0, "dataset"),
+        ("/data/kitti/bin/000001.bin", 10, 0, "dataset"),
+        ("/data/cabin/photo", 10, 0, "dataset"),
         ("/out/anything.bin", 0, 10, "checkpoint"),  # written and never read
         ("/data/train.h5", 10, 0, "dataset"),
         ("/scratch/cache.bin", 10, 10, "other"),
@@ -31,6 +52,22 @@ def test_first_match_wins(path, read, written, kind):
     assert kind in KINDS
     outputs = log_paths(known.outputs for known in FORMATS)
     assert kind_of(path, read, written, logs=outputs) == kind
+
+
+@pytest.mark.parametrize(
+    ("read", "kind"),
+    [
+        ({"dataset": 1 << 30, "other": 1 << 35}, "dataset"),
+        ({"dataset": 0, "other": 121 << 30, "code": 1 << 40}, "other"),
+        ({"dataset": 300, "other": 121 << 30}, "other"),
+        ({"checkpoint": 1 << 30, "other": 1 << 21}, "checkpoint"),
+        ({"dataset": 50 << 20, "checkpoint": 300 << 30}, "dataset"),
+        ({"other": 500, "checkpoint": 1000, "log": 1 << 40}, "dataset"),
+        ({}, "dataset"),
+    ],
+)
+def test_the_largest_kind_that_was_read_stands_for_a_missing_dataset(read, kind):
+    assert data_kind(read) == kind
 
 
 def test_the_users_rules_come_first():

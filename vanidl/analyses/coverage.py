@@ -6,11 +6,15 @@ a log less complete.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from vanidl.analyses import tracer_limits
 from vanidl.analyses.rows import Rows
 from vanidl.model.counter_totals import counted
+from vanidl.model.file_kinds import DATASET
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import INCOMPLETE, Notice, serious_codes
 
@@ -72,9 +76,24 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
         *trace.warnings,
         *(_truncated(c) for c in layers if _is_truncated(c)),
         *tracer_limits.find(trace, sums_s),
+        *_stand_in(trace),
     )
     whole = all(log.whole for log in trace.logs)
     return Coverage(whole and not INCOMPLETE & serious_codes(warnings), layers, warnings)
+
+
+def _stand_in(trace: Trace) -> Iterator[Notice]:
+    """What is taken for the dataset where hardly a byte of kind dataset was read."""
+    files = trace.files
+    if files.data_kind != DATASET:
+        codes = np.flatnonzero(files.is_data)
+        yield Notice(
+            "dataset_by_kind",
+            f"Hardly any byte of kind dataset was read: what the run read most of, files of kind "
+            f"{files.data_kind} ({len(codes):,}, for example {files.path[codes[0]]}), is taken for "
+            "the dataset. Name your data with --kind 'GLOB=dataset'.",
+            "info",
+        )
 
 
 def _layer(name: str, traced: Traced, trace: Trace) -> LayerCoverage:

@@ -10,7 +10,6 @@ import numpy as np
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
 
-KIND = "dataset"
 MOST_FILES = 1000
 
 DATA_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".he5", ".nc", ".tfrecord", ".tfrecords",
@@ -42,8 +41,7 @@ def counted(trace: Trace, layer: str) -> Counted:
     table = trace.counters.get(layer)
     if table is None:
         return Counted({}, {}, {}, {})
-    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
-    rows = np.flatnonzero(is_data[table.file])
+    rows = np.flatnonzero(trace.files.is_data[table.file])
     reads = _by_file(table, rows, record_counts(table, "READS"))
     nbytes = _by_file(table, rows, record_counts(table, "BYTES_READ"))
     read = {code for code in reads if reads[code] or nbytes[code]}
@@ -107,7 +105,7 @@ def _opened_only(trace: Trace) -> tuple[str, ...] | None:
     folders = {
         str(PurePosixPath(path).parent)
         for path, kind in zip(trace.files.path, trace.files.kind, strict=True)
-        if kind == KIND
+        if kind == trace.files.data_kind
     }
     paths = (trace.files.path[code] for code in sorted(opened - moved))
     return tuple(path for path in paths if _is_data(path, folders))

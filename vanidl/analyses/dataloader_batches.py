@@ -29,7 +29,6 @@ PREFETCH_FACTOR = 2
 Generation = tuple[Part, ...]
 """What the workers of one epoch read, worker by worker in the order of their start."""
 
-_DATASET = "dataset"
 _MOST_MAPPINGS = 50_000  # of batches to waits: half a second
 _WRAPPED = 16_384  # process ids further apart than that began again from the smallest
 _MOST_READS = 500_000  # of one worker: more are not worth their memory
@@ -253,7 +252,7 @@ def _sample_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
 
     None of any where one has too many.
     """
-    is_data = np.array([kind == _DATASET for kind in trace.files.kind], bool)
+    is_data = trace.files.is_data
     found: dict[int, list[Part]] = {process: [] for process in sorted(workers)}
     for part in trace.io:  # once, as parts may have to be read from disk
         if part.layer == POSIX and part.process in workers:

@@ -30,7 +30,6 @@ from vanidl.model.trace import READ, Trace
 
 Int64Array = NDArray[np.int64]
 
-KIND = "dataset"
 TIME_BINS = 1024
 _POSITIONS = 1 << 20
 
@@ -103,7 +102,7 @@ NOTHING = Uses(
 
 def partial(rows: Rows, trace: Trace) -> Uses:
     """The dataset reads among some rows."""
-    reads = rows.reads_of_kind(KIND, trace)
+    reads = rows.reads_of_kind(trace.files.data_kind, trace)
     if not len(reads):
         return NOTHING
     placed = reads.with_offset

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import epochs
 from vanidl.analyses.checkpoints import Burst
-from vanidl.analyses.dataset import KIND, Dataset
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.epochs import EpochStarts
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.rows import small_parts_together
@@ -160,7 +160,7 @@ def _measured(
 
 def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array:
     """Bytes read from dataset files, and bytes written to any, shape (2, phases)."""
-    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
+    is_data = trace.files.is_data
     edges = np.unique(np.concatenate([low, high]))
     done = np.zeros((2, len(edges)), np.int64)  # of operations that start before each edge
     for parts in small_parts_together(trace.io):

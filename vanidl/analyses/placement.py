@@ -140,7 +140,7 @@ def _busiest_file(trace: Trace) -> int | None:
     for part in trace.io:
         mine = part.op == READ
         np.add.at(read, part.file[mine], part.nbytes[mine])
-    read[[kind != "dataset" for kind in trace.files.kind]] = 0
+    read[~trace.files.is_data] = 0
     return int(read.argmax()) if read.any() else None
 
 

@@ -138,7 +138,7 @@ def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[
     table = trace.counters.get(POSIX)
     if table is None or POSIX not in traced_s or descriptors.OPENS not in table.counters:
         return
-    dataset = _kind_mask(trace, table, "dataset")
+    dataset = trace.files.is_data[table.file]
     shared = descriptors.shared_openings(trace, dataset & (table.process >= 0))
     if shared is None:
         return
@@ -254,11 +254,6 @@ def _counted_seconds(table: CounterTable | None) -> tuple[float, float]:
 
 def _bytes(table: CounterTable) -> int:
     return int(sum(record_counts(table, f"BYTES_{d}").sum() for d in ("READ", "WRITTEN")))
-
-
-def _kind_mask(trace: Trace, table: CounterTable, kind: str) -> NDArray[np.bool_]:
-    wanted = np.array([k == kind for k in trace.files.kind], bool)
-    return wanted[table.file] if len(wanted) else np.zeros(len(table.file), bool)
 
 
 Rule = Callable[[Trace, Mapping[str, float]], Iterator[Notice]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.analyses.dataset import KIND
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
 from vanidl.model.trace import Trace
@@ -46,7 +45,7 @@ NOTHING: dict[int, Sums] = {}
 
 def partial(rows: Rows, trace: Trace) -> dict[int, Sums]:
     """The dataset reads among some rows, by process."""
-    reads = rows.reads_of_kind(KIND, trace)
+    reads = rows.reads_of_kind(trace.files.data_kind, trace)
     processes, place = dense_codes(reads.process)
     count = len(processes)
     columns = (

@@ -70,6 +70,7 @@ def _files(files: Files, names: Pseudonyms) -> Files:
         tuple(names.folder(mount) if mount else "" for mount in files.mount),
         tuple(map(names.file_system, files.file_system)),
         tuple(place),
+        files.data_kind,
     )
 
 

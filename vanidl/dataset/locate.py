@@ -110,8 +110,9 @@ def _common_end(a: Sequence[str], b: Sequence[str]) -> int:
 
 def _facts(trace: Trace, here: dict[str, Path]) -> tuple[dict[str, FileFacts], tuple[Notice, ...]]:
     """Facts of the dataset files that lie here; at most MOST_INSPECTED are opened."""
-    is_data = {p for p, k in zip(trace.files.path, trace.files.kind, strict=True) if k == "dataset"}
-    wanted = sorted(is_data & set(here))
+    kinds = zip(trace.files.path, trace.files.kind, strict=True)
+    data = {path for path, kind in kinds if kind == trace.files.data_kind}
+    wanted = sorted(data & set(here))
     notices = []
     if not wanted:
         message = "--inspect: no dataset file of the run lies here. Name its folder with --data."

@@ -14,7 +14,6 @@ from vanidl.analyses.files import GroupRow
 from vanidl.model.trace import POSIX, CounterTable, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
-DATASET = "dataset"
 MATTERS = 0.02
 """Share of the observed time from which on I/O matters: less than that no rule about the shape of
 the reads speaks, as no change of them could be told from the noise between two runs."""
@@ -105,7 +104,7 @@ class Facts:
     @cached_property
     def dataset_s(self) -> float | None:
         """Time a rank on average read dataset files: busy time, else by counters."""
-        return self.kind_s(DATASET)
+        return self.kind_s(self.data_kind)
 
     def kind_s(self, kind: str) -> float | None:
         """Time a rank on average read and wrote files of a kind: busy time, else by counters."""
@@ -119,6 +118,11 @@ class Facts:
         mine = self.of_kind(table, kind)
         spent = (table.seconds[n][mine].clip(0).sum() for n in names if n in table.seconds)
         return float(sum(spent)) / len(self.trace.ranks)
+
+    @property
+    def data_kind(self) -> str:
+        """The kind of file that is taken for the dataset."""
+        return self.trace.files.data_kind
 
     def group(self, kind: str) -> GroupRow | None:
         """Totals of one kind of file."""
@@ -157,7 +161,7 @@ class Facts:
         if table is None or not {"POSIX_SIZE_READ_0_100", "POSIX_OPENS"} <= set(table.counters):
             return 0
         least = np.minimum(table.counters["POSIX_SIZE_READ_0_100"], table.counters["POSIX_OPENS"])
-        return int(least[self.of_kind(table, DATASET)].clip(0).sum())
+        return int(least[self.of_kind(table, self.data_kind)].clip(0).sum())
 
     @cached_property
     def opens(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl.findings.facts import DATASET, Facts
+from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import count, nbytes, percent, seconds
 
@@ -84,7 +84,7 @@ def _stats(facts: Facts) -> int | None:
     table = facts.counters
     if table is None or "POSIX_STATS" not in table.counters:
         return None
-    counted = table.counters["POSIX_STATS"][facts.of_kind(table, DATASET)]
+    counted = table.counters["POSIX_STATS"][facts.of_kind(table, facts.data_kind)]
     return int(counted[counted > 0].sum()) or None
 
 
@@ -97,7 +97,7 @@ def _metadata(facts: Facts) -> RuleResult | None:
         return None
     if any(n not in table.seconds for n in names):
         return None
-    mine = facts.of_kind(table, DATASET)
+    mine = facts.of_kind(table, facts.data_kind)
     meta, read, write = (float(table.seconds[n][mine].clip(0).sum()) for n in names)
     ranks = max(len(facts.trace.ranks), 1)
     if meta < META_SHARE * (meta + read + write) or meta <= 0:

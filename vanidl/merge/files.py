@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vanidl import readers
 from vanidl.model.counter_totals import record_counts
-from vanidl.model.file_kinds import KindRule, kind_of, log_paths
+from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Files, Part
 from vanidl.readers.records import CounterFile, TracerLog
 
@@ -58,7 +58,15 @@ def describe(
         kind=tuple(kinds),
         mount=tuple(point for point, _ in found),
         file_system=tuple(kind for _, kind in found),
+        data_kind=data_kind(_by_kind(kinds, read)),
     )
+
+
+def _by_kind(kinds: Sequence[str], nbytes: Int64Array) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kind, n in zip(kinds, nbytes.tolist(), strict=True):
+        found[kind] = found.get(kind, 0) + n
+    return found
 
 
 def _traffic(

@@ -6,20 +6,32 @@ First match wins: the user's GLOB=KIND rules, system, code, log, checkpoint, dat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from glob import escape
 
 from vanidl.errors import UsageError
 
-KINDS = ("dataset", "checkpoint", "code", "log", "system", "other")
+DATASET = "dataset"
+KINDS = (DATASET, "checkpoint", "code", "log", "system", "other")
+
+_LEAST_NBYTES = 1 << 20
+_FAR_MORE = 1000
 
 _SYSTEM = re.compile(r"^/(proc|sys|dev|etc)(/|$)")
 _CODE = re.compile(
     r"\.(py|pyc|pyo|so|pth\.py)$|\.so\.[\d.]+$|/site-packages/|/lib(64)?/python\d|/pyvenv\.cfg$"
+    r"|(^|/)s?bin/[^/.]+(\.\d+)*(\.sh)?$"  # torchrun, python3.11: programs have no other ending
 )
 _LOG = r"\.log$"
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|\.(pt|pth|safetensors|keras)$|(^|/)model[^/]*$", re.I)
+_RESTORED = re.compile(
+    r"(^|[/_.-])(ckpt|checkpoint)s?([/_.\d-]|$)|\.(safetensors|keras)$"
+    r"|(^|[/_.-])(model|weights|optimi[sz]er|state_dict)[^/]*\.(pt|pth|bin|h5)$",
+    re.I,
+)
+"""Read and never written: a restart or pretrained weights. Stricter, as samples end in .pt, too."""
+
 _STREAMS = re.compile(r"^<STD(IN|OUT|ERR)>$")
 
 KindRule = tuple[str, str]
@@ -72,8 +84,23 @@ def kind_of(
     if bytes_written > 0 and (bytes_read == 0 or _CHECKPOINT.search(path)):
         return "checkpoint"
     if bytes_read > 0 and bytes_written == 0:
-        return "dataset"
+        return "checkpoint" if _RESTORED.search(path) else "dataset"
     return "other"
+
+
+def data_kind(bytes_read: Mapping[str, int]) -> str:
+    """The kind whose files are taken for the dataset: of bytes read by kind the dataset's own.
+
+    Where none of those were read, what the run read most of stands for it: files of kind other,
+    or checkpoints, but no code, no logs and no files of the system, and not less than 1 MiB.
+    Files of kind other also do beside a thousandth of their bytes, as of a configuration.
+    """
+    data, other, saved = (bytes_read.get(kind, 0) for kind in (DATASET, "other", "checkpoint"))
+    if max(other, saved) < _LEAST_NBYTES:
+        return DATASET
+    if data == 0:
+        return "other" if other >= saved else "checkpoint"
+    return "other" if other > _FAR_MORE * data else DATASET
 
 
 def is_named_checkpoint(path: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
@@ -168,9 +169,15 @@ class Files:
     mount: tuple[str, ...]  # "" where no mount point is known
     file_system: tuple[str, ...]  # type as mounted: lustre, ext4, "" where unknown
     place: tuple[int, ...] = ()  # by name, where the paths are pseudonyms; else empty
+    data_kind: str = DATASET  # the kind that is taken for the dataset
 
     def __len__(self) -> int:
         return len(self.path)
+
+    @property
+    def is_data(self) -> NDArray[np.bool_]:
+        """Which files are taken for the dataset."""
+        return np.array([kind == self.data_kind for kind in self.kind], bool)
 
 
 @dataclass(frozen=True, slots=True)

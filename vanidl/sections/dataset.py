@@ -12,6 +12,7 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import byte_scale, count, factor, nbytes, percent, plural
+from vanidl.model.file_kinds import DATASET
 from vanidl.run import Run
 from vanidl.sections import throughput
 from vanidl.sections.section import Object, Section, values_of
@@ -52,7 +53,9 @@ def figure(run: Run) -> Figure:
         return Figure("dataset", "Dataset", "Dataset files", "", empty_reason=NO_DATASET)
     rows = tuple(_row(f) for f in data.files[:LIMIT])
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(data.files), "files"))
-    caption = " ".join([_CAPTION, *_summary(data)])
+    kind = run.trace.files.data_kind
+    taken = "" if kind == DATASET else f"These are files of kind {kind}, the most that was read."
+    caption = " ".join([*filter(None, [taken]), _CAPTION, *_summary(data)])
     if data.unique_bytes is None:
         reason = "Which bytes were read is not recorded: it needs single operations with offsets."
         return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.dataset import KIND
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Part, Trace
@@ -57,7 +56,7 @@ class Reads:
 
 def reads(trace: Trace) -> Reads:
     """The dataset reads of every rank, in one pass over the parts."""
-    is_data = np.array([kind == KIND for kind in trace.files.kind], bool)
+    is_data = trace.files.is_data
     found: dict[int, RankReads] = {}
     sums, small = np.zeros(5), list[tuple[float, int]]()
     for part in trace.io:
