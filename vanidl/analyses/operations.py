@@ -95,15 +95,23 @@ def add_sparse(
 def median_speed(operations: Operations) -> float | None:
     """Median bytes per second of single operations, to 0.1 %; None without any.
 
-    Operations of zero length in time have no speed and are left out.
+    Of an even number it is the mean of the two in the middle. Operations of zero length in
+    time have no speed and are left out.
     """
     total = int(operations.speed_count.sum())
     if total == 0:
         return None
-    rank = np.searchsorted(np.cumsum(operations.speed_count), (total + 1) // 2)
-    middle = (int(operations.speed_class[rank]) << _SHIFT) + (1 << (_SHIFT - 1))
-    speed = float(np.int64(middle).view(np.float64))
-    return speed if operations.speed_class[rank] > 0 else 0.0
+    places = np.searchsorted(
+        np.cumsum(operations.speed_count), [(total - 1) // 2, total // 2], "right"
+    )
+    low, high = (_speed(int(operations.speed_class[place])) for place in places)
+    return low if low == high else (low + high) / 2
+
+
+def _speed(code: int) -> float:
+    """Bytes per second in the middle of a class."""
+    middle = (code << _SHIFT) + (1 << (_SHIFT - 1))
+    return float(np.int64(middle).view(np.float64)) if code > 0 else 0.0
 
 
 def _totals(rows: Rows) -> dict[int, Totals]:
