@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
+from functools import partial
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, one per core
+
+from tests.loaders.launch import run
 
 
 @pytest.fixture(scope="session")
@@ -35,33 +38,10 @@ def small(tmp_path_factory):
     return find
 
 
-def json_objects(text):
-    """Every JSON object in the output of ranks that write when they like."""
-    found, decoder = [], json.JSONDecoder()
-    text = text.strip()
-    while text:
-        value, end = decoder.raw_decode(text)
-        found.append(value)
-        text = text[end:].strip()
-    return found
-
-
 @pytest.fixture
 def run_python(tmp_path):
-    """Runs a command that finds this repository's packages as this process does."""
-
-    def run(line, **environment):
-        return subprocess.run(
-            [str(part) for part in line],
-            cwd=tmp_path,
-            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return run
+    """`launch.run` in the folder of the test."""
+    return partial(run, folder=tmp_path)
 
 
 @pytest.fixture(scope="session")

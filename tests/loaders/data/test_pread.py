@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from vanidl_loaders.data import pread
 from vanidl_loaders.data.pread import read_into
 from vanidl_loaders.errors import InputError
 
@@ -32,6 +33,16 @@ def test_bytes_are_those_of_the_file(stored, offset, nbytes):
     assert calls == (len(expected) > 0)
     np.testing.assert_array_equal(target[1:-1], expected)
     assert target[0] == target[-1] == 0  # nothing beside the target
+
+
+def test_what_one_call_does_not_bring_the_next_ones_do(stored, monkeypatch):
+    """As Linux does behind 2 GiB."""
+    file, content = stored
+    whole, most = pread._PREAD, 30_000
+    monkeypatch.setattr(pread, "_PREAD", lambda f, to, n, at: whole(f, to, min(n, most), at))
+    target = np.zeros(99_000, np.uint8)
+    assert read_into(file, target.data, 7) == 4
+    np.testing.assert_array_equal(target, content[7:99_007])
 
 
 def test_the_file_ends_before(stored):

@@ -49,7 +49,7 @@ def exchange(options):
                     "peak_in_flight_nbytes": traffic.peak_in_flight_nbytes,
                 }
             )
-    say({"rank": world.rank, "ranks": world.ranks, "cases": cases})
+    say({"what": "exchange", "rank": world.rank, "cases": cases})
 
 
 def checksums(dataset):
@@ -73,7 +73,7 @@ def killed(options):
     try:
         scheduler.clean_local_storage()
     except LoadersError as error:
-        say({"rank": world.rank, "error": str(error)})
+        say({"what": "killed", "rank": world.rank, "error": str(error)})
         sys.exit(3)
 
 
@@ -111,7 +111,7 @@ def large(options):
     lengths = {len(dataset[slot]) for slot in range(len(dataset))}
     traffic = scheduler.traffic
     scheduler.close()
-    said = {"rank": world.rank, "right": right, "lengths": list(lengths)}
+    said = {"what": "large", "rank": world.rank, "right": right, "lengths": list(lengths)}
     say(said | {"swapped": traffic.swapped, "peak": traffic.peak_in_flight_nbytes})
 
 
@@ -140,7 +140,7 @@ def silent(options):
         try:
             scheduler.clean_local_storage()
         except LoadersError as error:
-            say({"rank": 0, "error": str(error)})
+            say({"what": "silent", "rank": 0, "error": str(error)})
     else:
         time.sleep(3)
     sys.stdout.flush()
@@ -153,8 +153,9 @@ def say(what):
     sys.stdout.flush()
 
 
+CASES = {"exchange": exchange, "large": large, "silent": silent, "killed": killed}
+
 if __name__ == "__main__":
     chosen = json.loads(sys.argv[1])
-    {"exchange": exchange, "killed": killed, "silent": silent, "large": large}[chosen["what"]](
-        chosen
-    )
+    for case in chosen["cases"]:
+        CASES[case](chosen)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
-import subprocess
-import sys
+import signal
 import time
 import zlib
 from pathlib import Path
@@ -18,7 +14,7 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.conftest import json_objects
+from tests.loaders.launch import STARTED_BY, json_objects, run
 from tests.loaders.pls.ranks import EPOCHS
 from vanidl_loaders import pls
 from vanidl_loaders.loader.stats import Counts
@@ -26,26 +22,14 @@ from vanidl_loaders.pls.sources import sample_source
 from vanidl_loaders.pls.storage import FolderStore, sample_of
 from vanidl_loaders.workloads.making import make
 
-BIN = str(Path(sys.executable).parent)
-RANKS_PROGRAM = str(Path(__file__).with_name("ranks.py"))
+RANKS_PROGRAM = Path(__file__).with_name("ranks.py")
 FRACTIONS = [0.0, 0.3, 1.0]
-CASES = [
-    pytest.param(launcher, ranks, marks=[pytest.mark.mpi] if launcher == "mpi" else [])
-    for launcher in ("mpi", "gloo")
-    for ranks in (2, 4, 8)
-]
-LAUNCHERS = [pytest.param("mpi", marks=pytest.mark.mpi), "gloo"]
+MPI = pytest.param("mpiexec", marks=pytest.mark.mpi)
+LAUNCHERS = [MPI, "forked"]
+RANKS = {2: ["exchange", "large", "silent"], 4: ["exchange", "killed"], 8: ["exchange"]}
+"""Ranks -> what they do, one after another, in one launch: of the last one not all survive."""
 
-
-def program(launcher, ranks, python):
-    """The command that starts ranks."""
-    if launcher == "gloo":
-        return [python, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    found = shutil.which("mpiexec", path=BIN) or shutil.which("mpiexec")
-    if found is None:
-        pytest.skip("mpiexec is not installed")
-    return [found, "-n", ranks, python]
+pytestmark = pytest.mark.xdist_group("ranks that exchange")
 
 
 @pytest.fixture(scope="module")
@@ -61,23 +45,52 @@ def contents(samples):
     return {sample_of(m): zlib.crc32(m[8:]) for m in messages}
 
 
-def options(launcher, samples, tmp_path, what, **more):
-    chosen = {"what": what, "data": str(samples.folder), "local": str(tmp_path / "local")}
-    return json.dumps(chosen | {"backend": launcher} | more)
+@pytest.fixture(scope="module")
+def launched(samples, tmp_path_factory):
+    """A function launcher, ranks -> the finished launch and its folder; each launched once."""
+    done = {}
+
+    def launch(launcher, ranks, backend=None):
+        if (launcher, ranks) not in done:
+            local = tmp_path_factory.mktemp("local")
+            options = {
+                "cases": RANKS[ranks],
+                "data": str(samples.folder),
+                "local": str(local),
+                "backend": backend or {"mpiexec": "mpi", "forked": "gloo"}[launcher],
+                "fractions": FRACTIONS,
+                "in_flight_nbytes": 3 * samples.sample_nbytes,
+                "timeout_s": {"mpiexec": 200}.get(launcher, 10),
+            }
+            begin = time.monotonic()
+            line = [*STARTED_BY[launcher](ranks), RANKS_PROGRAM, json.dumps(options)]
+            process = run(line, folder=local)
+            assert time.monotonic() - begin < 150  # not even as long as MPI's exchange would wait
+            done[launcher, ranks] = process, local
+        return done[launcher, ranks]
+
+    return launch
 
 
-@pytest.mark.parametrize(("launcher", "ranks"), CASES)
-def test_laws(launcher, ranks, samples, contents, tmp_path, run_python, python):
-    most = 3 * samples.sample_nbytes
-    given = options(
-        launcher, samples, tmp_path, "exchange", fractions=FRACTIONS, in_flight_nbytes=most
-    )
-    done = run_python([*program(launcher, ranks, python), RANKS_PROGRAM, given])
-    assert done.returncode == 0, done.stderr
-    said = sorted(json_objects(done.stdout), key=lambda each: each["rank"])
-    assert [each["rank"] for each in said] == list(range(ranks))
-    for case in zip(*(each["cases"] for each in said), strict=True):
-        check_case(case, ranks, contents, most)
+def said(process, what):
+    """What the ranks said of one case, by rank, without what mpiexec says of a killed one."""
+    lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
+    found = [each for each in json_objects("\n".join(lines)) if each["what"] == what]
+    assert found, process.stderr
+    return sorted(found, key=lambda each: each["rank"])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_laws(launcher, ranks, samples, contents, launched):
+    process, _ = launched(launcher, ranks)
+    check_laws(said(process, "exchange"), ranks, samples, contents)
+
+
+def check_laws(found, ranks, samples, contents):
+    assert [each["rank"] for each in found] == list(range(ranks))
+    for case in zip(*(each["cases"] for each in found), strict=True):
+        check_case(case, ranks, contents, 3 * samples.sample_nbytes)
 
 
 def check_case(case, ranks, contents, most):
@@ -104,14 +117,20 @@ def check_case(case, ranks, contents, most):
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_killed_rank_leaves_no_half_sample_and_hangs_nobody(
-    launcher, samples, contents, tmp_path, run_python, python
+    launcher, samples, contents, launched
 ):
-    given = options(launcher, samples, tmp_path, "killed", timeout_s=200)
-    begin = time.monotonic()
-    done = run_python([*program(launcher, 4, python), RANKS_PROGRAM, given])
-    assert done.returncode != 0
-    assert time.monotonic() - begin < 150  # not even as long as the exchange would wait
-    check_folders(tmp_path / "local", samples, contents)
+    process, local = launched(launcher, 4)
+    assert process.returncode != 0
+    check_folders(local, samples, contents)
+
+
+def test_survivors_end_without_a_launcher_that_ends_them(launched):
+    """Those that live get an error, not a hang."""
+    process, _ = launched("forked", 4)
+    assert json.loads(process.stderr.splitlines()[-1]) == [3, -signal.SIGKILL, 3, 3]
+    found = said(process, "killed")
+    assert [each["rank"] for each in found] == [0, 2, 3]
+    assert all("expected item" in each["error"] for each in found)
 
 
 def check_folders(local, samples, contents):
@@ -128,52 +147,20 @@ def check_folders(local, samples, contents):
     assert not list(local.glob("*/*.part"))
 
 
-def test_survivors_end_without_a_launcher_that_ends_them(samples, contents, tmp_path, python):
-    """Four processes that nobody watches: those that live get an error, not a hang."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    given = options("gloo", samples, tmp_path, "killed", timeout_s=20)
-    said = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": "4"}
-    said |= {"TORCHELASTIC_RUN_ID": "x", "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [python, RANKS_PROGRAM, given],
-            env=os.environ | said | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(4)
-    ]
-    try:
-        ends = [process.communicate(timeout=150)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [3, -9, 3, 3]
-    for rank in (0, 2, 3):
-        assert "expected item" in json.loads(ends[rank])["error"]
-    check_folders(tmp_path / "local", samples, contents)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_silent_rank_is_an_error(launcher, launched):
+    (found,) = said(launched(launcher, 2)[0], "silent")
+    assert found["rank"] == 0
+    assert "rank 1 within 0.5 s" in found["error"]
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_silent_rank_is_an_error(launcher, samples, tmp_path, run_python, python):
-    given = options(launcher, samples, tmp_path, "silent")
-    done = run_python([*program(launcher, 2, python), RANKS_PROGRAM, given])
-    (said,) = json_objects(done.stdout)
-    assert said["rank"] == 0
-    assert "rank 1 within 0.5 s" in said["error"]
-
-
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_samples_of_60_mb(launcher, samples, tmp_path, run_python, python):
-    given = options(launcher, samples, tmp_path, "large")
-    done = run_python([*program(launcher, 2, python), RANKS_PROGRAM, given])
-    assert done.returncode == 0, done.stderr
-    said = json_objects(done.stdout)
-    assert sorted(each["rank"] for each in said) == [0, 1]
-    for each in said:
+def test_samples_of_60_mb(launcher, launched):
+    process, _ = launched(launcher, 2)
+    found = said(process, "large")
+    assert process.returncode == 0, process.stderr
+    assert [each["rank"] for each in found] == [0, 1]
+    for each in found:
         assert each["right"] == [True, True]
         assert each["lengths"] == [60_000_000]
         assert each["swapped"] > 0
@@ -181,15 +168,8 @@ def test_samples_of_60_mb(launcher, samples, tmp_path, run_python, python):
 
 
 @pytest.mark.gpu
-def test_nccl(samples, contents, tmp_path, run_python, python):
+def test_nccl(samples, contents, launched):
     if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
         pytest.skip("NCCL needs a GPU for each of two ranks")
-    most = 3 * samples.sample_nbytes
-    given = options(
-        "nccl", samples, tmp_path, "exchange", fractions=FRACTIONS, in_flight_nbytes=most
-    )
-    done = run_python([*program("gloo", 2, python), RANKS_PROGRAM, given])
-    assert done.returncode == 0, done.stderr
-    said = sorted(json_objects(done.stdout), key=lambda each: each["rank"])
-    for case in zip(*(each["cases"] for each in said), strict=True):
-        check_case(case, 2, contents, most)
+    process, _ = launched("torchrun", 2, "nccl")
+    check_laws(said(process, "exchange"), 2, samples, contents)

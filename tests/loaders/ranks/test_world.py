@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
-import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
 import vanidl_loaders
-from tests.loaders.conftest import json_objects
+from tests.loaders.launch import json_objects, mpiexec
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.ranks.world import World, _mpi_world, _torch_world
 
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 SAY = (
     "import json, vanidl_loaders.ranks.world as w; "
     "print(json.dumps(w.World.detect().__dict__), flush=True)"
@@ -81,10 +78,7 @@ def test_no_module_imports_mpi4py(run_python, python):
 
 @pytest.mark.mpi
 def test_mpiexec(run_python, python):
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    if MPIEXEC is None:
-        pytest.skip("mpiexec is not installed")
-    done = run_python([MPIEXEC, "-n", "2", python, "-c", SAY])
+    done = run_python([*mpiexec(2), python, "-c", SAY])
     assert done.returncode == 0, done.stderr
     worlds = json_objects(done.stdout)
     assert sorted(w["rank"] for w in worlds) == [0, 1]
@@ -103,9 +97,6 @@ communicator().Barrier()
 
 @pytest.mark.mpi
 def test_an_error_on_one_rank_of_mpi_ends_all(run_python, python):
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    if MPIEXEC is None:
-        pytest.skip("mpiexec is not installed")
-    done = run_python([MPIEXEC, "-n", "3", python, "-c", LOST])
+    done = run_python([*mpiexec(3), python, "-c", LOST])
     assert done.returncode != 0
     assert "RuntimeError: this rank is lost" in done.stderr

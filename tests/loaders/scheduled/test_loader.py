@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +12,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 from tests.loaders.data.stored import N, direct
+from tests.loaders.launch import STARTED_BY, json_objects
 from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.loader import WEIGHT, Settings, find_loader, open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
-
-BIN = str(Path(sys.executable).parent)
-LAUNCHERS = {
-    "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "2"],
-    "mpiexec": ["-n", "2"],
-}
 
 
 @pytest.mark.parametrize("gap", [0, 3, None])
@@ -144,11 +136,10 @@ def test_the_default_buffer_holds_all_of_a_small_set(flat):
     assert half.plan.settings.buffer == round(N / 2)
 
 
-def test_gradients_are_the_baselines(ptycho, tmp_path, run_python, python):
+def test_gradients_are_the_baselines(ptycho, tmp_path, run_python):
     """Two DDP ranks in fp64: equal to rounding with weights, wrong without."""
     program = Path(__file__).parent / "gradients.py"
-    launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    done = run_python([*launch, program, ptycho.folder, tmp_path])
+    done = run_python([*STARTED_BY["forked"](2), program, ptycho.folder, tmp_path])
     assert done.returncode == 0, done.stderr
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
     assert any(a != b for a, b in zip(ranks[0]["sizes"], ranks[1]["sizes"], strict=True))
@@ -162,20 +153,13 @@ def test_the_loader_is_in_the_registry():
     assert find_loader("scheduled").NAME == "scheduled"
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)])
-def test_two_ranks_train(launcher, ptycho, run_python, python):
-    program = [python, *LAUNCHERS["torchrun"]]
-    if launcher == "mpiexec":
-        pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-        found = shutil.which("mpiexec", path=BIN) or shutil.which("mpiexec")
-        if found is None:
-            pytest.skip("mpiexec is not installed")
-        program = [found, *LAUNCHERS["mpiexec"], python]
+@pytest.mark.parametrize("launcher", ["forked", pytest.param("mpiexec", marks=pytest.mark.mpi)])
+def test_two_ranks_train(launcher, ptycho, run_python):
     line = ["train", "--data", ptycho.folder, "--batch", 4, "--epochs", 3, "--json"]
     line += ["--loader", "scheduled", "--buffer", 14]
-    done = run_python([*program, "-m", "vanidl_loaders", *line])
+    done = run_python([*STARTED_BY[launcher](2), "-m", "vanidl_loaders", *line])
     assert done.returncode == 0, done.stderr
-    each = [json.loads(t) for t in done.stdout.replace("}{", "}\n{").splitlines()]
+    each = json_objects(done.stdout)
     assert sorted(rank["rank"] for rank in each) == [0, 1]
     assert [len(rank["losses"]) for rank in each] == [9, 9]
     assert sum(rank["stats"]["loads"] for rank in each) == 21 + 2 * (21 - 14)

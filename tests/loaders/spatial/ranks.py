@@ -1,4 +1,4 @@
-"""One rank of the tests in test_ranks.py, which start it with mpiexec or torchrun."""
+"""One rank of the tests in test_ranks.py: goes through cases and says what it saw in each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(folders, grid, options, batch, epochs):
     say = {"rank": world.rank, "seen": seen, "failed": failed, "mpi": world.source == "mpi"}
     say |= {"nbytes": stats.nbytes, "loads": stats.loads, "received": stats.received}
     say |= {"hits": stats.hits, "steps": stats.steps, "requests": stats.requests}
-    tell(say)
+    return say
 
 
 def block(path, shape, dtype, grid, read_mode):
@@ -46,17 +46,16 @@ def block(path, shape, dtype, grid, read_mode):
     dataset = SlabDataset([raw], "x", Division(tuple(grid)), transport, read_mode=read_mode)
     found, failed = 0, None
     try:
-        found = zlib.crc32(dataset[0].numpy().tobytes())
+        found = zlib.crc32(dataset[0].numpy())
     except LoadersError as error:
         failed = str(error)
     say = {"rank": transport.world.rank, "checksum": found, "failed": failed}
-    tell(say | {"nbytes": dataset.stats().nbytes})
     transport.close()
-
-
-def tell(said):
-    sys.stdout.write(json.dumps(said) + "\n")
+    return say | {"nbytes": dataset.stats().nbytes}
 
 
 if __name__ == "__main__":
-    {"load": load, "block": block}[sys.argv[1]](*json.loads(sys.argv[2]))
+    for case, (what, config) in json.loads(sys.argv[1]).items():
+        found = {"load": load, "block": block}[what](*config)
+        sys.stdout.write(json.dumps({"case": case} | found) + "\n")
+        sys.stdout.flush()

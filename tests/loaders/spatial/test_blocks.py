@@ -281,22 +281,6 @@ def test_objects_and_records_are_no_numbers(tmp_path):
             SlabDataset([tmp_path / name], "x", Division((1,)), part=0)
 
 
-def test_reads_of_more_than_2_gib(tmp_path):
-    shape = (2, (1 << 30) + 5)  # of which nothing is on the disk but two marks
-    path = tmp_path / "big"
-    with path.open("wb") as file:
-        file.truncate(shape[0] * shape[1])
-        for place in (shape[1], 2 * shape[1] - 1):
-            file.seek(place)
-            file.write(b"\x05")
-    raw = RawFile(path, shape, "<u1")
-    dataset = SlabDataset([raw], "x", Division((1, 1)), part=0)
-    block = dataset[0]
-    assert block.shape == shape
-    assert (int(block[1, 0]), int(block[1, -1])) == (5, 5)
-    assert dataset.stats().nbytes == shape[0] * shape[1] > 1 << 31
-
-
 def test_a_rank_that_finds_no_file_tells_all(tmp_path):
     file, _ = store(tmp_path, "npy", content((4, 6), "<i2"))
 

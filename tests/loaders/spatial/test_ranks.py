@@ -9,7 +9,9 @@ import subprocess
 import sys
 import zlib
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.conftest import json_objects
+from tests.loaders.launch import STARTED_BY, json_objects, mpiexec, run
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available
 from vanidl_loaders.errors import MissingError
@@ -25,10 +27,28 @@ from vanidl_loaders.spatial import Division
 from vanidl_loaders.spatial.boxes import slices, volume
 from vanidl_loaders.workloads.making import make
 
-BIN = str(Path(sys.executable).parent)
 PROGRAM = Path(__file__).with_name("ranks.py")
 SHAPE = (4, 16, 16, 16)
 SAMPLES = 5
+RAW_SHAPE = (4, 7, 5, 8)
+RAW = {
+    f"{grid} {dtype}": (grid, dtype)
+    for grid, dtype in (((1, 3, 1, 1), "<i2"), ((1, 1, 1, 3), ">f8"), ((3, 1, 1, 1), "<i2"))
+}
+DAMAGED = {"forked": ["auto"], "mpiexec": ["collective", "independent"]}
+MOUNTED = {"forked": ["posix", "crop"], "mpiexec": ["auto", "independent", "scatter"]}
+"""Launcher -> modes of reading."""
+
+pytestmark = pytest.mark.xdist_group("ranks that share samples")
+
+
+def over(modes):
+    """Parameters launcher and mode."""
+    return [
+        pytest.param(launcher, mode, marks=[pytest.mark.mpi] if launcher == "mpiexec" else [])
+        for launcher, found in modes.items()
+        for mode in found
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -36,32 +56,86 @@ def universes(tmp_path_factory):
     return make("cosmoflow", tmp_path_factory.mktemp("cosmoflow"), samples=SAMPLES, size=16)
 
 
-def mpiexec(ranks):
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    found = shutil.which("mpiexec", path=BIN) or shutil.which("mpiexec")
-    if found is None:
-        pytest.skip("mpiexec is not installed")
-    return [found, "-n", ranks]
-
-
-LAUNCHERS = {
-    "torchrun": lambda n: [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", n],
-    "mpiexec": lambda n: [*mpiexec(n), sys.executable],
-}
-STARTED = ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)]
-
-
-def mpi(read_mode):
-    return pytest.param("mpiexec", read_mode, marks=pytest.mark.mpi)
-
-
 def said(done):
     assert done.returncode == 0, done.stderr
     return sorted(json_objects(done.stdout), key=lambda each: each["rank"])
 
 
-def started(run_python, launcher, ranks, what, *config):
-    return said(run_python([*LAUNCHERS[launcher](ranks), PROGRAM, what, json.dumps(config)]))
+def started(launcher, ranks, cases, folder):
+    """Case -> what each rank said; all cases in one launch."""
+    line = [*STARTED_BY[launcher](ranks), PROGRAM, json.dumps(cases)]
+    found = said(run(line, folder=folder))
+    return {case: [each for each in found if each["case"] == case] for case in cases}
+
+
+@pytest.fixture(scope="module")
+def three(universes, damaged, raw, mounted, tmp_path_factory):
+    """A function launcher -> what three ranks said of every case; each launched once."""
+    done, own, grid = {}, str(universes.folder), (1, 3, 1, 1)
+
+    def launch(launcher):
+        if launcher not in done:
+            cases = {
+                f"damaged {mode}": ("load", [[own, own, damaged], grid, {"read_mode": mode}, 1, 1])
+                for mode in DAMAGED[launcher]
+            }
+            for mode in MOUNTED[launcher]:
+                target = mounted(launcher, mode)
+                if target is not None:
+                    config = [str(target.target)], grid, {"read_mode": mode}, 2, 1
+                    cases[f"mounted {mode}"] = ("load", config)
+            if launcher == "mpiexec":
+                for case, (of_raw, dtype) in RAW.items():
+                    cases[case] = "block", [raw[case], RAW_SHAPE, dtype, of_raw, "independent"]
+            done[launcher] = started(launcher, 3, cases, tmp_path_factory.mktemp("three"))
+        return done[launcher]
+
+    return launch
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    """Raw files by case."""
+    folder, paths = tmp_path_factory.mktemp("raw"), {}
+    for number, (case, (_, dtype)) in enumerate(RAW.items()):
+        paths[case] = str(folder / f"{number}.bin")
+        raw_array(dtype).tofile(paths[case])
+    return paths
+
+
+def raw_array(dtype):
+    return np.random.default_rng(2).integers(0, 99, RAW_SHAPE).astype(dtype)
+
+
+@pytest.fixture(scope="module")
+def damaged(universes, tmp_path_factory):
+    """A copy of the samples, the last of which is cut short."""
+    folder = tmp_path_factory.mktemp("damaged") / "samples"
+    shutil.copytree(universes.folder, folder)
+    for path in folder.glob("*/*3.h5"):
+        path.write_bytes(path.read_bytes()[:-100])
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def mounted(universes, tmp_path_factory):
+    """A function launcher, mode -> the samples on a storage of their own; None: not possible."""
+    try:
+        check_available()
+    except MissingError:
+        yield lambda launcher, mode: None
+        return
+    found, folder = {}, tmp_path_factory.mktemp("logs")
+    with ExitStack() as stack:
+
+        def mount(launcher, mode):
+            if (launcher, mode) not in found:
+                log = folder / f"{launcher}-{mode}"
+                storage = EmulatedStorage(universes.folder, cost=Cost(), log=log)
+                found[launcher, mode] = stack.enter_context(storage)
+            return found[launcher, mode]
+
+        yield mount
 
 
 def checksum(array):
@@ -76,13 +150,29 @@ def counts_of(samples):
     return found
 
 
+@pytest.fixture(scope="module")
+def four(universes, tmp_path_factory):
+    """A function launcher -> what four ranks in two groups said; each launched once."""
+    done = {}
+
+    def launch(launcher):
+        if launcher not in done:
+            config = [str(universes.folder)], (1, 1, 2, 1)
+            cases = {
+                mode: ("load", [*config, {"read_mode": mode, "store": True}, 2, 3])
+                for mode in ("auto", "scatter")
+            }
+            done[launcher] = started(launcher, 4, cases, tmp_path_factory.mktemp("four"))
+        return done[launcher]
+
+    return launch
+
+
 @pytest.mark.parametrize(
-    ("launcher", "read_mode"), [("torchrun", "auto"), mpi("auto"), mpi("scatter")]
+    ("launcher", "read_mode"), over({"forked": ["auto"], "mpiexec": ["auto", "scatter"]})
 )
-def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, read_mode, universes, run_python):
-    grid, options = (1, 1, 2, 1), {"read_mode": read_mode, "store": True}
-    config = [str(universes.folder)], grid, options, 2, 3
-    ranks = started(run_python, launcher, 4, "load", *config)
+def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, read_mode, universes, four):
+    ranks, grid = four(launcher)[read_mode], (1, 1, 2, 1)
     whole = counts_of(universes)
     for rank in ranks:
         box = slices(Division(grid).block(SHAPE, rank["rank"] % 2))
@@ -96,30 +186,37 @@ def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, read_mode, univ
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("grid", "dtype"), [((1, 3, 1, 1), "<i2"), ((1, 1, 1, 3), ">f8"), ((3, 1, 1, 1), "<i2")]
-)
-def test_subarray_views_read_exactly_the_block(tmp_path, grid, dtype, run_python):
-    array = np.random.default_rng(2).integers(0, 99, (4, 7, 5, 8)).astype(dtype)
-    path = tmp_path / "x.bin"
-    path.write_bytes(array.tobytes())
-    config = str(path), array.shape, dtype, grid, "independent"
-    for rank in started(run_python, "mpiexec", 3, "block", *config):
+@pytest.mark.parametrize("case", RAW)
+def test_subarray_views_read_exactly_the_block(case, three):
+    grid, dtype = RAW[case]
+    array = raw_array(dtype)
+    for rank in three("mpiexec")[case]:
         box = Division(grid).block(array.shape, rank["rank"])
         native = array[slices(box)].astype(array.dtype.newbyteorder("="))
         assert rank["checksum"] == checksum(native)
         assert rank["nbytes"] == volume(box) * array.itemsize
 
 
+@pytest.fixture
+def sparse(tmp_path):
+    """A folder where holes of files are cheap to read: in memory, where the system has that."""
+    shared = Path("/dev/shm")
+    if not shared.is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=shared) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.mpi
-def test_mpi_reads_more_than_2_gib_at_once(tmp_path, run_python):
-    path, nbytes = tmp_path / "big", (1 << 31) + 7
+def test_mpi_reads_more_than_2_gib_at_once(sparse, tmp_path):
+    path, nbytes = sparse / "big", (1 << 31) + 7
     with path.open("wb") as file:
         file.truncate(nbytes)
         file.seek(nbytes - 1)
         file.write(b"\x05")
     config = str(path), (1, nbytes), "<u1", (1, 1), "independent"
-    (rank,) = started(run_python, "mpiexec", 1, "block", *config)
+    (rank,) = started("mpiexec", 1, {"big": ("block", config)}, tmp_path)["big"]
     expected = zlib.crc32(b"\x05", zlib.crc32(bytes(7 - 1), _zeros(1 << 31)))
     assert (rank["nbytes"], rank["checksum"]) == (nbytes, expected)
 
@@ -131,19 +228,9 @@ def _zeros(nbytes):
     return value
 
 
-@pytest.mark.parametrize(
-    ("launcher", "read_mode"), [("torchrun", "auto"), mpi("collective"), mpi("independent")]
-)
-def test_nobody_waits_for_a_rank_whose_file_is_damaged(
-    launcher, read_mode, universes, tmp_path, run_python
-):
-    damaged = tmp_path / "damaged"
-    shutil.copytree(universes.folder, damaged)
-    for path in damaged.glob("*/*3.h5"):
-        path.write_bytes(path.read_bytes()[:-100])
-    folders = [str(universes.folder), str(universes.folder), str(damaged)]
-    config = folders, (1, 3, 1, 1), {"read_mode": read_mode}, 1, 1
-    ranks = started(run_python, launcher, 3, "load", *config)
+@pytest.mark.parametrize(("launcher", "read_mode"), over(DAMAGED))
+def test_nobody_waits_for_a_rank_whose_file_is_damaged(launcher, read_mode, three):
+    ranks = three(launcher)[f"damaged {read_mode}"]
     assert len({each["steps"] for each in ranks}) == 1  # all stopped in the same step
     for rank in ranks:
         assert "0000003.h5" in rank["failed"]
@@ -166,72 +253,65 @@ def strace():
 
 WRAP = """#!/bin/sh
 if [ "$PMI_RANK" = {rank} ]; then
-  exec {strace} -f -o {out} -P {path} -e trace=pread64 -e inject=pread64:error=EIO:when=1 "$@"
+  exec {strace} -f -o {out} -P {independent} -P {collective} -e trace=pread64 \\
+    -e inject=pread64:error=EIO "$@"
 fi
 exec "$@"
 """
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("read_mode", ["independent", "collective"])
-def test_nobody_waits_for_a_rank_whose_read_fails(tmp_path, read_mode, strace, run_python):
+def test_nobody_waits_for_a_rank_whose_read_fails(tmp_path, strace):
     """The error comes from the read itself: MPI's own collective read leaves others waiting."""
-    array, path = np.zeros((4, 8, 8, 8), "<i2"), tmp_path / "x.bin"
-    path.write_bytes(array.tobytes())
-    wrap = tmp_path / "wrap.sh"
-    wrap.write_text(WRAP.format(rank=1, strace=strace, out=tmp_path / "log", path=path))
+    array, cases = np.zeros((4, 8, 8, 8), "<i2"), {}
+    paths = {mode: tmp_path / f"{mode}.bin" for mode in ("independent", "collective")}
+    for mode, path in paths.items():
+        array.tofile(path)
+        cases[mode] = "block", (str(path), array.shape, "<i2", (1, 1, 1, 2), mode)
+    wrap, log = tmp_path / "wrap.sh", tmp_path / "log"
+    wrap.write_text(WRAP.format(rank=1, strace=strace, out=log, **paths))
     wrap.chmod(0o755)
-    config = json.dumps((str(path), array.shape, "<i2", (1, 1, 1, 2), read_mode))
-    done = run_python([*mpiexec(2), wrap, sys.executable, PROGRAM, "block", config])
-    assert "INJECTED" in (tmp_path / "log").read_text()
-    assert ["rank 1" in each["failed"] for each in said(done)] == [True, False]
+    line = [*mpiexec(2), wrap, sys.executable, PROGRAM, json.dumps(cases)]
+    found = said(run(line, folder=tmp_path))
+    assert log.read_text().count("INJECTED") >= 2
+    for mode in paths:
+        failed = [each["failed"] for each in found if each["case"] == mode]
+        assert ["rank 1" in each for each in failed] == [True, False]
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("grid", "read_mode"),
-    [
-        ((1, 3, 1, 1), "independent"),
-        ((1, 1, 1, 3), "independent"),
-        ((1, 1, 1, 3), "collective"),
-    ],
-)
-def test_bytes_of_each_rank_by_system_trace(tmp_path, grid, read_mode, strace, run_python):
-    array, path = np.zeros((4, 8, 8, 8), "<f4"), tmp_path / "x.bin"
-    path.write_bytes(array.tobytes())
-    config = json.dumps((str(path), array.shape, "<f4", grid, read_mode))
+def test_bytes_of_each_rank_by_system_trace(tmp_path, strace):
+    array = np.zeros((4, 8, 8, 8), "<f4")
+    grids = {
+        "rows": ((1, 3, 1, 1), "independent"),
+        "columns": ((1, 1, 1, 3), "independent"),
+        "shares": ((1, 1, 1, 3), "collective"),
+    }
+    cases = {}
+    for case, (grid, mode) in grids.items():
+        array.tofile(tmp_path / case)
+        cases[case] = "block", (str(tmp_path / case), array.shape, "<f4", grid, mode)
     calls = "trace=read,pread64,readv,preadv,preadv2,mmap"
-    line = [*mpiexec(3), strace, "-ff", "-o", tmp_path / "log", "-P", path, "-e", calls]
-    ranks = said(run_python([*line, sys.executable, PROGRAM, "block", config]))
-    read = Counter()
-    for log in tmp_path.glob("log.*"):
-        text = log.read_text()
-        assert "mmap(" not in text
-        read[log.name] = sum(int(each) for each in re.findall(r"\) += (\d+)$", text, re.MULTILINE))
-    expected = [volume(Division(grid).block(array.shape, part)) * 4 for part in range(3)]
-    assert sorted(n for n in read.values() if n) == sorted(expected)
-    assert [rank["nbytes"] for rank in ranks] == expected
+    line = [*mpiexec(3), strace, "-ff", "-y", "-o", tmp_path / "log", "-e", calls]
+    line += [part for case in cases for part in ("-P", tmp_path / case)]
+    ranks = said(run([*line, sys.executable, PROGRAM, json.dumps(cases)], folder=tmp_path))
+    logs = [log.read_text() for log in tmp_path.glob("log.*")]
+    assert not any("mmap(" in text for text in logs)
+    for case, (grid, _) in grids.items():
+        one_read = re.compile(rf"<{re.escape(str(tmp_path / case))}>.*\) += (\d+)$", re.MULTILINE)
+        read = [sum(int(each) for each in one_read.findall(text)) for text in logs]
+        expected = [volume(Division(grid).block(array.shape, part)) * 4 for part in range(3)]
+        assert sorted(n for n in read if n) == sorted(expected)
+        assert [rank["nbytes"] for rank in ranks if rank["case"] == case] == expected
 
 
-@pytest.fixture
-def available():
-    try:
-        check_available()
-    except MissingError as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.usefixtures("available")
-@pytest.mark.parametrize(
-    ("launcher", "read_mode"),
-    [("torchrun", "posix"), mpi("auto"), mpi("independent"), ("torchrun", "crop"), mpi("scatter")],
-)
-def test_bytes_by_the_emulated_storage(launcher, read_mode, universes, tmp_path, run_python):
-    grid = (1, 3, 1, 1)  # 16 in three: 6, 5, 5
-    with EmulatedStorage(universes.folder, cost=Cost(), log=tmp_path / "log") as storage:
-        config = [str(storage.target)], grid, {"read_mode": read_mode}, 2, 1
-        started(run_python, launcher, 3, "load", *config)
-        requests = storage.requests()
+@pytest.mark.parametrize(("launcher", "read_mode"), over(MOUNTED))
+def test_bytes_by_the_emulated_storage(launcher, read_mode, universes, mounted, three):
+    storage = mounted(launcher, read_mode)
+    if storage is None:
+        pytest.skip("no file system can be mounted here")
+    three(launcher)
+    requests, grid = storage.requests(), (1, 3, 1, 1)  # 16 in three: 6, 5, 5
     extents = {}
     for number in range(SAMPLES):
         with h5py.File(universes.path(number)) as file:
@@ -253,7 +333,7 @@ COMMAND = ["--loader", "spatial", "--grid", "1x2x1x1", "--batch", "1"]
 
 
 def test_the_command_trains(universes, run_python):
-    line = [*LAUNCHERS["torchrun"](4), "-m", "vanidl_loaders", "train", "--data", universes.folder]
+    line = [*STARTED_BY["forked"](4), "-m", "vanidl_loaders", "train", "--data", universes.folder]
     ranks = said(run_python([*line, *COMMAND, "--json", "--slab-store", "--epochs", "2"]))
     assert [len(each["losses"]) for each in ranks] == [6] * 4
     assert [each["samples"] for each in ranks] == [6] * 4
@@ -261,7 +341,7 @@ def test_the_command_trains(universes, run_python):
 
 @pytest.mark.mpi
 def test_the_command_measures(universes, run_python):
-    line = [*LAUNCHERS["mpiexec"](4), "-m", "vanidl_loaders", "bench", "--data", universes.folder]
+    line = [*STARTED_BY["mpiexec"](4), "-m", "vanidl_loaders", "bench", "--data", universes.folder]
     done = run_python([*line, *COMMAND, "--repeat", "2", "--halo", "1"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ratio  1.00") == 4

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
-from tests.loaders.conftest import json_objects
+from tests.loaders.launch import STARTED_BY, json_objects
 from vanidl_loaders.baseline import BaselineLoader
 from vanidl_loaders.cli import main
 from vanidl_loaders.errors import LoadersError
@@ -20,12 +18,6 @@ from vanidl_loaders.loader.loader import WEIGHT, Settings
 from vanidl_loaders.train import train as training
 from vanidl_loaders.train.profiling import Places
 from vanidl_loaders.train.train import Plan, train
-
-BIN = str(Path(sys.executable).parent)
-LAUNCHERS = {
-    "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "2"],
-    "mpiexec": ["-n", "2"],
-}
 
 
 def train_line(samples, *more):
@@ -111,18 +103,9 @@ def test_ranks_out_of_step_are_refused(ptycho, monkeypatch):
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)])
-def test_two_ranks_train_in_step(launcher, ptycho, tmp_path, run_python, python):
-    program = [python]
-    if launcher == "mpiexec":
-        pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-        found = shutil.which("mpiexec", path=BIN) or shutil.which("mpiexec")
-        if found is None:
-            pytest.skip("mpiexec is not installed")
-        program = [found, *LAUNCHERS[launcher], python]
-    else:
-        program += LAUNCHERS[launcher]
+def test_two_ranks_train_in_step(launcher, ptycho, tmp_path, run_python):
     line = train_line(ptycho, "--json", "--profile", tmp_path / "tb")
-    done = run_python([*program, "-m", "vanidl_loaders", *line])
+    done = run_python([*STARTED_BY[launcher](2), "-m", "vanidl_loaders", *line])
     assert done.returncode == 0, done.stderr
     ranks = {each["rank"]: each for each in json_objects(done.stdout)}
     assert sorted(ranks) == [0, 1]

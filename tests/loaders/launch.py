@@ -1,0 +1,65 @@
+"""Commands that start ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FORKED_RANKS = Path(__file__).with_name("forked_ranks.py")
+
+
+def mpiexec(ranks):
+    """`mpiexec -n ranks`, which what it starts follows; skips where there is none."""
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
+    if found is None:
+        pytest.skip("mpiexec is not installed")
+    return [found, "-n", ranks]
+
+
+def torchrun(ranks):
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
+
+
+def forked(ranks):
+    """Ranks with torchrun's environment, forked from one process that has imported PyTorch."""
+    return [sys.executable, FORKED_RANKS, ranks]
+
+
+STARTED_BY = {
+    "torchrun": torchrun,
+    "forked": forked,
+    "mpiexec": lambda ranks: [*mpiexec(ranks), sys.executable],
+}
+"""Launcher -> ranks -> the command that a Python program (or -m and a module) follows."""
+
+
+def run(line, *, folder, **environment):
+    """Runs a command that finds this repository's packages as this process does."""
+    return subprocess.run(
+        [str(part) for part in line],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def json_objects(text):
+    """Every JSON object in the output of ranks that write when they like."""
+    found, decoder = [], json.JSONDecoder()
+    text = text.strip()
+    while text:
+        value, end = decoder.raw_decode(text)
+        found.append(value)
+        text = text[end:].strip()
+    return found
