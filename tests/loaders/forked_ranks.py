@@ -1,6 +1,8 @@
 """Starts ranks as torchrun does, but forked from one process that has imported PyTorch.
 
-python forked_ranks.py RANKS (PROGRAM | -m MODULE) ARGUMENT...
+python forked_ranks.py RANKS [--train] (PROGRAM | -m MODULE) ARGUMENT...
+
+With --train, what an optimizer imports at its first step (seconds of it) is imported, too.
 
 Waits for all of them, whatever happens to one. The last line on stderr is a JSON list of their
 exit statuses (negative: the signal).
@@ -8,6 +10,7 @@ exit statuses (negative: the signal).
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -21,6 +24,9 @@ import vanidl_loaders.train.train  # noqa: F401
 
 def main():
     ranks, *program = sys.argv[1:]
+    if program[0] == "--train":
+        importlib.import_module("torch._dynamo")
+        program.pop(0)
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = str(probe.getsockname()[1])

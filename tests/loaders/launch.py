@@ -36,6 +36,7 @@ def forked(ranks):
 STARTED_BY = {
     "torchrun": torchrun,
     "forked": forked,
+    "forked to train": lambda ranks: [*forked(ranks), "--train"],
     "mpiexec": lambda ranks: [*mpiexec(ranks), sys.executable],
 }
 """Launcher -> ranks -> the command that a Python program (or -m and a module) follows."""

@@ -139,7 +139,7 @@ def test_the_default_buffer_holds_all_of_a_small_set(flat):
 def test_gradients_are_the_baselines(ptycho, tmp_path, run_python):
     """Two DDP ranks in fp64: equal to rounding with weights, wrong without."""
     program = Path(__file__).parent / "gradients.py"
-    done = run_python([*STARTED_BY["forked"](2), program, ptycho.folder, tmp_path])
+    done = run_python([*STARTED_BY["forked to train"](2), program, ptycho.folder, tmp_path])
     assert done.returncode == 0, done.stderr
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
     assert any(a != b for a, b in zip(ranks[0]["sizes"], ranks[1]["sizes"], strict=True))
@@ -153,11 +153,10 @@ def test_the_loader_is_in_the_registry():
     assert find_loader("scheduled").NAME == "scheduled"
 
 
-@pytest.mark.parametrize("launcher", ["forked", pytest.param("mpiexec", marks=pytest.mark.mpi)])
-def test_two_ranks_train(launcher, ptycho, run_python):
+def test_two_ranks_train(ptycho, run_python):
     line = ["train", "--data", ptycho.folder, "--batch", 4, "--epochs", 3, "--json"]
     line += ["--loader", "scheduled", "--buffer", 14]
-    done = run_python([*STARTED_BY[launcher](2), "-m", "vanidl_loaders", *line])
+    done = run_python([*STARTED_BY["forked to train"](2), "-m", "vanidl_loaders", *line])
     assert done.returncode == 0, done.stderr
     each = json_objects(done.stdout)
     assert sorted(rank["rank"] for rank in each) == [0, 1]

@@ -333,7 +333,14 @@ COMMAND = ["--loader", "spatial", "--grid", "1x2x1x1", "--batch", "1"]
 
 
 def test_the_command_trains(universes, run_python):
-    line = [*STARTED_BY["forked"](4), "-m", "vanidl_loaders", "train", "--data", universes.folder]
+    line = [
+        *STARTED_BY["forked to train"](4),
+        "-m",
+        "vanidl_loaders",
+        "train",
+        "--data",
+        universes.folder,
+    ]
     ranks = said(run_python([*line, *COMMAND, "--json", "--slab-store", "--epochs", "2"]))
     assert [len(each["losses"]) for each in ranks] == [6] * 4
     assert [each["samples"] for each in ranks] == [6] * 4
