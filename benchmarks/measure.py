@@ -6,18 +6,20 @@ Scripts are started from the repository's root as `python -m benchmarks.FOLDER.N
 from __future__ import annotations
 
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"  # recorded runs and public logs, where they are at hand
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -32,16 +34,16 @@ class Measured:
     value: float | None  # what the call returned
 
 
-def interleaved(runs: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+def interleaved(runs: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T]]:
     """What each run returned, `repeats` times; run in turn, so that all see the same machine."""
-    found: dict[str, list[T]] = {name: [] for name in runs}
+    found: dict[K, list[T]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
             found[name].append(run())
     return found
 
 
-def medians(found: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def medians(found: Mapping[K, Sequence[float]]) -> dict[K, float]:
     """The median of each run."""
     return {name: statistics.median(values) for name, values in found.items()}
 
@@ -57,6 +59,20 @@ def processor_s() -> float:
     """Seconds that processors gave this process, its threads and its finished children so far."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def process_s(pid: int) -> float:
+    """User and system seconds of a running process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def evict(path: Path) -> None:
+    """Asks the kernel to forget a file's pages."""
+    file = os.open(path, os.O_RDONLY)
+    os.fsync(file)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(file)
 
 
 def in_child(code: str, *arguments: object) -> Measured:

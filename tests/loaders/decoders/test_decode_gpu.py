@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import math
 
 import pytest
 
 from tests import ROOT
+from tests.loaders.launch import run
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("numba", reason="numba is not installed")
@@ -17,23 +18,15 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 pytest.importorskip("triton", reason="triton is not installed")
 
-SCRIPT = ROOT / "benchmarks" / "decode_gpu.py"
-
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("decode_gpu", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["decode_gpu"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["decode_gpu"]
+    return importlib.import_module("benchmarks.loaders.decode_gpu")
 
 
-def test_a_rehearsal_runs_every_step(tmp_path, python, run_python):
-    done = run_python([python, SCRIPT, "--rehearse", "--output", tmp_path / "results"])
+def test_a_rehearsal_runs_every_step(tmp_path, python):
+    line = [python, "-m", "benchmarks.loaders.decode_gpu", "--rehearse"]
+    done = run([*line, "--output", tmp_path / "results"], folder=ROOT)
     assert done.returncode == 1, done.stderr  # nothing required can be met without a GPU
     (path,) = (tmp_path / "results").glob("*.json")
     found = json.loads(path.read_text())

@@ -6,6 +6,7 @@ import json
 import signal
 import time
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.launch import STARTED_BY, json_objects, run
+from tests.loaders.launch import STARTED_BY, json_objects, once, run
 from tests.loaders.pls.ranks import EPOCHS
 from vanidl_loaders import pls
 from vanidl_loaders.loader.stats import Counts
@@ -29,13 +30,14 @@ LAUNCHERS = [MPI, "forked"]
 RANKS = {2: ["exchange", "large", "silent"], 4: ["exchange", "killed"], 8: ["exchange"]}
 """Ranks -> what they do, one after another, in one launch: of the last one not all survive."""
 
-pytestmark = pytest.mark.xdist_group("ranks that exchange")
-
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
     """101: divides by none of the numbers of ranks."""
-    return make("ptycho", tmp_path_factory.mktemp("data"), samples=101, seed=2, size=16)
+    folder = tmp_path_factory.mktemp("data")
+    return once(
+        tmp_path_factory, "exchanged", lambda: make("ptycho", folder, samples=101, seed=2, size=16)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +50,30 @@ def contents(samples):
 @pytest.fixture(scope="module")
 def launched(samples, tmp_path_factory):
     """A function launcher, ranks -> the finished launch and its folder; each launched once."""
-    done = {}
 
-    def launch(launcher, ranks, backend=None):
-        if (launcher, ranks) not in done:
-            local = tmp_path_factory.mktemp("local")
-            options = {
-                "cases": RANKS[ranks],
-                "data": str(samples.folder),
-                "local": str(local),
-                "backend": backend or {"mpiexec": "mpi", "forked": "gloo"}[launcher],
-                "fractions": FRACTIONS,
-                "in_flight_nbytes": 3 * samples.sample_nbytes,
-                "timeout_s": {"mpiexec": 200}.get(launcher, 10),
-            }
-            begin = time.monotonic()
-            line = [*STARTED_BY[launcher](ranks), RANKS_PROGRAM, json.dumps(options)]
-            process = run(line, folder=local)
-            assert time.monotonic() - begin < 150  # not even as long as MPI's exchange would wait
-            done[launcher, ranks] = process, local
-        return done[launcher, ranks]
+    def launch(launcher, ranks, backend):
+        local = tmp_path_factory.mktemp("local")
+        options = {
+            "cases": RANKS[ranks],
+            "data": str(samples.folder),
+            "local": str(local),
+            "backend": backend,
+            "fractions": FRACTIONS,
+            "in_flight_nbytes": 3 * samples.sample_nbytes,
+            "timeout_s": 200 if launcher == "mpiexec" else 10,
+        }
+        begin = time.monotonic()
+        line = [*STARTED_BY[launcher](ranks), RANKS_PROGRAM, json.dumps(options)]
+        process = run(line, folder=local)
+        assert time.monotonic() - begin < 150  # not even as long as MPI's exchange would wait
+        return process, local
 
-    return launch
+    def launched(launcher, ranks):
+        backend = {"mpiexec": "mpi", "forked": "gloo", "torchrun": "nccl"}[launcher]
+        start = partial(launch, launcher, ranks, backend)
+        return once(tmp_path_factory, f"exchanging-{launcher}-{ranks}", start)
+
+    return launched
 
 
 def said(process, what):
@@ -171,5 +175,5 @@ def test_samples_of_60_mb(launcher, launched):
 def test_nccl(samples, contents, launched):
     if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
         pytest.skip("NCCL needs a GPU for each of two ranks")
-    process, _ = launched("torchrun", 2, "nccl")
+    process, _ = launched("torchrun", 2)
     check_laws(said(process, "exchange"), 2, samples, contents)

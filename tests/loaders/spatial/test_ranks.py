@@ -19,7 +19,7 @@ import pytest
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.launch import STARTED_BY, json_objects, mpiexec, run
+from tests.loaders.launch import STARTED_BY, json_objects, mpiexec, once, run
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available
 from vanidl_loaders.errors import MissingError
@@ -39,8 +39,6 @@ DAMAGED = {"forked": ["auto"], "mpiexec": ["collective", "independent"]}
 MOUNTED = {"forked": ["posix", "crop"], "mpiexec": ["auto", "independent", "scatter"]}
 """Launcher -> modes of reading."""
 
-pytestmark = pytest.mark.xdist_group("ranks that share samples")
-
 
 def over(modes):
     """Parameters launcher and mode."""
@@ -53,7 +51,10 @@ def over(modes):
 
 @pytest.fixture(scope="module")
 def universes(tmp_path_factory):
-    return make("cosmoflow", tmp_path_factory.mktemp("cosmoflow"), samples=SAMPLES, size=16)
+    folder = tmp_path_factory.mktemp("cosmoflow")
+    return once(
+        tmp_path_factory, "shared", lambda: make("cosmoflow", folder, samples=SAMPLES, size=16)
+    )
 
 
 def said(done):
@@ -69,28 +70,38 @@ def started(launcher, ranks, cases, folder):
 
 
 @pytest.fixture(scope="module")
-def three(universes, damaged, raw, mounted, tmp_path_factory):
-    """A function launcher -> what three ranks said of every case; each launched once."""
-    done, own, grid = {}, str(universes.folder), (1, 3, 1, 1)
+def three(universes, damaged, raw, tmp_path_factory):
+    """A function launcher -> what three ranks said of every case, and what storages served."""
+    own, grid = str(universes.folder), (1, 3, 1, 1)
 
     def launch(launcher):
-        if launcher not in done:
-            cases = {
-                f"damaged {mode}": ("load", [[own, own, damaged], grid, {"read_mode": mode}, 1, 1])
-                for mode in DAMAGED[launcher]
-            }
-            for mode in MOUNTED[launcher]:
-                target = mounted(launcher, mode)
-                if target is not None:
-                    config = [str(target.target)], grid, {"read_mode": mode}, 2, 1
-                    cases[f"mounted {mode}"] = ("load", config)
-            if launcher == "mpiexec":
-                for case, (of_raw, dtype) in RAW.items():
-                    cases[case] = "block", [raw[case], RAW_SHAPE, dtype, of_raw, "independent"]
-            done[launcher] = started(launcher, 3, cases, tmp_path_factory.mktemp("three"))
-        return done[launcher]
+        folder = tmp_path_factory.mktemp("three")
+        cases = {
+            f"damaged {mode}": ("load", [[own, own, damaged], grid, {"read_mode": mode}, 1, 1])
+            for mode in DAMAGED[launcher]
+        }
+        if launcher == "mpiexec":
+            for case, (of_raw, dtype) in RAW.items():
+                cases[case] = "block", [raw[case], RAW_SHAPE, dtype, of_raw, "independent"]
+        with ExitStack() as stack:
+            storages = {}
+            for mode in MOUNTED[launcher] if mountable() else []:
+                storage = EmulatedStorage(universes.folder, cost=Cost(), log=folder / mode)
+                storages[mode] = stack.enter_context(storage)
+                config = [str(storage.target)], grid, {"read_mode": mode}, 2, 1
+                cases[f"mounted {mode}"] = "load", config
+            found = started(launcher, 3, cases, folder)
+            return found, {mode: storage.requests() for mode, storage in storages.items()}
 
-    return launch
+    return lambda launcher: once(tmp_path_factory, f"three-{launcher}", lambda: launch(launcher))
+
+
+def mountable():
+    try:
+        check_available()
+    except MissingError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -117,27 +128,6 @@ def damaged(universes, tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(scope="module")
-def mounted(universes, tmp_path_factory):
-    """A function launcher, mode -> the samples on a storage of their own; None: not possible."""
-    try:
-        check_available()
-    except MissingError:
-        yield lambda launcher, mode: None
-        return
-    found, folder = {}, tmp_path_factory.mktemp("logs")
-    with ExitStack() as stack:
-
-        def mount(launcher, mode):
-            if (launcher, mode) not in found:
-                log = folder / f"{launcher}-{mode}"
-                storage = EmulatedStorage(universes.folder, cost=Cost(), log=log)
-                found[launcher, mode] = stack.enter_context(storage)
-            return found[launcher, mode]
-
-        yield mount
-
-
 def checksum(array):
     return zlib.crc32(np.ascontiguousarray(array).tobytes())
 
@@ -152,20 +142,17 @@ def counts_of(samples):
 
 @pytest.fixture(scope="module")
 def four(universes, tmp_path_factory):
-    """A function launcher -> what four ranks in two groups said; each launched once."""
-    done = {}
+    """A function launcher -> what four ranks in two groups said."""
+    config = [str(universes.folder)], (1, 1, 2, 1)
+    cases = {
+        mode: ("load", [*config, {"read_mode": mode, "store": True}, 2, 3])
+        for mode in ("auto", "scatter")
+    }
 
     def launch(launcher):
-        if launcher not in done:
-            config = [str(universes.folder)], (1, 1, 2, 1)
-            cases = {
-                mode: ("load", [*config, {"read_mode": mode, "store": True}, 2, 3])
-                for mode in ("auto", "scatter")
-            }
-            done[launcher] = started(launcher, 4, cases, tmp_path_factory.mktemp("four"))
-        return done[launcher]
+        return started(launcher, 4, cases, tmp_path_factory.mktemp("four"))
 
-    return launch
+    return lambda launcher: once(tmp_path_factory, f"four-{launcher}", lambda: launch(launcher))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +177,7 @@ def test_groups_of_ranks_read_blocks_and_exchange_them(launcher, read_mode, univ
 def test_subarray_views_read_exactly_the_block(case, three):
     grid, dtype = RAW[case]
     array = raw_array(dtype)
-    for rank in three("mpiexec")[case]:
+    for rank in three("mpiexec")[0][case]:
         box = Division(grid).block(array.shape, rank["rank"])
         native = array[slices(box)].astype(array.dtype.newbyteorder("="))
         assert rank["checksum"] == checksum(native)
@@ -230,7 +217,7 @@ def _zeros(nbytes):
 
 @pytest.mark.parametrize(("launcher", "read_mode"), over(DAMAGED))
 def test_nobody_waits_for_a_rank_whose_file_is_damaged(launcher, read_mode, three):
-    ranks = three(launcher)[f"damaged {read_mode}"]
+    ranks = three(launcher)[0][f"damaged {read_mode}"]
     assert len({each["steps"] for each in ranks}) == 1  # all stopped in the same step
     for rank in ranks:
         assert "0000003.h5" in rank["failed"]
@@ -306,12 +293,10 @@ def test_bytes_of_each_rank_by_system_trace(tmp_path, strace):
 
 
 @pytest.mark.parametrize(("launcher", "read_mode"), over(MOUNTED))
-def test_bytes_by_the_emulated_storage(launcher, read_mode, universes, mounted, three):
-    storage = mounted(launcher, read_mode)
-    if storage is None:
+def test_bytes_by_the_emulated_storage(launcher, read_mode, universes, three):
+    if not mountable():
         pytest.skip("no file system can be mounted here")
-    three(launcher)
-    requests, grid = storage.requests(), (1, 3, 1, 1)  # 16 in three: 6, 5, 5
+    requests, grid = three(launcher)[1][read_mode], (1, 3, 1, 1)  # 16 in three: 6, 5, 5
     extents = {}
     for number in range(SAMPLES):
         with h5py.File(universes.path(number)) as file:

@@ -1,6 +1,6 @@
 """How much of the exchange of 60 MB samples is exposed: two ranks on this machine.
 
-    python benchmarks/pls_overlap.py [--backend mpi gloo] [--sample-mb 60] [--epochs 4]
+    python -m benchmarks.loaders.pls_overlap [--backend mpi gloo] [--sample-mb 60] [--epochs 4]
 
 Each rank holds 20 samples in memory, trains on 2 a step and gives away 30 % of its samples in an
 epoch. Ranks meet after every step, as in synchronous training. Three ways, epoch by epoch in turn:
@@ -30,14 +30,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from vanidl_loaders.loader.stats import Counts  # noqa: E402
-from vanidl_loaders.pls import PartialLocalDataset, Scheduler  # noqa: E402
-from vanidl_loaders.pls.storage import content, new_message  # noqa: E402
-from vanidl_loaders.ranks.messages import Bytes, open_transport  # noqa: E402
-from vanidl_loaders.ranks.world import World, communicator  # noqa: E402
+from vanidl_loaders.loader.stats import Counts
+from vanidl_loaders.pls import PartialLocalDataset, Scheduler
+from vanidl_loaders.pls.storage import content, new_message
+from vanidl_loaders.ranks.messages import Bytes, open_transport
+from vanidl_loaders.ranks.world import World, communicator
 
 RANKS, HELD, BATCH, FRACTION = 2, 20, 2, 0.3
 WANTED, LEAST, GOAL = 0.45, 0.3, 0.05
@@ -73,8 +70,8 @@ def started(backend: str, options: argparse.Namespace) -> dict[str, dict[str, fl
     launch = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(RANKS), sys.executable]
     if backend != "mpi":
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-    line = [*launch, __file__, "--as-rank", backend, "--sample-mb", str(options.sample_mb)]
-    line += ["--epochs", str(options.epochs)]
+    line = [*launch, "-m", "benchmarks.loaders.pls_overlap", "--as-rank", backend]
+    line += ["--sample-mb", str(options.sample_mb), "--epochs", str(options.epochs)]
     done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, timeout=900)
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
     return found

@@ -1,6 +1,6 @@
 """Training on decoded samples against the baseline: loss curves over seeds, and throughput.
 
-    python benchmarks/decode_training.py [--workload cosmoflow] [--size 64] [--samples 32]
+    python -m benchmarks.loaders.decode_training [--workload cosmoflow] [--size 64] [--samples 32]
 
 Trains the workload's model from the same seeds with the loaders `baseline` (raw samples in HDF5)
 and `decoded` (containers), one epoch's mean loss a point. Required: at every epoch the means
@@ -15,13 +15,16 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.measure import interleaved
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.decoders.folders import ENCODED, encode_folder
 from vanidl_loaders.loader.loader import Settings, open_loader
@@ -58,16 +61,16 @@ def main() -> int:
 
 def alternate(samples: SampleSet, options: argparse.Namespace) -> dict[str, list[Outcome]]:
     """The outcomes of each loader, a seed at a time, both in turn."""
-    found: dict[str, list[Outcome]] = {name: [] for name in LOADERS}
-    for seed in range(options.seeds):
-        for name in LOADERS:
-            settings = Settings(batch=4, epochs=options.epochs, seed=seed, workers=options.workers)
-            loader = open_loader(name, samples, settings)
-            try:
-                found[name].append(train(samples, loader, settings, Plan()))
-            finally:
-                loader.close()
-    return found
+
+    def trained(name: str, seeds: Iterator[int]) -> Outcome:
+        settings = Settings(
+            batch=4, epochs=options.epochs, seed=next(seeds), workers=options.workers
+        )
+        with closing(open_loader(name, samples, settings)) as loader:
+            return train(samples, loader, settings, Plan())
+
+    runs = {name: partial(trained, name, count()) for name in LOADERS}
+    return interleaved(runs, options.seeds)
 
 
 def report(outcomes: dict[str, list[Outcome]], epochs: int) -> int:

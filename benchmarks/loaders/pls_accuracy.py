@@ -1,6 +1,6 @@
 """Does exchanging a part of the samples bring back the accuracy of global shuffling?
 
-    python benchmarks/pls_accuracy.py [--workers 16 64] [--seeds 5] [--epochs 20]
+    python -m benchmarks.loaders.pls_accuracy [--workers 16 64] [--seeds 5] [--epochs 20]
 
 Workers are simulated in one process: synchronous SGD over all of them, batch normalisation with
 each worker's own batch, as in data-parallel training. The data are synthetic: ten classes, each
@@ -17,18 +17,14 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from vanidl_loaders.data.order import epoch_order  # noqa: E402
-from vanidl_loaders.pls import Ownership, deal  # noqa: E402
+from vanidl_loaders.data.order import epoch_order
+from vanidl_loaders.pls import Ownership, deal
 
 CLASSES, CLOUDS, FEATURES, HIDDEN = 10, 3, 32, 64
 TRAINING, TESTING, BATCH, RATE, SPREAD = 5120, 4000, 8, 0.1, 1.6

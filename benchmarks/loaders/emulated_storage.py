@@ -1,6 +1,6 @@
 """How close the emulated file system comes to its own model, and what it costs itself.
 
-    python benchmarks/emulated_storage.py [--repeats 5]
+    python -m benchmarks.loaders.emulated_storage [--repeats 5]
 
 For each row: `clients` processes read a file one request after another, through the mount.
   model     seconds by `vanidl_loaders.emulated_fs.model.expected_s`
@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from benchmarks.measure import interleaved, process_s
 from vanidl_loaders.emulated_fs.model import Cost, expected_s
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 
@@ -77,15 +78,13 @@ def main() -> None:
     print(
         " latency client MB/s total MB/s clients     bytes   model  measured ratio sleep FUSE CPU"
     )
-    measured: list[list[tuple[float, float, float]]] = [[] for _ in ROWS]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         source.mkdir()
         (source / "data").write_bytes(bytes(max(r.nbytes * r.requests for r in ROWS)))
-        for _ in range(repeats):
-            for row, results in zip(ROWS, measured, strict=True):  # in turn
-                results.append(measure(row, source))
-    missed = [not show(row, results) for row, results in zip(ROWS, measured, strict=True)]
+        runs = {row: partial(measure, row, source) for row in ROWS}
+        measured = interleaved(runs, repeats)
+    missed = [not show(row, results) for row, results in measured.items()]
     sys.exit(1 if any(missed) else 0)
 
 
@@ -93,9 +92,9 @@ def measure(row: Row, source: Path) -> tuple[float, float, float]:
     """Wall seconds of the reading and of sleeping as long, and the server's processor seconds."""
     with EmulatedStorage(source, cost=row.cost, request_bytes=1 << 19) as storage:
         path = storage.target / "data"
-        before = processor_s(storage.server_pid)
+        before = process_s(storage.server_pid)
         wall = together(row, path)
-        used = processor_s(storage.server_pid) - before
+        used = process_s(storage.server_pid) - before
         return wall, together(row, path, repr(model_s(row) / row.requests)), used
 
 
@@ -112,12 +111,6 @@ def together(row: Row, path: Path, *sleep: str) -> float:
 def model_s(row: Row) -> float:
     """Seconds that the model expects."""
     return expected_s(row.cost, requests=row.requests, nbytes=row.nbytes, clients=row.clients)
-
-
-def processor_s(pid: int) -> float:
-    """User and system seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def show(row: Row, results: list[tuple[float, float, float]]) -> bool:

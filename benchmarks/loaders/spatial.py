@@ -1,6 +1,6 @@
 """What spatial-parallel reads gain over one node that reads and scatters, and over cropping.
 
-    python benchmarks/spatial.py [--where emulated disk] [--size 256] [--samples 1] [--repeats 3]
+    python -m benchmarks.loaders.spatial [--where emulated disk] [--size 256] [--repeats 3]
 
 A sample is 4 x size^3 int16 in a contiguous HDF5 file. Every rank is an emulated node: its link
 carries `--link-mb` MB/s, the server's three times as much, so P nodes are at best min(P, 3) times
@@ -32,22 +32,19 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.emulated_storage import processor_s  # noqa: E402
-from benchmarks.scheduled_ranks import evict  # noqa: E402
-from vanidl_loaders.data.samples import Field, SampleSet  # noqa: E402
-from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
-from vanidl_loaders.emulated_fs.mount import MOST_REQUEST_BYTES, EmulatedStorage  # noqa: E402
-from vanidl_loaders.spatial import Division  # noqa: E402
-from vanidl_loaders.spatial.boxes import volume  # noqa: E402
+from benchmarks.measure import evict, interleaved, process_s
+from vanidl_loaders.data.samples import Field, SampleSet
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import MOST_REQUEST_BYTES, EmulatedStorage
+from vanidl_loaders.spatial import Division
+from vanidl_loaders.spatial.boxes import volume
 
 FASTER, SERVER_LINKS, BUSY = 2.9, 3, 0.30
 METADATA_NBYTES = 1 << 16
@@ -56,7 +53,7 @@ METADATA_NBYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Row:
-    """Ranks, grid and read_mode of one measurement."""
+    """Ranks, grid and read mode of one measurement."""
 
     ranks: int
     grid: tuple[int, ...]
@@ -95,11 +92,10 @@ def main() -> None:
         made = write(Path(scratch) / "source", options.samples, options.size)
         for where in options.where:
             found: dict[str, Found] = defaultdict(Found)
-            for _ in range(options.repeats):
-                for name, row in ROWS.items():
-                    if options.only in name or name == "1 node":
-                        measure(where, made, row, found[name], (Path(scratch), options))
-                        print(f"{where}, {name}: {found[name].seconds[-1]:.3f} s", file=sys.stderr)
+            chosen = [name for name in ROWS if options.only in name or name == "1 node"]
+            place = Place(where, made, Path(scratch), options.link_mb * 1e6)
+            runs = {name: partial(measure, place, name, found[name]) for name in chosen}
+            interleaved(runs, options.repeats)
             missed |= show(where, found, made, options)
     sys.exit(int(missed))
 
@@ -131,21 +127,31 @@ def write(folder: Path, samples: int, size: int) -> SampleSet:
     return made
 
 
-def measure(
-    where: str,
-    made: SampleSet,
-    row: Row,
-    found: Found,
-    at: tuple[Path, argparse.Namespace],
-) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where samples are read: emulated nodes with a link each, or the disk."""
+
+    where: str
+    made: SampleSet
+    scratch: Path
+    link_bytes_per_s: float
+
+
+def measure(place: Place, name: str, found: Found) -> None:
     """Adds one repeat of a row."""
-    scratch, options = at
+    made, row = place.made, ROWS[name]
     for number in range(len(made)):
         evict(made.path(number))
-    if where == "disk":
+    if place.where == "disk":
         note(run_ranks(row, made.folder), found)
-        return
-    log, link = scratch / "log", options.link_mb * 1e6
+    else:
+        measure_emulated(place, row, found)
+    print(f"{place.where}, {name}: {found.seconds[-1]:.3f} s", file=sys.stderr)
+
+
+def measure_emulated(place: Place, row: Row, found: Found) -> None:
+    """Adds one repeat of a row on emulated nodes."""
+    made, log, link = place.made, place.scratch / "log", place.link_bytes_per_s
     log.unlink(missing_ok=True)
     cost = Cost(0.0, link, SERVER_LINKS * link)
     with EmulatedStorage(
@@ -155,9 +161,9 @@ def measure(
         client_env=launcher()[1],
         request_bytes=MOST_REQUEST_BYTES,
     ) as storage:
-        before, begin = processor_s(storage.server_pid), time.perf_counter()
+        before, begin = process_s(storage.server_pid), time.perf_counter()
         ranks = run_ranks(row, storage.target)
-        used, wall = processor_s(storage.server_pid) - before, time.perf_counter() - begin
+        used, wall = process_s(storage.server_pid) - before, time.perf_counter() - begin
         read = Counter[int]()
         for request in storage.requests():
             if request.path.endswith(".h5"):
@@ -201,7 +207,7 @@ def launcher() -> tuple[str | None, str]:
 def run_ranks(row: Row, folder: Path) -> list[dict[str, Any]]:
     """Starts the ranks; what each printed."""
     config = json.dumps([str(folder), row.grid, row.read_mode])
-    program = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("spatial_ranks.py"))]
+    program = [sys.executable, "-W", "ignore", "-m", "benchmarks.programs.spatial_ranks"]
     mpiexec = launcher()[0]
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
     if mpiexec:

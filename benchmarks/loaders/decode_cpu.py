@@ -1,6 +1,6 @@
 """How fast samples are encoded and decoded on the CPU, and how small they get.
 
-    python benchmarks/decode_cpu.py [--repeat 9]
+    python -m benchmarks.loaders.decode_cpu [--repeat 9]
 
 Synthetic samples with the papers' statistics (vanidl_loaders.workloads), one in each of as many
 threads as there are cores, so that every way has all cores; MB are of the source array. Ways to a
@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import statistics
-import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,7 @@ import numpy as np
 from isal import igzip
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.measure import interleaved, medians, wall_s
 from vanidl_loaders.decoders import CosmoFlow, DeepCam, decode_batch, encode, open_sample
 from vanidl_loaders.decoders.coding import ARRAY
 from vanidl_loaders.decoders.report import sample_errors
@@ -76,7 +73,7 @@ def encoding(counts: Array, fields: Array, repeat: int) -> None:
         ("CosmoFlow", "gzip of the int16"), counts.nbytes
     )
     print("encoding, MB/s of source on all cores")
-    for name, seconds in interleaved(runs, min(repeat, 5)).items():
+    for name, seconds in seconds_per_sample(runs, min(repeat, 5)).items():
         print(f"  {name:<20} {sizes[name] / seconds / 1e6:9.0f}")
 
 
@@ -105,8 +102,8 @@ def cosmoflow(counts: Array, repeat: int) -> None:
         f"the paper's sample 3.74), float32 / ours {2 * counts.nbytes / len(content):.2f}, "
         f"gzip / ours {len(zipped) / len(content):.2f} (paper: 0.75)"
     )
-    medians = times(runs, counts.nbytes, repeat)
-    ratio = medians[PEER] / medians[OURS]
+    found = times(runs, counts.nbytes, repeat)
+    ratio = found[PEER] / found[OURS]
     print(f"  gzip + log1p / ours: {ratio:.1f}, required >= {LEAST_TIMES_PEER:.0f}")
 
 
@@ -136,8 +133,8 @@ def deepcam(fields: Array, repeat: int) -> None:
         PEER: lambda: halves(gzip.decompress(zipped)),
         "no gzip": lambda: halves(raw),
     }
-    medians = times(runs, fields.nbytes, min(repeat, 5))
-    print(f"  gzip + float16 / ours: {medians[PEER] / medians[OURS]:.1f}")
+    found = times(runs, fields.nbytes, min(repeat, 5))
+    print(f"  gzip + float16 / ours: {found[PEER] / found[OURS]:.1f}")
 
 
 def ours(content: bytes) -> Array:
@@ -146,25 +143,29 @@ def ours(content: bytes) -> Array:
 
 
 def times(runs: dict[str, Run], nbytes: int, repeat: int) -> dict[str, float]:
-    """Seconds a sample of each run, printed."""
-    medians = interleaved(runs, repeat)
-    for name, seconds in medians.items():
+    """Median seconds per sample of each run, printed."""
+    found = seconds_per_sample(runs, repeat)
+    for name, seconds in found.items():
         print(f"  {name:<10} {seconds * 1e3:8.2f} ms a sample {nbytes / seconds / 1e6:9.0f} MB/s")
-    return medians
+    return found
 
 
-def interleaved(runs: dict[str, Run], repeat: int) -> dict[str, float]:
-    """Median seconds a sample of each run, in turn; one run a core at a time."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
+def seconds_per_sample(runs: dict[str, Run], repeat: int) -> dict[str, float]:
+    """Median seconds of each run, one run per core at a time."""
     with ThreadPoolExecutor(cores()) as pool:
-        for number in range(repeat + 1):
-            for name, run in runs.items():
-                start = time.perf_counter()
-                for future in [pool.submit(run) for _ in range(cores())]:
-                    future.result()
-                if number:  # the first round warms up
-                    found[name].append((time.perf_counter() - start) / cores())
-    return {name: statistics.median(values) for name, values in found.items()}
+        on_all = {name: partial(on_all_cores, run, pool) for name, run in runs.items()}
+        interleaved(on_all, 1)  # the first round warms up
+        return medians(interleaved(on_all, repeat))
+
+
+def on_all_cores(run: Run, pool: ThreadPoolExecutor) -> float:
+    """Wall seconds of one run per core, over cores."""
+
+    def together() -> None:
+        for future in [pool.submit(run) for _ in range(cores())]:
+            future.result()
+
+    return wall_s(together) / cores()
 
 
 if __name__ == "__main__":

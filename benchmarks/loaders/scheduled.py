@@ -1,6 +1,6 @@
 """What scheduled buffering gains, step by step, on a slow storage and on the plain disk.
 
-    python benchmarks/scheduled.py [--where emulated disk] [--samples 512] [--repeats 1]
+    python -m benchmarks.loaders.scheduled [--where emulated disk] [--samples 512] [--repeats 1]
 
 Two ranks, started here, in step after every batch as in synchronous training, without a model.
   V0    PyTorch's DataLoader, workers kept over epochs; its best number of workers is 1.0
@@ -32,19 +32,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.scheduled_ranks import BATCH, EPOCHS, FRACTION, RANKS, evict, held  # noqa: E402
-from vanidl_loaders.data.samples import Field, SampleSet, open_samples  # noqa: E402
-from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
-from vanidl_loaders.emulated_fs.mount import EmulatedStorage  # noqa: E402
+from benchmarks.measure import evict, interleaved
+from benchmarks.programs.scheduled_ranks import BATCH, EPOCHS, FRACTION, RANKS, held
+from vanidl_loaders.data.samples import Field, SampleSet, open_samples
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 
 COST = Cost(latency_s=0.002, total_bytes_per_s=20e6)
 FASTER, NEAR = 4.7, 0.15
@@ -93,7 +92,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=512, help="of 196,608 bytes")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", default="", help="rows whose name holds this")
-    parser.add_argument("--streaming-python", default=sys.executable, help="has `streaming`")
+    parser.add_argument(
+        "--streaming-python", default=sys.executable, help="has `streaming` and this package"
+    )
     parser.add_argument("--scratch", type=Path, help="folder on the disk to measure")
     return parser.parse_args()
 
@@ -162,23 +163,31 @@ def measure(
     folder: Path, scratch: Path, options: argparse.Namespace, shards: bool
 ) -> dict[str, Result]:
     """Every row in turn, as often as asked for."""
-    found: dict[str, Result] = {}
-    for _ in range(options.repeats):
-        for name, (kind, own) in ROWS.items():
-            if options.only not in name or (kind == "streaming" and not shards):
-                continue
-            python = options.streaming_python if kind == "streaming" else sys.executable
-            with tempfile.TemporaryDirectory(dir=scratch) as cache:
-                ranks = run_ranks(python, [kind, own, str(folder), cache])
-            seconds = [max(each) for each in zip(*(r["seconds"] for r in ranks), strict=True)][1:]
-            loads = None
-            if ranks[0]["loads"][0] is not None:
-                total = [sum(each) for each in zip(*(r["loads"] for r in ranks), strict=True)]
-                loads = (total[-1] - total[0]) / (EPOCHS - 1)
-            before = found[name].seconds if name in found else []
-            found[name] = Result(before + seconds, loads)
-            print(f"{name}: {', '.join(f'{s:.2f}' for s in seconds)} s", file=sys.stderr)
-    return found
+
+    def once(name: str) -> Result:
+        kind, own = ROWS[name]
+        python = options.streaming_python if kind == "streaming" else sys.executable
+        with tempfile.TemporaryDirectory(dir=scratch) as cache:
+            result = result_of(run_ranks(python, [kind, own, str(folder), cache]))
+        print(f"{name}: {', '.join(f'{s:.2f}' for s in result.seconds)} s", file=sys.stderr)
+        return result
+
+    names = [name for name in ROWS if options.only in name]
+    runs = {n: partial(once, n) for n in names if ROWS[n][0] != "streaming" or shards}
+    found = interleaved(runs, options.repeats)
+    return {
+        name: Result([s for each in results for s in each.seconds], results[-1].loads)
+        for name, results in found.items()
+    }
+
+
+def result_of(ranks: list[dict[str, Any]]) -> Result:
+    """Seconds of the slowest rank in each epoch after the first, and loads of one of these."""
+    seconds = [max(each) for each in zip(*(r["seconds"] for r in ranks), strict=True)][1:]
+    if ranks[0]["loads"][0] is None:
+        return Result(seconds, None)
+    total = [sum(each) for each in zip(*(r["loads"] for r in ranks), strict=True)]
+    return Result(seconds, (total[-1] - total[0]) / (EPOCHS - 1))
 
 
 def run_ranks(python: str, config: list[Any]) -> list[dict[str, Any]]:
@@ -194,8 +203,7 @@ def run_ranks(python: str, config: list[Any]) -> list[dict[str, Any]]:
         "TORCHELASTIC_RUN_ID": "benchmark",
         "OMP_NUM_THREADS": "1",
     }
-    program = Path(__file__).with_name("scheduled_ranks.py")
-    line = [python, "-W", "ignore", str(program), json.dumps(config)]
+    line = [python, "-W", "ignore", "-m", "benchmarks.programs.scheduled_ranks", json.dumps(config)]
     started = [
         subprocess.Popen(
             line,

@@ -1,6 +1,6 @@
 """Input wait of partial local shuffling beside global shuffling, from slow storage, two ranks.
 
-    python benchmarks/pls.py [--samples 384] [--repeats 2] [--latency-ms 2] [--bandwidth-mb 40]
+    python -m benchmarks.loaders.pls [--samples 384] [--repeats 2] [--bandwidth-mb 40]
 
 Each mode trains the same small model with `python -m vanidl_loaders train` under torchrun, on the
 emulated parallel file system, four epochs; modes take turns.
@@ -24,18 +24,17 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from vanidl_loaders.data.samples import SampleSet  # noqa: E402
-from vanidl_loaders.emulated_fs.model import Cost  # noqa: E402
-from vanidl_loaders.emulated_fs.mount import EmulatedStorage  # noqa: E402
-from vanidl_loaders.workloads.making import make  # noqa: E402
+from benchmarks.measure import interleaved
+from vanidl_loaders.data.samples import SampleSet
+from vanidl_loaders.emulated_fs.model import Cost
+from vanidl_loaders.emulated_fs.mount import EmulatedStorage
+from vanidl_loaders.workloads.making import make
 
 RANKS, BATCH, EPOCHS, GOAL = 2, 16, 4, 0.2
-WAYS: dict[str, list[str]] = {
+MODES: dict[str, list[str]] = {
     "global, 0 workers": ["--loader", "baseline"],
     "global, 2 workers": ["--loader", "baseline", "--workers", "2"],
     "global, 4 workers": ["--loader", "baseline", "--workers", "4"],
@@ -66,10 +65,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         samples = make("ptycho", Path(name) / "source", samples=options.samples)
         with EmulatedStorage(samples.folder, Path(name) / "slow", cost=cost) as storage:
-            runs: dict[str, list[Run]] = {way: [] for way in WAYS}
-            for _ in range(options.repeats):
-                for way, line in WAYS.items():
-                    runs[way].append(run(storage.target, line))
+            modes = {mode: partial(run, storage.target, line) for mode, line in MODES.items()}
+            runs = interleaved(modes, options.repeats)
     sys.exit(int(show(runs, samples, options.bandwidth_mb * 1e6)))
 
 
@@ -78,7 +75,7 @@ def run(data: Path, line: list[str]) -> Run:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
     command += ["-m", "vanidl_loaders", "train", "--data", str(data), "--json", "--threads", "1"]
     command += ["--batch", str(BATCH), "--epochs", str(EPOCHS), *line]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True, timeout=900
     )
@@ -94,14 +91,14 @@ def run(data: Path, line: list[str]) -> Run:
 
 def show(runs: dict[str, list[Run]], samples: SampleSet, bytes_per_s: float) -> bool:
     """Prints the table; True where a goal is missed."""
-    later = {way: statistics.median(r.later_s for r in each) for way, each in runs.items()}
-    best = min(seconds for way, seconds in later.items() if way.startswith("global"))
+    later = {mode: statistics.median(r.later_s for r in each) for mode, each in runs.items()}
+    best = min(seconds for mode, seconds in later.items() if mode.startswith("global"))
     row = "{:<20}{:>10}{:>14}{:>14}{:>12}"
     print(row.format("", "start s", "later epoch s", "/ best global", "loads"))
-    for way, each in runs.items():
+    for mode, each in runs.items():
         start = statistics.median(r.start_s for r in each)
-        cells = (f"{start:.2f}", f"{later[way]:.3f}", f"{later[way] / best:.3f}", each[0].loads)
-        print(row.format(way, *cells))
+        cells = (f"{start:.2f}", f"{later[mode]:.3f}", f"{later[mode] / best:.3f}", each[0].loads)
+        print(row.format(mode, *cells))
     bound = len(samples) * samples.sample_nbytes / bytes_per_s
     print(row.format("bound of global", "-", f"{bound:.3f}", f"{bound / best:.3f}", "-"))
     partial = "partial, Q 0.3"

@@ -1,6 +1,6 @@
 """What partial local shuffling stores and sends at 2,048 ranks: counted from its own tables.
 
-    python benchmarks/pls_accounting.py [--samples 1228800] [--ranks 2048] [--fraction 0.3]
+    python -m benchmarks.loaders.pls_accounting [--samples 1228800] [--ranks 2048] [--fraction 0.3]
 
 No rank runs: the ownership tables of three epochs are walked item by item, and each rank's samples
 are counted, those it holds and those that have come. Global shuffling beside it: every rank can
@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from vanidl_loaders.pls import Ownership, deal  # noqa: E402
-from vanidl_loaders.pls.ownership import NOBODY, home_fraction  # noqa: E402
+from vanidl_loaders.pls import Ownership, deal
+from vanidl_loaders.pls.ownership import NOBODY, home_fraction
 
 EPOCHS = 3
 SAMPLE_NBYTES = 117_000

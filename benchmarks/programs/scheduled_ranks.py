@@ -1,9 +1,8 @@
-"""One rank of benchmarks/scheduled.py, which starts it: goes through all epochs with one loader."""
+"""One rank of benchmarks/loaders/scheduled.py: goes through all epochs with one loader."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections import OrderedDict
@@ -11,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.measure import evict
 from vanidl_loaders.data.samples import SampleSet, open_samples
 
 if TYPE_CHECKING:
@@ -26,14 +24,6 @@ RANKS, BATCH, EPOCHS, FRACTION = 2, 16, 3, 0.85
 def held(samples: int) -> int:
     """C."""
     return round(FRACTION * samples)
-
-
-def evict(path: Path) -> None:
-    """Asks the kernel to forget the file's pages."""
-    file = os.open(path, os.O_RDONLY)
-    os.fsync(file)
-    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(file)
 
 
 def run_rank(kind: str, options: dict[str, Any], data: str, cache: str) -> None:

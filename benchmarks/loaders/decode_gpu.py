@@ -1,6 +1,8 @@
 """How fast batches are decoded on a GPU, against its own limits and other ways to the same data.
 
-    python benchmarks/decode_gpu.py [--rehearse]   (rehearsal: no GPU, in Triton's interpreter)
+    python -m benchmarks.loaders.decode_gpu [--rehearse]
+
+A rehearsal needs no GPU: it runs in Triton's interpreter.
 
 Runs unattended. Fresh random samples, outputs poisoned before, are compared bit for bit with the
 CPU; nothing is timed if that fails. Then, by CUDA events, medians, batches rotated so that their
@@ -35,8 +37,6 @@ from typing import Any
 
 if "--rehearse" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are imported
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ def main() -> int:
     """Exit status 0 where everything required was measured and met, else 1."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "results")
     parser.add_argument("--rehearse", action="store_true")
     options = parser.parse_args()
     if not options.rehearse and not torch.cuda.is_available():
@@ -392,7 +392,7 @@ def write(
     Path(f"{stem}.json").write_text(content + "\n")
     lines = [f"{name}: {value}" for name, value in (where | steps).items()]
     lines += [f"{'met' if met else 'NOT MET'}  {name}" for name, met in verdicts.items()]
-    print(text := "\n".join(["made by benchmarks/decode_gpu.py", *lines, ""]))
+    print(text := "\n".join(["made by benchmarks/loaders/decode_gpu.py", *lines, ""]))
     Path(f"{stem}.txt").write_text(text)
 
 

@@ -1,4 +1,4 @@
-"""One rank of benchmarks/spatial.py, which starts it: loads every sample once, in one read mode."""
+"""One rank of benchmarks/loaders/spatial.py: loads every sample once, in one read mode."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
