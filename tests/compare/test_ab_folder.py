@@ -78,6 +78,33 @@ def test_no_whole_pair(tmp_path):
         open_recorded(tmp_path, opener)
 
 
+@pytest.mark.parametrize("folder", ["/", "/etc", "../..", "a/../../b", "..", "", "."])
+def test_no_folder_outside_is_opened(tmp_path, folder):
+    save(replace(EXPERIMENT, runs=(replace(RUNS[0], folder=folder), *RUNS[1:])), tmp_path)
+    with pytest.raises(InputError, match="outside"):
+        load(tmp_path)
+
+
+def test_no_link_out_of_it_is_followed(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "a-1").symlink_to(tmp_path)
+    save(EXPERIMENT, run)
+    opened = []
+    (a, _), _ = open_recorded(run, lambda path: opened.append(path) or opener(path))
+    assert "link out" in a.samples[0].missing
+    assert run / "a-1" not in opened
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("side", "c"), ("pair", -1), ("wall_time_s", -1.0), ("wall_time_s", 1e400)]
+)
+def test_impossible_values_are_refused(tmp_path, field, value):
+    save(replace(EXPERIMENT, runs=(replace(RUNS[0], **{field: value}), *RUNS[1:])), tmp_path)
+    with pytest.raises(InputError, match=r"ab\.json"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"schema": "other"}', '{"schema": "vanidl-ab/1", "runs": [{}]}']
 )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.makers.darshan_logs import Log
+from tests.makers.darshan_logs import Log, log_bytes
 from tests.makers.large_logs import Workload, write_log
 from vanidl.commands import COMMANDS
+from vanidl.parallel.limits import Limits
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
@@ -17,6 +18,7 @@ from vanidl.survey.cache import RowCache
 from vanidl.survey.jobs import Job
 from vanidl.survey.page import page
 from vanidl.survey.rows import COLUMNS, MORE, missing
+from vanidl.survey.survey import LIMITS
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
 
@@ -103,6 +105,58 @@ def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
     (tmp_path / "done" / "broken.json").write_text("{")
     (tmp_path / "done" / "old.json").write_text('{"version": 0, "rows": {"k": {}}}')
     assert RowCache(tmp_path).rows == {"key": missing(job, "why")}
+
+
+def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_path: Path) -> None:
+    whole = missing(Job("1", ("a",), "a", "key"), "why")
+    wrong = {"ops": 2**63, "ranks": "8", "io_share": True, "first_log": None, "complete": 1}
+    rows = {name: whole | {name: value} for name, value in wrong.items()}
+    rows |= {"column": whole | {"more": 1}, "list": [], "whole": whole}
+    folder = tmp_path / "done"
+    folder.mkdir()
+    (folder / "x.json").write_text(json.dumps({"version": 1, "rows": rows}))
+    (folder / "deep.json").write_text("[" * 100_000)
+    assert RowCache(tmp_path).rows == {"whole": whole}
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), MemoryError(), RecursionError(), KeyError(7)])
+def test_any_error_while_a_job_is_read_is_its_row(monkeypatch, error: Exception) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(survey_rows, "trace_of", fail)
+    row = survey_rows.row(
+        Job("1", ("a",), "a", "key"), survey_rows.library.start_counters([]), LIMITS
+    )
+    assert row["job"] == "1"
+    assert row["problem"].startswith("a: expected a file")
+
+
+def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeypatch) -> None:
+    def forever(*_: object, **__: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(survey_rows, "trace_of", forever)
+    job = Job("1", ("a",), "a", "key")
+    limits = Limits(seconds=0.05, nbytes=1 << 40)
+    row = survey_rows.row(job, survey_rows.library.start_counters([]), limits)
+    assert row["problem"].endswith(survey_rows.LIMITED)
+    RowCache(tmp_path).add({"key": row})
+    assert RowCache(tmp_path).rows == {}
+
+
+def test_one_bad_log_ends_nothing_else(folder: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "good_x_id1-1_1-1-1-1_1.darshan").write_bytes(next(folder.glob("day0/*")).read_bytes())
+    for i, log in enumerate((Log(metadata="fork_parent=²\n".encode()), Log(job=(1, 7, 2**31)))):
+        (logs / f"bad_x_id{i}-{i}_1-1-1-1_1.darshan").write_bytes(log_bytes(log))
+    os.mkfifo(logs / "pipe_x_id9-9_1-1-1-1_1.darshan")
+    done = survey(logs, tmp_path / "out")
+    found = {row["first_log"].partition("_")[0] for row in done.rows if row["problem"] is None}
+    assert "good" in found
+    assert any("2,147,483,648" in (row["problem"] or "") for row in done.rows)
 
 
 def test_nothing_read_gives_a_page_too() -> None:

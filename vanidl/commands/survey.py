@@ -6,8 +6,13 @@ import argparse
 import sys
 
 from vanidl.commands.inputs import add_executor_arguments, executor_options_from, progress_line
+from vanidl.errors import UsageError
 from vanidl.formatting.units import plural
+from vanidl.parallel.limits import Limits
 from vanidl.survey import survey
+from vanidl.survey.survey import LIMITS
+
+_GIB = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +25,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="folder of jobs.parquet and fleet.html; what is done in it is not done again",
     )
+    parser.add_argument(
+        "--job-seconds",
+        type=float,
+        default=LIMITS.seconds,
+        metavar="S",
+        help=f"time for each job (default {LIMITS.seconds:.0f})",
+    )
+    parser.add_argument(
+        "--job-memory",
+        type=float,
+        default=LIMITS.nbytes / _GIB,
+        metavar="GIB",
+        help=f"memory for each job in GiB (default {LIMITS.nbytes / _GIB:.0f})",
+    )
     add_executor_arguments(parser)
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    if not (0 < options.job_seconds < 1e6 and 0 < options.job_memory < 1e6):
+        raise UsageError("--job-seconds and --job-memory: expected numbers above 0.")
+    return Limits(options.job_seconds, int(options.job_memory * _GIB))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
             options.output,
             executor_options=executor_options_from(options),
             progress=progress,
+            limits=_limits(options),
         )
     unread = sum(row["problem"] is not None for row in done.rows)
     said = [plural(len(done.rows), "job")]

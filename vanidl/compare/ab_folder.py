@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
+
+import orjson
 
 from vanidl.compare.sides import Opener, Sample, Side, sample_of
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
+from vanidl.readers.budget import read_whole
 
 AB_FILE = "ab.json"
 SCHEMA = "vanidl-ab/1"
+SIDES = ("a", "b")
 WARM = "warm: caches left alone"
 DROPPED = "cold: dropped before every run"
 
@@ -56,9 +60,8 @@ def load(folder: Path) -> Experiment:
     """
     path = folder / AB_FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return _experiment(content)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return _experiment(orjson.loads(read_whole(path)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected what `vanidl ab` writes, found something else "
             f"({type(error).__name__}: {error}). Record again, or compare its runs by path."
@@ -92,8 +95,19 @@ def open_recorded(
 def _experiment(content: Mapping[str, Any]) -> Experiment:
     if content["schema"] != SCHEMA:
         raise ValueError(f"schema {content['schema']!r}")
-    runs = tuple(RecordedRun(**checked_fields(RecordedRun, run)) for run in content["runs"])
+    runs = tuple(_run(run) for run in content["runs"])
     return Experiment(**checked_fields(Experiment, content), runs=runs)
+
+
+def _run(values: object) -> RecordedRun:
+    """One run; its folder lies in that of ab.json, whatever the file says."""
+    run = RecordedRun(**checked_fields(RecordedRun, values))
+    folder = PurePath(run.folder)
+    if folder.is_absolute() or ".." in folder.parts or not folder.parts:
+        raise ValueError(f"a folder outside of this one: {run.folder[:100]!r}")
+    if run.side not in SIDES or run.pair < 0 or not 0 <= run.wall_time_s < float("inf"):
+        raise ValueError("a run with an impossible side, pair or time")
+    return run
 
 
 def _complete_pairs(experiment: Experiment) -> list[RecordedRun]:
@@ -106,6 +120,10 @@ def _sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
     """The sample of a run; one that left no readable logs still has its wall time."""
     path = folder / run.folder
     try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"{path}: expected a folder of this experiment, found a link out of it"
+            )
         opened = opener(path)
     except InputError as error:
         return Sample(str(path), None, (), None, run.wall_time_s, run.pair, str(error))

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from vanidl.dataset import FileFacts, inspect_file
+from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError, UsageError
+from vanidl.model.file_facts import FileFacts
 from vanidl.model.trace import Trace
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
@@ -121,12 +122,10 @@ def _facts(trace: Trace, here: dict[str, Path]) -> tuple[dict[str, FileFacts], t
         message = f"--inspect opened {MOST_INSPECTED} of {len(wanted):,} dataset files."
         notices.append(Notice("not_inspected", message, "info"))
     facts = {}
-    for job in wanted[:MOST_INSPECTED]:
-        try:
-            found = inspect_file(here[job])
-        except InputError as error:
-            notices.append(Notice("not_inspected", str(error)))
-            continue
-        if found is not None:
+    opened = wanted[:MOST_INSPECTED]
+    for job, found in zip(opened, inspect_files([here[job] for job in opened]), strict=True):
+        if isinstance(found, InputError):
+            notices.append(Notice("not_inspected", str(found)))
+        elif found is not None:
             facts[job] = found
     return facts, tuple(notices)

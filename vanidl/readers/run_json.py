@@ -93,12 +93,16 @@ def _record(values: Mapping[str, Any]) -> RunRecord:
         settings={str(name): str(value) for name, value in values["settings"].items()},
         command=tuple(map(str, values["command"])),
         mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
-        processes=tuple(
-            ProcessRecord(**checked_fields(ProcessRecord, process))
-            for process in values["processes"]
-        ),
+        processes=tuple(map(_process, values["processes"])),
         losses=tuple(map(str, values["losses"])),
     )
+
+
+def _process(values: object) -> ProcessRecord:
+    found = ProcessRecord(**checked_fields(ProcessRecord, values))
+    if found.state not in STATES or (found.rank is not None and found.rank < 0):
+        raise ValueError("a process of an impossible state or rank")
+    return found
 
 
 def write_record(path: str | Path, record: RunRecord) -> None:

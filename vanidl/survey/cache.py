@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from vanidl.errors import VanidlError
+from vanidl.errors import InputError, VanidlError
 from vanidl.files.atomic import write_whole
-from vanidl.survey.rows import Row
+from vanidl.readers.budget import read_whole
+from vanidl.survey.rows import LIMITED, Row, checked
 
 _FOLDER = "done"
 _VERSION = 1  # of the rows; raised when a column comes or changes its meaning
@@ -52,8 +53,16 @@ class RowCache:
 
 def _rows(path: Path) -> dict[str, Row]:
     """The rows of one file, none where they are of another version or damaged: redone then."""
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        content = json.loads(path.read_bytes())
+    found: dict[str, Row] = {}
+    with suppress(OSError, ValueError, TypeError, KeyError, InputError, RecursionError):
+        content = json.loads(read_whole(path))
         if content["version"] == _VERSION:
-            return dict(content["rows"].items())
-    return {}
+            for key, row in dict(content["rows"]).items():
+                with suppress(TypeError, ValueError):
+                    found[key] = checked(row)
+    return {key: row for key, row in found.items() if not _is_limited(row)}
+
+
+def _is_limited(row: Row) -> bool:
+    """Whether the job was given up because of limits that may be other ones now."""
+    return (row["problem"] or "").endswith(LIMITED)

@@ -8,8 +8,10 @@ from typing import Any
 
 from vanidl.analyses import analyse
 from vanidl.errors import VanidlError
+from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
+from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import UNFINISHED, has_new_counters, read_identity
 from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
@@ -76,19 +78,55 @@ def _identity(path: str) -> tuple[str, TracerLog | None, str]:
         return path, None, str(error)
 
 
-def rows(jobs: Sequence[Job]) -> list[Row]:
+LIMITED = "Survey again with more for each job: --job-seconds, --job-memory."
+"""How the problem of a job ends that was given up because of its limits."""
+
+_LARGEST = 2**63
+
+
+def rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:
     """A row for each job, in turn; the same children read the old counters of all."""
     paths = [path for job in jobs for path in job.paths]
     pending = library.start_counters([path for path in paths if not has_new_counters(path)])
-    return [row(job, pending) for job in jobs]
+    return [row(job, pending, limits) for job in jobs]
 
 
-def row(job: Job, pending: library.PendingCounters) -> Row:
+def row(job: Job, pending: library.PendingCounters, limits: Limits) -> Row:
     """What one job did; one that cannot be read has only its logs and the problem."""
     try:
-        return _read(job, pending)
+        with limited(limits):
+            return read_one(lambda _: checked(_read(job, pending)), job.first)
+    except TimeLimit:
+        return missing(job, f"its {limits.seconds:,.0f} s were over before it was read. {LIMITED}")
     except VanidlError as error:
-        return missing(job, str(error))
+        out_of_memory = isinstance(error.__cause__, MemoryError)
+        more = f" within {nbytes(limits.nbytes)}. {LIMITED}" if out_of_memory else ""
+        return missing(job, f"{error}{more}")
+
+
+def checked(row: object) -> Row:
+    """The row, where every value is of its column's type.
+
+    Raises:
+        TypeError, ValueError: it is not.
+    """
+    kinds = {name: kind for name, kind, _ in COLUMNS} | dict(MORE)
+    if not isinstance(row, dict) or row.keys() != kinds.keys():
+        raise TypeError("a row with other columns")
+    for name, value in row.items():
+        if value is None and name not in _ALWAYS:
+            continue
+        if type(value) not in _TYPES[kinds[name]]:
+            raise TypeError(f"{name} is of type {type(value).__name__}")
+        if type(value) in (int, float) and not abs(value) < _LARGEST:
+            raise ValueError(f"{name} is {value}")
+    return row
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,), "double": (float, int), "int64": (int,), "bool": (bool,),
+}  # fmt: skip
+_ALWAYS = ("logs", "first_log")
 
 
 def missing(job: Job, problem: str) -> Row:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from vanidl.errors import InputError
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
+from vanidl.parallel.limits import Limits
 from vanidl.readers import darshan, discover
 from vanidl.readers.format import Progress
 from vanidl.readers.records import TracerLog
@@ -20,6 +22,8 @@ from vanidl.survey.page import write_survey_page
 from vanidl.survey.rows import Row, identities, missing, rows
 
 LOGS_A_BATCH = 32
+LIMITS = Limits(seconds=600, nbytes=8 << 30)
+"""What each job may take: a log of a hundred million operations takes half of it."""
 
 _KILLED = (
     "the process that read it ended twice before it was done; look at its logs with `vanidl check`"
@@ -42,10 +46,12 @@ def survey(
     *,
     executor_options: ExecutorOptions | None = None,
     progress: Progress | None = None,
+    limits: Limits = LIMITS,
 ) -> Survey:
     """Reads the Darshan logs of every job below a folder; one row a job, and a page of all.
 
-    What is done stays in `output`: another call with the same one does only what is new.
+    What is done stays in `output`: another call with the same one does only what is new. A job
+    that takes more than its limits has a row that says so.
 
     Raises:
         InputError: there is no Darshan log.
@@ -63,7 +69,9 @@ def survey(
     with open_executor(executor_options or ExecutorOptions()) as executor:
         jobs, unread = jobs_of(root, _identities(paths, executor, tell))
         before = sum(job.key in cache.rows for job in jobs)
-        _read_jobs([job for job in jobs if job.key not in cache.rows], cache, executor, tell)
+        _read_jobs(
+            [job for job in jobs if job.key not in cache.rows], limits, cache, executor, tell
+        )
     done = [cache.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
     done.sort(key=lambda row: (row["start"] or "", row["first_log"]))
     parquet, page = target / "jobs.parquet", target / "fleet.html"
@@ -84,10 +92,13 @@ def _identities(
     return sorted(found, key=lambda one: one[0])
 
 
-def _read_jobs(jobs: Sequence[Job], cache: RowCache, executor: Executor, tell: Progress) -> None:
+def _read_jobs(
+    jobs: Sequence[Job], limits: Limits, cache: RowCache, executor: Executor, tell: Progress
+) -> None:
     done = 0
+    within = partial(rows, limits=limits)
     parts = list(batches(jobs, LOGS_A_BATCH))
-    for some, results in run_batches(rows, parts, executor, lambda job: missing(job, _KILLED)):
+    for some, results in run_batches(within, parts, executor, lambda job: missing(job, _KILLED)):
         cache.add({job.key: row for job, row in zip(some, results, strict=True)})
         done += len(some)
         tell("jobs", done, len(jobs))

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.errors import VanidlError
+from vanidl.errors import InputError, VanidlError
 from vanidl.parallel import interpreter
 from vanidl.readers.darshan.counter_checks import (
     LAYERS,
@@ -33,6 +33,7 @@ from vanidl.readers.darshan.counter_checks import (
     stripe_records,
 )
 from vanidl.readers.darshan.repair import prepared
+from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile
 
 BATCH = 64
@@ -88,12 +89,19 @@ def _batch(paths: list[str]) -> dict[str, CounterFile]:
     left = list(dict.fromkeys(paths))
     while left:
         answers, ending = _run_child(left)
-        files |= {path: _file(answer) for path, answer in zip(left, answers, strict=False)}
+        files |= {path: _file_or_loss(path, a) for path, a in zip(left, answers, strict=False)}
         left = left[len(answers) :]
         if not answers:
             loss = f"the counters could not be read: {ending}"
             files[left.pop(0)] = CounterFile((), (loss,))
     return files
+
+
+def _file_or_loss(path: str, answer: Mapping[str, Any]) -> CounterFile:
+    try:
+        return read_one(lambda _: _file(answer), path)
+    except InputError as error:
+        return CounterFile((), (str(error),))
 
 
 def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:

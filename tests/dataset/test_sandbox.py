@@ -1,0 +1,109 @@
+"""Data files that end the libraries of their formats, or ask for all memory."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vanidl.dataset import sandbox
+from vanidl.dataset.sandbox import inspect_files
+from vanidl.errors import InputError
+
+
+def whole(folder: Path, name: str = "whole.npy") -> Path:
+    np.save(folder / name, np.zeros((3, 4), np.float32))
+    return folder / name
+
+
+def npy(shape: str) -> bytes:
+    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head
+
+
+def broken_npz(path: Path, method: int) -> None:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a.npy", npy("(3,)") + bytes(range(256)) * 40)
+    raw = bytearray(path.read_bytes())
+    raw[50:80] = bytes(30)
+    path.write_bytes(raw)
+
+
+def test_facts_come_back_as_they_were(tmp_path):
+    path = whole(tmp_path)
+    (facts,) = inspect_files([path])
+    assert (facts.path, facts.format, facts.samples) == (str(path), "NPY", 3)
+    assert facts.arrays[0].shape == (3, 4)
+    assert inspect_files([tmp_path / "x.unknown"]) == [None]
+    assert inspect_files([]) == []
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_damaged_archives_are_notices(tmp_path, method):
+    broken_npz(tmp_path / "b.npz", method)
+    bad, good = inspect_files([tmp_path / "b.npz", whole(tmp_path)])
+    assert isinstance(bad, InputError)
+    assert "b.npz" in str(bad)
+    assert good.samples == 3
+
+
+@pytest.mark.parametrize("shape", [f"({10**30},)", "(-5,)", f"({'1,' * 40})", f"{'(' * 200}"])
+def test_shapes_are_not_believed(tmp_path, shape):
+    (tmp_path / "c.npy").write_bytes(npy(shape))
+    (found,) = inspect_files([tmp_path / "c.npy"])
+    assert isinstance(found, InputError) or found.samples == 1
+
+
+def test_groups_within_each_other_by_the_thousand(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="optional: the formats extra")
+    with h5py.File(tmp_path / "deep.h5", "w") as file:
+        group = file
+        for _ in range(3000):
+            group = group.create_group("g")
+    deep, good = inspect_files([tmp_path / "deep.h5", whole(tmp_path)])
+    assert deep is not None
+    assert good.samples == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os; os.abort()", "signal 6"),
+        ("import time; time.sleep(60)", "more than 1 s"),
+        ("bytearray(1 << 50)", "needs more"),
+        ("import os; os._exit(7)", "status 7"),
+        ("print('noise')", ""),
+    ],
+)
+def test_a_file_that_ends_the_child_is_named_and_the_rest_is_read(
+    tmp_path, monkeypatch, code, said
+):
+    """`nonsense.npy` makes the child do what a library did."""
+    hook = (
+        "import vanidl.dataset as d; keep = d.inspect_file\n"
+        f"def odd(path):\n    if 'nonsense' in path.name:\n        {code}\n    return keep(path)\n"
+        "import vanidl.dataset.sandbox_child as c; c.inspect_file = odd\n"
+    )
+    monkeypatch.setattr(sandbox, "FILE_SECONDS", 1)
+    monkeypatch.setattr(sandbox, "_CHILD", f"exec({hook!r}); " + sandbox._CHILD)
+    paths = [whole(tmp_path), whole(tmp_path, "nonsense.npy"), whole(tmp_path, "last.npy")]
+    first, odd, last = inspect_files(paths)
+    assert (first.samples, last.samples) == (3, 3)
+    if said:
+        assert isinstance(odd, InputError)
+        assert said in str(odd)
+        assert "nonsense.npy" in str(odd)
+    else:
+        assert odd.samples == 3
+
+
+def test_hostile_files_of_the_reproducers(shared: Path):
+    folder = shared / "data/hostile"
+    paths = [folder / "npy/c.npy", folder / "npz/b.npz", folder / "pq/d.parquet"]
+    if not all(map(os.path.exists, paths)):
+        pytest.skip("the reproducers lie beside the repository")
+    assert all(isinstance(found, InputError) for found in inspect_files(paths))

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests import ROOT
+from vanidl.parallel.limits import Limits, TimeLimit, limited
+
+MUCH = 1 << 40
+
+
+def test_work_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(TimeLimit), limited(Limits(0.02, MUCH)):
+        sum(iter(int, 1))
+
+
+def test_work_that_is_done_in_time_is_left_alone() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with limited(Limits(1e6, MUCH)):
+        done = sum(range(1000))
+    assert done == 499_500
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_memory_is_limited_and_given_back() -> None:
+    code = (
+        "from vanidl.parallel.limits import Limits, limited\n"
+        "try:\n"
+        "    with limited(Limits(1e6, 64 << 20)):\n"
+        "        bytearray(256 << 20)\n"
+        "except MemoryError:\n"
+        "    print(len(bytearray(256 << 20)))\n"
+    )
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{256 << 20}\n"
