@@ -1,0 +1,187 @@
+"""`python -m tests.fuzz.commands`: whole commands over hostile values, and a table of verdicts.
+
+Every case is a run of a few whole logs with one file of `values` among them, or a damaged data file
+under --inspect, and one command, in a fork with 4 GB and a minute. Exit status 1 where one ended
+otherwise than by an answer or a refusal in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from tests.fuzz.readers import READERS
+from tests.fuzz.values import WAYS, Rng
+from vanidl.cli import main as vanidl
+
+MEMORY_BYTES = 4_000_000_000
+SECONDS = 60
+
+ANSWER, REFUSED = "answer", "refused in one line"
+RAISED, LONG, SIGNAL, HUNG = "traceback", "refused in many lines", "signal", "hang"
+VERDICTS = (ANSWER, REFUSED, RAISED, LONG, SIGNAL, HUNG)
+FAULTS = (RAISED, LONG, SIGNAL, HUNG)
+_MOST_MESSAGE = 4000  # characters that a refusal may have
+_STATUS = {ANSWER: 0, REFUSED: 1, RAISED: 2, LONG: 3}
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "summary": ("summary", "RUN", "--json"),
+    "summary text": ("summary", "RUN"),
+    "summary --anonymize": ("summary", "RUN", "--anonymize", "--json"),
+    "report": ("report", "RUN", "-o", "OUT/page.html"),
+    "export chrome": ("export", "RUN", "--to", "chrome", "-o", "OUT/t.json"),
+    "export csv": ("export", "RUN", "--to", "csv", "-o", "OUT/csv"),
+    "check": ("check", "RUN", "--json"),
+    "survey": ("survey", "RUN", "-o", "OUT/survey"),
+    "compare": ("compare", "RUN", "RUN"),
+}
+INSPECT = "summary --inspect"
+
+
+def main() -> int:
+    """Prints the table; 1 where there is a fault in it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.commands", description=__doc__)
+    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    table: dict[str, Counter[str]] = {name: Counter() for name in (*COMMANDS, INSPECT)}
+    notes = []
+    for number in range(options.cases):
+        rng = np.random.default_rng((options.seed, number))
+        with tempfile.TemporaryDirectory(prefix="commands-") as folder:
+            name, way, line = _case(Path(folder), rng)
+            word, said = run(line, Path(folder))
+        table[name][word] += 1
+        if word in FAULTS:
+            notes.append(f"{word}: {name}, {way}, case {number}\n{said[-1500:]}")
+    _show(table, notes)
+    return int(bool(notes))
+
+
+def _case(folder: Path, rng: Rng) -> tuple[str, str, list[str]]:
+    """(command, way of the file, command line)."""
+    (folder / "run").mkdir()
+    (folder / "out").mkdir()
+    if rng.random() < 0.12:
+        return INSPECT, *_inspected(folder, rng)
+    way = list(WAYS)[int(rng.integers(0, len(WAYS)))]
+    name = list(COMMANDS)[int(rng.integers(0, len(COMMANDS)))]
+    _put(folder / "run", *WAYS[way](rng))
+    for whole in ("darshan", "dftracer", "kineto"):
+        if rng.random() < 0.3:
+            _put(folder / "run", f"whole_{READERS[whole].name}", READERS[whole].content)
+    places = {"RUN": str(folder / "run"), "OUT": str(folder / "out")}
+    return name, way, [_placed(word, places) for word in COMMANDS[name]]
+
+
+def _placed(word: str, places: dict[str, str]) -> str:
+    head, _, rest = word.partition("/")
+    return "/".join([places.get(head, head), *([rest] if rest else [])])
+
+
+def _put(folder: Path, name: str, content: bytes) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _inspected(folder: Path, rng: Rng) -> tuple[str, list[str]]:
+    """A log that read a data file, and that file, damaged."""
+    from tests.makers.darshan_logs import Log, Record, log_bytes
+
+    kinds = _data_files(folder)
+    path = kinds[int(rng.integers(0, len(kinds)))]
+    content = bytearray(path.read_bytes())
+    for _ in range(int(rng.integers(1, 5))):
+        at, size = int(rng.integers(0, len(content))), int(rng.integers(1, 9))
+        odd = (rng.bytes(size), b"\xff" * size, b"\x7f" * size, bytes(size), b"9" * size)
+        content[at : at + size] = odd[int(rng.integers(0, len(odd)))]
+    path.write_bytes(content)
+    reads = [(i * 100, 100, i / 10, i / 10 + 0.01, 1) for i in range(20)]
+    log = Log(job=(1, 7, 1), names={2**63: str(path).encode()},
+              dxt={"DXT_POSIX": [[Record(2**63, 0, "n", [], reads)]]})  # fmt: skip
+    _put(folder / "run", "u_x_id7-7_1-2-3-4_1.darshan", log_bytes(log))
+    return path.suffix, ["summary", str(folder / "run"), "--inspect", "--json"]
+
+
+def _data_files(folder: Path) -> list[Path]:
+    data = folder / "data"
+    data.mkdir()
+    rows = np.arange(600, dtype=np.float32).reshape(-1, 6)
+    np.save(data / "a.npy", rows)
+    np.savez_compressed(data / "a.npz", rows=rows, more=rows[:5])
+    (data / "a.tfrecord").write_bytes(READERS["tfrecord"].content)
+    with contextlib.suppress(ImportError):
+        import h5py
+
+        with h5py.File(data / "a.h5", "w") as file:
+            file.create_dataset("x/y", data=rows, chunks=(10, 6), compression="gzip")
+    with contextlib.suppress(ImportError):
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table({"a": rows[:, 0]}), data / "a.parquet")
+    return sorted(data.iterdir())
+
+
+def run(line: list[str], folder: Path) -> tuple[str, str]:
+    """(verdict, what the command said on standard error), from a fork with limits."""
+    said = folder / "said"
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        _limit()
+        os._exit(_STATUS[_answered(line, said)])
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    text = said.read_text(errors="replace") if said.exists() else ""
+    if code < 0:
+        return (HUNG if code == -signal.SIGALRM else SIGNAL), text
+    return next(word for word, number in _STATUS.items() if number == code), text
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(SECONDS)
+
+
+def _answered(line: list[str], said: Path) -> str:
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+            status = vanidl(line)
+    except BaseException:  # whatever it is, it is counted
+        said.write_text(traceback.format_exc(), errors="replace")
+        return RAISED
+    text = errors.getvalue()
+    said.write_text(text, errors="replace")
+    if status == 0:
+        return ANSWER if len(text) < _MOST_MESSAGE else LONG
+    # A folder of several jobs is refused with a table of them.
+    few = text.startswith("vanidl: ") and len(text) < _MOST_MESSAGE
+    return REFUSED if few else LONG
+
+
+def _show(table: dict[str, Counter[str]], notes: list[str]) -> None:
+    print("| command | " + " | ".join(VERDICTS) + " |\n|" + "---|" * (len(VERDICTS) + 1))
+    total: Counter[str] = sum(table.values(), Counter())
+    for name, counts in [*table.items(), (f"total of {total.total()}", total)]:
+        print(f"| {name} | " + " | ".join(str(counts[v]) for v in VERDICTS) + " |")
+    print("\n".join(["", *sorted(notes)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Whole files around hostile values: a format's own writer writes what no program would.
+
+Checksums, lengths and compression are right, so that what is wrong reaches the code behind them.
+A way is a function of random numbers that gives (name of the file, content).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.readers import HOSTILE_VALUES, READERS, count, replaced
+from tests.makers import xplane_files
+from tests.makers.darshan_logs import (
+    POSIX_COUNTERS,
+    POSIX_TIMES,
+    Log,
+    Record,
+    log_bytes,
+    random_records,
+)
+from tests.makers.event_files import Event, event_file
+
+Rng = np.random.Generator
+Written = tuple[str, bytes]
+
+INTEGERS = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**40, 2**61, 2**62, 2**63 - 1, -(2**63))
+SECONDS = (0.0, -1.0, 1e-300, 1e9, 1e18, 1e300, math.inf, -math.inf, math.nan)
+NAMES = (
+    b"", b"/", b"a" * 70_000, b"/d" * 2000, b"\xff\xfe", "\u202e\u0085\ud7ff".encode(),
+    b"=cmd|' /C calc'!A0", b"\x1b]0;x\x07", b"<script>alert(1)</script>", b"\n\n\t", b"../../x",
+    "\ue000\ue001".encode(), b"!" * 3000,
+)  # fmt: skip
+
+
+def _of(rng: Rng, values: Any) -> Any:
+    return values[int(rng.integers(0, len(values)))]
+
+
+def darshan(rng: Rng) -> Written:
+    """A log with odd fields in its job record, names, segments and counters."""
+    names = {2**63 + 17 * i: b"/p/f%d" % i for i in range(4)}
+    log = Log(names=names, dxt={"DXT_POSIX": random_records(int(rng.integers(1, 99)), rows=8)})
+    for _ in range(int(rng.integers(1, 4))):
+        log = _of(rng, _DARSHAN)(log, rng)
+    return "u_x_id7-7_1-2-3-4_1.darshan", log_bytes(log)
+
+
+def _job(log: Log, rng: Rng) -> Log:
+    job = [int(_of(rng, INTEGERS)) if rng.random() < 0.5 else n for n in log.job]
+    return replace(log, job=tuple(job))
+
+
+def _times(log: Log, rng: Rng) -> Log:
+    start, end = ([_of(rng, INTEGERS), log.start[1]] for _ in "ab")
+    return replace(log, start=tuple(start), end=tuple(end) if rng.random() < 0.5 else log.end)
+
+
+def _texts(log: Log, rng: Rng) -> Log:
+    name = _of(rng, NAMES)
+    names = {key: _of(rng, NAMES).replace(b"\0", b"") for key in log.names}
+    values = ("\u00b2".encode(), b"9" * 5001, b"-1", b"0", name[:40])
+    metadata = b"fork_parent=%b\nlib_ver=%b\n" % (_of(rng, values)[:900], name[:90])
+    mounts = [("x", "/"), (_of(rng, ("ext4", "é" * 900)), "/p")]
+    return replace(log, names=names, metadata=metadata[:1024], command=name, mounts=mounts)
+
+
+def _segments(log: Log, rng: Rng) -> Log:
+    rows = [
+        (_of(rng, INTEGERS), _of(rng, INTEGERS), _of(rng, SECONDS), _of(rng, SECONDS), 1)
+        for _ in range(int(rng.integers(1, 9)))
+    ]
+    odd = Record(2**63, int(_of(rng, INTEGERS)), "n" * int(rng.integers(0, 64)), rows, rows[:2])
+    return replace(log, dxt={"DXT_POSIX": [*log.dxt["DXT_POSIX"], [odd]]})
+
+
+def _counters(log: Log, rng: Rng) -> Log:
+    rows = [
+        (
+            2**63 + 17 * i,
+            int(_of(rng, INTEGERS)),
+            [int(_of(rng, INTEGERS)) if rng.random() < 0.2 else 3 for _ in range(POSIX_COUNTERS)],
+            [float(_of(rng, SECONDS)) if rng.random() < 0.2 else 0.5 for _ in range(POSIX_TIMES)],
+        )
+        for i in range(3)
+    ]
+    return replace(log, counters={"POSIX": rows})
+
+
+_DARSHAN = (_job, _times, _texts, _segments, _counters)
+
+
+def _json(reader: str, name: str) -> Callable[[Rng], Written]:
+    def written(rng: Rng) -> Written:
+        value = json.loads(READERS[reader].content)
+        for _ in range(int(rng.integers(1, 4))):
+            value = replaced(value, int(rng.integers(0, count(value))), _of(rng, HOSTILE_VALUES))
+        content = json.dumps(value).encode()
+        return name, gzip.compress(content) if name.endswith(".gz") else content
+
+    return written
+
+
+def dftracer(rng: Rng) -> Written:
+    """A trace with odd values in some of its lines."""
+    lines = READERS["dftracer"].content.splitlines()
+    for _ in range(int(rng.integers(1, 4))):
+        i = int(rng.integers(0, len(lines)))
+        try:
+            value = json.loads(lines[i])
+        except ValueError:
+            continue
+        place = int(rng.integers(0, count(value)))
+        lines[i] = json.dumps(replaced(value, place, _of(rng, HOSTILE_VALUES))).encode()
+    return "x.pfw", b"\n".join(lines)
+
+
+def event_files(rng: Rng) -> Written:
+    """Steps of odd numbers, times and tags."""
+    events = [
+        Event(
+            float(_of(rng, (*SECONDS, 1.7e9 + i, 253402300799.0))),
+            int(_of(rng, (*INTEGERS, i))),
+            tuple(_of(rng, NAMES).decode("utf-8", "replace")[:300] for _ in range(2)),
+        )
+        for i in range(6)
+    ]
+    return "events.out.tfevents.1700000000.n.2.0", event_file(events)
+
+
+def xplane(rng: Rng) -> Written:
+    """Events of odd times, steps and names."""
+
+    def time() -> int:
+        return max(0, int(_of(rng, (*INTEGERS, 5, 90)))) % 2**50
+
+    events = [
+        xplane_files.Event(
+            _of(rng, ("Profiled batch", "IteratorGetNextOp::DoCompute", "x" * 9000, "9" * 5001)),
+            *sorted((time(), time())), step=_of(rng, (None, 4, *INTEGERS)),
+            line=_of(rng, ("Steps", "python", "tf_Compute/1")),
+            plane=_of(rng, ("/host:CPU", "/device:GPU:0", "/device:TPU:0")),
+        )
+        for _ in range(5)
+    ]  # fmt: skip
+    start_ns = _of(rng, (None, xplane_files.START_NS, 0, 2**62))
+    content = xplane_files.xspace(tuple(events), start_ns=start_ns)
+    folder = _of(rng, (xplane_files.SESSION, "9999_12_31_23_59_59", "0000_00_00_00_00_00"))
+    return f"plugins/profile/{folder}/n.xplane.pb", content
+
+
+WAYS: dict[str, Callable[[Rng], Written]] = {
+    "darshan": darshan,
+    "kineto": _json("kineto", "n_10.1700000099000.pt.trace.json"),
+    "kineto gzip": _json("kineto", "n_10.1700000099000.pt.trace.json.gz"),
+    "dftracer": dftracer,
+    "tfevents": event_files,
+    "xplane": xplane,
+    "trace viewer": _json(
+        "trace viewer", f"plugins/profile/{xplane_files.SESSION}/n.trace.json.gz"
+    ),
+    "run record": _json("run record", "run.json"),
+}
