@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--stats", metavar="H5", help="DeepCAM: file of climate/minval and climate/maxval")
     add("--shape", help="of raw bytes in a TFRecord that does not say, as 128,128,128,4")
     add("--dtype", default="<i2", help="of those bytes (default <i2)")
-    add("--threads", type=int, help="samples of a folder at a time (default: one a core)")
+    add("--threads", type=int, help="samples of a folder at a time (default: one per core)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ _PREAD.restype = ctypes.c_ssize_t
 
 @dataclass(frozen=True)
 class ReadTotals:
-    """What reads took: bytes that they returned, and read calls, one per contiguous piece."""
+    """What reads took: bytes that they returned, and read calls, one per contiguous run."""
 
     nbytes: int = 0
     requests: int = 0

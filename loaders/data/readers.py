@@ -31,7 +31,7 @@ class Reader(Protocol):
         """All arrays of a sample."""
 
     def requests(self) -> int:
-        """Read calls that one sample takes: one a contiguous piece."""
+        """Read calls that one sample takes: one per contiguous run."""
 
     def close(self) -> None:
         """Closes what is open; reading opens again."""

@@ -5,8 +5,8 @@ all that a loader needs to know: how many samples, which arrays each has, and th
 array (file, HDF5 dataset, row). Three layouts:
 
     rows    one HDF5 file; sample i is row i of every dataset        (ptycho)
-    files   one HDF5 file a sample; the dataset is the sample        (cosmoflow, deepcam)
-    images  one image file a sample in a folder of its class         (images)
+    files   one HDF5 file per sample; the dataset is the sample      (cosmoflow, deepcam)
+    images  one image file per sample in a folder of its class       (images)
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def encode_folder(
         target: Where the containers go, in the same folders.
         codecs: None: those of the workload, else `codec_for`.
         settings: What `codecs` was made from, kept in `encoding.json`.
-        threads: Samples at a time; None: one a core.
+        threads: Samples at a time; None: one per core.
         progress: Told (samples done, samples in all).
 
     Raises:

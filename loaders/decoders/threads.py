@@ -1,4 +1,4 @@
-"""Spreading work over the processor's cores, and compiling what runs there.
+"""Distributes work over the processor's cores, and compiles what runs there.
 
 Compiled functions let go of the interpreter lock: plain threads run them side by side.
 """
@@ -32,7 +32,7 @@ def spread(work: Callable[[int, int], T], count: int, threads: int | None = None
     Args:
         work: Called once a thread.
         count: Items in all.
-        threads: At most; None: one a core. One runs in the calling thread.
+        threads: At most; None: one per core. One runs in the calling thread.
     """
     parts = max(1, min(threads or cores(), count))
     edges = [count * part // parts for part in range(parts + 1)]

@@ -203,7 +203,7 @@ def _probe(path: Path) -> float:
 
 
 def check_available() -> None:
-    """Returns where a FUSE mount can work.
+    """Checks that a FUSE mount can work.
 
     Raises:
         MissingError: It says what is missing and how to get it.

@@ -22,7 +22,7 @@ class Stats:
         loads: Samples read from storage (read ahead included).
         hits: Samples served from a buffer without a read.
         nbytes: Bytes that the reads returned. HDF5's and images' own metadata are not in it.
-        requests: Read calls, one a contiguous piece. A file system may split them.
+        requests: Read calls, one per contiguous run. A file system may split them.
         exposed_wait_s: Seconds that the training process spent in `__next__`, one entry a step.
     """
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--buffer", type=int, metavar="SAMPLES", help="held by all ranks together")
     size.add_argument(
-        "--buffer-fraction", type=float, metavar="C/N", help="(default: 1 GiB a rank)"
+        "--buffer-fraction", type=float, metavar="C/N", help="(default: 1 GiB per rank)"
     )
     add("--balance", default="load", choices=BALANCES, help="what is level over ranks")
     add("--epoch-order", default="shuffle", choices=EPOCH_ORDERS)
@@ -173,10 +173,10 @@ def identity(plan: Plan, samples: SampleSet, settings: Settings) -> dict[str, An
 
 
 def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
-    """Returns where a plan is for these samples and settings.
+    """Validates a plan against these samples and settings.
 
     Raises:
-        UsageError: It is not.
+        UsageError: It is of another data set or run.
     """
     found = plan.settings
     names = ("samples", "ranks", "batch", "epochs", "seed", "drop_last", "shuffled")

@@ -59,7 +59,7 @@ class PlanSettings:
         costs(self.balance, self.load_s, self.compute_s)
         if self.samples < self.ranks:
             raise UsageError(
-                f"expected at least one sample a rank, found {self.samples} samples for "
+                f"expected at least one sample per rank, found {self.samples} samples for "
                 f"{self.ranks} ranks: use fewer ranks"
             )
         if self.epoch_order not in EPOCH_ORDERS:

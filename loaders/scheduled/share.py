@@ -16,7 +16,7 @@ def costs(balance: str, load_s: float, compute_s: float) -> tuple[float, float]:
     """(seconds of a load, seconds of training on a sample) that a balance weighs by.
 
     "load" levels what ranks read, "batch" the sizes of their batches, "time" both by their
-    measured seconds a sample.
+    measured seconds per sample.
 
     Raises:
         UsageError: No balance of that name.

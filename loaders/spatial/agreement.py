@@ -31,7 +31,7 @@ class Attempt:
         return self.error is not None
 
     def agree(self, transport: Transport) -> None:
-        """Returns where all ranks succeeded; one message to all. Every rank has to call it.
+        """Checks that all ranks succeeded; one message to all. Every rank has to call it.
 
         Raises:
             InputError: Another rank failed; its number and its message.

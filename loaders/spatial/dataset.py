@@ -69,7 +69,7 @@ class SlabDataset(Dataset[torch.Tensor]):
         self._files, self._key, self._connected = list(files), key, transport is not None
         self._transport = transport or _alone(division, part)
         if (transport is None) == (part is None):
-            raise UsageError("expected a team or a part, found both or neither: give one")
+            raise UsageError("expected a transport or a part, found both or neither: give one")
         _check_read_mode(read_mode, self._transport)
         with Attempt() as tried:
             first = describe(self._source(0))
@@ -97,7 +97,7 @@ class SlabDataset(Dataset[torch.Tensor]):
         if self._connected and get_worker_info() is not None:
             raise UsageError(
                 "expected num_workers=0, as ranks exchange in the training process, found a "
-                "worker: give a part instead of a team, or no workers"
+                "worker: give a part instead of a transport, or no workers"
             )
         out, begun = np.empty(self._reader.shape(self._array), self._array.dtype), Begun()
         with Attempt() as tried:
@@ -122,7 +122,9 @@ class SlabDataset(Dataset[torch.Tensor]):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._connected:
-            raise UsageError("expected num_workers=0 with a team, found another process: see above")
+            raise UsageError(
+                "expected num_workers=0 with a transport, found another process: see above"
+            )
         return self.__dict__
 
 
@@ -133,8 +135,8 @@ def _alone(division: Division, part: int | None) -> Alone:
 def _check_read_mode(read_mode: str, transport: Transport) -> None:
     if read_mode not in READ_MODES:
         known = ", ".join(READ_MODES)
-        raise UsageError(f"expected a way among {known}, found {read_mode}: choose one")
+        raise UsageError(f"expected a read mode among {known}, found {read_mode}: choose one")
     if read_mode == "independent" and not transport.mpi:
         raise UsageError("expected ranks started by mpiexec for MPI-IO, found others: use posix")
     if read_mode in JOINT_MODES and not transport.connected:
-        raise UsageError(f"expected a team for {read_mode}, found none: give one")
+        raise UsageError(f"expected a transport for {read_mode}, found none: give one")

@@ -46,7 +46,7 @@ HELP = "each rank reads its block of a sample (spatial parallelism, MPI-IO)"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How samples are divided and read."""
     add = parser.add_argument
-    add("--grid", type=_numbers, metavar="1xPx1x1", help="parts an axis (default: axis 1 by all)")
+    add("--grid", type=_numbers, metavar="1xPx1x1", help="parts per axis (default: axis 1 by all)")
     add(
         "--divide",
         action="append",
@@ -81,7 +81,7 @@ class SpatialSettings:
     def __post_init__(self) -> None:
         if self.read_mode not in READ_MODES or self.ahead < 0:
             raise UsageError(
-                f"expected a way among {', '.join(READ_MODES)} and 0 or more steps ahead, "
+                f"expected a read mode among {', '.join(READ_MODES)} and 0 or more steps ahead, "
                 f"found {self.read_mode}, {self.ahead}: correct the options"
             )
 
@@ -297,7 +297,7 @@ class SpatialLoader(EpochLoader):
 
 
 def check_reach(settings: Settings, spatial: SpatialSettings) -> None:
-    """Returns where ranks can exchange what these settings have them exchange.
+    """Checks that ranks can exchange what these settings have them exchange.
 
     Raises:
         UsageError: They cannot.

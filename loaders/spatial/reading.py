@@ -31,8 +31,8 @@ READ_MODES: dict[str, str] = {
     "independent": "the block's own runs through MPI-IO",
     "posix": "the block's own runs through pread",
     "collective": "a level share in one piece, then an exchange",
-    "scatter": "twin: the first rank of a group reads all and scatters",
-    "crop": "twin: every rank reads all and crops",
+    "scatter": "baseline: the first rank of a group reads all and scatters",
+    "crop": "baseline: every rank reads all and crops",
 }
 """Way of reading -> what it does."""
 JOINT_MODES = ("collective", "scatter")

@@ -19,7 +19,7 @@ class Sharing:
     def __post_init__(self) -> None:
         if self.world.ranks % self.parts:
             raise UsageError(
-                f"expected a number of ranks that {self.parts} parts a sample divide, found "
+                f"expected a number of ranks that {self.parts} parts per sample divide, found "
                 f"{self.world.ranks}: choose another grid or number of ranks"
             )
 

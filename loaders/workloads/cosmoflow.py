@@ -3,7 +3,7 @@
 Statistics of the papers (Ibrahim & Oliker, section V.B and figure 5; the spatial-parallel
 poster), measured in tests/loaders/workloads/test_workloads.py:
 
-- int16 counts, 4 redshifts x size^3 voxels, one HDF5 file a sample: size 128 is the MLPerf
+- int16 counts, 4 redshifts x size^3 voxels, one HDF5 file per sample: size 128 is the MLPerf
   sample (16.8 MB), size 512 the poster's (1.07 GB);
 - a few hundred unique values a 128^3 sample (the paper shows one with 558), whose frequencies
   follow a power law;
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..loader.loader import Batch
 
 NAME = "cosmoflow"
-HELP = "int16 particle counts, 4 redshifts x 128^3 (--size 512: 4 x 512^3), a file a sample"
+HELP = "int16 particle counts, 4 redshifts x 128^3 (--size 512: 4 x 512^3), a file per sample"
 SIZE = 128
 BLOCK = 128
 
@@ -52,7 +52,7 @@ PARAMETERS = 4
 
 
 def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:
-    """One file a sample: `counts` and the cosmological `parameters`.
+    """One file per sample: `counts` and the cosmological `parameters`.
 
     Raises:
         UsageError: A size above 128 that is no multiple of it.

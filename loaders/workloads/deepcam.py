@@ -3,7 +3,7 @@
 Statistics of the paper (Ibrahim & Oliker, sections IV and V.A), measured in
 tests/loaders/workloads/test_workloads.py:
 
-- 16 channels of 768 x 1152 float32 a sample (56.6 MB), one HDF5 file a sample;
+- 16 channels of 768 x 1152 float32 per sample (56.6 MB), one HDF5 file per sample;
 - values change least along x, the direction of 1152 points;
 - large smooth areas, with abrupt changes where events are: few lines hold one, and there a step
   is tens of times the usual one;
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..loader.loader import Batch
 
 NAME = "deepcam"
-HELP = "16 x 768 x 1152 float32 climate images with event masks, a file a sample"
+HELP = "16 x 768 x 1152 float32 climate images with event masks, a file per sample"
 SIZE = 768
 CHANNELS = 16
 EVENTS = 3
@@ -49,7 +49,7 @@ DRY = 1.5
 
 
 def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:
-    """One file a sample: `climate/data` (channels, y, x) and `climate/labels_0` (y, x).
+    """One file per sample: `climate/data` (channels, y, x) and `climate/labels_0` (y, x).
 
     Raises:
         UsageError: A size (of y) that is odd or below 16; x is one and a half times as long.

@@ -35,7 +35,7 @@ NOISE = 24.0
 
 
 def describe(folder: Path, *, samples: int, seed: int, size: int) -> SampleSet:
-    """One JPEG file a sample, in `class0000` and so on."""
+    """One JPEG file per sample, in `class0000` and so on."""
     fields = (Field("image", (size, size, 3), "|u1"), Field("label", (), "<i8"))
     details = {"classes": CLASSES, "quality": QUALITY}
     return SampleSet(folder, NAME, samples, fields, "images", seed, size, details)
