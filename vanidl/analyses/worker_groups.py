@@ -1,0 +1,81 @@
+"""Which workers of a training process work for one loader.
+
+A loader starts all its workers before the first of them is asked for a sample. So one that was
+started after others had begun to read works for another loader (of validation, or of the next
+epoch), and so does one that was started after the first of them had ended. Loaders that are
+created together differ in what they read: their workers have no files, or no folders, in common.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ
+_MOSTLY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLife:
+    """When one worker lived and first read samples, in ns; `start` None: not known."""
+
+    process: int  # index into Trace.processes
+    start: int | None
+    end: int | None
+    first_read: int
+    uncertainty: int = 0
+
+    @property
+    def begin(self) -> int:
+        """When it was started, at the latest."""
+        return self.first_read if self.start is None else self.start
+
+
+Files = Mapping[int, frozenset[int]]
+"""Process -> the files that it read."""
+
+
+def worker_groups(
+    lives: Iterable[WorkerLife], files: Files, paths: Sequence[str]
+) -> list[list[WorkerLife]]:
+    """The workers of one training process, loader by loader, in order of their start."""
+    groups: list[list[WorkerLife]] = []
+    for life in sorted(lives, key=lambda one: (one.begin, one.process)):
+        if not groups or not _started_with(groups[-1], life):
+            groups.append([])
+        groups[-1].append(life)
+    return [part for group in groups for part in _by_data(group, files, paths)]
+
+
+def _started_with(group: Sequence[WorkerLife], life: WorkerLife) -> bool:
+    """Whether it was started before the group's first read, and while all of them lived."""
+    slack = _SPREAD_NS + life.uncertainty + max(one.uncertainty for one in group)
+    if life.begin >= min((one.end for one in group if one.end is not None), default=life.begin + 1):
+        return False
+    return life.begin <= min(one.first_read for one in group) + slack
+
+
+def _by_data(
+    group: Sequence[WorkerLife], files: Files, paths: Sequence[str]
+) -> list[list[WorkerLife]]:
+    """The group by what its workers have in common: files where they share most, else folders."""
+    own = {life.process: files.get(life.process, frozenset()) for life in group}
+    readers = Counter(file for some in own.values() for file in some)
+    shared = sum(readers[file] for file in readers if readers[file] > 1)
+    if shared > _MOSTLY * readers.total():
+        marks: dict[int, frozenset[Hashable]] = dict(own)
+    else:
+        marks = {
+            process: frozenset(str(PurePosixPath(paths[file]).parent) for file in some)
+            for process, some in own.items()
+        }
+    parts: list[tuple[set[Hashable], list[WorkerLife]]] = []
+    for life in group:
+        joined = [part for part in parts if part[0] & marks[life.process]]
+        apart = [part for part in parts if not part[0] & marks[life.process]]
+        names = set(marks[life.process]).union(*(part[0] for part in joined))
+        parts = [*apart, (names, [one for part in joined for one in part[1]] + [life])]
+    parts.sort(key=lambda part: (part[1][0].begin, part[1][0].process))
+    return [sorted(lives, key=lambda one: one.process) for _, lives in parts]
