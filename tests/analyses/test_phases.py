@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -81,6 +82,77 @@ def test_one_wait_more_is_the_end_of_an_epoch():
     assert phases.epochs[0].input_wait_s == pytest.approx(0.07)
 
 
+def test_validation_between_epochs_is_one_border():
+    """Between two training steps: the loader's end, waits of validation, the next first one."""
+    seen = [span for span in steps(0, 12, SECOND) if span.step not in (4, 5)]
+    between = range(SECOND + 410 * MS, SECOND + 590 * MS, 40 * MS)
+    seen += [Span(SpanKind.INPUT_WAIT, at, at + 10 * MS) for at in between]
+    phases = phases_of(reads(SECOND, pieces=100), seen)
+    assert len(phases.epochs) == 2
+
+
+def generations(count: int):
+    """A trainer whose two workers are started anew for each of `count` epochs of 2 s."""
+    trainer = darshan_log(
+        [Io(0, MS, 0, 10, op=1)], names={1: "/data/log.txt"}, length_ns=40 * SECOND
+    )
+    return trainer, *(
+        worker(200 + 10 * g + i, (g * 2 + 1) * SECOND + i * MS, SECOND)
+        for g in range(count)
+        for i in range(2)
+    )
+
+
+def test_a_profile_of_a_part_adds_to_what_the_workers_show():
+    """Six epochs by the workers; the profile saw the borders of two, and counts no fewer."""
+    seen = [*steps(0, 5, 4_500 * MS), *steps(5, 15, 5 * SECOND, double=5)]
+    seen += steps(20, 15, 6_500 * MS)
+    seen += steps(35, 10, 8 * SECOND) + steps(45, 3, 9 * SECOND, double=45)
+    trace = assemble(Group(generations(6), (profile(seen),)), {})
+    phases = analyse(trace).phases
+    assert len(phases.epochs) == 6
+    assert "2 of 5 borders" in phases.epochs[0].evidence
+    assert "against" not in phases.epochs[0].evidence
+
+
+def test_files_that_workers_share_out_anew_are_epochs():
+    """Persistent workers, a file a sample, shuffled: each file is read once per epoch by any."""
+    order = np.random.default_rng(3)
+    logs = []
+    passes = [order.permutation(40) for _ in range(3)]
+    for i in range(2):
+        ios = [
+            Io(
+                (e * 2_000 + k * 20 + half) * MS,
+                (e * 2_000 + k * 20 + half + 1) * MS,
+                half * 4096,
+                4096,
+                1 + int(f),
+            )
+            for e, files in enumerate(passes)
+            for k, f in enumerate(files[i::2])
+            for half in range(2)
+        ]
+        names = {n: f"/data/sample-{n}.bin" for n in range(1, 41)}
+        start = JOB_START_NS + SECOND + i * MS
+        logs.append(darshan_log(ios, pid=200 + i, parent=100, start_ns=start, names=names))
+    trainer = darshan_log([Io(0, MS, 0, 10, op=1)], names={1: "/data/log.txt"})
+    phases = analyse(assemble(Group((trainer, *logs), ()), {})).phases
+    assert [p.start_s for p in phases.epochs] == pytest.approx([1, 3, 5], abs=0.01)
+
+
+def test_ranks_that_read_the_same_side_by_side_are_no_epochs():
+    """Two ranks read every file once, at the same time: one epoch."""
+    logs = [
+        darshan_log(
+            [Io(k * 20 * MS, (k * 20 + 1) * MS, 0, 4096, 1 + k) for k in range(40)],
+            pid=100 + rank, names={n: f"/data/sample-{n}.bin" for n in range(1, 41)},
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    assert analyse(assemble(Group(tuple(logs), ()), {})).phases.epochs == ()
+
+
 def test_a_short_profile_does_not_number_epochs():
     assert phases_of(reads(SECOND, pieces=600), steps(0, 12, SECOND, double=6)).epochs == ()
 
@@ -96,7 +168,7 @@ def test_epochs_named_in_the_profile_come_first():
     made = replace(made, names=names, name=made.name + codes)
     phases = analyse(assemble(Group((darshan_log(reads(SECOND, pieces=100)),), (made,)), {})).phases
     assert [p.start_s for p in phases.epochs] == pytest.approx([1, 1.4, 1.8])
-    assert "against it" in phases.epochs[0].evidence
+    assert "1 of 2 borders" in phases.epochs[0].evidence
 
 
 def worker(pid: int, start: int, length: int):

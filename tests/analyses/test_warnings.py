@@ -21,13 +21,14 @@ from tests.makers import xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.training_loops import loop, marked
 from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import CounterFile, CounterRecords, StepDurations
+from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, StepDurations
 
 KIB = 1024
 SECOND = 1_000_000_000
@@ -206,6 +207,11 @@ def partly_profiled(folder: Path, *, steps: int) -> tuple[Notice, ...]:
 ONE_RANK = random_records(2, ranks=1)
 
 
+def of_profile(seen: ProfileTrace) -> tuple[Notice, ...]:
+    """The warnings of a run of which there is a profile only."""
+    return assemble(Group((), (seen,)), {}).warnings
+
+
 def forwards(n: int, nbytes: int = 1000) -> list[tuple[int, int]]:
     return [(i * nbytes, nbytes) for i in range(n)]
 
@@ -364,6 +370,18 @@ TABLE: dict[str, Cases] = {
     "steps_partly_profiled": Cases(
         {"two of twelve": lambda folder: partly_profiled(folder, steps=12)},
         {"two of three": lambda folder: partly_profiled(folder, steps=3)},
+    ),
+    "steps_from_waits": Cases(
+        {"a loop without marks": lambda _: of_profile(loop([["train"] * 4]))},
+        {"marked steps": lambda _: of_profile(marked([100.0] * 5, [20.0] * 5))},
+    ),
+    "validation_steps": Cases(
+        {"two batches without backward": lambda _: of_profile(loop([["train"] * 4, ["test"] * 2]))},
+        {"only such batches": lambda _: of_profile(loop([["test"] * 4]))},
+    ),
+    "last_step_empty": Cases(
+        {"a mark after the loop": lambda _: of_profile(marked([100.0] * 5, [*[20.0] * 4, 0.0]))},
+        {"the last batch": lambda _: of_profile(marked([100.0] * 5, [20.0] * 5))},
     ),
     "damaged": Cases(
         {"a cut log": lambda folder: folder_of(0.9, folder)},

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.training_loops import loop, marked
 from vanidl.analyses import analyse
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
@@ -18,37 +19,6 @@ from vanidl.model.trace import SpanKind
 from vanidl.readers.records import ProfileTrace
 
 MS = 1_000_000
-BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
-
-
-def loop(epochs: list[list[str]], *, wait_ms: int = 10, work_ms: int = 20) -> ProfileTrace:
-    """The profile of a loop without marked steps: one list of batches an epoch.
-
-    A batch is "train" or "test"; a loader ends with one more wait, after which the next one is
-    created (two small operators), and loops of validation have loaders of their own.
-    """
-    spans, names, now = [], [], 0
-
-    def add(kind: SpanKind, name: str, ms: float) -> None:
-        nonlocal now
-        spans.append(Span(kind, now, now + int(ms * MS)))
-        names.append(name)
-        now += int(ms * MS) + 1000
-
-    for batches in epochs:
-        add(SpanKind.OP, "aten::random_", 0.1)
-        add(SpanKind.OP, "aten::item", 0.1)
-        for what in batches:
-            add(SpanKind.INPUT_WAIT, "next", wait_ms)
-            for _ in range(4):
-                add(SpanKind.OP, "aten::conv2d", work_ms / 4)
-            if what == "train":
-                add(SpanKind.OP, BACKWARD, work_ms)
-        add(SpanKind.INPUT_WAIT, "next", 1)
-    made = profile(spans)
-    used = sorted(set(names))
-    code = np.array([used.index(n) for n in names], np.int32)
-    return replace(made, names=tuple(used), name=code)
 
 
 def steps_of(trace: ProfileTrace) -> list[int]:
@@ -85,19 +55,6 @@ def test_validation_between_epochs_is_not_counted():
 def test_a_run_that_only_infers_has_steps():
     found = without_validation(from_waits(loop([["test"] * 5])))
     assert steps_of(found) == list(range(5))
-
-
-def marked(lengths_ms: list[float], computed_ms: list[float]) -> ProfileTrace:
-    """Marked steps of given lengths, each with a wait and then so much compute."""
-    spans, at = [], 0
-    for k, (length, work) in enumerate(zip(lengths_ms, computed_ms, strict=True)):
-        end = at + int(length * MS)
-        spans.append(Span(SpanKind.STEP, at, end, k))
-        spans.append(Span(SpanKind.INPUT_WAIT, at, at + MS // 10))
-        if work:
-            spans.append(Span(SpanKind.OP, end - int(work * MS), end))
-        at = end
-    return profile(spans)
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def finish(
         filetimeline=filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
         placement=placement.finish(chosen),
         perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
-        workers=workers.finish(reduced["workers"], chosen),
+        workers=workers.finish(reduced["workers"], chosen, data),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 

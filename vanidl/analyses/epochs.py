@@ -2,7 +2,8 @@
 
 Kinds of evidence, strongest first: spans that name an epoch; the training loop's loader made
 anew (PyTorch's loader ends an epoch with one wait more, in which it raises StopIteration);
-worker processes started anew; the dataset read again. Without any, there are no epochs.
+worker processes started anew; the dataset read again. A profile shows the borders within it, the
+others those of the whole run. Without any, there are no epochs.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.steps import rank_spans
-from vanidl.analyses.visits import Visits
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.analyses.worker_groups import Files, WorkerLife, files_read, groups_of_trainers
+from vanidl.formatting.units import plural
+from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 
 _NUMBER = re.compile(r"(\d+)\s*$")
 _WHOLE_WINDOW = 0.8  # a profile must cover this share of the dataset's reads to number epochs
 _SAME_FILES = 0.5
+_EXACTLY = 0.2  # by which the bytes read again may differ from whole passes
+_MIXED = 0.3  # of the visits of one pass, after the next one began
 _LITTLE = 0.01  # of the bytes read from the largest file: a description, not samples
 
 
@@ -36,18 +40,66 @@ class EpochStarts:
     evidence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Where epochs begin, but for the first, as profiles show it; ns.
+
+    `first` is the beginning of the first epoch, None where profiles began within one. Borders are
+    `complete` where the program named them.
+    """
+
+    borders: tuple[int, ...]
+    window: tuple[int, int] = (0, 0)  # what the profiles saw
+    first: int | None = None
+    complete: bool = False
+
+
+NO_BORDERS = Borders(())
+
+
 def epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
-    """The starts by the strongest evidence, and which other evidence agrees or differs."""
-    found = [(name, rule(trace, data)) for name, rule in EVIDENCE]
-    known = [(name, starts) for name, starts in found if len(starts) > 1]
-    if not known:
-        reason = "nothing in the run marks the border between two epochs"
-        return EpochStarts((), reason)
-    name, starts = known[0]
-    agree = [n for n, s in known[1:] if len(s) == len(starts)]
-    differ = [f"{n}: {len(s)}" for n, s in known[1:] if len(s) != len(starts)]
-    words = name + (f"; also {', '.join(agree)}" if agree else "")
-    return EpochStarts(starts, words + (f"; against it {', '.join(differ)}" if differ else ""))
+    """All starts that the evidence shows, and which evidence shows all or some of them.
+
+    Inside a profile those of the profile count, unless the rest of the run shows more there: then
+    some borders do not show in it. Named epochs are never added to.
+    """
+    seen = [(name, rule(trace, data)) for name, rule in IN_PROFILES]
+    whole = [(name, starts) for name, rule in IN_RUN if len(starts := rule(trace, data)) > 1]
+    named = next(((name, found) for name, found in seen if found.borders), None)
+    starts = whole[0][1] if whole else ()
+    if named is not None:
+        starts = _joined(named[1], starts)
+    if len(starts) < 2:
+        return EpochStarts((), _unnumbered(seen))
+    shown = [(name, len(found.borders)) for name, found in seen if found.borders]
+    shown += [(name, len(found) - 1) for name, found in whole]
+    borders = len(starts) - 1
+    full = [name for name, count in shown if count == borders]
+    part = [f"{name} ({count} of {borders} borders)" for name, count in shown if count < borders]
+    return EpochStarts(starts, "; also ".join([*full, *part]))
+
+
+def _joined(seen: Borders, whole: tuple[int, ...]) -> tuple[int, ...]:
+    """Borders that a profile shows, and those of the whole run where it does not look."""
+    low, high = seen.window
+    inside = [start for start in whole[1:] if low <= start < high]
+    if len(inside) > len(seen.borders) and not seen.complete:
+        return whole
+    outside = [start for start in whole[1:] if not low <= start < high]
+    first = seen.first if seen.first is not None else next(iter(whole), None)
+    if first is None:
+        return ()
+    first = min(first, *whole[:1]) if whole else first
+    return (first, *sorted({*seen.borders, *outside} - {first}))
+
+
+def _unnumbered(seen: Sequence[tuple[str, Borders]]) -> str:
+    """Why no epochs are shown."""
+    for name, found in seen:
+        if found.borders:
+            count = plural(len(found.borders), "border")
+            return f"{name}: {count} within the profile, and nothing shows those outside of it"
+    return "nothing in the run marks the border between two epochs"
 
 
 def first_read_ns(trace: Trace, data: Dataset | None) -> int | None:
@@ -67,7 +119,7 @@ def _extreme(
     return trace.job.start_ns + round(pick(known) * 1e9) if known else None
 
 
-def _by_annotation(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
+def _by_annotation(trace: Trace, data: Dataset | None) -> Borders:
     del data
     spans = trace.spans.pick(trace.spans.kind == SpanKind.EPOCH)
     first: dict[int, int] = {}
@@ -75,28 +127,41 @@ def _by_annotation(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
         match = _NUMBER.search(spans.names[name])
         number = int(match[1]) if match else -1
         first[number] = min(first.get(number, start), start)
-    return tuple(sorted(first.values()))
+    starts = sorted(first.values())
+    if len(starts) < 2:
+        return NO_BORDERS
+    window = (starts[0], int(spans.end.max()))
+    return Borders(tuple(starts[1:]), window, starts[0], complete=True)
 
 
-def _by_loader(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
-    """Steps with one wait more than the others: the first of them ended the epoch before."""
-    first, last = _samples_read(trace, data)
+def _by_loader(trace: Trace, data: Dataset | None) -> Borders:
+    """Steps with more waits than the others: the first of them ended the epoch before."""
     ranks = rank_spans(trace)
-    borders, begin, end = [], [], []
-    for position in ranks:
+    found, begin, end = [], [], []
+    for position, own in ranks.items():
         mine = trace.spans.pick(trace.family[trace.spans.process] == position)
-        waits, steps = mine.pick(mine.kind == SpanKind.INPUT_WAIT), ranks[position].steps
-        borders.append(_extra_waits(waits.start, waits.end, steps.start, steps.end))
-        begin.append(int(steps.start.min()))
-        end.append(int(steps.end.max()))
-    if not borders or not borders[0] or len({len(b) for b in borders}) > 1:
-        return ()
-    if first is not None and last is not None:
-        seen = min(max(end), last) - max(min(begin), first)
-        if seen < _WHOLE_WINDOW * (last - first):
-            return ()
-    start = min(begin) if first is None else min(first, min(begin))
-    return (start, *(min(column) for column in zip(*borders, strict=True)))
+        waits = mine.pick(mine.kind == SpanKind.INPUT_WAIT)
+        order = np.argsort(own.steps.start, kind="stable")
+        steps = own.steps.pick(order)
+        until = np.append(steps.start[1:], _last_end(trace, steps))
+        found.append(_extra_waits(waits.start, waits.end, steps.start, until))
+        begin.append(int(own.windows.start[0]))
+        end.append(int(own.windows.end[-1]))
+    if not found or not found[0] or len({len(b) for b in found}) > 1:
+        return NO_BORDERS
+    window = (min(begin), max(end))
+    borders = tuple(min(column) for column in zip(*found, strict=True))
+    return Borders(borders, window, _first_ns(trace, data, window))
+
+
+def _first_ns(trace: Trace, data: Dataset | None, window: tuple[int, int]) -> int | None:
+    """The beginning of the first epoch, where a profile saw (nearly) all of the run's reads."""
+    first, last = _samples_read(trace, data)
+    low, high = window
+    if first is None or last is None:
+        return low
+    covered = min(high, last) - max(low, first)
+    return min(first, low) if covered >= _WHOLE_WINDOW * (last - first) else None
 
 
 def _samples_read(trace: Trace, data: Dataset | None) -> tuple[int | None, int | None]:
@@ -110,102 +175,105 @@ def _samples_read(trace: Trace, data: Dataset | None) -> tuple[int | None, int |
     )
 
 
+def _last_end(trace: Trace, steps: Spans) -> int:
+    """Until when waits belong to the last step.
+
+    A step that was found by waits may hold those of a validation after training: only another
+    step after it would show that an epoch began.
+    """
+    derived = trace.profiles[int(steps.source[-1])].steps_from
+    return int(steps.start[-1] if derived else steps.end[-1])
+
+
 def _extra_waits(
-    wait_start: Int64Array, wait_end: Int64Array, start: Int64Array, end: Int64Array
+    wait_start: Int64Array, wait_end: Int64Array, start: Int64Array, until: Int64Array
 ) -> list[int]:
-    """Ends of the first wait in each step that has two where other steps have one."""
+    """Ends of the first wait wherever there are several until the next step, and usually one.
+
+    Several are those of a loader that ended and of the one that follows, with those of a
+    validation between them.
+    """
     low = np.searchsorted(wait_start, start)
-    counts = np.searchsorted(wait_start, end) - low
-    double = np.flatnonzero(counts == 2)
+    counts = np.searchsorted(wait_start, until) - low
     if (counts == 1).sum() < 0.8 * len(counts):
         return []
-    return [int(wait_end[low[i]]) for i in double]
+    return [int(wait_end[low[i]]) for i in np.flatnonzero(counts > 1)]
 
 
 def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     """Generations of worker processes that read the dataset, over all ranks that have workers."""
     if data is None or data.visits is None:
         return ()
-    files = _files_of_workers(trace, data.visits)
-    workers = _workers_of(trace, files)
-    borders = [
-        starts
-        for trainer in trace.ranks
-        if (starts := _generations(workers.get(trainer, []), files)) is not None
-    ]
+    visits, first_read = data.visits, dict[int, int]()
+    starts = (visits.start + trace.job.start_ns).tolist()
+    for process, start in zip(visits.process.tolist(), starts, strict=True):
+        first_read[process] = min(first_read.get(process, start), start)
+    files = files_read(visits)
+    groups = groups_of_trainers(trace, first_read, visits)
+    borders = [_generations(groups[trainer], files) for trainer in trace.ranks if trainer in groups]
     if not borders or len({len(b) for b in borders}) > 1:
         return ()
     return tuple(min(column) for column in zip(*borders, strict=True))
 
 
-def _files_of_workers(trace: Trace, visits: Visits) -> dict[int, set[int]]:
-    """Worker process -> the dataset files that it read."""
-    is_worker = np.array([p.role == "worker" for p in trace.processes], bool)
-    mine = is_worker[visits.process]
-    files: dict[int, set[int]] = {}
-    for process, file in zip(
-        visits.process[mine].tolist(), visits.file[mine].tolist(), strict=True
-    ):
-        files.setdefault(process, set()).add(file)
-    return files
+def _generations(groups: list[list[WorkerLife]], files: Files) -> list[int]:
+    """Starts of a trainer's generations of workers.
 
-
-_Life = tuple[int, int, int]  # start and end in ns, process
-
-
-def _workers_of(trace: Trace, files: dict[int, set[int]]) -> dict[int, list[_Life]]:
-    """Trainer -> its workers that read data, by start."""
-    found: dict[int, list[_Life]] = {}
-    for i, p in enumerate(trace.processes):
-        known = p.start_ns is not None and p.end_ns is not None
-        if p.role == "worker" and p.trainer is not None and i in files and known:
-            found.setdefault(p.trainer, []).append((p.start_ns or 0, p.end_ns or 0, i))
-    return {trainer: sorted(lives) for trainer, lives in found.items()}
-
-
-def _generations(workers: list[_Life], files: dict[int, set[int]]) -> list[int] | None:
-    """Starts of a trainer's generations of workers; None without workers that read data.
-
-    A worker that starts after one of the generation has ended belongs to the next one. Those
-    that read other files than the largest (validation) are no epochs.
+    Those that read other files than the largest (validation) are no epochs.
     """
-    groups: list[list[_Life]] = []
-    for worker in workers:
-        if not groups or worker[0] >= min(w[1] for w in groups[-1]):
-            groups.append([])
-        groups[-1].append(worker)
-    if not groups:
-        return None
-    read = [set().union(*(files[w[2]] for w in group)) for group in groups]
+    read = [frozenset[int]().union(*(files[w.process] for w in group)) for group in groups]
     most = max(read, key=len)
     return [
-        group[0][0]
+        group[0].begin
         for group, mine in zip(groups, read, strict=True)
         if len(mine & most) >= _SAME_FILES * len(mine | most)
     ]
 
 
 def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
-    """The dataset read again by the same processes: most files as often, and the same bytes."""
+    """The dataset read again: most files as often, and the same bytes.
+
+    By the same processes; where workers share the files out anew each time, by the same rank;
+    where ranks do, by the job.
+    """
     if data is None or data.visits is None or not len(data.visits):
         return ()
-    found = data.visits
-    key = found.process * len(trace.files) + found.file
-    _, at, counts = np.unique(key, return_index=True, return_counts=True)
+    visits, files = data.visits, len(trace.files)
+    reread = data.reread_factor or 1.0
+    by_process = _passes(visits.process * files + visits.file, visits.start)
+    if len(by_process) > 1 and reread >= 1 + 0.5 * (len(by_process) - 1):
+        return tuple(trace.job.start_ns + start for start in by_process)
+    family = trace.family[visits.process].astype(np.int64) + 1
+    for key in (family * files + visits.file, visits.file):
+        found = _passes(key, visits.start)
+        if len(found) > 1 and abs(reread / len(found) - 1) < _EXACTLY:
+            return tuple(trace.job.start_ns + start for start in found)
+    return ()
+
+
+def _passes(key: Int64Array, start: Int64Array) -> tuple[int, ...]:
+    """When the n-th visits began, where most keys have as many, and they come one after another."""
+    order = np.lexsort((start, key))
+    key, start = key[order], start[order]
+    _, first, which, counts = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
+    )
     times, agreeing = Counter(counts.tolist()).most_common(1)[0]
-    reread = data.reread_factor
-    if times < 2 or agreeing < 0.8 * len(counts) or reread is None:
+    if times < 2 or agreeing < 0.8 * len(counts):
         return ()
-    if reread < 1 + 0.5 * (times - 1):
-        return ()
-    usual = np.isin(key, key[at][counts == times])
-    since = trace.job.start_ns
-    return tuple(since + int(found.start[usual & (found.ordinal == k)].min()) for k in range(times))
+    usual = counts[which] == times
+    ordinal = (np.arange(len(key)) - first[which])[usual]
+    begun = start[usual]
+    starts = tuple(int(begun[ordinal == k].min()) for k in range(times))
+    late = [(begun[ordinal == k] >= starts[k + 1]).mean() for k in range(times - 1)]
+    return starts if max(late) < _MIXED else ()
 
 
-EVIDENCE: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (
+IN_PROFILES: tuple[tuple[str, Callable[[Trace, Dataset | None], Borders]], ...] = (
     ("epochs named in the profile", _by_annotation),
     ("the loader was made anew (one more wait a border)", _by_loader),
+)
+IN_RUN: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (
     ("worker processes were started anew", _by_workers),
     ("the dataset was read again", _by_visits),
 )

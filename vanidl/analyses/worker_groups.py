@@ -13,6 +13,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from vanidl.analyses.visits import Visits
+from vanidl.model.trace import Trace
+
 _SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ
 _MOSTLY = 0.5
 
@@ -35,6 +38,42 @@ class WorkerLife:
 
 Files = Mapping[int, frozenset[int]]
 """Process -> the files that it read."""
+
+
+def groups_of_trainers(
+    trace: Trace, first_read: Mapping[int, int], visits: Visits | None
+) -> dict[int, list[list[WorkerLife]]]:
+    """Training process -> its workers that read data, loader by loader.
+
+    Args:
+        trace: the run.
+        first_read: process -> when it first read data, ns since the epoch.
+        visits: which files each process read; None: not known.
+    """
+    found: dict[int, list[WorkerLife]] = {}
+    for process in sorted(first_read):
+        worker = trace.processes[process]
+        if worker.role == "worker" and worker.trainer is not None:
+            life = WorkerLife(
+                process,
+                worker.start_ns,
+                worker.end_ns,
+                first_read[process],
+                worker.clock_uncertainty_ns,
+            )
+            found.setdefault(worker.trainer, []).append(life)
+    files = {} if visits is None else files_read(visits)
+    return {
+        trainer: worker_groups(lives, files, trace.files.path) for trainer, lives in found.items()
+    }
+
+
+def files_read(visits: Visits) -> dict[int, frozenset[int]]:
+    """Process -> the files that it read."""
+    found: dict[int, set[int]] = {}
+    for process, file in zip(visits.process.tolist(), visits.file.tolist(), strict=True):
+        found.setdefault(process, set()).add(file)
+    return {process: frozenset(files) for process, files in found.items()}
 
 
 def worker_groups(

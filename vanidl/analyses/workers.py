@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
+from vanidl.analyses.worker_groups import groups_of_trainers
 from vanidl.model.trace import Trace
 
 Sums = tuple[int, int, int, int]
@@ -16,8 +18,7 @@ Sums = tuple[int, int, int, int]
 class WorkerLoad:
     """The dataset reads of one worker process, and the trainer and group that it works in.
 
-    Workers of one trainer whose reads overlap in time, directly or through others, are a group:
-    those of one epoch, where a loader starts them anew for each.
+    A group are the workers of one loader: those of one epoch, where it starts them anew for each.
     """
 
     process: int  # index into Trace.processes
@@ -68,33 +69,17 @@ def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:
     return both
 
 
-def finish(sums: dict[int, Sums], trace: Trace) -> Workers | None:
+def finish(sums: dict[int, Sums], trace: Trace, data: Dataset | None) -> Workers | None:
     """Loads of every worker that read; None where none did."""
-    of_trainer: dict[int | None, dict[int, Sums]] = {}
-    for process, reads in sums.items():
-        person = trace.processes[process]
-        if person.role == "worker":
-            of_trainer.setdefault(person.trainer, {})[process] = reads
-    rows: list[WorkerLoad] = []
-    for trainer in trace.ranks:
-        mine = of_trainer.get(trainer, {})
-        for group, members in enumerate(_groups(mine)):
-            rows += [
-                WorkerLoad(p, trainer, group, mine[p][0], mine[p][1] / 1e9) for p in sorted(members)
-            ]
+    first_read = {process: first for process, (_, _, first, _) in sums.items()}
+    groups = groups_of_trainers(trace, first_read, data.visits if data else None)
+    rows = [
+        WorkerLoad(life.process, trainer, group, sums[life.process][0], sums[life.process][1] / 1e9)
+        for trainer in trace.ranks
+        for group, members in enumerate(groups.get(trainer, []))
+        for life in members
+    ]
     return Workers(tuple(rows), *_spread(rows)) if rows else None
-
-
-def _groups(sums: dict[int, Sums]) -> list[list[int]]:
-    """Processes whose spans of reading hang together, in order of time."""
-    groups: list[list[int]] = []
-    reach = 0
-    for process in sorted(sums, key=lambda p: (sums[p][2], p)):
-        if not groups or sums[process][2] >= reach:
-            groups.append([])
-        groups[-1].append(process)
-        reach = max(reach, sums[process][3])
-    return groups
 
 
 def _spread(rows: list[WorkerLoad]) -> tuple[float | None, int]:

@@ -2,7 +2,8 @@
 
 `iter(DataLoader)` has no span. It draws a seed for its workers (`aten::random_`, then
 `aten::item`), starts them, and the first `__next__` follows: all of that is waiting for input.
-Lightning's profiler calls `step()` after steps of validation as well; its spans name them.
+Lightning's profiler calls `step()` after steps of validation as well; its spans name those of
+training.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ _WORK = re.compile(rf"(?!{SAMPLING.pattern}\Z)[^#]*")
 _OPERATORS = ("cpu_op", "Operator")
 _NEVER, _LATE = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _TRAINING = re.compile(r"(.*\W)?training_step")
-_VALIDATION = re.compile(r"(.*\W)?(validation|test|predict)_step")
 
 
 def with_creation(table: EventTable) -> EventTable:
@@ -75,14 +75,11 @@ def _operators(table: EventTable, lane: int, name: re.Pattern[str]) -> Int64Arra
 
 
 def validation(table: EventTable, step: Mask) -> Mask:
-    """Which of the steps hold a step of validation and none of training."""
-    tests, trains = (_starts(table, pattern) for pattern in (_VALIDATION, _TRAINING))
+    """Which of the steps do not train: they hold no step of training where others do."""
+    trains = _starts(table, _TRAINING)
     end = table.start_ns + table.duration_ns
-
-    def holds(starts: Int64Array) -> Mask:
-        return np.searchsorted(starts, end) > np.searchsorted(starts, table.start_ns)
-
-    return step & holds(tests) & ~holds(trains) if len(tests) else np.zeros(len(table), bool)
+    holds = np.searchsorted(trains, end) > np.searchsorted(trains, table.start_ns)
+    return step & ~holds if (step & holds).any() else np.zeros(len(table), bool)
 
 
 def _starts(table: EventTable, name: re.Pattern[str]) -> Int64Array:
