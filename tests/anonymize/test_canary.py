@@ -113,3 +113,25 @@ def test_no_comparison_holds_a_secret(capsys, tmp_path, secret, runs) -> None:
     assert main(["compare", *paths, "--anonymize"]) == 0
     text = capsys.readouterr().out + printed.out + printed.err
     assert leaked(secret, text.lower() + decoded(page)) == set()
+
+
+def test_no_survey_holds_a_secret(capsys, tmp_path, secret, runs) -> None:
+    out = tmp_path / "survey"
+    assert main(["survey", str(runs[0].parent), "-o", str(out), "--anonymize"]) == 0
+    printed = capsys.readouterr()
+    found = [decoded(path) for path in sorted(out.rglob("*")) if path.is_file()]
+    assert {path.name for path in out.iterdir()} == {"jobs.parquet", "fleet.html"}
+    assert leaked(secret, "\n".join(found).lower()) == set()
+    assert leaked(secret, (printed.out + printed.err).lower()) == set()
+    plain = tmp_path / "plain"
+    assert main(["survey", str(runs[0].parent), "-o", str(plain)]) == 0
+    assert leaked(secret, decoded(plain / "jobs.parquet"))
+    assert main(["survey", str(runs[0].parent), "-o", str(plain), "--anonymize"]) == 2
+    assert _numbers(plain) == _numbers(out)
+
+
+def _numbers(folder: Path) -> list[list[object]]:
+    from pyarrow import parquet
+
+    rows = parquet.read_table(folder / "jobs.parquet").to_pylist()
+    return [[v for v in row.values() if not isinstance(v, str)] for row in rows]

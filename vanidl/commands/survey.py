@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands.inputs import add_executor_arguments, executor_options_from, progress_line
 from vanidl.errors import UsageError
 from vanidl.formatting.units import plural
@@ -39,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GIB",
         help=f"memory for each job in GiB (default {LIMITS.nbytes / _GIB:.0f})",
     )
+    parser.add_argument(
+        "--anonymize",
+        dest="names",
+        action="store_const",
+        const=Pseudonyms(),
+        help="replace jobs, commands and paths by numbers; keeps nothing to resume from",
+    )
     add_executor_arguments(parser)
 
 
@@ -57,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
             executor_options=executor_options_from(options),
             progress=progress,
             limits=_limits(options),
+            names=options.names,
         )
     unread = sum(row["problem"] is not None for row in done.rows)
     said = [plural(len(done.rows), "job")]

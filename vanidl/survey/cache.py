@@ -16,21 +16,22 @@ from vanidl.files.atomic import write_whole
 from vanidl.readers.budget import read_whole
 from vanidl.survey.rows import LIMITED, Row, checked
 
-_FOLDER = "done"
+FOLDER = "done"
 _VERSION = 1  # of the rows; raised when a column comes or changes its meaning
 
 
 class RowCache:
-    """Rows by key of their job.
+    """Rows by key of their job; where names may not be kept, only in memory.
 
     Raises:
         VanidlError: the folder cannot be made.
     """
 
-    def __init__(self, output: Path) -> None:
-        self._folder = output / _FOLDER
+    def __init__(self, output: Path, *, kept: bool = True) -> None:
+        self._folder = output / FOLDER
+        self._kept = kept
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder if kept else output).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise VanidlError(
                 f"cannot write {output}: {error.strerror or error}; choose another place with -o"
@@ -46,9 +47,11 @@ class RowCache:
             VanidlError: they cannot be written.
         """
         name = hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()[:32]
+        self.rows |= rows
+        if not self._kept:
+            return
         content = json.dumps({"version": _VERSION, "rows": dict(rows)}).encode()
         write_whole(self._folder / f"{name}.json", content, "what is done")
-        self.rows |= rows
 
 
 def _rows(path: Path) -> dict[str, Row]:

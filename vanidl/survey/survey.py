@@ -9,14 +9,17 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from vanidl.errors import InputError
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.errors import InputError, UsageError
+from vanidl.formatting.names import printable
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
 from vanidl.parallel.limits import Limits
 from vanidl.readers import darshan, discover
 from vanidl.readers.format import Progress
 from vanidl.readers.records import TracerLog
 from vanidl.survey import table
-from vanidl.survey.cache import RowCache
+from vanidl.survey.anonymous import anonymous_rows
+from vanidl.survey.cache import FOLDER, RowCache
 from vanidl.survey.jobs import Job, batches, jobs_of
 from vanidl.survey.page import write_survey_page
 from vanidl.survey.rows import Row, identities, missing, rows
@@ -47,15 +50,17 @@ def survey(
     executor_options: ExecutorOptions | None = None,
     progress: Progress | None = None,
     limits: Limits = LIMITS,
+    names: Pseudonyms | None = None,
 ) -> Survey:
     """Reads the Darshan logs of every job below a folder; one row a job, and a page of all.
 
     What is done stays in `output`: another call with the same one does only what is new. A job
-    that takes more than its limits has a row that says so.
+    that takes more than its limits has a row that says so. With `names` jobs, commands and paths
+    are replaced, and nothing that has names stays there.
 
     Raises:
         InputError: there is no Darshan log.
-        UsageError: pyarrow or, where it is asked for, Dask is not installed.
+        UsageError: pyarrow or, where it is asked for, Dask is not installed; `output` has names.
         VanidlError: the output cannot be written.
     """
     table.require()
@@ -65,7 +70,9 @@ def survey(
     paths = [str(path) for files in found.of(darshan.FORMAT).values() for path in files]
     if not paths:
         raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
-    cache = RowCache(target)
+    if names is not None:
+        _refuse_names(target)
+    cache = RowCache(target, kept=names is None)
     with open_executor(executor_options or ExecutorOptions()) as executor:
         jobs, unread = jobs_of(root, _identities(paths, executor, tell))
         before = sum(job.key in cache.rows for job in jobs)
@@ -74,10 +81,21 @@ def survey(
         )
     done = [cache.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
     done.sort(key=lambda row: (row["start"] or "", row["first_log"]))
+    place = str(root)
+    if names is not None:
+        done, place = anonymous_rows(done, root, names), names.folder(place)
     parquet, page = target / "jobs.parquet", target / "fleet.html"
     table.write(done, parquet)
-    write_survey_page(done, str(root), page)
+    write_survey_page(done, place, page)
     return Survey(tuple(done), before, parquet, page)
+
+
+def _refuse_names(target: Path) -> None:
+    if (target / FOLDER).exists():
+        raise UsageError(
+            f"-o {printable(str(target))}: expected a folder for a survey with --anonymize, found "
+            "one with rows that hold names; choose another."
+        )
 
 
 def _identities(

@@ -1,0 +1,25 @@
+"""The rows of a survey for the public: no job, command or path under its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.survey.rows import Row
+
+
+def anonymous_rows(rows: Sequence[Row], root: Path, names: Pseudonyms) -> list[Row]:
+    """The rows, in the same order and with the same numbers, with pseudonyms for names."""
+    return [_anonymous(row, root, names) for row in rows]
+
+
+def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
+    names.path(str(root / row["first_log"]), "log")  # which the problem names
+    problem, command = row["problem"], row["command"]
+    return row | {
+        "job": names.job(row["job"]),
+        "command": command and names.command(command),
+        "first_log": names.path(row["first_log"], "log"),
+        "problem": problem and names.text(problem),
+    }
