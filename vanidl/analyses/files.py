@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
-from vanidl.model.counter_totals import COUNTED, record_counts
+from vanidl.model.counter_totals import COUNTED, prefix_of, record_counts
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Stripes, Trace
 
@@ -20,7 +21,10 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """One file, over all storage layers. Times in seconds since the start of the job."""
+    """One file, over all storage layers. Times in seconds since the start of the job.
+
+    Of a file of which not all operations were traced, numbers are those of the counters.
+    """
 
     path: str
     kind: str
@@ -30,17 +34,22 @@ class FileRow:
     writes: int
     bytes_read: int
     bytes_written: int
-    io_s: float | None  # sum of durations over all ranks; None where only counters know the file
+    io_s: float | None  # sum of durations over all ranks; None where only totals are known
     ranks: int | None  # how many ranks touched it; None where not recorded
     first_s: float | None
     last_s: float | None
     layers: tuple[str, ...]  # layers that recorded it
     stripes: tuple[Stripes, ...] = ()  # on Lustre: one entry a component of its layout
+    truncated: bool = False  # more operations were counted than traced
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """All files of one kind, mount point or type of file system, on the chosen layer."""
+    """All files of one kind, mount point or type of file system, on the chosen layer.
+
+    Where `truncated`, more of their operations were counted than traced: bytes are those of the
+    counters, `busy_s` is that of the traced ones.
+    """
 
     name: str
     files: int
@@ -48,6 +57,7 @@ class GroupRow:
     bytes_written: int
     busy_s: float | None  # mean over ranks of the union, as in BusyTime.per_rank_mean_s
     file_system: str | None = None  # type of a mount point's file system, None where unknown
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ class FileTotals:
     by_file_system: tuple[GroupRow, ...] = ()
 
 
+_GROUPS = ("kind", "mount", "file_system")
 SUMS = ("reads", "writes", "bytes_read", "bytes_written", "sum_ns")
 
 
@@ -119,23 +130,57 @@ def combine(a: FileSums, b: FileSums) -> FileSums:
 
 
 def finish(sums: FileSums, trace: Trace, layer: str) -> FileTotals:
-    """Rows by traffic; storage files that only counters know are added from them."""
+    """Rows by traffic.
+
+    The trace speaks for its layer, counters for the files it lacks, or has not all
+    operations of.
+    """
     traced = np.zeros((len(trace.files), 4), np.int64)
     traced[sums.file] = sums.sums[:, :4]
     seen = np.zeros(len(trace.files), bool)
     seen[sums.file] = True
     counted = _counted(trace, layer)
-    if len(sums.file):  # the trace speaks for its layer, counters for the files it lacks
+    cut = np.zeros_like(seen)
+    if len(sums.file):
         values, present = counted.get(layer, (np.zeros_like(traced), np.zeros_like(seen)))
-        counted[layer] = (np.where(seen[:, None], traced, values), seen | present)
+        cut = seen & (values[:, :2].sum(axis=1) > traced[:, :2].sum(axis=1))
+        whole = seen & ~cut
+        counted[layer] = (np.where(whole[:, None], traced, values), seen | present)
     rows = _striped(_rows(counted, sums, trace), trace)
+    if cut.any():
+        rows = _by_counters(rows, cut, trace, layer)
     on_layer = counted.get(layer, (traced, seen))
     return FileTotals(
         tuple(rows),
-        _groups(on_layer, sums, trace, "kind"),
-        tuple(_with_type(row, trace) for row in _groups(on_layer, sums, trace, "mount")),
-        _groups(on_layer, sums, trace, "file_system"),
+        *(_marked(_groups(on_layer, sums, trace, group), cut, trace, group) for group in _GROUPS),
     )
+
+
+def _by_counters(
+    rows: list[FileRow], cut: NDArray[np.bool_], trace: Trace, layer: str
+) -> list[FileRow]:
+    """The rows with the counters' time where not all operations were traced."""
+    table, prefix = trace.counters[layer], prefix_of(layer)
+    spent = np.zeros(len(trace.files))
+    for name in (f"{prefix}_F_READ_TIME", f"{prefix}_F_WRITE_TIME"):
+        if name in table.seconds:
+            np.add.at(spent, table.file, np.maximum(table.seconds[name], 0))
+    seconds = {trace.files.path[code]: float(spent[code]) for code in np.flatnonzero(cut)}
+    return [
+        replace(row, io_s=seconds[row.path], last_s=None, truncated=True)
+        if row.path in seconds
+        else row
+        for row in rows
+    ]
+
+
+def _marked(
+    rows: Sequence[GroupRow], cut: NDArray[np.bool_], trace: Trace, group: str
+) -> tuple[GroupRow, ...]:
+    values: tuple[str, ...] = getattr(trace.files, group)
+    names = {values[code] for code in np.flatnonzero(cut)}
+    rows = [replace(row, truncated=row.name in names) for row in rows]
+    return tuple(_with_type(row, trace) if group == "mount" else row for row in rows)
 
 
 def _striped(rows: list[FileRow], trace: Trace) -> list[FileRow]:

@@ -25,6 +25,7 @@ from vanidl.analyses.rows import small_parts_together
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.model import intervals
+from vanidl.model.counter_totals import record_counts
 from vanidl.model.trace import WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -40,7 +41,8 @@ class Phase:
     Bytes count in the phase in which their operation starts; `bytes_read` are those of
     dataset files. `busy_s` and `input_wait_s` are means over the ranks (observed ranks for
     the wait), `steps` the profiled steps that start in the phase, median over observed ranks;
-    both are of the profiled part of the phase. None: not recorded.
+    both are of the profiled part of the phase. None: not recorded; so are bytes and busy time
+    of a phase that reaches beyond the last operation of a process that was not traced further.
     """
 
     name: str
@@ -132,6 +134,7 @@ def _measured(
     low = np.array([b[1] for b in bounds], np.int64)
     high = np.array([b[2] for b in bounds], np.int64)
     traced = bool(reduced.totals)
+    whole = high <= _traced_until_ns(reduced, trace)
     nbytes = _bytes_within(trace, low, high) if traced else None
     busy = _busy_s(reduced, trace, low, high) if traced else None
     known = bool(spans) and all(s.waits_known for s in spans.values())
@@ -149,13 +152,34 @@ def _measured(
             (b - since) / 1e9,
             evidence,
             int(np.median([s[i] for s in steps])) if observed[i] else None,
-            int(nbytes[0, i]) if nbytes is not None else None,
-            int(nbytes[1, i]) if nbytes is not None else None,
-            float(busy[i]) if busy is not None else None,
+            int(nbytes[0, i]) if nbytes is not None and whole[i] else None,
+            int(nbytes[1, i]) if nbytes is not None and whole[i] else None,
+            float(busy[i]) if busy is not None and whole[i] else None,
             float(waits[i]) / len(spans) / 1e9 if known and observed[i] else None,
         )
         for i, (name, a, b, evidence) in enumerate(bounds)
     )
+
+
+def _traced_until_ns(reduced: Operations, trace: Trace) -> int:
+    """Until when no operation is missing from the trace, as far as counters tell."""
+    layer = next((part.layer for part in trace.io), None)
+    table = trace.counters.get(layer) if layer is not None else None
+    forever = int(np.iinfo(np.int64).max)
+    if table is None or not trace.job.counts_apart:
+        return forever
+    ops = record_counts(table, "READS") + record_counts(table, "WRITES")
+    if int(ops.sum()) <= reduced.total.reads + reduced.total.writes:
+        return forever
+    of_process = np.bincount(table.process[table.process >= 0], ops[table.process >= 0])
+    missing = of_process.astype(np.int64)
+    last = np.full(len(trace.processes), trace.job.start_ns)
+    missing = np.pad(missing, (0, len(last) - len(missing)))
+    for part in trace.io:
+        missing[part.process] -= len(part)
+        last[part.process] = max(last[part.process], int(part.end.max()))
+    cut = missing > 0
+    return int(last[cut].min() if cut.any() else last.max())
 
 
 def _bytes_within(trace: Trace, low: Int64Array, high: Int64Array) -> Int64Array:

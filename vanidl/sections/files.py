@@ -7,9 +7,10 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import aligned_table
-from vanidl.formatting.units import nbytes, seconds
+from vanidl.formatting.units import nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.data import traced_words
 
 LIMIT = 1000
 OSTS = 8
@@ -42,7 +43,10 @@ def figure(run: Run) -> Figure:
         return Figure("files", "Files", "Files", "", empty_reason=reason)
     rows = tuple(_row(file) for file in files[:LIMIT])
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(files), "files"))
-    return Figure("files", "Files", "Files", _CAPTION, None, table)
+    cut = traced_words(run.coverage, run.summary.layer)
+    many = sum(file.truncated for file in files) if cut else 0
+    note = f" {cut}: numbers of {plural(many, 'file')} are those of the counters." if many else ""
+    return Figure("files", "Files", "Files", _CAPTION + note, None, table)
 
 
 def _row(file: FileRow) -> tuple[str | int | float | None, ...]:

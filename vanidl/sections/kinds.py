@@ -11,6 +11,7 @@ from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import byte_scale, count, nbytes, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.data import busy_words
 
 LIMIT = 20
 _CAPTION = (
@@ -34,7 +35,7 @@ def figure(run: Run) -> Figure:
         "kinds",
         "Files",
         "Files by kind",
-        _CAPTION,
+        _CAPTION + busy_words(run.coverage, run.summary.layer, groups),
         _spec(rows),
         table,
         alt_text=_alt_text(groups),

@@ -8,6 +8,7 @@ from vanidl.formatting.names import elided
 from vanidl.run import Run
 from vanidl.sections.kinds import groups_json
 from vanidl.sections.section import Section
+from vanidl.wording.data import busy_words
 
 LIMIT = 100
 _TITLE = "By mount point and file system"
@@ -43,7 +44,8 @@ def figure(run: Run) -> Figure:
         for g in groups[:LIMIT]
     )
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(groups), "mount points"))
-    return Figure("mounts", "Files", _TITLE, _CAPTION, None, table)
+    caption = _CAPTION + busy_words(run.coverage, run.summary.layer, groups)
+    return Figure("mounts", "Files", _TITLE, caption, None, table)
 
 
 SECTION = Section(

@@ -13,6 +13,7 @@ from vanidl.formatting.terminal import Row, aligned_table
 from vanidl.formatting.units import nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.data import traced_words
 
 LIMIT = 1000
 BANDS = 200
@@ -51,6 +52,11 @@ def figure(run: Run) -> Figure:
     rows = tuple(_row(phase) for phase in every[:LIMIT])
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
     words = [_CAPTION, *_epoch_words(phases)]
+    if cut := traced_words(run.coverage, run.summary.layer):
+        words.append(
+            f"{cut}: bytes and times of phases that reach beyond the last traced operation are "
+            "not recorded."
+        )
     return Figure(
         "phases",
         "Over time",

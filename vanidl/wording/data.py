@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vanidl.analyses.access import AccessCounts
+from vanidl.analyses.coverage import Coverage
+from vanidl.analyses.files import GroupRow
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import VisitOrder
 from vanidl.formatting.units import count, nbytes, percent
+
+
+def traced_words(coverage: Coverage, layer: str) -> str:
+    """`Only 7 % of the POSIX operations were traced`; "" where all were, or none."""
+    share = next((c.traced_fraction for c in coverage.layers if c.layer == layer), None)
+    if share is None or not 0 < share < 1:
+        return ""
+    return f"Only {percent(share)} of the {layer} operations were traced"
+
+
+def busy_words(coverage: Coverage, layer: str, groups: Sequence[GroupRow]) -> str:
+    """What times in I/O of groups of files lack; "" where all operations were traced."""
+    cut = traced_words(coverage, layer)
+    if not cut or not any(group.truncated for group in groups):
+        return ""
+    return f" {cut}: bytes are those of the counters, times of the traced operations alone."
 
 
 def size_range(mode: TransferMode) -> str:
