@@ -3,9 +3,10 @@
     python benchmarks/programs/paced_training.py DATA LOADER COMPUTE_S [OPTION=VALUE ...]
 
 So that what differs between two runs is their input: no core computes for the model. Options are
-`workers`, `batch`, `epochs`, and the loader's own. Several ranks (torchrun, mpiexec) end each step
-together, by an all-reduce of one number. Profiler trace as VANIDL_RUN says; with `first=1` the
-profiler warms up on a step of nothing, so that the first batch is in the trace, too.
+`workers`, `batch`, `epochs`, and the loader's own; besides the loaders of `vanidl_loaders` there
+are those that read in threads (`loaders_of_threads`). Several ranks (torchrun, mpiexec) end each
+step together, by an all-reduce of one number. Profiler trace as VANIDL_RUN says; with `first=1`
+the profiler warms up on a step of nothing, so that the first batch is in the trace, too.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed
+from loaders_of_threads import PACKAGES, ThreadLoader
 
-from vanidl_loaders.data.samples import open_samples
+from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.loader.loader import Loader, Settings, open_loader
 from vanidl_loaders.ranks.process_group import process_group
 from vanidl_loaders.ranks.world import World
@@ -36,7 +38,7 @@ def main() -> None:
     first = bool(options.pop("first", 0))
     settings = Settings(world=World.detect(), **own)
     samples = open_samples(Path(data))
-    loader = open_loader(name, samples, settings, options)
+    loader = _loader(name, samples, settings, options)
     try:
         with process_group(settings.world):
             train(loader, settings, float(compute_s), warm_up=first)
@@ -44,7 +46,17 @@ def main() -> None:
         loader.close()
 
 
-def train(loader: Loader, settings: Settings, compute_s: float, *, warm_up: bool) -> None:
+def _loader(
+    name: str, samples: SampleSet, settings: Settings, options: dict[str, object]
+) -> Loader | ThreadLoader:
+    if name in PACKAGES:
+        return ThreadLoader(name, samples, settings)
+    return open_loader(name, samples, settings, options)
+
+
+def train(
+    loader: Loader | ThreadLoader, settings: Settings, compute_s: float, *, warm_up: bool
+) -> None:
     """Steps of all epochs, recorded."""
     done, together = 0, torch.zeros(1)
     with recorder(
