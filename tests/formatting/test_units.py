@@ -89,3 +89,11 @@ def test_steps_per_second(value, shown):
 def test_an_amount_brings_its_unit():
     assert units.shown(units.Amount(2048, "bytes"), "ratio") == "2 KiB"
     assert units.shown(units.Amount(None, "s"), "ratio") == "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(2.41, "2.4 times"), (10.2, "10 times"), (118.6, "119 times"), (11844.36, "11,800 times")],
+)
+def test_large_factors_are_said_in_words(value, words):
+    assert units.times(value) == words

@@ -41,7 +41,7 @@ def _truncated(facts: Facts) -> RuleResult | None:
     least = min(fractions, default=None)
     part = f": {percent(least)} of the operations are in it" if least and least < 1 else ""
     return RuleResult(
-        f"The trace is not whole{part}",
+        f"The trace is incomplete{part}",
         found[0].message,
         ROOM if {w.code for w in found} & DROPPED else AGAIN,
         {"warnings": sorted({w.code for w in found}), "traced_fraction": least},
@@ -61,7 +61,8 @@ def _clock(facts: Facts) -> RuleResult | None:
     vague = width is not None and steps is not None and width >= HALF_A_STEP * steps.median_s
     if warned is None and not vague and not (clock and clock.method in UNALIGNED):
         return None
-    reason = warned.message if warned else f"known to {seconds(width)} only"
+    known = "no evidence" if width is None else f"evidence to within {seconds(width)} only"
+    reason = warned.message if warned else f"{known} of how their clocks differ"
     return RuleResult(
         "Profiler and I/O are not on one verified clock",
         f"What happened during which step is not certain: {reason}",
@@ -81,7 +82,7 @@ def _not_seen(facts: Facts) -> RuleResult | None:
     if not found:
         return None
     return RuleResult(
-        "Data files were opened and hardly a byte of them was seen",
+        "Data files were opened, but few of their bytes were recorded",
         found[0].message,
         ESCAPES_DARSHAN if facts.counts_apart else ESCAPES_DFTRACER,
         {"message": found[0].message},
@@ -129,7 +130,7 @@ RULES = (
     Rule(
         "clock_unverified", "how well profiler times are known on the clock of the I/O",
         "not put on it, or uncertain by half a median step",
-        "beyond half a step I/O is told to the wrong neighbour", _clock,
+        "beyond half a step, I/O is attributed to the wrong step", _clock,
     ),
     Rule(
         "reads_not_seen", "data files with an open and no read behind their header",

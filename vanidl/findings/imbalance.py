@@ -40,7 +40,7 @@ def _ranks(facts: Facts) -> RuleResult | None:
     busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
     bound = facts.io_bound_s
     return RuleResult(
-        f"{busiest.label} does {factor(spread)} the mean I/O of a rank",
+        f"{busiest.label} does {factor(spread)} the mean I/O per rank",
         f"It was in I/O for {seconds(busiest.busy_s)} and read {nbytes(busiest.bytes_read)}; "
         f"{count(balance.silent_ranks)} ranks did none.",
         "Give ranks equal parts; look for a slower node, path or mount where bytes are equal and "
@@ -88,7 +88,7 @@ def _one_reader(facts: Facts) -> RuleResult | None:
     bound = facts.io_bound_s
     return RuleResult(
         f"{label} reads {percent(share)} of the dataset for all {ranks} ranks",
-        "One process reads at the speed of one client, the others wait for what it hands on.",
+        "One process reads at the speed of one client while the others wait for its data.",
         "Let every rank read its own part (DistributedSampler, tf.data shard, an MPI-IO view).",
         {"reader": label, "share": share, "ranks": ranks},
         None if bound is None else bound * (1 - 1 / ranks),

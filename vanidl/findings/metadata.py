@@ -123,7 +123,7 @@ def _imports(facts: Facts) -> RuleResult | None:
     slow = code.busy_s is not None and run_s > 0 and code.busy_s >= CODE_SHARE * run_s
     if code.files < CODE_FILES and not slow:
         return None
-    took = f" in {seconds(code.busy_s)} a rank" if code.busy_s is not None else ""
+    took = f" in {seconds(code.busy_s)} per rank" if code.busy_s is not None else ""
     return RuleResult(
         f"{count(code.files)} files of code were read{took}",
         "Imports come before training" + (RECORDS if facts.counts_apart else "."),
@@ -144,12 +144,12 @@ RULES = (
         "open_per_sample",
         "opens of dataset files by the counters / samples (or reads that moved bytes)",
         "100 opens, one for two samples or more, where I/O matters",
-        "a loader that keeps files open needs one a file and worker",
+        "a loader that keeps files open needs one per file and worker",
         _open_per_sample,
     ),
     Rule(
         "metadata_share", "META time of dataset files / all their time by the counters",
-        "30 %, and 1 % of the run a rank; where waits are known I/O must matter; not where the "
+        "30 %, and 1 % of the run per rank; where waits are known I/O must matter; not where the "
         "time is not credible",
         "Drishti's P17 wants 30 s a record, which no short run has; a share holds for all",
         _metadata,

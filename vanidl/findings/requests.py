@@ -16,6 +16,8 @@ RANDOM = 1 << 20
 BUFFER_SHARE = 0.8
 CHUNK_ROWS = 4
 CHUNK_PIECES = 16
+MOST = 0.5
+"""Of the bytes, from which on one file is named as the cause."""
 
 
 def _small_reads(facts: Facts) -> RuleResult | None:
@@ -23,10 +25,11 @@ def _small_reads(facts: Facts) -> RuleResult | None:
         return None
     data = facts.results.dataset
     busiest = data.files[0] if data else None
+    holds_most = data and busiest and busiest.bytes_read > MOST * data.bytes_read
     return RuleResult(
         f"{count(facts.reads)} dataset reads of {nbytes(facts.mean_read_nbytes)} on average",
         "Each pays the latency of the storage. "
-        + (f"Most bytes come from {busiest.path}." if busiest else ""),
+        + (f"Most bytes come from {busiest.path}." if busiest and holds_most else ""),
         "Read more at once: larger shards or chunks, whole samples per request, neighbouring "
         "samples merged (the scheduled loader merges where a gap costs less than a request).",
         {
@@ -136,7 +139,7 @@ def _misaligned(facts: Facts) -> RuleResult | None:
     if ops < MANY or off < ops / 2:
         return None
     return RuleResult(
-        f"{percent(off / ops)} of the requests on Lustre do not begin at a stripe's border",
+        f"{percent(off / ops)} of the requests on Lustre do not start on a stripe boundary",
         "Such a request can touch one more storage target and one more lock than it needs.",
         "Align samples to the file system's unit (h5py: alignment_interval, alignment_threshold; "
         "padded shards), or set the stripe size to the size of a sample.",

@@ -43,8 +43,8 @@ def _again(facts: Facts) -> RuleResult | None:
     bound = facts.io_bound_s
     return RuleResult(
         f"The same {nbytes(data.unique_bytes)} are read {again:.1f} times",
-        f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory a host would hold all "
-        "that is different.",
+        f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory per host would hold "
+        "each of them once.",
         "Keep it: copy the dataset to memory or local disk first, tf.data cache(), or the "
         "scheduled loader, whose buffers save a share of the repeated reads as large as the share "
         "of the data that they hold.",
@@ -100,7 +100,7 @@ def _shared_shuffle(facts: Facts) -> RuleResult | None:
 RULES = (
     Rule(
         "reread_each_epoch", "bytes read / unique bytes of the dataset, for the whole job",
-        "1.5, and at most 32 GiB of unique bytes a host, where I/O matters",
+        "1.5, and at most 32 GiB of unique bytes per host, where I/O matters",
         "replaces Drishti's P09, whose test is inverted. Memory is not recorded: 32 GiB is what a "
         "training node has to spare",
         _again,

@@ -47,8 +47,8 @@ def _slow_first(facts: Facts) -> RuleResult | None:
         return None
     return RuleResult(
         f"The first step of an epoch takes {factor(mean / usual)} the usual time",
-        f"{seconds(mean)} on average against {seconds(usual)} of the others: workers are started "
-        "anew, or buffers fill while nothing computes.",
+        f"{seconds(mean)} on average against {seconds(usual)} of the others: workers are "
+        "restarted, or buffers fill while nothing computes.",
         "Keep workers over epochs (persistent_workers=True), start reading the next epoch before "
         "this one ends, warm up the pipeline before the loop.",
         {

@@ -112,8 +112,8 @@ def _not_overlapped(facts: Facts) -> RuleResult | None:
     free = max(mean.compute_s - (mean.hidden_s or 0.0), 0.0)
     return RuleResult(
         f"{percent(1 - overlap.hidden_fraction)} of the I/O does not run under compute",
-        f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps lies bare, "
-        f"beside {seconds(mean.compute_s)} of compute under which it could run.",
+        f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps is "
+        f"exposed, beside {seconds(mean.compute_s)} of compute that could hide it.",
         "Read in the background: DataLoader(num_workers=N, prefetch_factor=...), tf.data "
         "prefetch, or a loader with a thread that reads ahead, as the scheduled one.",
         {
@@ -143,7 +143,7 @@ def _others(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"{len(blamed)} of {overlap.ranks_observed} ranks wait in collectives for other ranks' "
         "input",
-        f"Up to {seconds(max(blamed.values()))} of a rank's communication falls to waiting for "
+        f"Up to {seconds(max(blamed.values()))} of a rank's communication is waiting for "
         f"slower ranks; {slowest.label} waited longest for input "
         f"({seconds(slowest.input_wait_s)}).",
         "Faster networks will not help: give every rank the same input rate (workers, bytes, "

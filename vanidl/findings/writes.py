@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from vanidl.analyses.files import FileRow
 from vanidl.analyses.phases import Phase
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult
-from vanidl.formatting.units import count, factor, nbytes, percent, seconds
+from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
 
@@ -93,11 +96,17 @@ def _small_writes(facts: Facts) -> RuleResult | None:
         return None
     return RuleResult(
         f"Checkpoints are written in {count(writes)} pieces of {nbytes(written / writes)}",
-        f"{seconds(spent)} in all for {nbytes(written)}, most in {rows[0].path}.",
+        f"{seconds(spent)} in all for {nbytes(written)}{_mostly(rows, written)}.",
         "Write through a buffer of a few MiB, or the tensors as one block each.",
         {"writes": writes, "bytes_written": written, "spent_s": spent, "file": rows[0].path},
         spent,
     )
+
+
+def _mostly(rows: Sequence[FileRow], written: int) -> str:
+    """The file that most of the bytes went to, where it is one."""
+    first = max(rows, key=lambda r: r.bytes_written)
+    return f", mostly in {first.path}" if first.bytes_written > written / 2 else ""
 
 
 def _stdio(facts: Facts) -> RuleResult | None:
@@ -140,7 +149,7 @@ def _mostly_writes(facts: Facts) -> RuleResult | None:
     read, written = sum(r.bytes_read for r in rows), sum(r.bytes_written for r in rows)
     if written <= MORE_WRITTEN * read or written < 1 << 20:
         return None
-    ratio = f"{factor(written / read)} as much as it reads" if read else "and reads nothing"
+    ratio = f"{times(written / read)} what it reads" if read else "and reads nothing"
     return RuleResult(
         f"The job writes {nbytes(written)}, {ratio}",
         "For training that is unusual: checkpoints outweigh the dataset, or the reads were not "

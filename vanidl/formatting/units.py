@@ -103,6 +103,14 @@ def factor(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
+def times(value: float) -> str:
+    """`2.4 times`, `11,800 times`: a large factor in words, three digits of it."""
+    if value < 10:
+        return f"{value:.1f} times"
+    digits = max(len(str(int(value))) - 3, 0)
+    return f"{round(value, -digits):,.0f} times"
+
+
 def ratio(value: float | None) -> str:
     """Of what it was: `0.46`, `1.004`, `0.0492`; without a sign of multiplication."""
     if value is None:

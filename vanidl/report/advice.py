@@ -73,7 +73,7 @@ def _advice(finding: Finding) -> Advice:
         elided(finding.title, limit=_LONG),
         elided(finding.detail, limit=1000),
         finding.advice,
-        "" if gain is None else f"gains at most {seconds(gain)} a rank",
+        "" if gain is None else f"gains at most {seconds(gain)} per rank",
         tuple(_flat("", finding.evidence))[:_MOST],
     )
 

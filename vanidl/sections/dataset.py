@@ -82,7 +82,7 @@ def _summary(data: Dataset) -> list[str]:
             "Logs hold no file sizes: the highest byte read stands in for them (--data PATH)."
         )
     if data.traced_share is not None and data.traced_share < 1:
-        words.append(f"Only {percent(data.traced_share)} of the reads were traced: at least so.")
+        words.append(f"Only {percent(data.traced_share)} of the reads were traced: lower bounds.")
     shown = n_of_m(min(len(data.files), BARS), len(data.files), "files (most bytes)")
     return words + ([f"Shown: {shown}."] if shown else [])
 

@@ -21,7 +21,7 @@ ASSUMPTIONS = (
     "Compute takes as long as it did: readers take no core from it.",
     "Readers beside each other are as fast as one alone, up to the storage's limit, which the "
     "trace does not show: predictions are what can be gained at most.",
-    "Ranks begin each step together; in each epoch workers start anew, at no cost of their own.",
+    "Ranks begin each step together; workers restart with each epoch, at no cost of their own.",
     "What is neither reading nor metadata calls (open, stat, close) in loading counts as decoding; "
     "of a run with workers it is the most that fits the waits that were seen.",
     "Where each rank reads its block, what is not I/O shrinks with it, and the latency of requests "
