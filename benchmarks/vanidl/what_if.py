@@ -21,18 +21,15 @@ import argparse
 import statistics
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.programs.loaders_of_threads import PACKAGES, is_installed
 from vanidl import Run, open_run
 from vanidl.record import record
 from vanidl.whatif import Change
-from vanidl_loaders.data.samples import open_samples
 from vanidl_loaders.decoders.folders import ENCODED, encode_folder
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
-from vanidl_loaders.peers.shards import convert
 from vanidl_loaders.workloads.making import make
 
 TOTAL = 40e6
@@ -50,7 +47,6 @@ PACE = {
     "shuffled": ("0.1", "batch=8", "epochs=4", "first=1"),
     "blocks": ("0.1", "batch=1", "epochs=2", "first=1"),
     "threads": ("0.1", "batch=8", "epochs=1"),
-    "shards": ("0.05", "batch=8", "epochs=1"),
 }
 """Set of samples -> seconds of a step on the device, and the loader's settings."""
 
@@ -83,9 +79,6 @@ def made(folder: Path) -> None:
     make("ptycho", folder / "one epoch", samples=384)
     make("ptycho", folder / "three epochs", samples=128)
     make("ptycho", folder / "threads", samples=256)
-    make("ptycho", folder / "shards", samples=192)
-    if has_webdataset():
-        convert(open_samples(folder / "shards"), "tar")
     make("ptycho", folder / "shuffled", samples=128)
     make("cosmoflow", folder / "blocks", samples=8, size=60)
     make("cosmoflow", folder / "cosmoflow", samples=32, size=32)
@@ -136,8 +129,6 @@ def pairs(workload: str) -> dict[Loader, list[Pair]]:
         return blocks()
     if workload == "threads":
         return threads()
-    if workload == "shards":
-        return shards()
     read_alone = ("baseline", "workers=0")
     if workload == "cosmoflow":
         return {read_alone: [("decoded", None, ("decoded", "workers=0"))]}
@@ -156,21 +147,6 @@ def pairs(workload: str) -> dict[Loader, list[Pair]]:
         )
         for kept in (0.5, 0.85)
     ]}  # fmt: skip
-
-
-def has_webdataset() -> bool:
-    """Whether the package is installed."""
-    return find_spec("webdataset") is not None
-
-
-def shards() -> dict[Loader, list[Pair]]:
-    """WebDataset in the training process against its workers."""
-    if not has_webdataset():
-        print("webdataset: skipped, webdataset is not installed", flush=True)
-        return {}
-    loader = ("webdataset", "webdataset_buffer=1")  # else the first step reads a buffer of samples
-    more = ("webdataset, 2 workers", Change(workers=2), (*loader, "workers=2"))
-    return {(*loader, "workers=0"): [more]}
 
 
 def threads() -> dict[Loader, list[Pair]]:
