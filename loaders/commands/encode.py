@@ -94,7 +94,7 @@ def _codecs(options: argparse.Namespace, arrays: Arrays) -> Mapping[str, Codec]:
     from ..decoders import CosmoFlow, DeepCam, Lossless, codec_for
 
     if options.codec == "auto":
-        return {name: codec_for(array) for name, array in arrays.items()}
+        return {name: codec_for(array, name) for name, array in arrays.items()}
     shift, scale = _stats(options.stats)
     codecs: dict[str, Codec] = {
         "cosmoflow": CosmoFlow(normalisation=options.normalise, redshifts=options.channels),

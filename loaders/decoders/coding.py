@@ -46,6 +46,9 @@ class Codec(Protocol):
         """Fills `out`, C-contiguous, of the decoded shape and type."""
 
 
+DEEPCAM_NAME, DEEPCAM_CHANNELS = "climate/data", 16
+"""The array of DeepCAM's files that its codec is for, and how many channels it has."""
+
 CODECS: dict[str, type[Codec]] = {
     CosmoFlow.NAME: CosmoFlow,
     DeepCam.NAME: DeepCam,
@@ -65,17 +68,20 @@ def find_codec(name: str) -> type[Codec]:
     return CODECS[name]
 
 
-def codec_for(array: NDArray[Any]) -> Codec:
-    """The codec for an array of which nothing else is known.
+def codec_for(array: NDArray[Any], name: str = "") -> Codec:
+    """The codec for an array that the user chose none for.
 
-    CosmoFlow for integers of two bytes or more whose last axis holds four redshifts, DeepCam for
-    float32 and float64 of two axes or more, both channels last; Lossless for all else.
+    CosmoFlow for integers of two bytes or more whose last axis holds four redshifts. DeepCam,
+    which rounds, only for what DeepCAM's files hold under `DEEPCAM_NAME`: 16 channels, first or
+    last, of a map. Lossless for all else, with its axes as they are.
     """
     kind = array.dtype
     if kind.kind in "iu" and kind.itemsize > 1 and array.shape[-1:] == (REDSHIFTS_MOST,):
         return CosmoFlow()
-    if kind.kind == "f" and kind.itemsize >= 4 and array.ndim >= 2:
-        return DeepCam()
+    if name == DEEPCAM_NAME and kind.kind == "f" and kind.itemsize >= 4 and array.ndim == 3:
+        for axis, place in (("last", -1), ("first", 0)):
+            if array.shape[place] == DEEPCAM_CHANNELS:
+                return DeepCam(channels=axis)
     return Lossless()
 
 
@@ -101,7 +107,10 @@ def encode_sample(
         raise UsageError(f"expected codecs for {', '.join(arrays)}, found one for {strange}")
     named = {name: np.asarray(array) for name, array in arrays.items()}
     return pack(
-        {name: codecs.get(name, codec_for(array)).encode(array) for name, array in named.items()}
+        {
+            name: (codecs.get(name) or codec_for(array, name)).encode(array)
+            for name, array in named.items()
+        }
     )
 
 
@@ -222,8 +231,10 @@ def _target(
 
 
 def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) -> None:
-    for encoded, target in zip(samples, out.numpy(), strict=True):
-        CODECS[encoded.codec].decode(encoded, target[...], threads=threads)
+    targets = out.numpy()
+    for i, encoded in enumerate(samples):
+        # With the ellipsis a scalar is a view, too; iterating would give copies of scalars.
+        CODECS[encoded.codec].decode(encoded, targets[i, ...], threads=threads)
 
 
 def _on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:

@@ -159,7 +159,7 @@ def _of_workload(samples: SampleSet) -> Codecs:
 
 
 def _of_arrays(arrays: Arrays) -> Mapping[str, Codec]:
-    return {name: codec_for(array) for name, array in arrays.items()}
+    return {name: codec_for(array, name) for name, array in arrays.items()}
 
 
 def _of_set(samples: SampleSet, target: Path) -> Iterator[Work]:

@@ -180,6 +180,22 @@ def test_the_codec_follows_the_array_where_none_is_named():
     from vanidl_loaders.decoders import CosmoFlow, DeepCam, Lossless, codec_for
 
     assert codec_for(np.zeros((2, 2, 2, 4), np.int16)) == CosmoFlow()
-    assert codec_for(np.zeros((2, 2, 3), np.float32)) == DeepCam()
+    assert codec_for(np.zeros((3, 4, 16), np.float32), "climate/data") == DeepCam()
+    first = DeepCam(channels="first")
+    assert codec_for(np.zeros((16, 3, 4), np.float32), "climate/data") == first
     for other in (np.zeros((2, 4), np.uint8), np.zeros(4, np.float32), np.zeros((2, 5), np.int64)):
         assert codec_for(other) == Lossless()
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (16, 3, 4), (3, 4, 16)])
+def test_floats_of_an_unknown_kind_keep_every_bit_and_their_axes(shape):
+    values = np.random.default_rng(7).normal(size=shape).astype(np.float32)
+    decoded = decode_sample(encode_sample({"target": values}), device="cpu")["target"]
+    assert np.array_equal(decoded.numpy(), values)
+
+
+@pytest.mark.parametrize("value", [np.int64(7), np.float32(-0.5), np.uint8(255), np.bool_(True)])
+def test_a_scalar_comes_back(value):
+    samples = [open_sample(encode_sample({"label": np.asarray(value)}))] * 3
+    decoded = decode_batch(samples, device="cpu")["label"]
+    assert decoded.tolist() == [value.item()] * 3
