@@ -197,3 +197,38 @@ def test_checkpoints_are_bursts_of_writes():
         (2.0, pytest.approx(2.005), 50),
     ]
     assert "model.ckpt" in phases.checkpoints[0].evidence
+
+
+def saved(bursts: list[tuple[int, int, int]], names: dict[int, str], seen=None):
+    """Checkpoints of writes that begin at (ms, offset in MiB, file), 10 ms of 1 MiB each."""
+    ios = [
+        Io(at * MS, (at + 10) * MS, offset << 20, 1 << 20, file=file, op=1)
+        for at, offset, file in bursts
+    ]
+    names = {1: "/data/train.h5", **names}
+    return phases_of([*reads(0), *ios], seen, names=names).checkpoints
+
+
+def test_a_save_that_pauses_is_one_checkpoint():
+    """The storage stalls for half a second twice, in a file that is saved anew two seconds on."""
+    bursts = [(1_000, 0, 2), (1_500, 1, 2), (2_100, 2, 2), (4_000, 0, 2), (4_600, 1, 2)]
+    found = saved(bursts, {2: "/run/model.ckpt"})
+    assert [(p.start_s, round(p.end_s, 3)) for p in found] == [(1.0, 2.11), (4.0, 4.61)]
+
+
+def test_files_of_one_number_are_one_checkpoint():
+    names = {2: "/run/model_1.pt", 3: "/run/optimizer_1.pt", 4: "/run/model_2.pt",
+             5: "/run/optimizer_2.pt"}  # fmt: skip
+    found = saved([(1_000, 0, 2), (1_400, 0, 3), (2_000, 0, 4), (2_400, 0, 5)], names)
+    assert [p.start_s for p in found] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("step_ms", "saves"), [(100, 2), (1_000, 1)])
+def test_training_steps_between_writes_make_two_checkpoints(step_ms, saves):
+    """Two files half a second apart: with steps between them, or all within one step."""
+    names = {2: "/run/model.pt", 3: "/run/optimizer.pt"}
+    seen = [
+        Span(SpanKind.STEP, k * step_ms * MS, (k + 1) * step_ms * MS, k)
+        for k in range(4_000 // step_ms)
+    ]
+    assert len(saved([(1_050, 0, 2), (1_550, 0, 3)], names, seen)) == saves

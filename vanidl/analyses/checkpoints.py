@@ -1,16 +1,25 @@
-"""When checkpoints were written: bursts of writes to checkpoint files."""
+"""When checkpoints were written: bursts of writes to checkpoint files.
+
+Bursts that follow on one another are one save where the second goes on with a file of the first,
+where their files carry the same number (model_3.pt, optimizer_3.pt), or where they are of
+different files and the profile shows no training step between them.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.rows import Rows
+from vanidl.analyses.steps import rank_spans
 from vanidl.model import intervals
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.file_kinds import is_named_checkpoint
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
 
 Int64Array = NDArray[np.int64]
@@ -18,6 +27,8 @@ Int64Array = NDArray[np.int64]
 GAP_NS = 250_000_000
 _LARGE = 1 << 20  # a file without a telling name counts from this size on
 _MOST_NAMES = 3
+_PAUSE_NS = 5_000_000_000  # within a save
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +43,10 @@ class Burst:
     traced: bool  # False: part of it is known from counters only, without single operations
 
 
-_Writes = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
-"""Start, end, file, bytes."""
+_Writes = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]
+"""Start, end, file, bytes, offset (-1: not recorded)."""
 _NONE = np.empty(0, np.int64)
-NOTHING: _Writes = (_NONE, _NONE, _NONE, _NONE)
+NOTHING: _Writes = (_NONE, _NONE, _NONE, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +59,12 @@ class OfWrites:
     def partial(self, rows: Rows, trace: Trace) -> _Writes:  # noqa: ARG002
         """The writes among the rows."""
         mine = rows.writes.groups(self.wanted[rows.writes.file])
-        return mine.start, mine.end, mine.each_row(mine.file), mine.nbytes
+        return mine.start, mine.end, mine.each_row(mine.file), mine.nbytes, mine.offset
 
     def combine(self, a: _Writes, b: _Writes) -> _Writes:
         """The writes of both."""
-        start, end, file, nbytes = (np.concatenate(column) for column in zip(a, b, strict=True))
-        return start, end, file, nbytes
+        start, end, file, nbytes, offset = (np.concatenate(c) for c in zip(a, b, strict=True))
+        return start, end, file, nbytes, offset
 
 
 def of_trace(trace: Trace) -> OfWrites:
@@ -62,29 +73,96 @@ def of_trace(trace: Trace) -> OfWrites:
 
 
 def checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
-    """Bursts of writes in order of time; pauses up to GAP_NS belong to a burst.
+    """Saves in order of time, each one or more bursts; pauses up to GAP_NS belong to a burst.
 
     `writes` are the traced ones. A layer without single operations counts from the first to
     the last write of each file.
     """
     rows = [writes, *(_counted(trace, layer) for layer in STORAGE_LAYERS)]
-    start, end, file, nbytes = (np.concatenate(column) for column in zip(*rows, strict=True))
+    start, end, file, nbytes, offset = (np.concatenate(c) for c in zip(*rows, strict=True))
     if len(start) == 0:
         return ()
     bursts = intervals.union(start, np.maximum(end, start + 1) + GAP_NS)
     burst = np.searchsorted(bursts.start, start, side="right") - 1
+    save = _saves(trace, bursts, _members(burst), file, offset)
     untraced = np.arange(len(start)) >= len(rows[0][0])
     return tuple(
         Burst(
             f"checkpoint {i + 1}",
-            int(bursts.start[i]),
-            int(bursts.end[i]) - GAP_NS,
-            _evidence(trace, file[burst == i]),
-            int(nbytes[burst == i].sum()),
-            not untraced[burst == i].any(),
+            int(start[mine].min()),
+            int(np.maximum(end, start + 1)[mine].max()),
+            _evidence(trace, file[mine]),
+            int(nbytes[mine].sum()),
+            not untraced[mine].any(),
         )
-        for i in range(len(bursts.start))
+        for i, mine in enumerate(_members(save[burst]))
     )
+
+
+def _members(group: Int64Array) -> list[NDArray[np.intp]]:
+    """The rows of each group 0, 1, ..."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.searchsorted(group[order], np.arange(1, int(group.max()) + 1)))
+
+
+def _saves(
+    trace: Trace,
+    bursts: Intervals,
+    members: list[NDArray[np.intp]],
+    file: Int64Array,
+    offset: Int64Array,
+) -> Int64Array:
+    """For each burst the number of the save that it is a part of."""
+    low, high = bursts.end[:-1] - GAP_NS, bursts.start[1:]
+    stepped = _steps_between(trace, low, high)
+    written = [_Burst(trace, file[rows], offset[rows]) for rows in members]
+    joined = [
+        _one_save(before, after, int(pause), between)
+        for (before, after), pause, between in zip(
+            pairwise(written), (high - low).tolist(), stepped, strict=True
+        )
+    ]
+    return np.cumsum([0, *(not one for one in joined)])
+
+
+class _Burst:
+    """Which files a burst writes, from which offset on, and which number their names end with."""
+
+    def __init__(self, trace: Trace, file: Int64Array, offset: Int64Array) -> None:
+        codes, place = np.unique(file, return_inverse=True)
+        lowest = np.full(len(codes), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, place, offset)
+        self.lowest: dict[int, int] = dict(zip(codes.tolist(), lowest.tolist(), strict=True))
+        self.numbers = {
+            numbers[-1]
+            for code in self.lowest
+            if (numbers := _NUMBER.findall(trace.files.path[code].rsplit("/", 1)[-1]))
+        }
+
+
+def _one_save(before: _Burst, after: _Burst, pause_ns: int, stepped: bool | None) -> bool:
+    """Whether two bursts that follow on one another are of one save.
+
+    `stepped`: a training step lay between them, None where the profile does not show that.
+    """
+    if stepped or pause_ns > _PAUSE_NS:
+        return False
+    both = before.lowest.keys() & after.lowest.keys()
+    if both:
+        return any(after.lowest[file] > before.lowest[file] >= 0 for file in both)
+    return stepped is False or bool(before.numbers & after.numbers)
+
+
+def _steps_between(trace: Trace, low: Int64Array, high: Int64Array) -> list[bool | None]:
+    """Whether any rank began and ended a step between two times; None outside of profiles."""
+    found: list[bool | None] = [None] * len(low)
+    for own in rank_spans(trace).values():
+        steps = own.steps
+        seen = intervals.covered_within(own.windows, low, high) == high - low
+        for i in np.flatnonzero(seen).tolist():
+            inside = bool(((steps.start >= low[i]) & (steps.end <= high[i])).any())
+            found[i] = bool(found[i]) or inside
+    return found
 
 
 def _evidence(trace: Trace, files: Int64Array) -> str:
@@ -126,6 +204,7 @@ def _counted(trace: Trace, layer: str) -> _Writes:
         since + np.round(high[mine] * 1e9).astype(np.int64),
         table.file[mine].astype(np.int64),
         record_counts(table, "BYTES_WRITTEN")[mine],
+        np.full(int(mine.sum()), -1, np.int64),
     )
 
 
