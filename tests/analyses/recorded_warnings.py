@@ -28,6 +28,18 @@ def traced(
     return vanidl.open_run(folder).coverage.warnings
 
 
+def by_threads(folder: Path, *, seen: bool) -> tuple[Notice, ...]:
+    """Warnings of two threads that open a file each; the calls of the second are seen or not."""
+    calls = []
+    for thread, complete in ((1, True), (2, seen)):
+        path = f"/data/{thread}.h5"
+        calls.append(("open64", path, {"ret": 5, "tid": thread}))
+        if complete:
+            calls.append(("pread", path, {"ret": 10, "offset": 0, "tid": thread}))
+            calls.append(("close", path, {"ret": 0, "tid": thread}))
+    return traced(folder, *calls)
+
+
 PREAD = ("pread", "/data/a.h5", {"ret": 10, "offset": 0, "count": 10})
 READ = ("read", "/data/a.h5", {"ret": 10, "count": 10})
 OPEN_TO_WRITE = ("open64", "/out/ckpt-1.pt", {"flags": 0o101})
@@ -83,6 +95,10 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "versions_left_out": (
         {"a trace and a part of it": lambda folder: twice(folder, changed=True)},
         {"a trace twice": lambda folder: twice(folder, changed=False)},
+    ),
+    "descriptors_lost": (
+        {"an open that nothing follows": lambda folder: by_threads(folder, seen=False)},
+        {"opens with reads and closes": lambda folder: by_threads(folder, seen=True)},
     ),
     "empty_traces": (
         {"a file without a line": lambda f: traced(f, PREAD, beside="trace-1-preload.pfw.gz")},

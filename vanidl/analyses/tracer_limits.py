@@ -148,7 +148,9 @@ def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[
         f"{shared.together + shared.unclear} files of a process were opened several times, {sure} "
         f"at the same time (for example {shared.path}). Darshan keeps one position a file: if two "
         "descriptors were read with read(), offsets, access pattern and re-reads of these files "
-        "are wrong; bytes and times are right. pread (h5py, TensorFlow) is not affected.",
+        "are wrong; bytes in all and times are right, but where threads open and close files at "
+        "the same time, bytes can be counted for the wrong file. pread (h5py, TensorFlow) gives "
+        "right offsets.",
         "warning" if shared.together else "info",
     )
 

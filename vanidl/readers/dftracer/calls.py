@@ -24,6 +24,7 @@ OPENS = {
     "POSIX": ("open", "open64", "openat", "openat64", "creat", "creat64"),
     "STDIO": ("fopen", "fopen64", "freopen", "freopen64"),
 }
+CLOSES = ("close", "close64")
 LAYERS = ("POSIX", "STDIO")
 
 _ITEMS = ("fread", "fread_unlocked", "fwrite", "fwrite_unlocked")

@@ -22,6 +22,7 @@ from vanidl.readers.dftracer.calls import (
     nbytes,
     opens_for_writing,
 )
+from vanidl.readers.dftracer.descriptors import descriptors_lost
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import TraceFile
 from vanidl.readers.versions import left_out
@@ -38,6 +39,7 @@ def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> tupl
     return (
         *left_out(others),
         *_empty(files),
+        *descriptors_lost(traced),
         *_unseen_writes(traced),
         *_arrays(traced),
         *_offsets(traced),
