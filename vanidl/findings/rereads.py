@@ -44,7 +44,7 @@ def _again(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"The same {nbytes(data.unique_bytes)} are read {again:.1f} times",
         f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory per host would hold "
-        "each of them once.",
+        "all of it.",
         "Keep it: copy the dataset to memory or local disk first, tf.data cache(), or the "
         "scheduled loader, whose buffers save a share of the repeated reads as large as the share "
         "of the data that they hold.",
