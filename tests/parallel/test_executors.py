@@ -128,12 +128,13 @@ def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:
     assert "expected the address of a Dask scheduler" in done.stderr.splitlines()[-1]
 
 
-def spoken_to(address: str, context: ssl.SSLContext | None = None) -> bool:
+def spoken_to(address: str, context: ssl.SSLContext | None = None, hello: bytes = b"") -> bool:
     """Whether what listens there says anything to a stranger: Dask greets whom it lets in."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             if context is None:
+                connection.sendall(hello)
                 return bool(connection.recv(1))
             with context.wrap_socket(connection) as wrapped:
                 return bool(wrapped.recv(1))
@@ -161,7 +162,8 @@ def test_nobody_else_gets_into_the_cluster_here(scheduler_address: str) -> None:
         assert len(addresses) == 3
         for address in addresses:
             assert address.startswith("tls://127.0.0.1:")
-            assert [spoken_to(address, context) for context in strangers] == [False] * 3
+            said = [spoken_to(address, context, bytes(64)) for context in strangers]
+            assert said == [False] * 3
 
 
 def test_a_scheduler_without_tls_is_warned_about() -> None:

@@ -30,6 +30,7 @@ _SHORT = """
     int32 int64 uint8 bfloat16 f16 f32 f64 nn nt tn tt ll ul np sha256 c10 c10d crc32 crc32c
     p50 p90 p99
 """
+_JOINTS = frozenset(("op", "to", "no", "of", "by", "in", "v"))  # AssignVariableOp, GatherV2
 _LIBRARIES = """
     invalid incorrect unexpected truncated corrupt corrupted unsupported unknown mismatch header
     stream stored checksum block lengths distance code literal character line column char input
@@ -77,9 +78,12 @@ def _is_public(word: str) -> bool:
     if word.lower() in words or _is_short_number(word):
         return True
     parts = _PARTS.findall(word)
-    return "".join(parts) == word and all(
-        part.lower() in words and len(part) >= _LEAST if part.isalpha() else len(part) <= _LEAST
-        for part in parts
+    letters = [part.lower() for part in parts if part.isalpha()]
+    return (
+        "".join(parts) == word
+        and all(len(part) <= _LEAST for part in parts if not part.isalpha())
+        and any(len(part) >= _LEAST for part in letters)
+        and all(part in (words if len(part) >= _LEAST else _JOINTS) for part in letters)
     )
 
 

@@ -66,10 +66,7 @@ def survey(
     table.require()
     tell = progress or _silent
     root, target = Path(folder), Path(output)
-    found = discover.find(root)
-    paths = [str(path) for files in found.of(darshan.FORMAT).values() for path in files]
-    if not paths:
-        raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
+    paths = _logs_below(root)
     if names is not None:
         _refuse_names(target)
     cache = RowCache(target, kept=names is None)
@@ -84,10 +81,23 @@ def survey(
     place = str(root)
     if names is not None:
         done, place = anonymous_rows(done, root, names), names.folder(place)
+    return Survey(tuple(done), before, *_written(done, place, target))
+
+
+def _written(rows: Sequence[Row], place: str, target: Path) -> tuple[Path, Path]:
+    """The table and the page of the rows."""
     parquet, page = target / "jobs.parquet", target / "fleet.html"
-    table.write(done, parquet)
-    write_survey_page(done, place, page)
-    return Survey(tuple(done), before, parquet, page)
+    table.write(rows, parquet)
+    write_survey_page(rows, place, page)
+    return parquet, page
+
+
+def _logs_below(root: Path) -> list[str]:
+    found = discover.find(root)
+    paths = [str(path) for files in found.of(darshan.FORMAT).values() for path in files]
+    if not paths:
+        raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
+    return paths
 
 
 def _refuse_names(target: Path) -> None:
