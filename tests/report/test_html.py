@@ -113,7 +113,7 @@ def test_embedded_refuses_what_json_cannot_say():
 
 def test_unknown_sections_say_why():
     text = " ".join(parsed(render_html(Run(*EXAMPLES["counters_only"]()))).text)
-    assert "No profiler trace was found" in text
+    assert "No steps were recorded" in text
     assert "No single operation was traced" in text
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class Totals:
 class Operations:
     """Totals and busy intervals, keyed by position in Trace.ranks (-1: in no rank).
 
+    `own_busy` is of the training processes alone, without their workers; only where a profile
+    marks their loop, which needs it.
     `speed_class` and `speed_count` are a sparse histogram of bytes per second of single
     operations, in classes of equal leading bits of the float64.
     """
@@ -49,6 +52,7 @@ class Operations:
     busy: dict[int, Intervals]
     speed_class: NDArray[np.int64]
     speed_count: NDArray[np.int64]
+    own_busy: dict[int, Intervals] = field(default_factory=dict)
 
     @property
     def total(self) -> Totals:
@@ -63,10 +67,17 @@ class Operations:
 NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def partial(rows: Rows, trace: Trace) -> Operations:  # noqa: ARG001
+def partial(rows: Rows, trace: Trace) -> Operations:
     """The totals of some rows."""
     classes, counts = counted(_speed_classes(rows))
-    return Operations(_totals(rows), rows.busy, classes, counts)
+    return Operations(_totals(rows), rows.busy, classes, counts, _own_busy(rows, trace))
+
+
+def _own_busy(rows: Rows, trace: Trace) -> dict[int, Intervals]:
+    if not any(profile.marks_loop for profile in trace.profiles):
+        return {}
+    own = np.isin(rows.owner.process, trace.ranks)
+    return rows.busy_of(own[rows.part]) if own.any() else {}
 
 
 def combine(a: Operations, b: Operations) -> Operations:
@@ -74,11 +85,17 @@ def combine(a: Operations, b: Operations) -> Operations:
     totals = dict(a.totals)
     for position, value in b.totals.items():
         totals[position] = totals.get(position, Totals()) + value
-    busy = dict(a.busy)
-    for position, spans in b.busy.items():
-        busy[position] = intervals.merge(busy.get(position, intervals.EMPTY), spans)
     classes, counts = add_sparse((a.speed_class, a.speed_count), (b.speed_class, b.speed_count))
-    return Operations(totals, busy, classes, counts)
+    return Operations(
+        totals, _merged(a.busy, b.busy), classes, counts, _merged(a.own_busy, b.own_busy)
+    )
+
+
+def _merged(a: Mapping[int, Intervals], b: Mapping[int, Intervals]) -> dict[int, Intervals]:
+    both = dict(a)
+    for position, spans in b.items():
+        both[position] = intervals.merge(both.get(position, intervals.EMPTY), spans)
+    return both
 
 
 def add_sparse(

@@ -18,7 +18,7 @@ from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
 from vanidl.analyses.wait_metadata import WaitMetadata
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.trace import SpanKind, Spans, Trace
 
 HALF = 0.5
 IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT = "I/O", "not I/O", "not known"
@@ -47,7 +47,7 @@ class RankOverlap:
     behind_communication_s: float | None
     other_s: float | None
     exposed_s: float | None
-    compute_s: float | None
+    compute_s: float | None  # of what `basis` names
     communication_s: float | None  # collectives not covered by compute
     input_wait_s: float | None
     input_wait_io_s: float | None  # part of the wait during which the rank was in I/O
@@ -73,8 +73,11 @@ class RankOverlap:
 class Overlap:
     """Is the I/O hidden behind compute, or does training wait for it?
 
-    `basis`: "device" where any kernel was recorded, else "ops" (CPU operators), None where
-    neither was. A wait counts as in_wait on basis device only while the device is idle.
+    `basis`: "device" where any kernel was recorded, else "ops" (CPU operators). "loop" where
+    neither was but the loop was marked: I/O is hidden while the training process neither waits
+    for input nor is in I/O itself. "device+loop", "ops+loop": inside profiled windows by kernels
+    or operators, elsewhere by the loop. None: nothing was recorded. A wait counts as in_wait
+    only while the device is idle, as far as kernels were recorded.
     """
 
     basis: str | None
@@ -84,7 +87,7 @@ class Overlap:
     hidden_fraction: float | None  # hidden / observed, summed over ranks
     lost_to_input_s: float | None  # sum over steps of the longest wait of any rank
     input_wait_share: float | None  # wait / window, summed over ranks
-    accelerator_utilization: float | None  # compute / window: AU of MLPerf Storage
+    accelerator_utilization: float | None  # compute / window: AU of MLPerf Storage; not by loop
     pipeline_share: float | None  # (dataset I/O or preprocessing) / run time; None: unrecorded
 
 
@@ -126,7 +129,7 @@ def finish(
         _ratio(_sum([r.hidden_s for r in rows]), observed),
         lost_to_input_s(table),
         _ratio(_sum([r.input_wait_s for r in rows]), window),
-        _ratio(_sum([r.compute_s for r in rows]), window),
+        None if by_loop(basis) else _ratio(_sum([r.compute_s for r in rows]), window),
         None,  # profiles hold preprocessing of profiled steps only, and this is of the run
     )
 
@@ -150,11 +153,25 @@ def lost_to_input_s(table: StepTable) -> float | None:
     return float(longest.sum())
 
 
+DEVICE, OPS, LOOP = "device", "ops", "loop"
+
+
 def _basis(trace: Trace) -> str | None:
     kinds = set(np.unique(trace.spans.kind).tolist())
-    if SpanKind.KERNEL in kinds:
-        return "device"
-    return "ops" if SpanKind.OP in kinds else None
+    computed = DEVICE if SpanKind.KERNEL in kinds else OPS if SpanKind.OP in kinds else None
+    if any(profile.marks_loop and profile.aligned for profile in trace.profiles):
+        return LOOP if computed is None else f"{computed}+{LOOP}"
+    return computed
+
+
+def by_device(basis: str | None) -> bool:
+    """Whether kernels were recorded: a device may compute while training waits for input."""
+    return basis in (DEVICE, f"{DEVICE}+{LOOP}")
+
+
+def by_loop(basis: str | None) -> bool:
+    """Whether what was hidden rests on the marked loop, all of it or in part."""
+    return basis is not None and basis.endswith(LOOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,20 +183,39 @@ class Activity:
     communication: Intervals
 
 
-def _activity(position: int, spans: RankSpans, trace: Trace, basis: str | None) -> Activity:
+def _activity(
+    position: int, spans: RankSpans, trace: Trace, basis: str | None, own_io: Intervals
+) -> Activity:
     mine = trace.spans.pick(trace.family[trace.spans.process] == position)
 
     def within(kind: SpanKind) -> Intervals:
         picked = mine.pick(mine.kind == kind)
         return intersect(intervals.union(picked.start, picked.end), spans.windows)
 
-    if basis == "device":
+    if by_device(basis):
         compute = within(SpanKind.KERNEL)
         starving = subtract(spans.waits, compute)
     else:
         compute = subtract(within(SpanKind.OP), spans.waits)
         starving = spans.waits
-    return Activity(compute, starving, subtract(within(SpanKind.COMMUNICATION), compute))
+    communication = subtract(within(SpanKind.COMMUNICATION), compute)
+    if spans.marks_loop and spans.waits_known:
+        going_on = subtract(subtract(spans.windows, spans.waits), own_io)
+        compute = intervals.merge(compute, subtract(going_on, _profiled(mine, trace)))
+    return Activity(compute, starving, communication)
+
+
+def _profiled(spans: Spans, trace: Trace) -> Intervals:
+    """The windows in which a profiler recorded compute, beside the marks of the loop."""
+    bounds = [
+        (int(spans.start[mine].min()), int(spans.end[mine].max()))
+        for source in np.unique(spans.source).tolist()
+        if not trace.profiles[source].marks_loop
+        for mine in [(spans.source == source) & np.isin(spans.kind, (SpanKind.KERNEL, SpanKind.OP))]
+        if mine.any()
+    ]
+    low, high = np.array(bounds, np.int64).reshape(-1, 2).T
+    return intervals.union(low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +237,13 @@ def rank_splits(trace: Trace, reduced: Operations) -> dict[int, Split]:
     basis = _basis(trace)
     return {
         position: _split_io(
-            reduced, position, spans, _activity(position, spans, trace, basis), basis
+            reduced,
+            position,
+            spans,
+            _activity(
+                position, spans, trace, basis, reduced.own_busy.get(position, intervals.EMPTY)
+            ),
+            basis,
         )
         for position, spans in rank_spans(trace).items()
     }
@@ -220,7 +262,7 @@ def _split_io(
     hidden = intersect(rest, did.compute)
     exposed = subtract(rest, did.compute)
     waits = spans.waits_known
-    can_hide = basis == "device" or (basis == "ops" and waits)
+    can_hide = basis == DEVICE or (basis is not None and waits)
     return Split(
         spans,
         did,
@@ -251,7 +293,7 @@ def _row(
         _seconds(split.behind_communication),
         _seconds(split.other),
         _exposed_s(split),
-        did.compute.length / 1e9 if basis else None,
+        did.compute.length / 1e9 if basis and (known or not spans.marks_loop) else None,
         did.communication.length / 1e9,
         spans.waits.length / 1e9 if known else None,
         _seconds(split.waited_in_io),

@@ -72,6 +72,15 @@ class LogClock:
 
 
 @dataclass(frozen=True, slots=True)
+class LoaderWaits:
+    """What training waited for one loader, over all ranks; known where the loop was marked."""
+
+    name: str  # "DataLoader 0 (Images, training)"
+    waits: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Steps:
     """Profiled steps over all ranks, in seconds."""
 
@@ -87,20 +96,22 @@ class Steps:
     clocks: tuple[ClockEvidence, ...] = ()  # of every profile
     steps_from: str = ""  # "input waits" where some were not marked but derived from those
     log_clocks: tuple[LogClock, ...] = ()  # of every log with an offset of its own
+    loaders: tuple[LoaderWaits, ...] = ()  # empty where waits do not tell which loader
 
 
 @dataclass(frozen=True, slots=True)
 class RankSpans:
     """What profilers saw of one rank.
 
-    `windows` run from the first to the last step of each trace; of one that marked no step, from
-    its first span to its last.
+    `windows` run from the first to the last step of each trace; of one that marked no step, or
+    the loop of the whole process, from its first span to its last.
     """
 
     steps: Spans
     windows: Intervals
     waits: Intervals
     waits_known: bool
+    marks_loop: bool = False  # its profile marks the loop of the whole process
 
     def wait_ns(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
         """Input wait inside each window [start[i], end[i])."""
@@ -138,7 +149,7 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
         clocks(trace), next((p.steps_from for p in sources if p.steps_from), ""),
-        log_clocks(trace),
+        log_clocks(trace), loader_waits(trace),
     )  # fmt: skip
 
 
@@ -148,21 +159,37 @@ def _source(profile: Profile) -> str:
     return f"{profile.source}{by}"
 
 
+def loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:
+    """The waits for each loader, in order of its name, from profiles that mark the loop."""
+    marking = [i for i, profile in enumerate(trace.profiles) if profile.marks_loop]
+    spans = trace.spans
+    waits = spans.pick((spans.kind == SpanKind.INPUT_WAIT) & np.isin(spans.source, marking))
+    counts = np.bincount(waits.name, minlength=len(spans.names))
+    taken = np.bincount(waits.name, waits.end - waits.start, minlength=len(spans.names))
+    return tuple(
+        LoaderWaits(spans.names[k], int(counts[k]), float(taken[k]) / 1e9)
+        for k in np.flatnonzero(counts).tolist()
+    )
+
+
 def _rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     steps = spans.pick(spans.kind == SpanKind.STEP)
-    bounds = [_window(trace, spans, source) for source in np.unique(steps.source).tolist()]
-    low, high = np.array(bounds, np.int64).T
     waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
-    known = all(trace.profiles[s].has_wait_spans for s in np.unique(steps.source))
+    profiles = {s: trace.profiles[s] for s in np.unique(steps.source).tolist()}
+    bounds = [_window(trace, spans, source) for source in profiles]
+    low, high = np.array(bounds, np.int64).T
+    known = all(profile.has_wait_spans for profile in profiles.values())
+    loop = any(profile.marks_loop for profile in profiles.values())
     windows = intervals.union(low, high)
     inside = intervals.intersect(intervals.union(waits.start, waits.end), windows)
-    return RankSpans(steps, windows, inside, known)
+    return RankSpans(steps, windows, inside, known, loop)
 
 
 def _window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:
     """What one trace shows of its rank; not beyond the part of the run that is looked at."""
     mine = spans.source == source
-    if not trace.profiles[source].steps_from:
+    profile = trace.profiles[source]
+    if not profile.steps_from and not profile.marks_loop:
         mine &= spans.kind == SpanKind.STEP
         return int(spans.start[mine].min()), int(spans.end[mine].max())
     low, high = int(spans.start[mine].min()), int(spans.end[mine].max())

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--output", metavar="RUN", help="folder to make (default: vanidl-DATE-TIME)")
     add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
+    add("--no-steps", action="store_true", help="do not record steps and input waits")
     add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
     add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
@@ -25,7 +26,13 @@ def run(options: argparse.Namespace) -> int:
     words = options.command_line
     command = words[1:] if words[:1] == ["--"] else words
     folder = options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}"
-    recorded = record(command, folder, tracer=options.tracer, darshan_lib=options.darshan_lib)
+    recorded = record(
+        command,
+        folder,
+        tracer=options.tracer,
+        darshan_lib=options.darshan_lib,
+        with_steps=not options.no_steps,
+    )
     console.tell(_message(recorded))
     return recorded.exit_status
 

@@ -20,6 +20,7 @@ from vanidl.compare.metrics import (
 )
 from vanidl.compare.sides import Sample, Side
 from vanidl.compare.statistics import ALPHA, Estimate
+from vanidl.wording.basis import compute_name
 
 MIN_CHANGE = 0.01
 """Smaller changes are not called: where code lies in memory moves times by as much
@@ -135,9 +136,10 @@ def _doubts(a: Side, b: Side) -> dict[str, str]:
         )
     bases = {kind for kind in map(basis, samples) if kind is not None}
     if len(bases) > 1:
+        names = [compute_name(basis) for basis in sorted(bases)]
         found["compute"] = (
-            "Compute is known from device kernels in some runs and from CPU operators in others, "
-            "so hidden and exposed mean different things."
+            f"What counts as compute differs between the runs ({'; '.join(names)}), so hidden and "
+            "exposed mean different things."
         )
     if unseen := _unseen(samples):
         found["io"] = unseen

@@ -155,6 +155,6 @@ def stdio_share(sample: Sample) -> float | None:
 
 
 def basis(sample: Sample) -> str | None:
-    """What counts as compute in the run: "device", "ops", or None where unknown."""
+    """What counts as compute in the run, as `Overlap.basis`; None where unknown."""
     overlap = None if sample.results is None else sample.results.overlap
     return None if overlap is None else overlap.basis

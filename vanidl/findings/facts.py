@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
+from vanidl.analyses.overlap import by_device
 from vanidl.model.trace import POSIX, CounterTable, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
@@ -64,7 +65,7 @@ class Facts:
         if overlap is None or overlap.lost_to_input_s is None:
             return None
         idle = [r.starving_wait_s for r in overlap.per_rank]
-        if overlap.basis != "device" or None in idle:
+        if not by_device(overlap.basis) or None in idle:
             return overlap.lost_to_input_s
         return min(overlap.lost_to_input_s, sum(i or 0.0 for i in idle))
 

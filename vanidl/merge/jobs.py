@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import combinations
+from pathlib import Path
 
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.readers.command_lines import HELPER, arguments, runs_another
@@ -190,15 +191,20 @@ def _profile_links(
 
 
 def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
-    """Traces of one process, of one session, or of different ranks of one distributed job."""
+    """Of one process, one session or one recording, or different ranks of one distributed job."""
     if a.pid is not None and (a.host, a.pid) == (b.host, b.pid):
         return True
-    if _same_session(a, b):
+    if _same_session(a, b) or _recorded_together(a, b):
         return True
     distributed = a.world_size == b.world_size and (a.world_size or 0) > 1
     if not distributed or not len(a.start_ns) or not len(b.start_ns):
         return False
     return bool(a.start_ns.min() < b.end_ns.max() and b.start_ns.min() < a.end_ns.max())
+
+
+def _recorded_together(a: ProfileTrace, b: ProfileTrace) -> bool:
+    """Marks of loops in one folder: `vanidl record` makes a new one for each run."""
+    return a.marks_loop and b.marks_loop and Path(a.path).parent == Path(b.path).parent
 
 
 def _same_session(a: ProfileTrace, b: ProfileTrace) -> bool:

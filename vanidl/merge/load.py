@@ -129,7 +129,7 @@ def _own_profiles(
     marked: Iterable[ProfileTrace], logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]
 ) -> list[ProfileTrace]:
     """A tracer's profiles of the processes that have none of a profiler, which says more."""
-    profiled = {p.pid for p in profiles}
+    profiled = {p.pid for p in profiles if not p.marks_loop}
     return [run_json.complete_profile(p, logs) for p in marked if p.pid not in profiled]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.merge.clocks import Clock
 from vanidl.merge.process_table import ProcessTable
@@ -19,13 +20,23 @@ def spans(
     """All spans on one clock; those of a profile that is not aligned are left out."""
     names = sorted({name for p in profiles for name in p.names})
     code = {name: i for i, name in enumerate(names)}
+    aligned = [k for k in range(len(profiles)) if clocks[k].aligned]
+    looped = {processes.of_profile[k] for k in aligned if profiles[k].marks_loop}
     blocks = [
-        _shifted(p, k, processes.of_profile[k], clocks[k].offset_ns, code)
-        for k, p in enumerate(profiles)
-        if clocks[k].aligned
+        _shifted(p, k, processes.of_profile[k], clocks[k].offset_ns, code).pick(
+            _not_repeated(p, within=processes.of_profile[k] in looped)
+        )
+        for k, p in ((k, profiles[k]) for k in aligned)
     ]
     found = concatenate_spans(blocks, tuple(names))
     return found.pick(np.lexsort((found.end, found.process, found.start)))
+
+
+def _not_repeated(profile: ProfileTrace, *, within: bool) -> NDArray[np.bool_]:
+    """Spans to use: where the loop was marked as a whole, a profile's own steps are repeats."""
+    if profile.marks_loop or not within:
+        return np.ones(len(profile.kind), bool)
+    return ~np.isin(profile.kind, (SpanKind.STEP, SpanKind.INPUT_WAIT))
 
 
 def _shifted(
@@ -64,6 +75,7 @@ def describe(
             clock_low_ns=clocks[k].low_ns,
             clock_high_ns=clocks[k].high_ns,
             clock_evidence=clocks[k].evidence,
+            marks_loop=p.marks_loop,
         )
         for k, p in enumerate(profiles)
     )

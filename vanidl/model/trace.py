@@ -267,6 +267,7 @@ class Profile:
     clock_low_ns: int = 0
     clock_high_ns: int = 0
     clock_evidence: tuple[ClockReason, ...] = ()
+    marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
 
     @property
     def aligned(self) -> bool:

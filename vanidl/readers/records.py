@@ -188,6 +188,7 @@ class ProfileTrace:
     steps_from: str = ""  # what steps were found by, where it does not mark them
     clock_method: str = "absolute"  # how its times were put on the epoch
     clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
+    marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
-from vanidl.record import darshan, dftracer
+from vanidl.record import darshan, dftracer, no_tracer, steps
 from vanidl.record.launch import passed_on, run
 from vanidl.record.run_record import run_record
 from vanidl.record.tracer import Tracer
@@ -18,7 +18,7 @@ RECORDERS = (darshan.RECORDER, dftracer.RECORDER)
 """Every tracer, in the order in which `auto` looks for them."""
 
 AUTO = "auto"
-TRACERS = (AUTO, *(recorder.name for recorder in RECORDERS))
+TRACERS = (AUTO, *(recorder.name for recorder in RECORDERS), no_tracer.NAME)
 FOLDER_VARIABLE = "VANIDL_RUN"
 """The command finds the RUN folder here, to put profiler output into it."""
 
@@ -41,10 +41,12 @@ def record(
     *,
     tracer: str = "auto",
     darshan_lib: str | None = None,
+    with_steps: bool = True,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
-    `auto` takes Darshan where libdarshan.so is found, else DFTracer.
+    `auto` takes Darshan where libdarshan.so is found, else DFTracer. Steps and input waits of
+    its Python processes are recorded unless `with_steps` is False.
 
     Raises:
         UsageError: no command, an unknown tracer, a folder in use.
@@ -56,7 +58,8 @@ def record(
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
     with passed_on() as signals:
-        ended = run(command, _environment(chosen, root), signals)
+        environment = _environment(chosen, root, steps.environment(root) if with_steps else {})
+        ended = run(command, environment, signals)
         result = run_record(command, chosen, ended)
         problem = _kept(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem)
@@ -84,13 +87,14 @@ def _new_folder(root: Path) -> Path:
 def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
     if name not in TRACERS:
         raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
-    asked = [recorder for recorder in RECORDERS if name in (AUTO, recorder.name)]
+    known = RECORDERS if name == AUTO else (*RECORDERS, no_tracer.RECORDER)
+    asked = [recorder for recorder in known if name in (AUTO, recorder.name)]
     if darshan_lib is not None and not any(recorder.takes_library for recorder in asked):
         raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
     chosen = next((recorder for recorder in asked if recorder.is_here(darshan_lib)), asked[-1])
     return chosen.prepare(root, darshan_lib)
 
 
-def _environment(tracer: Tracer, root: Path) -> Mapping[str, str]:
-    changed = {**os.environ, **tracer.environment, FOLDER_VARIABLE: str(root)}
+def _environment(tracer: Tracer, root: Path, more: Mapping[str, str]) -> Mapping[str, str]:
+    changed = {**os.environ, **tracer.environment, **more, FOLDER_VARIABLE: str(root)}
     return {key: value for key, value in changed.items() if value is not None}

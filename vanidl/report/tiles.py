@@ -8,6 +8,7 @@ from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.summary import Summary
 from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
 from vanidl.run import Run
+from vanidl.wording.basis import compute_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,7 @@ def _wait_meaning(overlap: Overlap, mean: str) -> str:
 def _hidden_meaning(overlap: Overlap) -> str:
     if overlap.hidden_fraction is None:
         return "needs I/O and compute in the profiled steps"
-    basis = {"device": "device kernels", "ops": "CPU operators"}.get(overlap.basis or "", "compute")
-    return f"of the I/O in profiled steps ran under {basis}"
+    return f"of the I/O in profiled steps; compute: {compute_name(overlap.basis)}"
 
 
 def _busy(summary: Summary, mean: str) -> Tile:

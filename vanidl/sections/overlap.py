@@ -14,6 +14,7 @@ from vanidl.formatting.units import seconds
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
+from vanidl.wording.basis import compute_name
 
 LIMIT = 40
 PARTS = (
@@ -68,8 +69,9 @@ def _without_overlap(trace: Trace) -> str:
         )
     if not trace.profiles:
         return (
-            "No profiler trace was found, so it is not known whether the I/O was hidden. Record "
-            "steps with torch.profiler and put its .pt.trace.json beside the Darshan log."
+            "No steps were recorded, so it is not known whether the I/O was hidden. Record the "
+            "command with `vanidl record`, which records steps and input waits of PyTorch, or put "
+            "a profiler trace beside the logs."
         )
     if any(profile.aligned for profile in trace.profiles):
         return (
@@ -186,7 +188,6 @@ _SPLIT = (
     ("in wait", "in_wait_s"), ("hidden", "hidden_s"), ("behind comm.", "behind_communication_s"),
     ("other", "other_s"), ("wait", "input_wait_s"),
 )  # fmt: skip
-_BASIS = {"device": "device kernels", "ops": "CPU operators"}
 _MOST_RANKS = 16
 
 
@@ -201,7 +202,7 @@ def _text(run: Run) -> str | None:
         rows.append(_split(overlap.mean))
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
-    basis = _BASIS.get(overlap.basis or "", "not recorded")
+    basis = compute_name(overlap.basis)
     return aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from vanidl.analyses.perstep import by_kind
@@ -46,8 +48,8 @@ def figure(run: Run) -> Figure:
     steps = run.steps
     if steps is None or len(steps.table.step) == 0:
         reason = (
-            "No training step was recorded. Profile with torch.profiler and call prof.step() "
-            "after each batch."
+            "No training step was recorded. `vanidl record` records those of PyTorch; elsewhere "
+            "profile, with torch.profiler and a call of prof.step() after each batch."
         )
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
     table = steps.table
@@ -63,6 +65,8 @@ def figure(run: Run) -> Figure:
     if np.isnan(table.input_wait_s).all():
         words.append("Input wait was not recorded: that is unknown, not zero.")
     words += [f"Shown: {cut}."] if cut else []
+    if len(steps.loaders) > 1:
+        words.append(f"Training waited for {'; '.join(_by_loader(steps))}.")
     numbers = step_table(run.trace, table, shown)
     return Figure(
         "steps",
@@ -255,9 +259,16 @@ def _text(run: Run) -> str | None:
         ("profiled", f"{many} per rank on {plural(steps.ranks, 'rank')} ({steps.source})"),
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
+        *(("waited for", words) for words in _by_loader(steps)),
         *clock_pairs(steps),
     ]  # fmt: skip
     return named_values("Steps", rows)
+
+
+def _by_loader(steps: Steps) -> Iterator[str]:
+    """What was waited for each loader: `DataLoader 0 (Images, training): 120 times, 3.2 s`."""
+    for loader in steps.loaders:
+        yield f"{loader.name}: {plural(loader.waits, 'time')}, {seconds(loader.wait_s)}"
 
 
 def _json(run: Run) -> Object | None:
@@ -273,6 +284,7 @@ def _json(run: Run) -> Object | None:
         "mean_s": steps.mean_s,
         "median_s": steps.median_s,
         "p99_s": steps.p99_s,
+        "loaders": [values_of(loader) for loader in steps.loaders],
         "clock": values_of(steps.clock),
         "clocks": [values_of(clock) for clock in steps.clocks],
         "log_clocks": [values_of(clock) for clock in steps.log_clocks],

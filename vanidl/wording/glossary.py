@@ -25,8 +25,9 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Hidden",
-        "I/O of a rank that ran under its compute, outside input waits. One process with one "
-        "thread hides nothing.",
+        "I/O of a rank that ran under its compute, outside input waits. Where no compute was "
+        "recorded but the whole loop was: while the training process neither waited for input nor "
+        "was in I/O itself. One process with one thread hides nothing.",
     ),
     (
         "Exposed",

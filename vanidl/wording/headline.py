@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.analyses import Results
-from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap
+from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap, by_device
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+from vanidl.wording.basis import hidden_words
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import names_metadata, parts_of_wait
 
@@ -156,10 +157,10 @@ def _hidden(overlap: Overlap) -> str:
         return "no I/O took place during the profiled steps"
     which = "I/O" if mean.unobserved_s == 0 else "I/O in profiled steps"
     if overlap.hidden_fraction == 0:
-        return f"none of the {which} was hidden behind compute"
+        return f"none of the {which} {hidden_words(overlap.basis)}"
     if overlap.hidden_fraction == 1:
-        return f"all of the {which} was hidden behind compute"
-    return f"{percent(overlap.hidden_fraction)} of the {which} was hidden behind compute"
+        return f"all of the {which} {hidden_words(overlap.basis)}"
+    return f"{percent(overlap.hidden_fraction)} of the {which} {hidden_words(overlap.basis)}"
 
 
 def _no_overlap(trace: Trace) -> str:
@@ -176,7 +177,7 @@ def _no_overlap(trace: Trace) -> str:
 def _starving(overlap: Overlap) -> str:
     mean = overlap.mean
     starving, wait = mean.starving_wait_s, mean.input_wait_s
-    if overlap.basis != "device" or starving is None or not wait or starving >= 0.95 * wait:
+    if not by_device(overlap.basis) or starving is None or not wait or starving >= 0.95 * wait:
         return ""
     return f"The device stood idle during {seconds(starving)} of the wait; it was busy in the rest."
 

@@ -98,9 +98,13 @@ def _given(inputs: AlignmentInputs, given_ns: int) -> Clock:
 def _observed(
     inputs: AlignmentInputs, claimed: Evidence | None, within: Intervals
 ) -> list[Evidence]:
-    """What the run shows; first near the offset that the clocks claim, then anywhere."""
+    """What the run shows; first near the offset that the clocks claim, then anywhere.
+
+    Marks of the loop count from the epoch in the traced process itself. Their file grows while
+    the program runs, and they say nothing of batches and workers: there is nothing to show.
+    """
     found: list[Evidence] = []
-    if not inputs.one_axis:
+    if not inputs.one_axis or inputs.profile.marks_loop:
         return found
     for kind in EVIDENCE:
         near = None if claimed is None else kind(inputs, claimed.offsets)

@@ -1,0 +1,78 @@
+"""What recording a step costs: the hooks around `__next__` and around an optimizer's step.
+
+Each is timed around a function that does nothing, as they are in a program: with the file, its
+flushes and the thread number. The limit is 2 us an event.
+
+    python benchmarks/vanidl/step_hooks.py [EVENTS]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+from vanidl.record.injected.vanidl_steps import journal, pytorch
+
+LIMIT_NS = 2000
+ROUNDS = 7
+
+
+class Empty:
+    """An iterator that always has a batch at hand."""
+
+    def __next__(self) -> None:
+        """A batch."""
+
+
+class Loader:
+    """A loader of `Empty`."""
+
+    def __iter__(self) -> Empty:
+        return Empty()
+
+
+def best_ns(call: Callable[[], object], count: int) -> float:
+    """The least time of a call, over rounds of so many."""
+
+    def one_round() -> float:
+        begin = time.perf_counter_ns()
+        for _ in range(count):
+            call()
+        return (time.perf_counter_ns() - begin) / count
+
+    return min(one_round() for _ in range(ROUNDS))
+
+
+def main() -> int:
+    """Prints the cost of both events; 1 where one is above the limit."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+    plain = Empty().__next__
+    bare_ns = best_ns(lambda: plain(), count)
+    hooks: list[Callable[[object, object, object], None]] = []
+    nothing_ns = best_ns(lambda: None, count)
+    with tempfile.TemporaryDirectory() as folder:
+        events = journal.Journal(folder)
+        pytorch.watch_loaders(SimpleNamespace(DataLoader=Loader, _BaseDataLoaderIter=Empty), events)
+        pytorch.watch_optimizers(
+            SimpleNamespace(register_optimizer_step_post_hook=hooks.append), events
+        )
+        iterator = iter(Loader())
+        waits_ns = best_ns(lambda: iterator.__next__(), count) - bare_ns
+        steps_ns = best_ns(lambda: hooks[0](None, None, None), count) - nothing_ns
+        events.flush()
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        assert events.on, "a hook failed"
+    print(f"__next__        {waits_ns:6.0f} ns an event")
+    print(f"optimizer step  {steps_ns:6.0f} ns an event")
+    print(
+        f"file            {size / (2 * ROUNDS * count):6.1f} bytes an event (limit {LIMIT_NS} ns)"
+    )
+    return int(max(waits_ns, steps_ns) > LIMIT_NS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,124 @@
+"""What the loop of a program becomes: journals that the recorder itself writes, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vanidl.errors import InputError
+from vanidl.model.trace import SpanKind
+from vanidl.readers.records import ProfileTrace
+from vanidl.readers.steps.journal import read_journal
+from vanidl.readers.steps.loop import profile
+from vanidl.record.injected.vanidl_steps import journal as written
+
+START = 1_700_000_000_000_000_000
+MS = 1_000_000
+CODES = {"w": written.WAIT, "e": written.END, "i": written.ITER, "o": written.OPTIMIZER}
+
+
+def events(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """`w0:10-15`: kind, loader, begin and end in ms; `o:20` is a step of an optimizer."""
+    for word in text.split():
+        call, _, times = word.partition(":")
+        begin, _, end = times.partition("-")
+        loader = int(call[1:] or 0)
+        span = (int(begin), int(end or begin))
+        yield (CODES[call[0]] | loader << written.LOADER_SHIFT, 0, *span)
+
+
+def journal_of(folder: Path, text: str) -> Path:
+    events_ = written.Journal(str(folder))
+    for k in range(3):
+        events_.describe({"loader": k, "class": "DataLoader", "dataset": f"D{k}"})
+    for code, number, begin, end in events(text):
+        events_.add(code, number, START + begin * MS, START + end * MS)
+    events_.flush()
+    events_.on = False
+    (path,) = folder.glob("*.steps")
+    return path
+
+
+def spans(found: ProfileTrace, kind: SpanKind) -> list[tuple[int, int]]:
+    mine = found.kind == kind
+    times = np.stack([found.start_ns[mine], found.end_ns[mine]], axis=1)
+    return [tuple(pair) for pair in ((times - START) // MS).tolist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        # one batch, one step; the tail after the optimizer is the step's
+        ("w0:10-15 o:20 w0:30-35 o:40 w0:50-51 o:60 e0:70-72", [(10, 30), (30, 50), (50, 70)]),
+        # gradient accumulation: two batches a step
+        ("w0:0-1 w0:10-11 o:15 w0:20-21 w0:30-31 o:35 e0:40-41", [(0, 20), (20, 40)]),
+        # two optimizers within one iteration
+        ("w0:0-1 o:5 o:6 w0:10-11 o:15 o:16 e0:20-21", [(0, 10), (10, 20)]),
+        # making the iterator belongs to the first step, where the first batch follows at once
+        ("i0:0-8 w0:8-9 o:15 w0:20-21 o:25 e0:30-31", [(0, 20), (20, 30)]),
+        ("i0:0-8 w0:200-201 o:215 e0:230-231", [(200, 230)]),
+        # validation between two steps, and after an epoch, is in none
+        ("w0:0-1 o:5 i1:10-11 w1:11-12 e1:20-21 w0:30-31 o:35 e0:40-41", [(0, 10), (30, 40)]),
+        ("w0:0-1 o:5 e0:10-11 w1:20-21 w1:22-23 e1:30-31 w0:50-51 o:60", [(0, 10), (50, 60)]),
+        # no optimizer: each batch is a step; an epoch's end, and another loader, end one
+        (
+            "w0:0-1 w0:10-11 e0:20-21 w1:30-31 w1:35-36 e1:40-41",
+            [(0, 10), (10, 20), (30, 35), (35, 40)],
+        ),
+        # two loaders side by side make one step
+        ("w0:0-1 w1:2-3 o:5 w0:10-11 w1:12-13 o:15 e0:20-21", [(0, 10), (10, 20)]),
+        ("w0:0-1 w1:2-3 w0:10-11 w1:12-13 e0:20-21", [(0, 10), (10, 20)]),
+        # killed: what is there counts, up to the last event
+        ("w0:0-1 o:5 w0:10-11 o:15 w0:20-24", [(0, 10), (10, 20), (20, 24)]),
+        # a loop without a loader: between optimizer steps
+        ("o:10 o:20 o:35", [(10, 20), (20, 35)]),
+        # the next batch is asked for before the step of the last one (accelerate)
+        ("w0:0-1 w0:2-3 o:5 w0:10-11 o:15 e0:20-21 o:25", [(0, 10), (10, 20)]),
+    ],
+)
+def test_steps(tmp_path: Path, text: str, steps: list[tuple[int, int]]) -> None:
+    found = profile(read_journal(journal_of(tmp_path, text)))
+    assert spans(found, SpanKind.STEP) == steps
+
+
+def test_every_call_is_waited_for_and_loaders_are_told_apart(tmp_path: Path) -> None:
+    text = "i0:0-8 w0:8-9 o:15 w0:20-21 o:25 e0:30-31 w1:40-44 e1:50-51"
+    found = profile(read_journal(journal_of(tmp_path, text)))
+    assert spans(found, SpanKind.INPUT_WAIT) == [(0, 9), (20, 21), (30, 31), (40, 44), (50, 51)]
+    names = [found.names[k] for k in found.name[found.kind == SpanKind.INPUT_WAIT].tolist()]
+    training, evaluation = "DataLoader 0 (D0, training)", "DataLoader 1 (D1, evaluation)"
+    assert names == [training] * 3 + [evaluation] * 2
+    assert spans(found, SpanKind.EPOCH) == [(0, 31)]
+
+
+def test_a_thread_that_fetches_ahead_does_not_make_training_wait(tmp_path: Path) -> None:
+    path = journal_of(tmp_path, "o:5 o:15 o:25")
+    other = 1 << written.THREAD_SHIFT | written.WAIT
+    rows = [(other, 0, START + k * MS, START + (k + 1) * MS) for k in (0, 7, 17)]
+    with path.open("ab") as file:
+        file.write(np.array(rows, "<i8").tobytes())
+    found = profile(read_journal(path))
+    assert not spans(found, SpanKind.INPUT_WAIT)
+    assert spans(found, SpanKind.STEP) == [(5, 15), (15, 25)]
+
+
+def test_a_cut_file_is_used_up_to_the_cut(tmp_path: Path) -> None:
+    path = journal_of(tmp_path, "w0:0-1 o:5 w0:10-11 o:15")
+    content = path.read_bytes()
+    first = content.index(b"}") // 32 + 1  # rows until the process is described
+    for size in range(32 * first, len(content)):
+        path.write_bytes(content[:size])
+        found = read_journal(path)
+        assert len(found.events) == max(0, (size - len(content)) // 32 + 4)
+        assert bool(found.losses) == bool(size % 32)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 64, b"vanidl-steps 9".ljust(64)])
+def test_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "host-1.steps"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"expected steps recorded by `vanidl record`"):
+        read_journal(path)

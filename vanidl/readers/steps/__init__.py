@@ -1,0 +1,56 @@
+"""Steps and input waits that `vanidl record` recorded inside the program (`*.steps`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.model.warnings import Notice
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.sniff import Opening
+from vanidl.readers.steps.journal import MAGIC, read_journal
+from vanidl.readers.steps.loop import profile
+
+_STEPS = "steps"
+_FAILURE = "steps_failure"
+
+
+def _read(files: Files, reading: Reading) -> Records:
+    journals = reading.each("recorded steps", read_journal, files.get(_STEPS, ()))
+    profiles = [profile(journal) for journal in journals]
+    failures = reading.each("recorded steps", _failure, files.get(_FAILURE, ()))
+    return Records(
+        profiles=tuple(each for each in profiles if len(each.start_ns)), notices=tuple(failures)
+    )
+
+
+def _failure(path: Path) -> Notice:
+    """What a process left that had to give up recording its steps."""
+    try:
+        why = path.read_text(errors="replace").strip()
+    except OSError as error:
+        raise InputError(f"{path}: permission denied or missing ({error.strerror})") from error
+    return Notice(
+        "steps_incomplete",
+        f"{path}: recording steps ended in this process because of an error ({why}); the program "
+        "went on. Later steps and waits of it are not recorded.",
+    )
+
+
+def _sniff(opening: Opening) -> str:
+    return _STEPS if MAGIC.startswith(opening.head) and opening.head else ""
+
+
+FORMAT = Format(
+    name="steps",
+    title="recorded steps",
+    patterns=(".steps",),
+    kinds=(
+        FileKind(_STEPS, "recorded steps", (".steps",)),
+        FileKind(_FAILURE, "note of a failed recording of steps", (".steps-error",)),
+    ),
+    read=_read,
+    check=check_by_reading({_STEPS: lambda path: read_journal(path).losses}),
+    sniff=_sniff,
+    outputs=r"\.steps(-error)?$",
+)

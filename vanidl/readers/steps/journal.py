@@ -1,0 +1,130 @@
+"""The file that the recorder's hooks write in a process: rows of four 64-bit integers.
+
+`vanidl/record/injected/vanidl_steps/journal.py` writes it, and says how it is laid out. It runs
+in the program's own Python and cannot be imported from here; a test reads what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from vanidl.errors import InputError
+
+MAGIC = b"vanidl-steps 1".ljust(31) + b"\n"
+TEXT, WAIT, END, ITER, OPTIMIZER = range(5)
+
+ROW_BYTES = 32
+_THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
+_REMEDY = "remove it, the rest of the run can be used without"
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events of one process in the order of their ends; one entry an event in every array."""
+
+    kind: Int64Array
+    thread: Int64Array
+    loader: Int64Array
+    epoch: Int64Array
+    begin: Int64Array  # ns since the epoch
+    end: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def pick(self, rows: NDArray[np.bool_]) -> Events:
+        """Those that a mask picks."""
+        return Events(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What one process recorded of its loop."""
+
+    path: str
+    process: Mapping[str, Any]  # host, pid, rank, world_size, ...
+    loaders: Mapping[int, Mapping[str, Any]]  # number -> class, dataset, batches, workers
+    events: Events
+    losses: tuple[str, ...]
+
+
+def read_journal(path: Path) -> Journal:
+    """The journal of one process; of a damaged file everything before the damage.
+
+    Raises:
+        InputError: it cannot be read, or is something else.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
+    if not content.startswith(MAGIC):
+        raise InputError(_unusable(path, "something else or nothing"))
+    losses = []
+    if cut := len(content) % ROW_BYTES:
+        losses.append(f"its last row is cut: {cut} of {ROW_BYTES} bytes")
+    rows = np.frombuffer(content, "<i8", len(content) // ROW_BYTES * 4).reshape(-1, 4)
+    texts, is_event = _texts(rows)
+    process = next((text for text in texts if "pid" in text), None)
+    if process is None:
+        raise InputError(_unusable(path, "no description of its process"))
+    events, lost = _events(rows[is_event])
+    if lost:
+        losses.append(f"events left out as their kind is unknown or their times run back: {lost:,}")
+    loaders = {text["loader"]: text for text in texts if type(text.get("loader")) is int}
+    return Journal(str(path), process, loaders, events, tuple(losses))
+
+
+def _unusable(path: Path, found: str) -> str:
+    return f"{path}: expected steps recorded by `vanidl record`, found {found}; {_REMEDY}"
+
+
+def _texts(rows: Int64Array) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:
+    """All texts, and which rows are events; a text that is cut or damaged is left out."""
+    is_event = np.ones(len(rows), bool)
+    is_event[0] = False  # the magic
+    texts = []
+    after = 1
+    for row in np.flatnonzero(rows[:, 0] == TEXT).tolist():
+        if row < after:
+            continue  # inside a text
+        length = min(max(int(rows[row, 1]), 0), len(rows) - row - 1)
+        after = row + 1 + length
+        is_event[row:after] = False
+        text = _json(rows[row + 1 : after].tobytes())
+        if text is not None:
+            texts.append(text)
+    return texts, is_event
+
+
+def _json(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _events(rows: Int64Array) -> tuple[Events, int]:
+    """The events that make sense, and how many do not."""
+    code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
+    kind = code & 0xFF
+    sound = (kind >= WAIT) & (kind <= OPTIMIZER) & (begin > 0) & (begin <= end)
+    events = Events(
+        kind=kind,
+        thread=(code >> _THREAD_SHIFT) & 0xFF,
+        loader=code >> _LOADER_SHIFT,
+        epoch=number >> _EPOCH_SHIFT,
+        begin=begin,
+        end=end,
+    )
+    return events.pick(sound), int(len(sound) - np.count_nonzero(sound))

@@ -1,0 +1,239 @@
+"""Events of the training loop -> steps, input waits and epochs.
+
+A step begins when training asks for its first batch (with the making of the iterator, where that
+comes just before) and ends when it asks for the next step's. An optimizer step closes the batches
+before it, so that accumulated gradients and several optimizers make one step. Without optimizer
+steps every batch is one. The loaders of steps are those with a batch before an optimizer step, and
+those that run along with them; what the others give (validation) is waited for between steps.
+The end of an epoch, and the first call of another loader, end a step as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.trace import SpanKind
+from vanidl.readers.records import ProfileTrace
+from vanidl.readers.steps.journal import END, ITER, OPTIMIZER, WAIT, Events, Journal
+
+Int64Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+SOURCE = "vanidl-record"
+
+_ADJACENT_NS = 100_000_000
+"""A loop calls `__next__` at once after `__iter__`, so that both are one wait.
+
+Workers that have just been forked can keep the process off its core in between (18 ms were seen).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Spans of one kind; one entry a span in every array."""
+
+    kind: SpanKind
+    start: Int64Array
+    end: Int64Array
+    number: Int64Array  # of the step or epoch, -1 for a wait
+    name: Int64Array
+    names: tuple[str, ...]
+
+
+def profile(journal: Journal) -> ProfileTrace:
+    """The spans of the thread that trains; without any where no loop was recorded."""
+    events = _of_training(journal.events)
+    loaders = _Loaders.of(events)
+    blocks = (_steps(events, loaders), _waits(events, loaders, journal), _epochs(events, loaders))
+    start, end, step, kind, name, names = _joined(blocks)
+    process = journal.process
+    return ProfileTrace(
+        path=journal.path,
+        source=SOURCE,
+        host=str(process.get("host", "")),
+        pid=_count(process.get("pid")),
+        rank=_count(process.get("rank")),
+        world_size=_count(process.get("world_size")),
+        devices=(),
+        start_ns=_frozen(start),
+        end_ns=_frozen(end),
+        step=_frozen(step.astype(np.int32)),
+        kind=_frozen(kind.astype(np.uint8)),
+        thread=_frozen(np.zeros(len(start), np.int32)),
+        name=_frozen(name.astype(np.int32)),
+        names=names,
+        losses=journal.losses,
+        marks_loop=True,
+    )
+
+
+def _of_training(events: Events) -> Events:
+    """The events of one thread: that of the optimizer steps, else the one with most waits."""
+    by = events.kind == (OPTIMIZER if (events.kind == OPTIMIZER).any() else WAIT)
+    if not by.any():
+        return events.pick(by)
+    return events.pick(events.thread == np.bincount(events.thread[by]).argmax())
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaders:
+    """Which loaders give the batches of steps.
+
+    Attributes:
+        main: the one with most batches among these, -1 for none.
+        of_steps: those whose batches are of steps.
+        beginning: those of whose batches each can begin a step.
+        has_optimizer: whether optimizer steps were recorded.
+    """
+
+    main: int
+    of_steps: frozenset[int]
+    beginning: frozenset[int]
+    has_optimizer: bool
+
+    @classmethod
+    def of(cls, events: Events) -> _Loaders:
+        """As the order of the events tells."""
+        waits = np.flatnonzero(events.kind == WAIT)
+        optimizer = np.flatnonzero(events.kind == OPTIMIZER)
+        if not len(waits):
+            return cls(-1, frozenset(), frozenset(), len(optimizer) > 0)
+        loader = events.loader[waits]
+        before = np.searchsorted(waits, optimizer) - 1
+        trained = set(loader[before[before >= 0]].tolist())
+        known = trained or set(loader.tolist())
+        counts = {each: int((loader == each).sum()) for each in sorted(known)}
+        main = max(counts, key=lambda each: (counts[each], -each))
+        along = {each for each in set(loader.tolist()) - {main} if _along(each, main, loader)}
+        if trained:
+            of_steps = frozenset(trained | along)
+            return cls(main, of_steps, of_steps, True)
+        return cls(main, frozenset(known), frozenset(known - along), False)
+
+    def role(self, loader: int) -> str:
+        """What a loader's batches are for, "" where nothing tells."""
+        if not self.has_optimizer or self.main < 0:
+            return ""
+        return "training" if loader in self.of_steps else "evaluation"
+
+
+def _along(other: int, main: int, loader: Int64Array) -> bool:
+    """Whether a batch of another loader comes with most of those of the main one."""
+    borders = np.flatnonzero(loader == main)
+    between = np.searchsorted(borders, np.flatnonzero(loader == other))
+    return 2 * len(np.unique(between)) > len(borders)
+
+
+def _steps(events: Events, loaders: _Loaders) -> _Spans:
+    if loaders.main < 0:
+        start, end = _between_optimizer_steps(events)
+    else:
+        start, end = _steps_by_waits(events, loaders)
+    n = len(start)
+    return _Spans(SpanKind.STEP, start, end, np.arange(n), np.zeros(n, np.int64), ("step",))
+
+
+def _between_optimizer_steps(events: Events) -> tuple[Int64Array, Int64Array]:
+    """Steps of a loop without a loader: the first has no beginning."""
+    at = events.end[events.kind == OPTIMIZER]
+    return at[:-1], at[1:]
+
+
+def _steps_by_waits(events: Events, loaders: _Loaders) -> tuple[Int64Array, Int64Array]:
+    own = np.isin(events.loader, list(loaders.of_steps))
+    begins = np.isin(events.loader, list(loaders.beginning)) & (events.kind == WAIT)
+    optimizer = events.kind == OPTIMIZER
+    breaks = ~optimizer & (~own | (events.kind == END))
+    waits = np.flatnonzero(begins)
+    if loaders.has_optimizer:
+        closed = np.cumsum(optimizer | breaks)[waits]
+        waits = waits[np.append(True, closed[1:] != closed[:-1])]
+    start = events.begin[_with_iter(events, waits)]
+    return start, _step_ends(events, waits, start, np.flatnonzero(breaks))
+
+
+def _with_iter(events: Events, waits: Int64Array) -> Int64Array:
+    """For each wait the row of the first `__iter__` that comes just before it, else its own."""
+    rows = np.arange(len(events))
+    soon = np.append(False, events.begin[1:] - events.end[:-1] <= _ADJACENT_NS)
+    follows = np.append(False, events.kind[:-1] == ITER) & soon  # the row before belongs to it
+    chain = np.maximum.accumulate(np.where(follows, -1, rows))
+    return chain[waits]
+
+
+def _step_ends(
+    events: Events, waits: Int64Array, start: Int64Array, breaks: Int64Array
+) -> Int64Array:
+    """Where each step ends: at the next one's start, at a break, or with its last event."""
+    following = np.append(waits[1:], len(events))
+    end = np.append(start[1:], np.int64(0))
+    end[-1] = events.end[waits[-1] :].max()
+    at = np.searchsorted(breaks, waits)
+    broken = at < len(breaks)
+    broken[broken] = breaks[at[broken]] < following[broken]
+    end[broken] = events.begin[breaks[at[broken]]]
+    return np.maximum(end, start)
+
+
+def _waits(events: Events, loaders: _Loaders, journal: Journal) -> _Spans:
+    """Each call of a loader; `__iter__` and the `__next__` just after it are one wait."""
+    mine = events.pick(events.kind != OPTIMIZER)
+    start, keep = mine.begin.copy(), np.ones(len(mine), bool)
+    pairs = np.flatnonzero(
+        (mine.kind[:-1] == ITER)
+        & (mine.kind[1:] != ITER)
+        & (mine.loader[:-1] == mine.loader[1:])
+        & (mine.begin[1:] - mine.end[:-1] <= _ADJACENT_NS)
+    )
+    start[pairs + 1], keep[pairs] = mine.begin[pairs], False
+    used, name = np.unique(mine.loader[keep], return_inverse=True)
+    names = tuple(_name(k, journal.loaders.get(k, {}), loaders.role(k)) for k in used.tolist())
+    start, end = start[keep], mine.end[keep]
+    number = np.full(len(start), -1, np.int64)
+    return _Spans(SpanKind.INPUT_WAIT, start, end, number, name.ravel().astype(np.int64), names)
+
+
+def _name(number: int, loader: Mapping[str, Any], role: str) -> str:
+    """`DataLoader 0 (Images, training)`."""
+    details = ", ".join(word for word in (str(loader.get("dataset", "")), role) if word)
+    return f"{loader.get('class', 'loader')} {number}{f' ({details})' if details else ''}"
+
+
+def _epochs(events: Events, loaders: _Loaders) -> _Spans:
+    """Each pass over the main loader, from its first call to its last."""
+    mine = events.pick((events.loader == loaders.main) & (events.kind != OPTIMIZER))
+    number, first = np.unique(mine.epoch, return_index=True)
+    start, end = mine.begin[first], np.zeros(len(first), np.int64)
+    np.maximum.at(end, np.searchsorted(number, mine.epoch), mine.end)
+    names = tuple(f"epoch {k}" for k in number.tolist())
+    return _Spans(SpanKind.EPOCH, start, end, number, np.arange(len(number)), names)
+
+
+def _joined(
+    blocks: tuple[_Spans, ...],
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array, tuple[str, ...]]:
+    """(start, end, number, kind, name, names) of all spans, sorted by start."""
+    offsets = np.cumsum([0, *(len(block.names) for block in blocks)])
+    start, end, number = (
+        np.concatenate([getattr(block, column) for block in blocks])
+        for column in ("start", "end", "number")
+    )
+    kind = np.concatenate([np.full(len(block.start), block.kind, np.int64) for block in blocks])
+    name = np.concatenate([b.name + at for b, at in zip(blocks, offsets[:-1], strict=True)])
+    names = tuple(name for block in blocks for name in block.names)
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order], number[order], kind[order], name[order], names
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,30 @@
+"""Records the steps and input waits of the program that it is loaded into.
+
+It knows nothing of vanidl and needs nothing but the standard library: it runs in the Python of
+the program. `vanidl record` sets its environment: `VANIDL_STEPS` names the folder to write to,
+`VANIDL_RANK_VARIABLES` the variables that may hold the rank. A process without a loader writes
+no file.
+"""
+
+from __future__ import annotations
+
+import os
+
+FOLDER_VARIABLE = "VANIDL_STEPS"
+
+
+def start() -> None:
+    """Waits for the modules that it can record; does nothing where no folder is named."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        return
+    from . import imports, journal, pytorch
+
+    events = journal.Journal(folder)
+    imports.after(
+        {
+            "torch.utils.data.dataloader": lambda module: pytorch.watch_loaders(module, events),
+            "torch.optim.optimizer": lambda module: pytorch.watch_optimizers(module, events),
+        },
+        events.fail,
+    )

@@ -1,0 +1,154 @@
+"""The file of one process: events that are gathered in memory and written once a second.
+
+A file is rows of four little-endian 64-bit integers: (code, number, begin, end), times in
+nanoseconds since the epoch. The code holds the kind of event in its lowest byte, the thread in
+the next one and the loader above; the number the epoch above its lower 32 bits, and in these the
+place of the call in its epoch. The first row is `MAGIC`. A row of kind `TEXT` says in `number`
+how many rows follow that hold JSON, padded with blanks: the first describes the process, each
+other one a loader. Rows are only ever added, whole ones at a time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from struct import Struct
+from threading import get_ident
+from time import time_ns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAGIC = b"vanidl-steps 1".ljust(31) + b"\n"
+TEXT, WAIT, END, ITER, OPTIMIZER = range(5)
+"""Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step."""
+
+THREAD_SHIFT = 8
+LOADER_SHIFT = 16
+EPOCH_SHIFT = 32
+
+SUFFIX = ".steps"
+FAILURE_SUFFIX = ".steps-error"
+RANKS_VARIABLE = "VANIDL_RANK_VARIABLES"
+_WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+_ROW = Struct("<4q")
+_FLUSH_NS = 1_000_000_000
+_MOST_ROWS = 8192  # a bound on memory: half a megabyte
+_OTHER_THREADS = 255
+
+
+class Journal:
+    """Events of this process; a forked child has a journal of its own."""
+
+    def __init__(self, folder: str) -> None:
+        self.on = True
+        self._folder = folder
+        self._begin()
+        atexit.register(self._last)
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _begin(self) -> None:
+        self.session = object()  # a forked child has another: it knows no description yet
+        self._rows: list[tuple[int, int, int, int] | bytes] = []
+        self._threads: dict[int, int] = {}
+        self._file = -1
+        self._flushed_ns = time_ns()
+
+    def _forked(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)  # the parent's
+        self._begin()
+
+    def add(self, code: int, number: int, begin: int, end: int) -> None:
+        """An event of the calling thread; now and then writes what has gathered."""
+        ident = get_ident()
+        if ident not in self._threads:
+            self._threads[ident] = min(len(self._threads), _OTHER_THREADS) << THREAD_SHIFT
+        self._rows.append((code | self._threads[ident], number, begin, end))
+        if end - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
+            self.flush()
+
+    def describe(self, values: Mapping[str, object]) -> None:
+        """Text that says what later events are of."""
+        import json
+
+        text = json.dumps(values).encode()
+        rows = -(-len(text) // _ROW.size)
+        self._rows.append(_ROW.pack(TEXT, rows, 0, 0) + text.ljust(rows * _ROW.size))
+
+    def flush(self) -> None:
+        """Writes what has gathered; opens the file where this is the first."""
+        rows, self._rows = self._rows, []
+        self._flushed_ns = time_ns()
+        if not rows:
+            return
+        if self._file < 0:
+            self._open()
+        data = b"".join(row if isinstance(row, bytes) else _ROW.pack(*row) for row in rows)
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _open(self) -> None:
+        name = f"{os.uname().nodename}-{os.getpid()}"
+        self._file = _new_file(os.path.join(self._folder, name))  # noqa: PTH118
+        rows, self._rows = self._rows, []
+        self.describe(_process())
+        header, self._rows = self._rows, rows
+        os.write(self._file, MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
+        if "multiprocessing.util" in sys.modules:  # its children end without atexit
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self._last, exitpriority=0)
+
+    def _last(self) -> None:
+        if self.on:
+            try:
+                self.flush()
+            except Exception as error:
+                self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the recording in this process, and says so once, in the folder."""
+        if not self.on:
+            return
+        self.on = False
+        name = f"{os.uname().nodename}-{os.getpid()}{FAILURE_SUFFIX}"
+        try:
+            with open(os.path.join(self._folder, name), "w") as file:  # noqa: PTH118, PTH123
+                file.write(f"{type(error).__name__}: {error}\n")
+        except OSError:
+            pass
+
+
+def _new_file(path: str) -> int:
+    """A file that was not there: the number of a process may come again within a run."""
+    for k in range(1000):
+        again = f"-{k}" if k else ""
+        try:
+            return os.open(
+                f"{path}{again}{SUFFIX}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644
+            )
+        except FileExistsError:
+            continue
+    raise FileExistsError(path)
+
+
+def _process() -> dict[str, object]:
+    """Who this is; ranks are what launchers put into the environment."""
+    names = os.environ.get(RANKS_VARIABLE, "").split(",")
+    return {
+        "host": os.uname().nodename,
+        "pid": os.getpid(),
+        "rank": _first_number(names),
+        "world_size": _first_number(_WORLD_SIZES),
+        "command": [sys.executable, *sys.argv],
+        "python": sys.version.split()[0],
+    }
+
+
+def _first_number(names: tuple[str, ...] | list[str]) -> int | None:
+    values = (os.environ.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdecimal()), None)
