@@ -114,8 +114,8 @@ def without_stub(profile: ProfileTrace) -> ProfileTrace:
     """The profile without a last step in which nothing was computed, or next to nothing done."""
     rows = np.flatnonzero(profile.kind == SpanKind.STEP)
     seen = np.isin(profile.kind, (SpanKind.INPUT_WAIT, SpanKind.OP, SpanKind.KERNEL)).any()
-    if profile.steps_from or len(rows) <= _FEWEST_STEPS or not seen:
-        return profile  # an event file has nothing beside its steps
+    if profile.steps_from or profile.marks_loop or len(rows) <= _FEWEST_STEPS or not seen:
+        return profile  # an event file has nothing beside its steps, a recorded loop no marker
     start, end = profile.start_ns[rows], profile.end_ns[rows]
     computed = intervals.covered_within(_compute(profile), start, end)
     length = end - start
