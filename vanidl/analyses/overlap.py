@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from vanidl.analyses import wait_metadata
+from vanidl.analyses import wait_metadata, wait_range
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
 from vanidl.analyses.wait_metadata import WaitMetadata
@@ -56,6 +56,8 @@ class RankOverlap:
     input_wait_metadata_at_most_s: float | None = None
     input_wait_rest_s: float | None = None
     input_wait_rest_at_least_s: float | None = None
+    in_wait_at_least_s: float | None = None  # whatever the clocks leave open
+    in_wait_at_most_s: float | None = None
 
     @property
     def wait_is_mostly(self) -> str:
@@ -112,7 +114,7 @@ def finish(
     basis = _basis(trace)
     rows = tuple(
         _with_metadata(
-            _row(p, split, trace, reduced, basis),
+            _with_range(_row(p, split, trace, reduced, basis), trace, p, split),
             None
             if split.waited_in_io is None
             else wait_metadata.of_rank(trace, p, split.spans.waits, split.waited_in_io, busy),
@@ -299,6 +301,14 @@ def _row(
         _seconds(split.waited_in_io),
         did.starving.length / 1e9 if known else None,
     )
+
+
+def _with_range(row: RankOverlap, trace: Trace, position: int, split: Split) -> RankOverlap:
+    """The row with the I/O that was in waits, and may have been, by its clocks."""
+    if split.observed is None or split.in_wait is None:
+        return row
+    found = wait_range.of_rank(trace, position, split.observed, split.did.starving)
+    return replace(row, in_wait_at_least_s=found.at_least_s, in_wait_at_most_s=found.at_most_s)
 
 
 def _with_metadata(row: RankOverlap, found: WaitMetadata | None) -> RankOverlap:

@@ -189,6 +189,7 @@ _SPLIT = (
     ("other", "other_s"), ("wait", "input_wait_s"),
 )  # fmt: skip
 _MOST_RANKS = 16
+_CLEAR = 0.1  # of the I/O in waits: a narrower range is not worth a line
 
 
 def _text(run: Run) -> str | None:
@@ -203,7 +204,17 @@ def _text(run: Run) -> str | None:
     cut = len(overlap.per_rank) - len(shown)
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = compute_name(overlap.basis)
-    return aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
+    table = aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
+    words = _range_words(overlap.mean)
+    return table if table is None or not words else f"{table.rstrip()}\n  {words}\n"
+
+
+def _range_words(mean: RankOverlap) -> str:
+    """What the clocks leave open of the I/O in waits, where that is more than a tenth of it."""
+    low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
+    if low is None or high is None or not mean.in_wait_s or high - low <= _CLEAR * mean.in_wait_s:
+        return ""
+    return f"in waits by what the clocks leave open: {low:.3f} to {high:.3f} s per rank"
 
 
 def _split(row: RankOverlap) -> Row:

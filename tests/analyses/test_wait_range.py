@@ -1,0 +1,50 @@
+"""The range of I/O in waits holds it at every offset that the clocks leave open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vanidl
+from vanidl.analyses import wait_range
+from vanidl.analyses.steps import rank_spans
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals, intersect
+from vanidl.model.trace import POSIX
+
+DATA = Path(__file__).parents[1] / "data/torch_late_workers"
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return vanidl.open_run(DATA).trace
+
+
+def busy(trace, worker: int) -> Intervals:
+    mine = [p for p in trace.io if p.layer == POSIX and p.process == worker]
+    return intervals.union(
+        *(np.concatenate([getattr(p, n) for p in mine]) for n in ("start", "end"))
+    )
+
+
+@pytest.mark.parametrize("low", [0, -3 * MS, -40 * MS])
+@pytest.mark.parametrize("high", [0, 1 * MS, 25 * MS])
+def test_every_offset_that_is_open_keeps_the_reads_in_the_range(trace, low, high):
+    worker = next(i for i, p in enumerate(trace.processes) if p.role == "worker")
+    open_to = {"clock_offset_ns": 0, "clock_low_ns": low, "clock_high_ns": high}
+    rows = [replace(p, clock_evidence=()) for p in trace.processes]
+    rows[worker] = replace(trace.processes[worker], **open_to)
+    exact = replace(trace.profiles[0], clock_low_ns=0, clock_high_ns=0)
+    one = replace(trace, processes=tuple(rows), profiles=(exact,))
+    reads, waits = busy(trace, worker), rank_spans(trace)[0].waits
+    found = wait_range.of_rank(one, 0, reads, waits)
+    at = np.linspace(low, high, 23).astype(np.int64).tolist()
+    in_wait = [intersect(Intervals(reads.start + a, reads.end + a), waits).length / 1e9 for a in at]
+    assert found.at_least_s <= min(in_wait)
+    assert max(in_wait) <= found.at_most_s
+    if low == high == 0:
+        assert found.at_least_s == found.at_most_s == in_wait[0]
