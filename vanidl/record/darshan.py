@@ -39,8 +39,8 @@ Expressions have neither commas nor blanks, which separate in a configuration.
 
 CONFIGURATION = """\
 # Room for the files and operations of one process. Darshan clears all of it in every process,
-# so more costs time and makes the times of forked workers later: a POSIX record takes 0.7 KiB of MODMEM, 32768 are 32 MiB of DXT, about
-# a million operations.
+# so more costs time, and makes the logs of forked workers later: a POSIX record takes 0.7 KiB of
+# MODMEM, 32768 are 32 MiB of DXT, about a million operations.
 MODMEM 24
 NAMEMEM 8
 MAX_RECORDS 20000 POSIX
