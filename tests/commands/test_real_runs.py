@@ -97,8 +97,10 @@ SPLIT = ("io_s", "unobserved_s", "in_wait_s", "hidden_s", "other_s", "input_wait
 @pytest.mark.parametrize(
     ("name", "processes", "expected"),
     [
-        ("torch_pfs_workers0", 1, (11.765, 0.869, 10.868, 0.000, 0.028, 15.858)),
-        ("torch_pfs_workers4", 9, (8.583, 1.223, 0.509, 6.705, 0.146, 0.781)),
+        # 60 steps: the 61st mark stood open when the loop had ended. The wait of the second holds
+        # 0.102 s of starting workers, and not the 0.100 s in which they were stopped at the end.
+        ("torch_pfs_workers0", 1, (11.765, 0.883, 10.868, 0.000, 0.014, 15.858)),
+        ("torch_pfs_workers4", 9, (8.583, 1.254, 0.547, 6.644, 0.137, 0.782)),
     ],
 )
 def test_split_of_the_pfs_pair(run_of, name, processes, expected):
@@ -162,7 +164,7 @@ def test_ddp_on_two_hosts_is_one_run_of_four_ranks(run_of):
     ranks = result["overlap"]["per_rank"]
     assert [r["rank"] for r in ranks] == [0, 1, 2, 3]
     assert [r["input_wait_s"] for r in ranks] == pytest.approx(
-        [5.730, 0.591, 5.791, 0.554], rel=0.01
+        [5.730, 0.528, 5.791, 0.502], rel=0.01
     )
     communication = [ranks[1]["communication_s"], ranks[3]["communication_s"]]
     assert communication == pytest.approx([4.87, 4.86], rel=0.01)
