@@ -28,6 +28,7 @@ check: lint  ## style, types, imports, and the tests of what changed since BASE 
 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, readers under atheris
 	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tests.fuzz.commands
 	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/analyses tests/merge tests/readers
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi

@@ -23,6 +23,7 @@ import numpy as np
 
 from tests.fuzz.readers import READERS
 from tests.fuzz.values import WAYS, Rng
+from vanidl import commands as vanidl_commands
 from vanidl.cli import main as vanidl
 
 MEMORY_BYTES = 4_000_000_000
@@ -57,6 +58,8 @@ def main() -> int:
     options = parser.parse_args()
     table: dict[str, Counter[str]] = {name: Counter() for name in (*COMMANDS, INSPECT)}
     notes = []
+    for name in vanidl_commands.COMMANDS:  # before any fork, so that no case pays for it
+        vanidl_commands.find_command(name)
     for number in range(options.cases):
         rng = np.random.default_rng((options.seed, number))
         with tempfile.TemporaryDirectory(prefix="commands-") as folder:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from itertools import islice, pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ from vanidl.readers.encoding.json_borders import in_string
 
 _NOT_FINITE = re.compile(rb"(?<![\w.])-?(?:nan|inf|infinity)(?![\w.])", re.IGNORECASE)
 
+_MOST_REPAIRS = 1000  # elements of one text: each takes as long as a hundred sound ones
 _MOST_TOKENS = 20_000  # of one text: the rest stays, and makes it broken
 
 
@@ -31,15 +31,30 @@ def elements(text: bytes, commas: NDArray[np.int64]) -> tuple[list[Any], int]:
     try:
         values: list[Any] = orjson.loads(b"[%b]" % _finite(text))
     except orjson.JSONDecodeError:
-        items = [_item(text[a + 1 : b]) for a, b in pairwise([-1, *commas.tolist(), len(text)])]
-        values = [value for whole, value in items if whole]
-        return values, len(items) - len(values)
+        return _one_by_one(text, [-1, *commas.tolist(), len(text)])
     return values, 0
 
 
-def _item(text: bytes) -> tuple[bool, Any]:
-    with suppress(orjson.JSONDecodeError):  # most elements beside a broken one are sound
+def _one_by_one(text: bytes, borders: list[int]) -> tuple[list[Any], int]:
+    values, broken = [], 0
+    for a, b in pairwise(borders):
+        item = text[a + 1 : b]
+        whole, value = _sound(item)  # most elements beside a broken one are
+        if not whole:
+            broken += 1
+            whole, value = _item(item) if broken <= _MOST_REPAIRS else (False, None)
+        values += [value] if whole else []
+    return values, len(borders) - 1 - len(values)
+
+
+def _sound(text: bytes) -> tuple[bool, Any]:
+    try:
         return True, orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False, None
+
+
+def _item(text: bytes) -> tuple[bool, Any]:
     try:
         return True, json.loads(_finite(text).decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
