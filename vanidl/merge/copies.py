@@ -38,8 +38,11 @@ def distinct(found: Found, before: Sequence[Path] = ()) -> tuple[Found, tuple[No
     """
     records = [path.absolute().parent for path in found.run_records]
     files = [path for some in found.files.values() for path in some]
-    files.sort(key=lambda path: _order(path, records))
-    copies = dict(_copies([*before, *files], {*before}))
+    copies = dict(
+        pair
+        for alike in _of_one_size([*before, *files])
+        for pair in _copies(sorted(alike, key=lambda path: _order(path, records, before)), before)
+    )
     if not copies:
         return found, ()
     kept = {
@@ -62,27 +65,32 @@ def most_complete_profiles(
     return _most_complete(profiles, _profile_key, _is_same_window, _profile_completeness)
 
 
-def _order(path: Path, records: Sequence[Path]) -> tuple[bool, bool, int, str]:
+def _order(
+    path: Path, records: Sequence[Path], before: Sequence[Path]
+) -> tuple[bool, bool, bool, int, str]:
     """What is kept of copies: a name that tells the writer, beside a run.json, near the top."""
-    above = path.absolute().parents
-    unrecorded = not any(folder in above for folder in records) if records else False
-    return writer_named(path) is None, unrecorded, len(path.parts), str(path)
+    above = path.absolute().parents if records else ()
+    unrecorded = not any(folder in above for folder in records)
+    parts = len(path.parts)
+    return path not in before, writer_named(path) is None, unrecorded, parts, str(path)
 
 
-def _copies(files: Sequence[Path], never: set[Path]) -> Iterator[tuple[Path, Path]]:
-    """(copy, what it is a copy of): only files of one size are read."""
+def _of_one_size(files: Sequence[Path]) -> list[list[Path]]:
+    """Files that can be copies of each other: all others are not opened."""
     by_size: dict[object, list[Path]] = {}
     for path in files:
         by_size.setdefault(_size(path), []).append(path)
-    for alike in by_size.values():
-        if len(alike) < 2:
-            continue
-        by_content: dict[bytes | None, list[Path]] = {}
-        for path in alike:
-            by_content.setdefault(_digest(path), []).append(path)
-        for digest, same in by_content.items():
-            if digest is not None:
-                yield from ((c, of) for c, of in _same_writer(same) if c not in never)
+    return [alike for alike in by_size.values() if len(alike) > 1]
+
+
+def _copies(alike: Sequence[Path], never: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    """(copy, what it is a copy of), of files in the order in which they are kept."""
+    by_content: dict[bytes | None, list[Path]] = {}
+    for path in alike:
+        by_content.setdefault(_digest(path), []).append(path)
+    for digest, same in by_content.items():
+        if digest is not None:
+            yield from ((c, of) for c, of in _same_writer(same) if c not in never)
 
 
 def _size(path: Path) -> object:
