@@ -17,6 +17,7 @@ from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
 from vanidl.merge.jobs import Group, choose, group
+from vanidl.merge.profiles import without_bare_loops
 from vanidl.model.file_kinds import parse_rules
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
@@ -113,7 +114,8 @@ def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     reading = replace(reading, utc_offset_s=next(offsets, 0))
     steps = merge_steps.read(once, inputs.steps, reading)
     own = _own_profiles((p for one in traced for p in one.profiles), logs, steps.profiles)
-    profiles, other_profiles = copies.most_complete_profiles([*steps.profiles, *own])
+    told = without_bare_loops([*steps.profiles, *own])
+    profiles, other_profiles = copies.most_complete_profiles(told)
     notices = [*_unread(found, reading), *doubled, *other_logs, *other_profiles, *unusable]
     notices += [*run_json.losses(records), *(n for one in traced for n in one.notices)]
     return _Read(logs, profiles, traced, steps, [*notices, *steps.notices])

@@ -14,6 +14,24 @@ from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, StepDurations, same_host
 
 
+def without_bare_loops(profiles: Sequence[ProfileTrace]) -> list[ProfileTrace]:
+    """The profiles without recorded loops whose loader is unknown, where another has the steps.
+
+    Of a loader that is no DataLoader the recorder sees optimizer steps and no wait.
+    """
+
+    def gives_way(bare: ProfileTrace) -> bool:
+        if not bare.marks_loop or (bare.kind == SpanKind.INPUT_WAIT).any():
+            return False
+        return any(
+            p.pid == bare.pid and not p.marks_loop and same_host(p.host, bare.host)
+            for p in profiles
+            if np.isin(p.kind, (SpanKind.STEP, SpanKind.INPUT_WAIT)).any()
+        )
+
+    return [profile for profile in profiles if not gives_way(profile)]
+
+
 def spans(
     profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
 ) -> Spans:
