@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, counted, prefix_of, record_counts
-from vanidl.model.trace import CounterTable, Trace
+from vanidl.model.trace import Trace
 
 _CLASSES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
             "100M_1G", "1G_PLUS")  # fmt: skip

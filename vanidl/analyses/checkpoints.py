@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.steps import rank_spans
 from vanidl.model import intervals
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.file_kinds import is_named_checkpoint
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 Int64Array = NDArray[np.int64]
 

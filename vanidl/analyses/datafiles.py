@@ -7,8 +7,9 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 MOST_FILES = 1000
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import POSIX, READ, CounterTable, Part, Trace
+from vanidl.model.counter_tables import CounterTable
+from vanidl.model.trace import POSIX, READ, Part, Trace
 
 OPENS = "POSIX_OPENS"
 

@@ -12,9 +12,10 @@ from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
+from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.counter_totals import COUNTED, prefix_of, record_counts
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Stripes, Trace
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.timebins import spread
 from vanidl.analyses.timeline import Timeline, row_of, stacked
-from vanidl.model.trace import Heatmap, Trace
+from vanidl.model.counter_tables import Heatmap
+from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
 

@@ -10,8 +10,9 @@ from vanidl.analyses import by_counters, operations
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.operations import Operations, Totals
 from vanidl.model import intervals
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, counted, prefix_of
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import descriptors
 from vanidl.formatting.units import count, plural
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
-from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, Trace
 from vanidl.model.warnings import Notice
 
 COUNTED_LAYERS = (POSIX, MPIIO, STDIO)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.tracer_limits import exceeds_run_time
 from vanidl.model import intervals
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals, intersect, subtract
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Trace
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 DATA_KINDS = ("dataset", "other")
 """Kinds of files whose metadata a loader causes: not code, logs and checkpoints."""

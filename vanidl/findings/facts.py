@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import by_device
-from vanidl.model.trace import POSIX, CounterTable, Trace
+from vanidl.model.counter_tables import CounterTable
+from vanidl.model.trace import POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 MATTERS = 0.02

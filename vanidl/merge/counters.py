@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vanidl.merge.files import path_of
 from vanidl.merge.process_table import ProcessTable
-from vanidl.model.trace import CounterTable, Heatmap, MpiTime, Stripes
+from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
 
 Counters = Mapping[str, CounterFile]

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import readers
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
-from vanidl.model.trace import STORAGE_LAYERS, CounterTable, Files, Part
+from vanidl.model.trace import STORAGE_LAYERS, Files, Part
 from vanidl.readers.records import CounterFile, TracerLog
 
 Int64Array = NDArray[np.int64]

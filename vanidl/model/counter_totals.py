@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import MPIIO, PNETCDF, PNETCDF_VAR, CounterTable
+from vanidl.model.counter_tables import CounterTable
+from vanidl.model.trace import MPIIO, PNETCDF, PNETCDF_VAR
 
 COUNTED = ("READS", "WRITES", "BYTES_READ", "BYTES_WRITTEN")
 

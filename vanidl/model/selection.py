@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import UsageError
+from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.spill import Parts
-from vanidl.model.trace import POSIX, CounterTable, Heatmap, Part, SpanKind, Spans, Trace
+from vanidl.model.trace import POSIX, Part, SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)

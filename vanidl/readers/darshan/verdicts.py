@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from vanidl.errors import InputError
+from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import counted
-from vanidl.model.trace import CounterTable
 from vanidl.readers import verdict as verdicts
 from vanidl.readers.budget import read_whole
 from vanidl.readers.darshan import library
