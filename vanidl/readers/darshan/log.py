@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from vanidl.errors import InputError
 from vanidl.readers.budget import Budget, read_whole, whole_number
-from vanidl.readers.darshan import apmpi, dxt
+from vanidl.readers.darshan import apmpi, dxt, start_error
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
 from vanidl.readers.darshan.dxt import Walked
@@ -39,16 +39,6 @@ _MOST_RANKS = 1 << 18  # of a small log; a byte more is a rank more
 _JOB_BYTES = 4 << 20  # command and mounts, which take some thousand
 _HEADER_BYTES = 2048  # no version's header is longer
 _HEADER_START = 16  # version and magic
-
-# How late Darshan takes its start, measured with 3.4.7 against file names that hold the time
-# they were made: 0.1 to 0.2 ms; under MPI, where a communicator is duplicated before, 0.3 to 8.
-_WITHOUT_MPI_NS = 1_000_000
-_UNDER_MPI_NS = 10_000_000
-
-# A forked process counts its times from the fork, then clears Darshan's memory, and takes the
-# start after that. Where malloc gives it pages of its parent's heap, each is copied first:
-# measured 1 to 72 ms on two shared cores with MODMEM 24, 125 to 260 ms on a loaded machine.
-_FORKED_NS = 500_000_000
 
 _READ = frozenset((JOB, NAMES, apmpi.MODULE, *dxt.LAYERS, *LAYERS, *OTHERS))
 """The regions of a log that are read."""
@@ -248,8 +238,8 @@ def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
         start_ns=job.start_ns,
         end_ns=max(job.start_ns, job.end_ns),
         start_resolution_ns=job.start_resolution_ns,
-        start_error_ns=_UNDER_MPI_NS if job.nprocs > 1 else _WITHOUT_MPI_NS,
-        start_late_ns=_FORKED_NS if parent.isdigit() else 0,
+        start_error_ns=start_error.either_way_ns(job.nprocs),
+        start_late_ns=start_error.late_ns(forked=parent.isdigit()),
         command=job.command,
         metadata=job.metadata,
         mounts=job.mounts,
