@@ -111,6 +111,16 @@ def cells(intervals) -> np.ndarray:
     return grid
 
 
+def ends_empty(seen: list[Span]) -> bool:
+    """Whether the last mark holds next to no compute where the others do: it is no step then."""
+    when = {k: cells((s.start, s.end) for s in seen if s.kind == k) for k in SpanKind}
+    computed = when[SpanKind.KERNEL]
+    if not computed.any():
+        computed = when[SpanKind.OP] & ~when[SpanKind.INPUT_WAIT]
+    each = [int((computed & cells([(s.start, s.end)])).sum()) for s in steps()]
+    return each[-1] < 0.1 * np.median(each[:-1])
+
+
 @settings(max_examples=25)
 @given(operations(), spans)
 def test_overlap_agrees_with_the_grid_and_splits_exactly(way, ios, seen):
@@ -122,7 +132,8 @@ def test_overlap_agrees_with_the_grid_and_splits_exactly(way, ios, seen):
         assert rank.io_s is None
         return
     busy = cells((io.start, io.end) for _, io in ios)
-    window = cells((s.start, s.end) for s in steps())
+    marked = steps()[:-1] if ends_empty(seen) else steps()
+    window = cells((s.start, s.end) for s in marked)
     kind = {k: cells((s.start, s.end) for s in seen if s.kind == k) & window for k in SpanKind}
     has_kernel = any(s.kind == SpanKind.KERNEL for s in seen)
     has_ops = any(s.kind == SpanKind.OP for s in seen)

@@ -406,6 +406,10 @@ TABLE: dict[str, Cases] = {
         },
         {"POSIX alone": lambda folder: with_modules(folder)},
     ),
+    "steps_incomplete": Cases(
+        {"a hook failed": lambda folder: folder_of(1, folder, "node01-7.steps-error")},
+        {"nothing failed": lambda folder: folder_of(1, folder)},
+    ),
     "unreadable": Cases(
         {
             "a text file": lambda folder: folder_of(1, folder, "bad.darshan"),

@@ -121,7 +121,8 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     used, notices = choose(marked, [p for p in profiles if (p.kind == SpanKind.STEP).any()])
     durations = tuple(table for one in records for table in one.durations)
     events = tuple(one.log.records for one in marked if one.log.records is not None)
-    return StepSources((*profiles, *used), durations, notices, events)
+    read_notices = [notice for one in records for notice in one.notices]
+    return StepSources((*profiles, *used), durations, (*read_notices, *notices), events)
 
 
 def _files(known: Format, places: Sequence[Found]) -> dict[str, tuple[Path, ...]]:
