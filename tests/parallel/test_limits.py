@@ -14,7 +14,8 @@ MUCH = 1 << 40
 
 def test_work_that_takes_too_long_is_ended() -> None:
     with pytest.raises(TimeLimit), limited(Limits(0.02, MUCH)):
-        sum(iter(int, 1))
+        while True:
+            pass
 
 
 def test_work_that_is_done_in_time_is_left_alone() -> None:

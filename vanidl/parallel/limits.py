@@ -29,7 +29,8 @@ class Limits:
 def limited(limits: Limits) -> Iterator[None]:
     """Raises TimeLimit or MemoryError where the work inside takes more.
 
-    Memory is limited where the system counts address space (Linux), for the whole process.
+    Memory is limited where the system counts address space (Linux), for the whole process. Time
+    is checked between instructions of Python: one call into C that never returns is not ended.
     """
     work, over = threading.get_ident(), threading.Lock()
 
