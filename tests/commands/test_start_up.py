@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests import DATA
+from vanidl.commands import COMMANDS
 
 RUN = DATA / "torch_pfs_workers0"
 CODE = """
@@ -33,7 +34,7 @@ def imported(*arguments: str) -> set[str]:
 def test_help_needs_no_package_of_the_field(arguments):
     loaded = imported(*arguments)
     assert not loaded & {"numpy", "jinja2", "pandas", "scipy"}
-    assert not [name for name in loaded if name.startswith("vanidl.commands.")]
+    assert not loaded & {f"vanidl.commands.{name}" for name in COMMANDS}
 
 
 def test_summary_imports_no_template_engine_no_statistics_and_no_comparison():

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.event_files import Event, event_file, step_table
 from tests.makers.pytorch_traces import kernel, steps, trace
+from tests.makers.step_journals import journal_of
 from vanidl.compare import ab_folder
 from vanidl.dataset import npy, tfrecord
 from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
 from vanidl.readers.pytorch import trace as pytorch_trace
+from vanidl.readers.steps.journal import read_journal
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
 from vanidl.readers.xprof import input_pipeline, trace_viewer, xplane
 
@@ -49,6 +52,11 @@ def _pfw() -> bytes:
     written.io("fwrite", "/out/model.pt", 30, 5, size=4096, ret=4096)
     written.end(100)
     return written.text()
+
+
+def _journal() -> bytes:
+    with TemporaryDirectory() as folder:
+        return journal_of(Path(folder), "w0:1-5 o:8 w0:10-15 o:18 e0:20-21").read_bytes()
 
 
 def _darshan() -> bytes:
@@ -105,6 +113,7 @@ READERS: dict[str, Reader] = {
     "kineto gzip": Reader(
         "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), pytorch_trace.read_trace
     ),
+    "steps": Reader("node01-7.steps", _journal(), read_journal),
     "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(
         "n.input_pipeline.pb", step_table([(0, 78.8), (1, 3.0)]), input_pipeline.read_durations

@@ -15,6 +15,7 @@ from tests.makers import pytorch_traces, xplane_files
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.event_files import Event, event_file
+from tests.makers.step_journals import journal_of
 from vanidl import readers
 from vanidl.cli import main
 from vanidl.errors import SeveralJobsError
@@ -82,10 +83,16 @@ def xprof(folder: Path) -> None:
     xplane_files.write_xplane(folder, content)
 
 
+def recorded_steps(folder: Path) -> None:
+    darshan(folder)
+    journal_of(folder, " ".join(f"w0:{10 * i}-{10 * i + 4} o:{10 * i + 8}" for i in range(1, 7)))
+
+
 RUNS: dict[str, Callable[[Path], None]] = {
     "darshan": darshan,
     "dftracer": dftracer,
     "pytorch": pytorch,
+    "steps": recorded_steps,
     "tensorboard": tensorboard,
     "xprof": xprof,
 }

@@ -82,6 +82,7 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     ),
     "empty fields": ("xplane", lambda: b"\x0a\0" * (MB // 8)),
     "empty names of events": ("xplane", lambda: message(1, message(4, b"\x12\0") * 50_000)),
+    "rows of nothing": ("steps", lambda: READERS["steps"].content + bytes(4 * MB)),
     "steps of nothing": ("input pipeline", lambda: b"\x22\0" * (MB // 8)),
     "an event of fields": ("tfevents", lambda: READERS["tfevents"].content * 300),
     "a step of 5,001 digits": (
@@ -117,7 +118,7 @@ def test_a_file_costs_no_more_than_its_size_allows(tmp_path: Path, name: str) ->
 def test_every_format_has_a_hostile_file() -> None:
     of_format = {
         "darshan": "darshan", "pytorch": "kineto", "tensorboard": "tfevents", "xprof": "xplane",
-        "dftracer": "dftracer",
+        "dftracer": "dftracer", "steps": "steps",
     }  # fmt: skip
     tried = {which.split()[0] for which, _ in HOSTILE.values()}
     assert {of_format[known.name] for known in FORMATS} <= tried

@@ -52,7 +52,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     done = recorded(tmp_path / "run", "sh", "-c", "exit 7", before="ulimit -f 0;")
     assert done.returncode == 7
     assert "cannot write the record of the run" in done.stderr
-    assert not list((tmp_path / "run").iterdir())
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("closing", ["2>&-", ">&-", "<&- >&- 2>&-", "2>/dev/full"])

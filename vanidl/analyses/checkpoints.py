@@ -150,7 +150,10 @@ def _one_save(before: _Burst, after: _Burst, pause_ns: int, stepped: bool | None
         return False
     both = before.lowest.keys() & after.lowest.keys()
     if both:
-        return any(after.lowest[file] > before.lowest[file] >= 0 for file in both)
+        # The rest of ckpt-0 may be written with ckpt-1: what begins there has a number of its own.
+        begun = after.numbers - before.numbers
+        goes_on = any(after.lowest[file] > before.lowest[file] >= 0 for file in both)
+        return goes_on and not (begun and stepped is None)
     return stepped is False or bool(before.numbers & after.numbers)
 
 

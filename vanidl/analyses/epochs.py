@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ Int64Array = NDArray[np.int64]
 _NUMBER = re.compile(r"(\d+)\s*$")
 _WHOLE_WINDOW = 0.8  # a profile must cover this share of the dataset's reads to number epochs
 _SAME_FILES = 0.5
+_SHORT = 0.02  # of the longest pass over the dataset
 _EXACTLY = 0.2  # by which the bytes read again may differ from whole passes
 _MIXED = 0.3  # of the visits of one pass, after the next one began
 _LITTLE = 0.01  # of the bytes read from the largest file: a description, not samples
@@ -241,14 +243,25 @@ def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     visits, files = data.visits, len(trace.files)
     reread = data.reread_factor or 1.0
     by_process = _passes(visits.process * files + visits.file, visits.start)
+    if not _is_pass_each(by_process, data):
+        return ()
     if len(by_process) > 1 and reread >= 1 + 0.5 * (len(by_process) - 1):
         return tuple(trace.job.start_ns + start for start in by_process)
     family = trace.family[visits.process].astype(np.int64) + 1
     for key in (family * files + visits.file, visits.file):
         found = _passes(key, visits.start)
-        if len(found) > 1 and abs(reread / len(found) - 1) < _EXACTLY:
+        alike = abs(reread / len(found) - 1) < _EXACTLY if found else False
+        if len(found) > 1 and alike and _is_pass_each(found, data):
             return tuple(trace.job.start_ns + start for start in found)
     return ()
+
+
+def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
+    """Whether no visit is so short beside the others that it only looked at what files hold."""
+    ends = [f.last_s for f in data.files if f.last_s is not None]
+    borders = [*starts, round(max(ends, default=0.0) * 1e9)]
+    lengths = [after - before for before, after in pairwise(borders)]
+    return len(starts) < 2 or min(lengths) >= _SHORT * max(lengths)
 
 
 def _passes(key: Int64Array, start: Int64Array) -> tuple[int, ...]:

@@ -23,13 +23,13 @@ MODULES = ("DFS", "DAOS", "module 20")
 
 
 def written(path, *modules: str, stdio: bool = False, dxt: bool = False):
-    """A log with these modules; with STDIO 2 MiB written, with DXT traced operations."""
+    """A log with these modules; with STDIO 32 MiB written, with DXT traced operations."""
     counters = [0] * STDIO_COUNTERS
     counters[STDIO_NAMES.index("WRITES")] = 2
-    counters[STDIO_NAMES.index("BYTES_WRITTEN")] = 2 << 20
+    counters[STDIO_NAMES.index("BYTES_WRITTEN")] = 32 << 20
     log = Log(
         job=(1000, 7, 1),
-        names={1: b"/out/a.log"},
+        names={1: b"/out/a.dat"},
         counters={"STDIO": [(1, 0, counters, [0.0] * STDIO_TIMES)]} if stdio else {},
         dxt={"DXT_POSIX": random_records(1, ranks=1)} if dxt else {},
         raw=dict.fromkeys(modules, b"records of this module"),
