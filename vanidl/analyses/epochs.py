@@ -242,16 +242,13 @@ def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
         return ()
     visits, files = data.visits, len(trace.files)
     reread = data.reread_factor or 1.0
-    by_process = _passes(visits.process * files + visits.file, visits.start)
-    if not _is_pass_each(by_process, data):
-        return ()
+    by_process = _passes(visits.process * files + visits.file, visits.start, data)
     if len(by_process) > 1 and reread >= 1 + 0.5 * (len(by_process) - 1):
         return tuple(trace.job.start_ns + start for start in by_process)
     family = trace.family[visits.process].astype(np.int64) + 1
     for key in (family * files + visits.file, visits.file):
-        found = _passes(key, visits.start)
-        alike = abs(reread / len(found) - 1) < _EXACTLY if found else False
-        if len(found) > 1 and alike and _is_pass_each(found, data):
+        found = _passes(key, visits.start, data)
+        if len(found) > 1 and abs(reread / len(found) - 1) < _EXACTLY:
             return tuple(trace.job.start_ns + start for start in found)
     return ()
 
@@ -261,10 +258,10 @@ def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
     ends = [f.last_s for f in data.files if f.last_s is not None]
     borders = [*starts, round(max(ends, default=0.0) * 1e9)]
     lengths = [after - before for before, after in pairwise(borders)]
-    return len(starts) < 2 or min(lengths) >= _SHORT * max(lengths)
+    return min(lengths) >= _SHORT * max(lengths)
 
 
-def _passes(key: Int64Array, start: Int64Array) -> tuple[int, ...]:
+def _passes(key: Int64Array, start: Int64Array, data: Dataset) -> tuple[int, ...]:
     """When the n-th visits began, where most keys have as many, and they come one after another."""
     order = np.lexsort((start, key))
     key, start = key[order], start[order]
@@ -279,7 +276,7 @@ def _passes(key: Int64Array, start: Int64Array) -> tuple[int, ...]:
     begun = start[usual]
     starts = tuple(int(begun[ordinal == k].min()) for k in range(times))
     late = [(begun[ordinal == k] >= starts[k + 1]).mean() for k in range(times - 1)]
-    return starts if max(late) < _MIXED else ()
+    return starts if max(late) < _MIXED and _is_pass_each(starts, data) else ()
 
 
 IN_PROFILES: tuple[tuple[str, Callable[[Trace, Dataset | None], Borders]], ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.figures import palette
+from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import count, percent
 from vanidl.run import Run
@@ -60,31 +61,13 @@ Part = tuple[str, str, str, str]
 
 def _spec(access: Access, parts: tuple[Part, ...]) -> Spec:
     sides = [(n, c) for n, c in (("reads", access.read), ("writes", access.write)) if c.ops]
-    return {
-        "data": [_bars(sides, part) for part in parts],
-        "layout": palette.layout(
-            120 + 44 * len(sides),
-            barmode="stack",
-            bargap=0.35,
-            xaxis=palette.axis("% of the operations", range=[0, 100], fixedrange=True),
-            yaxis=palette.axis(autorange="reversed", showgrid=False, fixedrange=True),
-        ),
-    }
-
-
-def _bars(sides: list[tuple[str, AccessCounts]], part: tuple[str, str, str, str]) -> Spec:
-    attribute, name, colour, pattern = part
-    numbers = [operations_in(counts, attribute) for _, counts in sides]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "x": [100 * n / c.ops for n, (_, c) in zip(numbers, sides, strict=True)],
-        "y": [side for side, _ in sides],
-        "customdata": [count(n) for n in numbers],
-        "marker": palette.fill(colour, pattern),
-        "hovertemplate": "%{customdata} %{y} (%{x:.3g} %)<extra>" + name + "</extra>",
-    }
+    stacks = [
+        Stack(name, colour, pattern, [operations_in(counts, attribute) for _, counts in sides])
+        for attribute, name, colour, pattern in parts
+    ]
+    rows = [(label, counts.ops) for label, counts in sides]
+    height = 120 + 44 * len(sides)
+    return share_bars(rows, stacks, height=height, hover="%{customdata} %{y}")
 
 
 def operations_in(counts: AccessCounts, attribute: str) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.dataset_records import DataFile
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, rounded
+from vanidl.figures.bars import Stack, byte_bars
+from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import named_values
-from vanidl.formatting.units import byte_scale, count, factor, nbytes, percent, plural
+from vanidl.formatting.units import count, factor, nbytes, percent, plural
 from vanidl.model.file_kinds import DATASET
 from vanidl.run import Run
 from vanidl.sections import throughput
@@ -90,39 +91,12 @@ def _summary(data: Dataset) -> list[str]:
 def _spec(files: Sequence[DataFile]) -> Spec:
     unique = [f.unique_bytes or 0 for f in files]
     again = [f.bytes_read - u for f, u in zip(files, unique, strict=True)]
-    divisor, unit = byte_scale(max(f.bytes_read for f in files))
-    sides = (
-        ("unique bytes", palette.READ, "", unique),
-        ("read again", palette.RAMP[1], "/", again),
+    stacks = (
+        Stack("unique bytes", palette.READ, "", unique),
+        Stack("read again", palette.RAMP[1], "/", again),
     )
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "x": rounded(v / divisor for v in values),
-            "y": list(range(len(files))),
-            "customdata": [nbytes(v) for v in values],
-            "marker": palette.fill(colour, shape),
-            "hovertemplate": "%{customdata} " + name + "<extra></extra>",
-        }
-        for name, colour, shape, values in sides
-    ]
     names = [plotted(f.path.rsplit("/", 1)[-1]) for f in files]
-    layout = palette.layout(
-        110 + 22 * len(files),
-        barmode="stack",
-        bargap=0.3,
-        xaxis=palette.axis(unit, rangemode="tozero", fixedrange=True),
-        yaxis=palette.axis(
-            tickvals=list(range(len(files))),
-            ticktext=names,
-            autorange="reversed",
-            showgrid=False,
-            fixedrange=True,
-        ),
-    )
-    return {"data": data, "layout": layout}
+    return byte_bars(names, stacks, largest=max(f.bytes_read for f in files), row_px=22)
 
 
 def _row(file: DataFile) -> tuple[str | int | float | None, ...]:

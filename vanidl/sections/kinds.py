@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from vanidl.analyses.files import GroupRow
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m, rounded
+from vanidl.figures.bars import Stack, byte_bars
+from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import aligned_table
-from vanidl.formatting.units import byte_scale, count, nbytes, seconds
+from vanidl.formatting.units import count, nbytes, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
 from vanidl.wording.data import busy_words
@@ -43,38 +44,12 @@ def figure(run: Run) -> Figure:
 
 
 def _spec(rows: tuple[GroupRow, ...]) -> Spec:
-    divisor, unit = byte_scale(max(max(g.bytes_read, g.bytes_written) for g in rows))
-    sides = (
-        ("read", palette.READ, "", [g.bytes_read for g in rows]),
-        ("written", palette.WRITE, "/", [g.bytes_written for g in rows]),
+    stacks = (
+        Stack("read", palette.READ, "", [g.bytes_read for g in rows]),
+        Stack("written", palette.WRITE, "/", [g.bytes_written for g in rows]),
     )
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "x": rounded(v / divisor for v in values),
-            "y": list(range(len(rows))),
-            "customdata": [nbytes(v) for v in values],
-            "marker": palette.fill(colour, shape),
-            "hovertemplate": "%{customdata} " + name + "<extra></extra>",
-        }
-        for name, colour, shape, values in sides
-    ]
-    layout = palette.layout(
-        110 + 34 * len(rows),
-        barmode="stack",
-        bargap=0.3,
-        xaxis=palette.axis(unit, rangemode="tozero", fixedrange=True),
-        yaxis=palette.axis(
-            tickvals=list(range(len(rows))),
-            ticktext=[plotted(g.name) for g in rows],
-            autorange="reversed",
-            showgrid=False,
-            fixedrange=True,
-        ),
-    )
-    return {"data": data, "layout": layout}
+    largest = max(max(g.bytes_read, g.bytes_written) for g in rows)
+    return byte_bars([plotted(g.name) for g in rows], stacks, largest=largest, row_px=34)
 
 
 def _table(rows: tuple[GroupRow, ...], total: int) -> Table:

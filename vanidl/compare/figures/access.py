@@ -5,9 +5,8 @@ from __future__ import annotations
 from vanidl.analyses.access import AccessCounts
 from vanidl.compare import Comparison
 from vanidl.compare.figures.sides import first_read, shown_runs
-from vanidl.figures import palette
+from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.formatting.units import count
 from vanidl.sections.access import PARTS
 
 _CAPTION = (
@@ -57,28 +56,9 @@ def _rows(comparison: Comparison) -> tuple[list[Row], list[str]]:
 
 
 def _spec(rows: list[Row]) -> Spec:
-    return {
-        "data": [_bars(rows, part) for part in PARTS],
-        "layout": palette.layout(
-            110 + 36 * len(rows),
-            barmode="stack",
-            bargap=0.35,
-            xaxis=palette.axis("% of the operations", range=[0, 100], fixedrange=True),
-            yaxis=palette.axis(autorange="reversed", showgrid=False, fixedrange=True),
-        ),
-    }
-
-
-def _bars(rows: list[Row], part: tuple[str, str, str, str]) -> Spec:
-    attribute, name, colour, pattern = part
-    numbers = [getattr(counts, attribute) for _, counts in rows]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "x": [100 * n / c.ops for n, (_, c) in zip(numbers, rows, strict=True)],
-        "y": [label for label, _ in rows],
-        "customdata": [count(n) for n in numbers],
-        "marker": palette.fill(colour, pattern),
-        "hovertemplate": "%{y}: %{customdata} (%{x:.3g} %)<extra>" + name + "</extra>",
-    }
+    stacks = [
+        Stack(name, colour, pattern, [getattr(counts, attribute) for _, counts in rows])
+        for attribute, name, colour, pattern in PARTS
+    ]
+    ops = [(label, counts.ops) for label, counts in rows]
+    return share_bars(ops, stacks, height=110 + 36 * len(rows), hover="%{y}: %{customdata}")
