@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from vanidl.record.injected.vanidl_steps import journal, pytorch
+from vanidl.record.injected.vanidl_steps import hooks, journal, pytorch
 
 LIMIT_NS = 2000
 ROUNDS = 7
@@ -52,20 +52,21 @@ def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
     plain = Empty().__next__
     bare_ns = best_ns(lambda: plain(), count)
-    hooks: list[Callable[[object, object, object], None]] = []
+    stepped: list[Callable[[object, object, object], None]] = []
     nothing_ns = best_ns(lambda: None, count)
     with tempfile.TemporaryDirectory() as folder:
-        events = journal.Journal(folder)
-        pytorch.watch_loaders(SimpleNamespace(DataLoader=Loader, _BaseDataLoaderIter=Empty), events)
+        channel = hooks.Channel("pytorch", journal.Journal(folder))
+        loaders = SimpleNamespace(DataLoader=Loader, _BaseDataLoaderIter=Empty)
+        pytorch.watch_loaders(loaders, channel)
         pytorch.watch_optimizers(
-            SimpleNamespace(register_optimizer_step_post_hook=hooks.append), events
+            SimpleNamespace(register_optimizer_step_post_hook=stepped.append), channel
         )
         iterator = iter(Loader())
         waits_ns = best_ns(lambda: iterator.__next__(), count) - bare_ns
-        steps_ns = best_ns(lambda: hooks[0](None, None, None), count) - nothing_ns
-        events.flush()
+        steps_ns = best_ns(lambda: stepped[0](None, None, None), count) - nothing_ns
+        channel.journal.flush()
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
-        assert events.on, "a hook failed"
+        assert channel.on, "a hook failed"
     print(f"__next__        {waits_ns:6.0f} ns an event")
     print(f"optimizer step  {steps_ns:6.0f} ns an event")
     print(

@@ -28,7 +28,6 @@ def journal_of(folder: Path, text: str) -> Path:
         events_.describe({"loader": k, "class": "DataLoader", "dataset": f"D{k}"})
     for code, number, begin, end in events(text):
         events_.add(code, number, START + begin * MS, START + end * MS)
-    events_.flush()
-    events_.on = False
+    events_.close()
     (path,) = folder.glob("*.steps")
     return path

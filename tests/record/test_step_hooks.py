@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +15,13 @@ from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import WAIT, read_journal
 from vanidl.record import record
-from vanidl.record.injected.vanidl_steps import journal, pytorch
+from vanidl.record.injected.vanidl_steps import hooks, journal, pytorch
 
 DONE = 3
+HOOKED = ("pytorch", "waits")
 
 
-def watched(folder: Path, **members: object) -> tuple[type, journal.Journal]:
+def watched(folder: Path, **members: object) -> tuple[type, hooks.Channel]:
     """A loader of three batches under the hooks, its iterator with these members."""
 
     def __next__(self: object) -> int:
@@ -30,42 +33,77 @@ def watched(folder: Path, **members: object) -> tuple[type, journal.Journal]:
     taken: list[int] = []
     iterator = type("Iterator", (), {"__next__": __next__, "__iter__": lambda self: self} | members)
     loader = type("Loader", (), {"__iter__": lambda self: iterator()})
-    events = journal.Journal(str(folder))
-    pytorch.watch_loaders(SimpleNamespace(DataLoader=loader, _BaseDataLoaderIter=iterator), events)
-    return loader, events
+    channel = hooks.Channel("pytorch", journal.Journal(str(folder)))
+    module = SimpleNamespace(DataLoader=loader, _BaseDataLoaderIter=iterator)
+    pytorch.watch_loaders(module, channel)
+    return loader, channel
+
+
+def failures(folder: Path) -> list[str]:
+    """What the reader says of each note of a failure."""
+    paths = tuple(folder.glob("*.steps-error"))
+    kinds = {k.name for k in FORMAT.kinds if paths and paths[0].name.endswith(k.suffixes)}
+    notices = FORMAT.read(dict.fromkeys(kinds, paths), Reading(lambda *_: None)).notices
+    assert {notice.code for notice in notices} <= {"steps_incomplete"}
+    return [notice.message for notice in notices]
 
 
 def test_a_failing_hook_says_so_once_and_the_program_goes_on(tmp_path: Path) -> None:
-    loader, events = watched(tmp_path, __slots__=())  # nothing can be kept in this iterator
+    loader, channel = watched(tmp_path, __slots__=())  # nothing can be kept in this iterator
     assert list(loader()) == list(range(DONE))
-    assert not events.on
-    (failure,) = tmp_path.iterdir()
-    kind = next(kind.name for kind in FORMAT.kinds if failure.name.endswith(kind.suffixes))
-    (notice,) = FORMAT.read({kind: (failure,)}, Reading(lambda *_: None)).notices
-    assert notice.code == "steps_incomplete"
-    assert "AttributeError" in notice.message
+    assert not channel.on
+    (message,) = failures(tmp_path)
+    assert "pytorch: AttributeError" in message
+
+
+def test_a_hook_that_cannot_be_set_leaves_the_others(tmp_path: Path) -> None:
+    theirs = tmp_path / "program"
+    theirs.mkdir()
+    for name in ("theirs_a", "theirs_b"):
+        (theirs / f"{name}.py").write_text("DataLoader = _BaseDataLoaderIter = object()\n")
+    script = f"""
+import sys
+sys.path.insert(0, {str(theirs)!r})
+from vanidl.record.injected.vanidl_steps import hooks, journal
+seen = []
+both = (("theirs_a", "pytorch.watch_loaders"), ("theirs_a", "waits.not_there"),
+        ("theirs_b", "pytorch.watch_optimizers"))
+hooks.install(journal.Journal({str(tmp_path)!r}), both)
+import theirs_a, theirs_b
+print(theirs_a.__name__, theirs_b.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("theirs_a theirs_b\n", "")
+    messages = failures(tmp_path)
+    assert [sum(f"({hook}: AttributeError" in m for m in messages) for hook in HOOKED] == [1, 1]
+
+
+def test_every_hook_is_there() -> None:
+    for _, ours in hooks.HOOKS:
+        module, _, function = ours.partition(".")
+        assert callable(getattr(import_module(f"{hooks.__package__}.{module}"), function))
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_program(tmp_path: Path) -> None:
-    loader, events = watched(tmp_path / "gone")  # a folder that cannot be written to
+    loader, channel = watched(tmp_path / "gone")  # a folder that cannot be written to
     assert list(loader()) == list(range(DONE))
-    events._last()  # as at the end of the process
-    assert not events.on
+    channel.journal._last()  # as at the end of the process
+    assert list(loader()) == []
+    channel.journal.flush()  # it is over: nothing is written, nothing fails
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # it has threads
 def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
-    loader, events = watched(tmp_path)
+    loader, channel = watched(tmp_path)
     batches = iter(loader())
     next(batches)
     child = os.fork()
     if not child:
         next(batches)
-        events.flush()
+        channel.journal.flush()
         os._exit(0)
     os.waitpid(child, 0)
-    events.flush()
-    events.on = False
+    channel.journal.close()
     found = [read_journal(path) for path in tmp_path.iterdir()]
     waits = {j.process["pid"]: int((j.events.kind == WAIT).sum()) for j in found}
     assert waits == {os.getpid(): 1, child: 1}

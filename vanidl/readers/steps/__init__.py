@@ -18,22 +18,26 @@ _FAILURE = "steps_failure"
 def _read(files: Files, reading: Reading) -> Records:
     journals = reading.each("recorded steps", read_journal, files.get(_STEPS, ()))
     profiles = [profile(journal) for journal in journals]
-    failures = reading.each("recorded steps", _failure, files.get(_FAILURE, ()))
+    failures = reading.each("recorded steps", _failures, files.get(_FAILURE, ()))
     return Records(
-        profiles=tuple(each for each in profiles if len(each.start_ns)), notices=tuple(failures)
+        profiles=tuple(each for each in profiles if len(each.start_ns)),
+        notices=tuple(notice for each in failures for notice in each),
     )
 
 
-def _failure(path: Path) -> Notice:
-    """What a process left that had to give up recording its steps."""
+def _failures(path: Path) -> tuple[Notice, ...]:
+    """What a process left whose recording of something ended with an error: one a line."""
     try:
-        why = path.read_text(errors="replace").strip()
+        lines = path.read_text(errors="replace").splitlines()
     except OSError as error:
         raise InputError(f"{path}: permission denied or missing ({error.strerror})") from error
-    return Notice(
-        "steps_incomplete",
-        f"{path}: recording steps ended in this process because of an error ({why}); the program "
-        "went on. Later steps and waits of it are not recorded.",
+    return tuple(
+        Notice(
+            "steps_incomplete",
+            f"{path}: recording ended in this process because of an error ({why}); the program "
+            "went on. What that hook records is missing from then on.",
+        )
+        for why in lines
     )
 
 

@@ -18,13 +18,6 @@ def start() -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return
-    from . import imports, journal, pytorch
+    from . import hooks, journal
 
-    events = journal.Journal(folder)
-    imports.after(
-        {
-            "torch.utils.data.dataloader": lambda module: pytorch.watch_loaders(module, events),
-            "torch.optim.optimizer": lambda module: pytorch.watch_optimizers(module, events),
-        },
-        events.fail,
-    )
+    hooks.install(journal.Journal(folder))

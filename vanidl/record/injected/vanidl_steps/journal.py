@@ -44,14 +44,15 @@ class Journal:
     """Events of this process; a forked child has a journal of its own."""
 
     def __init__(self, folder: str) -> None:
-        self.on = True
         self._folder = folder
+        self._closed = False
         self._begin()
         atexit.register(self._last)
         os.register_at_fork(after_in_child=self._forked)
 
     def _begin(self) -> None:
         self.session = object()  # a forked child has another: it knows no description yet
+        self._loaders = 0
         self._rows: list[tuple[int, int, int, int] | bytes] = []
         self._threads: dict[int, int] = {}
         self._file = -1
@@ -71,6 +72,11 @@ class Journal:
         if end - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
             self.flush()
 
+    def new_loader(self) -> int:
+        """The number of one more loader of this process."""
+        self._loaders += 1
+        return self._loaders - 1
+
     def describe(self, values: Mapping[str, object]) -> None:
         """Text that says what later events are of."""
         import json
@@ -83,13 +89,15 @@ class Journal:
         """Writes what has gathered; opens the file where this is the first."""
         rows, self._rows = self._rows, []
         self._flushed_ns = time_ns()
-        if not rows:
+        if self._closed or not rows:
             return
+        self._closed = True  # should this fail: a file that ends within a row takes no more
         if self._file < 0:
             self._open()
         data = b"".join(row if isinstance(row, bytes) else _ROW.pack(*row) for row in rows)
         while data:
             data = data[os.write(self._file, data) :]
+        self._closed = False
 
     def _open(self) -> None:
         name = f"{os.uname().nodename}-{os.getpid()}"
@@ -103,22 +111,24 @@ class Journal:
 
             Finalize(None, self._last, exitpriority=0)
 
-    def _last(self) -> None:
-        if self.on:
-            try:
-                self.flush()
-            except Exception as error:
-                self.fail(error)
+    def close(self) -> None:
+        """Writes the last events: what comes later is dropped."""
+        self.flush()
+        self._closed = True
 
-    def fail(self, error: Exception) -> None:
-        """Ends the recording in this process, and says so once, in the folder."""
-        if not self.on:
-            return
-        self.on = False
-        name = f"{os.uname().nodename}-{os.getpid()}{FAILURE_SUFFIX}"
+    def _last(self) -> None:
         try:
-            with open(os.path.join(self._folder, name), "w") as file:  # noqa: PTH118, PTH123
-                file.write(f"{type(error).__name__}: {error}\n")
+            self.flush()
+        except Exception as error:
+            self.note_failure("journal", error)
+
+    def note_failure(self, hook: str, error: Exception) -> None:
+        """Leaves a line in the folder that says which hook failed in this process, and why."""
+        name = f"{os.uname().nodename}-{os.getpid()}{FAILURE_SUFFIX}"
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        try:
+            with open(os.path.join(self._folder, name), "a") as file:  # noqa: PTH118, PTH123
+                file.write(f"{hook}: {why}\n")
         except OSError:
             pass
 

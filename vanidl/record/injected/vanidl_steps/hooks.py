@@ -1,0 +1,73 @@
+"""The registry of hooks: which function is told of which module that the program imports.
+
+What is recorded of one more framework is one more module here, and its lines in `HOOKS`. Such a
+module is imported only once the program has imported what it is for. Its functions take the
+program's module and a `Channel` to write events to. They and all that they leave behind in the
+program catch their own errors: `Channel.fail` ends the recording of that module, and of no other.
+"""
+
+from __future__ import annotations
+
+from .imports import after
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+
+    from .journal import Journal
+
+HOOKS = (
+    ("torch.utils.data.dataloader", "pytorch.watch_loaders"),
+    ("torch.optim.optimizer", "pytorch.watch_optimizers"),
+)
+"""(module of the program, module here and its function); several may be for one module."""
+
+
+class Channel:
+    """The journal as the hooks of one module use it.
+
+    Attributes:
+        on: whether to record; False after an error.
+        add: `Journal.add`.
+        describe: `Journal.describe`.
+        journal: the journal; its `session` is another object in a forked child.
+    """
+
+    def __init__(self, name: str, journal: Journal) -> None:
+        self.on = True
+        self.journal = journal
+        self.add = journal.add
+        self.describe = journal.describe
+        self._name = name
+
+    def fail(self, error: Exception) -> None:
+        """Ends this channel, and says so once, in the folder."""
+        if self.on:
+            self.on = False
+            self.journal.note_failure(self._name, error)
+
+
+def install(journal: Journal, hooks: Iterable[tuple[str, str]] = HOOKS) -> None:
+    """Waits for the program to import each of the modules; imports none itself."""
+    channels: dict[str, Channel] = {}
+    waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
+    for theirs, ours in hooks:
+        name, _, function = ours.partition(".")
+        channel = channels.setdefault(name, Channel(name, journal))
+        waiting.setdefault(theirs, []).append(_hook(name, function, channel))
+    after(waiting)
+
+
+def _hook(name: str, function: str, channel: Channel) -> Callable[[ModuleType], None]:
+    """Calls a function of a module of this package; its errors end its channel."""
+
+    def call(module: ModuleType) -> None:
+        try:
+            from importlib import import_module
+
+            getattr(import_module(f"{__package__}.{name}"), function)(module, channel)
+        except Exception as error:
+            channel.fail(error)
+
+    return call
