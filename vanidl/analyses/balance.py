@@ -44,7 +44,7 @@ class Balance:
 
 
 def finish(reduced: Operations, trace: Trace) -> Balance | None:
-    """One row a rank in the order of Trace.ranks; None where no operation was traced."""
+    """One row per rank in the order of Trace.ranks; None where no operation was traced."""
     if not reduced.totals or not trace.ranks:
         return None
     sizes = Counter(trace.family.tolist())

@@ -290,7 +290,7 @@ def _file(
 
 
 def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
-    """One row a rank, silent ones too; one more for processes in no rank."""
+    """One row per rank, ranks without I/O included; one more for processes in no rank."""
     if len(uses.key) == 0:
         return
     position = uses.key % _POSITIONS - 1

@@ -21,7 +21,7 @@ Int64Array = NDArray[np.int64]
 
 
 def finish(trace: Trace, layer: str) -> Timeline | None:
-    """One row a rank or group of ranks; None where the layer has no heat map."""
+    """One row per rank or group of ranks; None where the layer has no heat map."""
     maps = [h for h in trace.heatmaps if h.layer == layer]
     if not maps or not trace.ranks:
         return None

@@ -163,7 +163,7 @@ def combine(a: Bins, b: Bins) -> Bins:
 
 
 def finish(bins: Bins, trace: Trace) -> Timeline | None:
-    """One row a rank or group of ranks; None where no operation was traced."""
+    """One row per rank or group of ranks; None where no operation was traced."""
     if not bins.rows:
         return None
     labels, (read, written, reads, writes) = stacked(bins.rows, trace)
@@ -174,7 +174,7 @@ def finish(bins: Bins, trace: Trace) -> Timeline | None:
 
 
 def stacked(rows: dict[int, Int64Array], trace: Trace) -> tuple[tuple[str, ...], Int64Array]:
-    """Labels of all rows, and their sums, shape (sums a row, rows, bins); silent ones are 0."""
+    """Labels of all rows, their sums, shape (sums a row, rows, bins); rows without I/O are 0."""
     groups = min(len(trace.ranks), MAX_ROWS)
     keys = [*range(groups), *([-1] if -1 in rows else [])]
     empty = np.zeros_like(next(iter(rows.values())))

@@ -17,8 +17,8 @@ from vanidl.model.trace import POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 MATTERS = 0.02
-"""Share of the observed time from which on I/O matters: less than that no rule about the shape of
-the reads speaks, as no change of them could be told from the noise between two runs."""
+"""Share of the observed time from which I/O matters. Below it no rule about the shape of the reads
+applies: the effect of a change would be lost in the noise between two runs."""
 
 
 @dataclass(frozen=True)

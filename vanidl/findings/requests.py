@@ -170,8 +170,8 @@ RULES = (
     ),
     Rule(
         "hdf5_chunk_misfit",
-        "samples in a chunk and chunks in a sample, from opened files (--inspect)",
-        "4 samples a chunk read in no order, or 16 chunks a sample, where I/O matters",
+        "samples per chunk and chunks per sample, from opened files (--inspect)",
+        "4 samples per chunk read in no order, or 16 chunks per sample, where I/O matters",
         "a compressed chunk is read and decoded whole for each sample of it",
         _chunks,
     ),

@@ -6,8 +6,8 @@ the logs were read, so merging in any order gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from vanidl.merge import clocks as merge_clocks
 from vanidl.merge import counters as merge_counters
@@ -16,10 +16,12 @@ from vanidl.merge import operations
 from vanidl.merge import profiles as merge_profiles
 from vanidl.merge.counters import Counters
 from vanidl.merge.jobs import Group
+from vanidl.merge.process_table import ProcessTable
 from vanidl.merge.processes import identify
 from vanidl.merge.training_steps import settle
 from vanidl.model.file_kinds import KindRule, profiler_rules
-from vanidl.model.trace import MAX_PART_ROWS, Job, LogState, Trace
+from vanidl.model.spill import Parts
+from vanidl.model.trace import MAX_PART_ROWS, Job, LogState, Process, Trace
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import EventRecords, ProfileTrace, StepDurations, TracerLog
 
@@ -65,49 +67,87 @@ def assemble(
     options = options or Options()
     logs = sorted(group.logs, key=lambda log: (log.start_ns, log.path))
     profiles = sorted(group.profiles, key=_profile_order)
-
     processes = identify(logs, profiles)
     settled = settle(profiles, processes)
-    profiles = settled.profiles
-    codes = merge_files.file_codes(logs, counters)
-    tables = merge_counters.tables(logs, counters, processes, codes)
-    io = operations.parts(logs, processes, codes, options.max_part_rows, spilled=options.spilled)
-
-    traced = merge_clocks.traced_processes(logs, processes, io, codes, counters)
-    inputs = merge_clocks.alignment_inputs(profiles, processes, logs, traced, events)
-    clocks = [merge_clocks.align(i, options.clock_offset_ns) for i in inputs]
-    aligned = list(zip(inputs, clocks, strict=True))
-    of_logs = merge_clocks.clocks_of_logs(traced, aligned)
-    logs, rows = merge_clocks.laid_on_one_clock(logs, processes, of_logs)
-    io = io.shifted({n: clock.offset_ns for n, clock in of_logs.items() if clock.offset_ns})
-
-    rules = (*options.kind_rules, *profiler_rules([p.written_as for p in profiles]))
+    run = _Records(
+        logs, settled.profiles, processes, counters, events, merge_files.file_codes(logs, counters)
+    )
+    placed = _placed(run, options)
     undated, unmatched = merge_profiles.undated_steps(durations, processes.rows)
-    doubts = [notice for clock in clocks for notice in clock.notices]
-    doubts += merge_clocks.coarse(aligned, of_logs)
-    return Trace(
-        job=_job(logs, profiles),
-        processes=rows,
-        files=merge_files.describe(tuple(codes), logs, tables, io, rules),
-        io=io,
-        spans=merge_profiles.spans(profiles, processes, clocks),
-        profiles=merge_profiles.describe(profiles, processes, clocks),
-        counters=tables,
-        logs=_states(logs),
+    unplaced = merge_profiles.unplaced_steps(run.profiles, processes, placed.clocks)
+    return replace(
+        _trace(run, placed, options),
+        step_durations=(*undated, *unplaced),
         warnings=(
             *notices,
             *processes.notices,
             *settled.notices,
             *unmatched,
             *_damage(logs),
-            *doubts,
+            *placed.notices,
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """What was read of one run, its processes identified and its files numbered."""
+
+    logs: Sequence[TracerLog]
+    profiles: Sequence[ProfileTrace]
+    processes: ProcessTable
+    counters: Counters
+    events: Sequence[EventRecords]
+    codes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """The same on one clock: logs, processes and operations moved, a clock for each profile."""
+
+    logs: Sequence[TracerLog]
+    rows: tuple[Process, ...]
+    io: Parts
+    clocks: Sequence[merge_clocks.Clock]
+    notices: Sequence[Notice]
+
+
+def _placed(run: _Records, options: Options) -> _Placed:
+    """Operations, then the clocks that they are evidence of, then everything on one axis."""
+    logs, processes = run.logs, run.processes
+    io = operations.parts(
+        logs, processes, run.codes, options.max_part_rows, spilled=options.spilled
+    )
+    traced = merge_clocks.traced_processes(logs, processes, io, run.codes, run.counters)
+    inputs = merge_clocks.alignment_inputs(run.profiles, processes, logs, traced, run.events)
+    clocks = [merge_clocks.align(i, options.clock_offset_ns) for i in inputs]
+    aligned = list(zip(inputs, clocks, strict=True))
+    of_logs = merge_clocks.clocks_of_logs(traced, aligned)
+    logs, rows = merge_clocks.laid_on_one_clock(logs, processes, of_logs)
+    notices = [notice for clock in clocks for notice in clock.notices]
+    notices += merge_clocks.coarse(aligned, of_logs)
+    io = io.shifted({n: clock.offset_ns for n, clock in of_logs.items() if clock.offset_ns})
+    return _Placed(logs, rows, io, clocks, notices)
+
+
+def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
+    logs, processes, counters = placed.logs, run.processes, run.counters
+    tables = merge_counters.tables(logs, counters, processes, run.codes)
+    rules = (*options.kind_rules, *profiler_rules([p.written_as for p in run.profiles]))
+    return Trace(
+        job=_job(logs, run.profiles),
+        processes=placed.rows,
+        files=merge_files.describe(tuple(run.codes), logs, tables, placed.io, rules),
+        io=placed.io,
+        spans=merge_profiles.spans(run.profiles, processes, placed.clocks),
+        profiles=merge_profiles.describe(run.profiles, processes, placed.clocks),
+        counters=tables,
+        logs=_states(logs),
         layers_traced=_layers_traced(logs),
-        stripes=merge_counters.stripes(logs, counters, codes),
+        stripes=merge_counters.stripes(logs, counters, run.codes),
         heatmaps=merge_counters.heatmaps(logs, counters, processes),
         mpi=merge_counters.mpi_times(logs, processes),
         metadata_calls=operations.metadata_calls(logs, processes),
-        step_durations=(*undated, *merge_profiles.unplaced_steps(profiles, processes, clocks)),
     )
 
 

@@ -30,7 +30,7 @@ OBJECT_BYTES = 200
 """Memory of a small object with its place in a list: a view, a name, a field."""
 
 MOST_NAME_CHARACTERS = 4096
-"""Linux takes no longer path; a span with a longer name is told from others by a digest."""
+"""The longest path that Linux accepts; a longer span name ends in a digest of the whole."""
 
 _MOST_DIGITS = 18  # whatever they are, the number fits into 64 bits
 

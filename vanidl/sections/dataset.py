@@ -154,7 +154,7 @@ def _visits(data: Dataset) -> str:
         return ""
     each = f"{min(visits)}" if min(visits) == max(visits) else f"{min(visits)} to {max(visits)}"
     words = order_words(data.order)
-    return f", {each} visits a file" + (f", {words}" if words else "")
+    return f", {each} visits per file" + (f", {words}" if words else "")
 
 
 def _within(data: Dataset) -> Pairs:

@@ -11,7 +11,7 @@ _VERDICT = {
     EXPOSED: "nearly none of it was hidden, wherever the steps lay",
 }
 _NOT_KNOWN = "how much was hidden is not determined"
-_BLOCKING = 2.0  # standard errors from which on a slope is told from 0 or 1
+_BLOCKING = 2.0  # standard errors at which a slope counts as different from 0 or 1
 
 
 def placement_bounds(placement: Placement | None) -> str:
@@ -67,7 +67,7 @@ def _slope_words(placement: Placement) -> str:
 
 
 def _apart(row: RankPlacement, slope: float) -> bool:
-    """Whether the slope is told from that value."""
+    """Whether the slope differs from that value by more than its error."""
     if row.slope is None or row.slope_error is None:
         return False
     return abs(row.slope - slope) > _BLOCKING * row.slope_error

@@ -21,7 +21,7 @@ _BARS = (
     f"Bars are {CONFIDENCE} intervals. Green is better, red is worse; grey has no good direction, "
     "or no difference was shown."
 )
-_SINGLE = "One run each gives no interval, so nobody knows how far the next run would be off."
+_SINGLE = "One run each gives no interval and no measure of how far the next run would be off."
 _TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
 _NARROW = 8.0  # from the lowest to the highest factor, below which ticks are evenly apart
 

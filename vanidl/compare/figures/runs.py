@@ -25,7 +25,7 @@ def figure(comparison: Comparison) -> Figure:
         Column("run time", "s"),
         Column("wall time", "s"),
         Column("ranks", "count"),
-        Column("steps a rank", "count"),
+        Column("steps per rank", "count"),
         Column("traced with"),
     )
     table = Table(columns, tuple(rows[:LIMIT]), n_of_m(min(len(rows), LIMIT), len(rows), "runs"))

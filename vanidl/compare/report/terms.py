@@ -21,7 +21,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "No interval",
-        "One run on a side: nobody knows how far the next run would be off. Repeat both, "
+        "One run on each side gives no measure of how far the next run would be off. Repeat both, "
         "alternately: vanidl ab does it.",
     ),
     (

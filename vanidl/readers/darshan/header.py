@@ -151,7 +151,7 @@ def believed(header: Header, size: int) -> tuple[Header, list[str]]:
     kept = {name: r for name, r in header.regions.items() if name not in wrong}
     if not wrong:
         return header, []
-    sentences = [f"{name} is said to lie where other parts lie: it is left out" for name in wrong]
+    sentences = [f"{name} overlaps other parts of the log and is left out" for name in wrong]
     return replace(header, regions=kept), sorted(sentences)
 
 
