@@ -12,7 +12,7 @@ BASE ?= main
 TORCH ?= torch==2.13.0+cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz reports notebooks browser fuse clean
+.PHONY: help demo test check lint fuzz reports notebooks dist browser fuse clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -40,6 +40,15 @@ reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py
+
+dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty environment
+	$(BIN)/python -m pip install -qq build twine
+	rm -rf dist build/try
+	$(BIN)/python -m build -q
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv build/try
+	build/try/bin/python -m pip install -qq dist/*.whl
+	cd build/try && bin/vanidl demo -o demo.html
 
 lint: $(VENV)/installed-loaders  ## style (ruff), types (mypy strict), imports (import-linter)
 	$(BIN)/ruff check .

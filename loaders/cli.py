@@ -64,7 +64,7 @@ def _missing(error: ModuleNotFoundError) -> LoadersError:
         raise error
     return MissingError(
         f"expected the package {error.name.split('.')[0]}, found none: "
-        "install it, or the extras with pip install 'vanidl[loaders,mpi,storage]'"
+        "install it, or the extras with pip install 'vanidl-io[loaders,mpi,storage]'"
     )
 
 

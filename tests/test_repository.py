@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import vanidl
 from tests import ROOT
 from tests.changed import targets
 
@@ -29,6 +30,21 @@ def test_every_package_is_installed() -> None:
     }
     assert len(names) == len(set(names))
     assert set(names) == found
+
+
+@pytest.mark.parametrize("page", ["CITATION.cff", "CHANGELOG.md"])
+def test_the_version_is_the_package_s(page: str) -> None:
+    found = re.search(r"^(?:version: |## )([\d.]+)", (ROOT / page).read_text(), re.MULTILINE)
+    assert found is not None
+    assert found.group(1) == vanidl.__version__
+
+
+def test_what_contributing_names_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:vanidl|loaders|tests|readers)/[\w./]*)`", text)
+    assert named
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "vanidl" / path).exists() or "X" in path, path
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from vanidl import __version__
+import vanidl
 from vanidl.commands import COMMANDS, console, find_command
+from vanidl.commands.installation import mixed_up
 from vanidl.errors import SeveralJobsError, VanidlError
 
 INTERRUPTED = 130
@@ -22,6 +23,8 @@ _GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
     with console.prepared():
+        if note := mixed_up():
+            console.tell(f"vanidl: {note}\n")
         options = _parser().parse_args(arguments)
         # What is read stays until the end, so looking through it for garbage finds none.
         gc.set_threshold(_GARBAGE)
@@ -56,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Where does training time go to I/O, is it hidden behind compute, and did "
         "the change help?",
     )
-    parser.add_argument("--version", action="version", version=f"vanidl {__version__}")
+    version = getattr(vanidl, "__version__", "of unknown version")
+    parser.add_argument("--version", action="version", version=f"vanidl {version}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_CommandParser)
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text, description=text).set_defaults(command=name)

@@ -83,6 +83,6 @@ def _imported() -> tuple[Any, Any]:
         from nvidia.dali import fn
     except ImportError as error:
         raise MissingError(
-            f"expected NVIDIA DALI, found: {error}; install it with pip install 'vanidl[dali]'"
+            f"expected NVIDIA DALI, found: {error}; install it with pip install 'vanidl-io[dali]'"
         ) from error
     return dali, fn

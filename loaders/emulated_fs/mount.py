@@ -221,7 +221,7 @@ def check_available() -> None:
         import mfusepy  # noqa: F401
     except ImportError as error:
         raise MissingError(
-            f"expected mfusepy, found: {error}; pip install 'vanidl[storage]'"
+            f"expected mfusepy, found: {error}; pip install 'vanidl-io[storage]'"
         ) from error
 
 

@@ -82,7 +82,7 @@ def communicator() -> MPI.Intracomm:
     except ImportError as error:
         raise MissingError(
             f"expected mpi4py and an MPI library, found: {error}; "
-            "pip install 'vanidl[mpi]' brings both (or use the system's MPI with mpi4py)"
+            "pip install 'vanidl-io[mpi]' brings both (or use the system's MPI with mpi4py)"
         ) from error
     return MPI.COMM_WORLD
 

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "check": "say of each log whether it is whole, and what it misses; exit status 0, or 1 where "
     "no file could be read at all",
     "export": "write operations, results or figures as files for other programs",
+    "demo": "write the report of a recorded training that comes with vanidl",
     "survey": "read the Darshan logs of many jobs: a table with one row per job, and one page "
     "for all",
 }

@@ -50,7 +50,7 @@ def facts(path: Path) -> FileFacts:
     except ImportError as error:
         raise UsageError(
             f"--inspect: {path.name} needs h5py, which is not installed: "
-            "pip install 'vanidl[formats]', or leave --inspect out."
+            "pip install 'vanidl-io[formats]', or leave --inspect out."
         ) from error
     with h5py.File(path, "r", locking=False) as file:
         found: list[Any] = []

@@ -25,7 +25,7 @@ def facts(path: Path) -> FileFacts:
     except ImportError as error:
         raise UsageError(
             f"--inspect: {path.name} needs pyarrow, which is not installed: "
-            "pip install 'vanidl[formats]', or leave --inspect out."
+            "pip install 'vanidl-io[formats]', or leave --inspect out."
         ) from error
     try:
         meta = parquet.read_metadata(path)

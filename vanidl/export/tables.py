@@ -62,7 +62,7 @@ def _require(what: str) -> None:
     except ImportError as error:
         raise UsageError(
             f"--to {what} needs the package pyarrow, which is not installed: "
-            "pip install 'vanidl[export]'"
+            "pip install 'vanidl-io[export]'"
         ) from error
 
 

@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise UsageError(
         "--to figures needs the package matplotlib, which is not installed: "
-        "pip install 'vanidl[figures]'"
+        "pip install 'vanidl-io[figures]'"
     ) from error
 
 if TYPE_CHECKING:

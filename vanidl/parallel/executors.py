@@ -92,7 +92,7 @@ def _throw_away_certificate(distributed: Any) -> Any:  # noqa: ANN401 - without 
     except ImportError as error:
         raise UsageError(
             "--workers needs the package cryptography, which is not installed: "
-            "pip install 'vanidl[dask]'"
+            "pip install 'vanidl-io[dask]'"
         ) from error
 
 
@@ -122,7 +122,7 @@ def _distributed() -> Any:  # noqa: ANN401 - an optional package without types
     except ImportError as error:
         raise UsageError(
             "--dask and --workers need the package distributed, which is not installed: "
-            "pip install 'vanidl[dask]'"
+            "pip install 'vanidl-io[dask]'"
         ) from error
     return distributed
 

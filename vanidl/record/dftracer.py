@@ -41,8 +41,8 @@ def tracer(run: Path) -> Tracer:
     preload = library()
     if preload is None:
         raise InputError(
-            'expected the package dftracer, found none: pip install "vanidl[record]" (wheels exist '
-            "for x86-64 Linux only; elsewhere record with Darshan)"
+            "expected the package dftracer, found none: pip install 'vanidl-io[record]' (wheels "
+            "exist for x86-64 Linux only; elsewhere record with Darshan)"
         )
     folder = run / FOLDER
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ def require() -> None:
     except ImportError as error:
         raise UsageError(
             "a survey needs the package pyarrow, which is not installed: "
-            "pip install 'vanidl[export]'"
+            "pip install 'vanidl-io[export]'"
         ) from error
 
 
