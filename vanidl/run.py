@@ -20,11 +20,13 @@ from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.sizes import Sizes
+from vanidl.analyses.step_parts import StepParts, step_parts
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
+from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.findings import Finding, find
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.selection import Selection
@@ -101,6 +103,11 @@ class Run:
         """Whether I/O is hidden behind compute or exposed."""
         return self.results.overlap
 
+    @cached_property
+    def step_parts(self) -> StepParts | None:
+        """What the mean step waits for and computes; None without profiled steps."""
+        return step_parts(self.steps, self.overlap)
+
     @property
     def dataset(self) -> Dataset | None:
         """How the job used its dataset."""
@@ -144,6 +151,14 @@ class Run:
     @cached_property
     def _what_if(self) -> WhatIf | None:
         return what_if(self.trace, self.results)
+
+    def diagnoses(self) -> tuple[Diagnosis, ...]:
+        """The findings folded into causes, what saves most first; empty where nothing was found."""
+        return self._diagnoses
+
+    @cached_property
+    def _diagnoses(self) -> tuple[Diagnosis, ...]:
+        return diagnose(self.trace, self.results, self.findings(), self.what_if())
 
     def predict(self, change: Change) -> Predicted:
         """The step time under one change of the input.

@@ -18,6 +18,7 @@ from vanidl.sections import (
     coverage,
     data_shares,
     dataset,
+    diagnoses,
     each_step,
     files,
     findings,
@@ -44,6 +45,7 @@ from vanidl.sections.section import Object, Section
 
 SECTIONS: tuple[Section, ...] = (
     job.SECTION,
+    diagnoses.SECTION,
     findings.SECTION,
     what_if.SECTION,
     coverage.SECTION,
@@ -83,7 +85,7 @@ JSON_ORDER = (
     "job", "coverage", "io", "io.sizes", "io.access", "io.files.count", "io.files.by_kind",
     "io.files.by_mount", "io.files.by_file_system", "io.files.stripes", "io.dataset",
     "io.balance", "io.timeline", "storage", "layers", "steps", "overlap", "placement", "epochs",
-    "phases", "throughput", "findings", "what_if",
+    "phases", "throughput", "step_parts", "diagnoses", "findings", "what_if",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

@@ -59,13 +59,16 @@ class Predicted:
 
     `gain_at_most_s` is per rank: (step time now - then) times profiled steps; 0, no gain, where
     the step is not shorter by 0.1 % (`NO_GAIN`) of its time now, both than now and than what the
-    model itself replays with nothing changed.
+    model itself replays with nothing changed. `lever` is the field of `Change` that was
+    changed, "" where the row is no change that anybody can make, and `amount` its value.
     """
 
     name: str
     step_s: float
     ratio: float  # of the mean step time now
     gain_at_most_s: float
+    lever: str = ""
+    amount: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

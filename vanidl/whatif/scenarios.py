@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import numpy as np
 
 from vanidl.analyses import Results
@@ -50,7 +52,10 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
     changes = _usual(ranks) + _shared(ranks, results)
-    rows += [_row(name, _step_s(ranks, change), ranks, replayed_s) for name, change in changes]
+    rows += [
+        _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change)
+        for name, change in changes
+    ]
     rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
     rows = [r for r in rows if r.gain_at_most_s > 0]
     return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), ASSUMPTIONS)
@@ -117,6 +122,14 @@ def _row(name: str, step_s: float, ranks: tuple[Batches, ...], replayed_s: float
     shorter = min(now, replayed_s) - step_s >= NO_GAIN * now
     gain = (now - step_s) * len(ranks[0].step_s) if shorter else 0.0
     return Predicted(name, step_s, step_s / now, gain)
+
+
+def _levered(row: Predicted, change: Change) -> Predicted:
+    """The row with what was changed; of two fields of one change the first."""
+    for field in fields(Change):
+        if (value := getattr(change, field.name)) != field.default:
+            return replace(row, lever=field.name, amount=value)
+    return row
 
 
 def _mean_s(ranks: tuple[Batches, ...]) -> float:

@@ -1,0 +1,128 @@
+"""Laws of all diagnoses: nothing is cut, nothing gains more than there is, all can be run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from tests.diagnoses.test_labels import made
+from tests.findings.labeled import RECIPES
+from tests.makers.results import EXAMPLES
+from vanidl.cli import _parser
+from vanidl.compare.ab import order
+from vanidl.diagnoses import CAUSES, Remedy
+from vanidl.diagnoses.causes import folded
+from vanidl.diagnoses.proof import ab_line
+from vanidl.findings import RULES, Finding
+from vanidl.report.json import summary_json
+from vanidl.run import Run
+from vanidl.whatif import Predicted
+
+RUNS = sorted(RECIPES)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_finding_is_evidence_of_exactly_one_diagnosis(name):
+    run = made(name)
+    folded_in = [f.code for d in run.diagnoses() for f in d.findings]
+    assert sorted(folded_in) == sorted(f.code for f in run.findings())
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_diagnosis_saves_more_than_the_step_has(name):
+    run = made(name)
+    for d in run.diagnoses():
+        assert d.title
+        assert d.saved_share is None or 0 <= d.saved_share <= 1
+        assert (d.step_s is None) == (d.now_s is None) == (not d.basis)
+        if d.step_s is not None:
+            assert 0 <= d.step_s <= d.now_s
+            assert 1 - d.step_s / d.now_s == pytest.approx(d.saved_share)
+        rows = {row.name: row.step_s for row in run.what_if().rows} if run.what_if() else {}
+        if d.basis == "predicted":
+            assert rows[d.change] == d.step_s
+
+
+def test_every_rule_belongs_to_one_cause():
+    codes = [code for cause in CAUSES for code in cause.findings]
+    assert sorted(codes) == sorted(rule.code for rule in RULES)
+
+
+def test_a_finding_of_no_cause_is_a_diagnosis_of_its_own():
+    finding = Finding("new_rule", "low", "A title", "A detail.", "An advice.", {})
+    assert dict(folded((finding,))) == {"new_rule": (finding,)}
+
+
+def remedies() -> list[Remedy]:
+    """Every remedy that any labelled run gets."""
+    found = {r.code: r for name in RUNS for d in made(name).diagnoses() for r in d.remedies}
+    return list(found.values())
+
+
+def test_python_to_copy_is_python():
+    blocks = [r for r in remedies() if r.title in ("PyTorch", "TensorFlow", "Python")]
+    assert len(blocks) > 10
+    for remedy in blocks:
+        compile(remedy.code, "remedy", "exec")
+
+
+def test_loader_commands_are_understood_by_the_loaders():
+    pytest.importorskip("torch")
+    from vanidl_loaders.cli import _parser as loaders_parser
+
+    commands = [r.code for r in remedies() if "vanidl_loaders" in r.code]
+    assert {c.split("--loader ")[1].split()[0] for c in commands} >= {
+        "scheduled", "decoded", "webdataset", "spatial", "pls",
+    }  # fmt: skip
+    for command in commands:
+        words = shlex.split(command.partition("vanidl_loaders ")[2])
+        options = loaders_parser(words).parse_args(words)
+        assert options.loader in command
+
+
+def test_each_proof_is_a_command_of_vanidl():
+    proofs = {d.proof for name in RUNS for d in made(name).diagnoses() if d.proof}
+    assert proofs
+    for proof in proofs:
+        options = _parser().parse_args(shlex.split(proof)[1:])
+        assert options.command == "ab"
+        assert shlex.split(options.a) != shlex.split(options.b)
+        assert order(options.repeat)
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ("python train.py --workers 0 --lr 1", "python train.py --workers 4 --lr 1"),
+        ("python train.py --num-workers=0", "python train.py --num-workers=4"),
+        ("python train.py --num_workers 0", "python train.py --num_workers 4"),
+        ("python -u a/train.py --lr 1", "python -u a/train_changed.py --lr 1"),
+        ("./train --lr 1", "./train --lr 1 CHANGED"),
+        ("python train.py 'cut off", "python train_changed.py ''\"'\"'cut' off"),
+        ("", "python train_changed.py"),
+    ],
+)
+def test_the_second_command_has_the_change(command, changed):
+    trace = made("healthy").trace
+    trace = replace(trace, job=replace(trace.job, command=command))
+    best = Predicted("4 workers", 0.1, 0.5, 1.0, "workers", 4)
+    line = ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
+    assert shlex.split(line)[-1] == changed
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_diagnoses_of_every_shape_of_run_are_in_the_json(name):
+    run = Run(*EXAMPLES[name]())
+    told = json.loads(summary_json(run))["diagnoses"]
+    assert [d["code"] for d in told] == [d.code for d in run.diagnoses()]
+    assert all(set(d) >= {"title", "step_s", "findings", "remedies", "proof"} for d in told)
+
+
+def test_worst_steps_are_those_that_waited_longest():
+    run = made("slow_first_batches")
+    table = run.steps.table
+    waits = sorted(table.input_wait_s.tolist(), reverse=True)[:3]
+    assert [s.wait_s for s in run.diagnoses()[0].show] == waits

@@ -1,0 +1,139 @@
+"""Diagnoses: the findings of a run folded into causes, ranked by what their changes would save.
+
+One cause is one diagnosis. Each finding belongs to exactly one, so that none is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from vanidl.analyses import Results
+from vanidl.diagnoses.advise import Context, advice
+from vanidl.diagnoses.causes import BY_CODE, CAUSES, Cause, effort, folded
+from vanidl.diagnoses.diagnosis import AT_BEST, PREDICTED, Diagnosis, Remedy, SlowStep
+from vanidl.diagnoses.proof import ab_line
+from vanidl.findings import Finding
+from vanidl.findings.finding import SEVERITIES
+from vanidl.model.trace import Trace
+from vanidl.whatif import Predicted, WhatIf
+
+EQUAL = 0.05
+"""Of the shortest step: changes that come this close to the best are told apart by effort."""
+WORST = 3
+
+
+def diagnose(
+    trace: Trace, results: Results, findings: tuple[Finding, ...], what_if: WhatIf | None
+) -> tuple[Diagnosis, ...]:
+    """The diagnoses of a run, what saves most first."""
+    worst = worst_steps(trace, results)
+    made = [
+        _diagnosis(code, rows, trace, results, what_if) for code, rows in folded(findings).items()
+    ]
+    return _ranked([replace(d, show=worst) if d.step_s is not None else d for d in made])
+
+
+def _diagnosis(
+    code: str,
+    findings: tuple[Finding, ...],
+    trace: Trace,
+    results: Results,
+    what_if: WhatIf | None,
+) -> Diagnosis:
+    cause = BY_CODE.get(code)
+    best = _best(cause, what_if)
+    said = advice(code, Context(trace, results, findings, best))
+    plain = Diagnosis(
+        code,
+        min((f.severity for f in findings), key=SEVERITIES.index),
+        said.title,
+        findings,
+        remedies=said.remedies,
+        proof="" if cause is not None and cause.limits else ab_line(trace, best, said.remedies),
+    )
+    return _valued(plain, cause, best, trace, results)
+
+
+def _valued(
+    plain: Diagnosis, cause: Cause | None, best: Predicted | None, trace: Trace, results: Results
+) -> Diagnosis:
+    """With the step time after the change, or the share of the run that it would save."""
+    steps = results.steps
+    gains = [f.gain_at_most_s for f in plain.findings if f.gain_at_most_s is not None]
+    if best is not None and best.ratio > 0:
+        now_s = best.step_s / best.ratio
+        return replace(
+            plain, now_s=now_s, step_s=best.step_s, basis=PREDICTED, change=best.name,
+            saved_share=1 - best.ratio,
+        )  # fmt: skip
+    if not gains:
+        return plain
+    if cause is not None and cause.of_steps and steps is not None and steps.mean_s > 0:
+        saved_s = min(max(gains) / steps.per_rank_max, steps.mean_s)
+        return replace(
+            plain, now_s=steps.mean_s, step_s=steps.mean_s - saved_s, basis=AT_BEST,
+            saved_share=saved_s / steps.mean_s,
+        )  # fmt: skip
+    run_s = trace.job.run_time_s
+    return replace(plain, saved_share=min(max(gains) / run_s, 1.0)) if run_s > 0 else plain
+
+
+def _best(cause: Cause | None, what_if: WhatIf | None) -> Predicted | None:
+    """The change of the cause with the shortest step; None where none was replayed."""
+    if cause is None or what_if is None:
+        return None
+    rows = [row for row in what_if.rows if row.lever in cause.levers and row.lever]
+    return min(rows, key=lambda row: row.step_s, default=None)
+
+
+def _ranked(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """By what is saved; of what cannot be told apart, the change of least effort first."""
+    with_step = [d for d in found if d.step_s is not None]
+    least = min((d.step_s for d in with_step if d.step_s is not None), default=0.0)
+
+    def rank(d: Diagnosis) -> tuple[float, ...]:
+        limits = d.code in BY_CODE and BY_CODE[d.code].limits
+        if d.step_s is not None and d.now_s:
+            equal = d.step_s <= least + EQUAL * d.now_s
+            return (0.0, 0.0 if equal else d.step_s, float(effort(d.code)))
+        share = -(d.saved_share or 0.0)
+        group = 1.0 if limits else 2.0
+        return (group, share, float(SEVERITIES.index(d.severity)), float(effort(d.code)))
+
+    return tuple(sorted(found, key=rank))
+
+
+def worst_steps(trace: Trace, results: Results) -> tuple[SlowStep, ...]:
+    """The steps that waited longest for input, or took longest where waits are not known."""
+    steps = results.steps
+    if steps is None or steps.table.undated_s is not None or not len(steps.table.step):
+        return ()
+    table = steps.table
+    waits = table.input_wait_s
+    known = not np.isnan(waits).any()
+    order = np.argsort(-(waits if known else table.duration_s), kind="stable")[:WORST]
+    return tuple(
+        SlowStep(
+            int(table.step[row]),
+            trace.processes[trace.ranks[int(table.rank[row])]].label,
+            int(table.rank[row]),
+            float(table.start_s[row]),
+            float(table.end_s[row]),
+            float(waits[row]) if known else None,
+        )
+        for row in order.tolist()
+    )
+
+
+__all__ = [
+    "AT_BEST",
+    "CAUSES",
+    "PREDICTED",
+    "Diagnosis",
+    "Remedy",
+    "SlowStep",
+    "diagnose",
+    "worst_steps",
+]

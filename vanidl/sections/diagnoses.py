@@ -1,0 +1,25 @@
+"""Diagnoses: findings folded into causes, and the mean step that they would shorten."""
+
+from __future__ import annotations
+
+from vanidl.diagnoses import Diagnosis
+from vanidl.run import Run
+from vanidl.sections.section import Object, Section, values_of
+
+
+def _json(run: Run) -> list[Object]:
+    return [_object(diagnosis) for diagnosis in run.diagnoses()]
+
+
+def _object(diagnosis: Diagnosis) -> Object:
+    """Findings by their codes: `findings` has each whole."""
+    values = values_of(diagnosis)
+    values["findings"] = [finding.code for finding in diagnosis.findings]
+    return values | {name: values[name] or None for name in ("basis", "change", "proof")}
+
+
+def _step_parts(run: Run) -> Object | None:
+    return None if run.step_parts is None else values_of(run.step_parts)
+
+
+SECTION = Section("diagnoses", json={"diagnoses": _json, "step_parts": _step_parts})

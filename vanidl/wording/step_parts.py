@@ -1,0 +1,47 @@
+"""What the parts of the mean step are called."""
+
+from __future__ import annotations
+
+from vanidl.analyses import step_parts as parts
+from vanidl.analyses.step_parts import StepParts
+
+_NAMES = {
+    parts.IO_WAIT: "waiting for I/O",
+    parts.OTHER_WAIT: "waiting for decoding",
+    parts.INPUT_WAIT: "waiting for input",
+    parts.COMMUNICATION: "waiting for other ranks",
+    parts.COMPUTE: "computing",
+    parts.REST: "other",
+}
+_EXPLAINED = {
+    parts.IO_WAIT: "Input wait during which the rank was in reads, writes or metadata calls.",
+    parts.OTHER_WAIT: "Input wait outside any recorded I/O: decoding, augmenting, collating, "
+    "starting workers.",
+    parts.INPUT_WAIT: "Input wait; single I/O operations were not traced, so it is not divided.",
+    parts.COMMUNICATION: "Collectives that no compute covers. A rank that waits for another "
+    "rank's input waits here.",
+    parts.COMPUTE: "Recorded compute outside input waits.",
+    parts.REST: "Neither input wait nor recorded compute: the loop itself, logging, checkpoints.",
+}
+_UNKNOWN_REST = "computing or waiting"
+_UNKNOWN_EXPLAINED = "Input waits were not recorded, so this time cannot be divided."
+_LOSSY = "waiting, no I/O seen"
+_LOSSY_EXPLAINED = "Input wait outside any recorded I/O. Not all I/O was recorded."
+
+
+def part_name(code: str, whole: StepParts, *, lossy: bool) -> str:
+    """`waiting for I/O`. `lossy`: I/O is missing from the trace."""
+    if code == parts.REST and not whole.waits_known:
+        return _UNKNOWN_REST
+    if code == parts.OTHER_WAIT and lossy:
+        return _LOSSY
+    return _NAMES[code]
+
+
+def part_meaning(code: str, whole: StepParts, *, lossy: bool) -> str:
+    """What the part is, in a sentence or two."""
+    if code == parts.REST and not whole.waits_known:
+        return _UNKNOWN_EXPLAINED
+    if code == parts.OTHER_WAIT and lossy:
+        return _LOSSY_EXPLAINED
+    return _EXPLAINED[code]
