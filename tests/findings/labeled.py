@@ -105,6 +105,21 @@ RECIPES: dict[str, Recipe] = {
     "other_clock": Recipe(shift_s=60.0),
     "reads_not_seen": Recipe(unseen_files=5),
     "reads_not_seen_slow": Recipe(workers=0, read_us=200, decode_us=20_000, unseen_files=5),
+    "reads_of_nothing": replace(
+        IMAGES, files=64, sample_nbytes=1 << 20, open_each=True, to_the_end=True, nothing_us=2_000,
+        read_us=2_000,
+    ),
+    "metadata_file_again": replace(SLOW, read_us=10_000, index_us=2_000, open_us=500),
+    "metadata_file_again_hidden": Recipe(index_us=500, compute_us=100_000),
+    "stuck_reads": replace(
+        SMALL, sample_nbytes=4 << 20, read_us=500, slow_read_us=40_000, shuffle=False
+    ),
+    "several_reads_an_open": replace(
+        SLOW, pieces=4, read_us=3_000, open_each=True, sample_nbytes=8 << 20
+    ),
+    "whole_files_in_jumps": replace(
+        IMAGES, sample_nbytes=1 << 20, pieces=4, open_each=True, backwards=True, read_us=1_000
+    ),
     "misaligned": replace(PIECES, sample_nbytes=16 << 20, misaligned=True),
     "misaligned_hidden": replace(BUSY, pieces=4, misaligned=True),
 }  # fmt: skip

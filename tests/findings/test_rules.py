@@ -124,3 +124,53 @@ def test_io_of_no_kind_is_found_by_counters_too():
     assert "unclassified_io" in codes((untraced, analyse(untraced)))
     named = replace(trace, files=replace(trace.files, kind=("dataset",) * len(trace.files)))
     assert "unclassified_io" not in codes((named, analyse(named)))
+
+
+def test_shuffling_is_not_blamed_where_files_are_read_whole():
+    """Which samples are next to each other in a file cannot matter then."""
+    whole, samples = (
+        next(f for f in find(*made(name)) if f.code == "random_reads")
+        for name in ("whole_files_in_jumps", "random_reads")
+    )
+    assert "huffl" not in whole.detail + whole.advice
+    assert "huffl" in samples.detail + samples.advice
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_no_file_is_named_as_the_cause_that_holds_less_than_half(name):
+    """Of the bytes, the time or the opens of its kind of files."""
+    trace, results = made(name)
+    rows = results.files.rows
+    opens = {f.path: f.opens or 0 for f in results.dataset.files} if results.dataset else {}
+    for finding in find(trace, results):
+        if finding.code == "reads_not_seen":  # names what it knows nothing of
+            continue
+        said = json.dumps([finding.title, finding.detail, finding.advice, dict(finding.evidence)])
+        for row in (r for r in rows if r.path in said):
+            same = [r for r in rows if r.kind == row.kind]
+            amounts = [
+                (
+                    row.bytes_read + row.bytes_written,
+                    [r.bytes_read + r.bytes_written for r in same],
+                ),
+                (row.io_s or 0.0, [r.io_s or 0.0 for r in same]),
+                (opens.get(row.path, 0), list(opens.values())),
+            ]
+            assert any(mine > sum(every) / 2 for mine, every in amounts), (finding.code, row.path)
+
+
+def test_time_in_a_small_file_is_that_of_its_opens_and_reads():
+    recipe = RECIPES["metadata_file_again"]
+    finding = next(f for f in find(*made("metadata_file_again")) if f.code == "file_read_again")
+    times = recipe.epochs * recipe.steps * recipe.batch
+    assert finding.evidence["opens"] == times
+    spent_s = times * (recipe.index_us + recipe.open_us) / 1e6
+    assert finding.evidence["spent_s"] == pytest.approx(spent_s)
+
+
+def test_reads_of_nothing_cost_what_the_recipe_says():
+    recipe = RECIPES["reads_of_nothing"]
+    finding = next(f for f in find(*made("reads_of_nothing")) if f.code == "empty_reads")
+    times = recipe.epochs * recipe.steps * recipe.batch
+    assert finding.evidence["empty_reads"] == times
+    assert finding.evidence["spent_s"] == pytest.approx(times * recipe.nothing_us / 1e6, rel=0.01)

@@ -22,8 +22,8 @@ US = 1_000
 START_UP_US = 1_000_000
 CODE, CHECKPOINT, STDIO, UNSEEN = 1_000_000, 2_000_000, 3_000_000, 4_000_000
 """First file ids of imported code, checkpoints, files read through STDIO, files not seen read."""
-SCRATCH, LOG = 5_000_000, 6_000_000
-"""A file that is read and written, and a profiler's trace."""
+SCRATCH, LOG, INDEX = 5_000_000, 6_000_000, 7_000_000
+"""A file that is read and written, a profiler's trace, and a small file that is read again."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,10 @@ class Recipe:
     open_each: bool = False  # the file is opened for every sample
     open_us: int = 100
     to_the_end: bool = False  # a file is read until a read gets nothing, as Python does
+    backwards: bool = False  # the pieces of a sample are read from its end
+    nothing_us: int = 0  # more for such a read
+    slow_read_us: int = 0  # more for every 60th read
+    index_us: int = 0  # before each sample a file of 46 bytes is opened and read
     stats: int = 0  # for each sample
     stdio_nbytes: int = 0
     unseen_files: int = 0
@@ -81,6 +85,7 @@ class _Process:
     opens: dict[int, int] = field(default_factory=dict)
     stats: dict[int, int] = field(default_factory=dict)
     begin_us: int = 0  # when it was started
+    reads: int = 0
 
 
 def trace_of(recipe: Recipe) -> Trace:
@@ -195,13 +200,20 @@ class _Training:
             )
             process.stats[file] = process.stats.get(file, 0) + r.stats
             at += r.open_us if r.open_each else 0
+            if r.index_us:
+                process.opens[INDEX] = process.opens.get(INDEX, 0) + 1
+                process.ios.append(Io(at * US, (at + r.index_us) * US, 0, 46, INDEX))
+                at += r.index_us + r.open_us
             base, piece = sample // r.files * r.sample_nbytes, r.sample_nbytes // r.pieces
-            for i in range(r.pieces):
-                process.ios.append(Io(at * US, (at + read_us) * US, base + i * piece, piece, file))
-                at += read_us + 1
+            for i in range(r.pieces)[:: -1 if r.backwards else 1]:
+                process.reads += 1
+                took_us = read_us + (r.slow_read_us if process.reads % 60 == 0 else 0)
+                process.ios.append(Io(at * US, (at + took_us) * US, base + i * piece, piece, file))
+                at += took_us + 1
             if r.to_the_end:
-                process.ios.append(Io(at * US, at * US + 900, base + r.sample_nbytes, 0, file))
-                at += 1
+                end = (at + r.nothing_us) * US + 900
+                process.ios.append(Io(at * US, end, base + r.sample_nbytes, 0, file))
+                at += r.nothing_us + 1
             at += r.decode_us
         return at
 
@@ -268,7 +280,7 @@ class _Training:
         names |= {
             f: f"/data/ckpt-{f - CHECKPOINT}.pt" for f in process.opens if CHECKPOINT <= f < STDIO
         }
-        names |= {STDIO: "/data/extra.dat", SCRATCH: "/data/cache.h5"}
+        names |= {INDEX: "/data/dataset.json", STDIO: "/data/extra.dat", SCRATCH: "/data/cache.h5"}
         names |= {LOG: "/out/n1_100.1700000099000.pt.trace.json"}
         unseen = range(self.recipe.unseen_files)
         return names | {UNSEEN + i: f"/data/array-{i}.npy" for i in unseen}

@@ -18,6 +18,7 @@ from vanidl.analyses import (
     checkpoints,
     coverage,
     dataset,
+    durations,
     files,
     filetimeline,
     heatmaps,
@@ -37,6 +38,7 @@ from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.durations import Durations
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
@@ -60,6 +62,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "files": files,
     "dataset": dataset,
     "workers": workers,
+    "durations": durations,
 }
 
 
@@ -85,6 +88,7 @@ class Results:
     placement: Placement | None = None
     perstep: PerStep | None = None
     workers: Workers | None = None
+    durations: Durations | None = None
 
 
 def analyse(
@@ -154,6 +158,7 @@ def finish(
         placement=placement.finish(chosen),
         perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
         workers=workers.finish(reduced["workers"], chosen, data),
+        durations=durations.finish(reduced["durations"]),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 

@@ -236,7 +236,7 @@ def _fewer_files(context: Context) -> Advice:
         "@functools.cache\ndef metadata(path):\n    return json.loads(Path(path).read_text())",
         "What does not change is kept in memory after the first read.",
     )
-    if context.codes <= {"file_read_again"}:
+    if context.codes <= {"file_read_again", "empty_reads"}:
         return Advice("Read small files once and keep what they hold", (remember,))
     if "tiny_files" in context.codes:
         return Advice("Pack the samples into larger files", (pack,))

@@ -34,12 +34,13 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "larger_requests",
         ("small_reads", "random_reads", "tfrecord_default_buffer", "hdf5_chunk_misfit",
-         "misaligned", "empty_reads"),
+         "misaligned"),
         ("latency",),
     ),
     Cause(
         "fewer_files",
-        ("tiny_files", "open_per_sample", "metadata_share", "file_read_again"),
+        ("tiny_files", "open_per_sample", "metadata_share", "file_read_again",
+         "empty_reads"),
         ("latency",),
     ),
     Cause(

@@ -108,7 +108,7 @@ def _unclassified(facts: Facts) -> RuleResult | None:
         {
             "busy_s": spent,
             "files": len(rows),
-            "busiest_file": busiest.path,
+            "busiest_file": busiest.path if _holds_most(busiest, rows) else None,
             "bytes_read": sum(r.bytes_read for r in rows),
             "bytes_written": sum(r.bytes_written for r in rows),
         },
@@ -118,8 +118,11 @@ def _unclassified(facts: Facts) -> RuleResult | None:
 
 def _mostly(busiest: FileRow, rows: Sequence[FileRow]) -> str:
     """The file that most of the time was spent on, where it is one."""
-    total = sum(r.io_s or 0.0 for r in rows)
-    return f", mostly {busiest.path}" if (busiest.io_s or 0.0) > total / 2 else ""
+    return f", mostly {busiest.path}" if _holds_most(busiest, rows) else ""
+
+
+def _holds_most(busiest: FileRow, rows: Sequence[FileRow]) -> bool:
+    return (busiest.io_s or 0.0) > sum(r.io_s or 0.0 for r in rows) / 2
 
 
 RULES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -164,6 +164,30 @@ class Facts:
             return 0
         least = np.minimum(table.counters["POSIX_SIZE_READ_0_100"], table.counters["POSIX_OPENS"])
         return int(least[self.of_kind(table, self.data_kind)].clip(0).sum())
+
+    def file_s(self, paths: Collection[str]) -> float:
+        """Time in reads, writes and, by the counters, metadata calls of some files, all ranks."""
+        spent = sum(r.io_s or 0.0 for r in self.results.files.rows if r.path in paths)
+        table = self.counters
+        if table is None or "POSIX_F_META_TIME" not in table.seconds:
+            return spent
+        if "meta_time_not_credible" in self.serious:
+            return spent
+        mine = self.of_files(table, lambda code: self.trace.files.path[code] in paths)
+        return spent + float(table.seconds["POSIX_F_META_TIME"][mine].clip(0).sum())
+
+    def worth_s(self, spent_s: float, share: float) -> float | None:
+        """What a rank can gain of time that all ranks spent in reading; None: not worth a word.
+
+        It is `share` of the run time of each rank or more; where input waits are known, I/O must
+        matter, and no more can be gained than was waited for.
+        """
+        own_s = spent_s / max(len(self.trace.ranks), 1)
+        if own_s <= 0 or own_s < share * self.trace.job.run_time_s:
+            return None
+        if self.lost_s is None:
+            return own_s
+        return min(own_s, self.files_bound_s or 0.0) if self.matters else None
 
     @cached_property
     def opens(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 
+from vanidl.analyses.dataset_records import DataFile
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
-from vanidl.formatting.units import count, nbytes, percent, seconds
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 
 MANY_FILES = 100
 TINY = 256 << 10
@@ -35,6 +38,8 @@ FASTER_IMPORTS = (
     "conda-pack)."
 )
 CODE_FILES = 500
+SMALL_FILE = 64 << 10
+OFTEN = 10
 CODE_SHARE = 0.05
 
 
@@ -61,22 +66,118 @@ def _open_per_sample(facts: Facts) -> RuleResult | None:
     data = facts.results.dataset
     if not facts.matters or data is None:
         return None
-    opens = facts.opens
+    again = {f.path for f in _read_again(facts)}
+    files = [f for f in data.files if f.path not in again]
+    opens = sum(f.opens or 0 for f in files)
     total = data.samples.total
     samples = round(total * (data.reread_factor or 1.0)) if total else facts.reads
-    if opens < MANY_OPENS or opens < samples / 2:
+    if opens < MANY_OPENS:
         return None
+    if opens < samples / 2:
+        return None if total else _opened_again(facts, files)
     evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
-                                  "files": len(data.files), "stats": _stats(facts)}  # fmt: skip
+                                  "files": len(files), "stats": _stats(facts)}  # fmt: skip
     what = "samples" if total else "reads that moved bytes"
-    in_a_file = samples / (data.reread_factor or 1.0) / len(data.files)
+    in_a_file = samples / (data.reread_factor or 1.0) / len(files)
     return RuleResult(
         f"{count(opens)} opens of dataset files for {count(samples)} {what}",
-        f"A file is opened for every {samples / opens:.1f} {what}.",
+        f"That is one open for {_each(samples / opens)}.",
         PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
         facts.files_bound_s,
     )
+
+
+def _each(samples: float) -> str:
+    """`each of them`, `two of them`: how many there are for an open."""
+    return "each of them" if samples < 1.5 else "every two of them"
+
+
+def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
+    """Files that a process opens again and again, where samples cannot be counted."""
+    opens = sum(f.opens or 0 for f in files)
+    each = opens / max(_openers(facts, {f.path for f in files}), 1)
+    if opens < MANY_OPENS or each < OFTEN:
+        return None
+    return RuleResult(
+        f"Each dataset file is opened {count(each)} times by each process that reads it",
+        f"{count(opens)} opens of {plural(len(files), 'dataset file')}: many reads follow each "
+        "open, but no file is kept open from one sample to the next.",
+        KEEP_OPEN,
+        {
+            "opens": opens,
+            "files": len(files),
+            "opens_per_file_and_process": each,
+            "stats": _stats(facts),
+        },
+        facts.files_bound_s,
+    )
+
+
+def _openers(facts: Facts, paths: Collection[str]) -> int:
+    """How many pairs of process and file have an open, of some files."""
+    table = facts.counters
+    if table is None or "POSIX_OPENS" not in table.counters:
+        return 0
+    mine = facts.of_files(table, lambda code: facts.trace.files.path[code] in paths)
+    return int(np.count_nonzero(table.counters["POSIX_OPENS"][mine] > 0))
+
+
+def _read_again(facts: Facts) -> list[DataFile]:
+    """Small dataset files that processes open again and again."""
+    data = facts.results.dataset
+    rows = data.files if data else ()
+    most = OFTEN * max(len(facts.trace.processes), 1)
+    sizes = ((f, f.size if f.size is not None else f.extent) for f in rows)
+    return [
+        f
+        for f, size in sizes
+        if size is not None and size <= SMALL_FILE and (f.opens or 0) >= max(MANY_OPENS, most)
+    ]
+
+
+def _file_read_again(facts: Facts) -> RuleResult | None:
+    rows = _read_again(facts)
+    if not rows:
+        return None
+    opens = sum(f.opens or 0 for f in rows)
+    spent_s = facts.file_s({f.path for f in rows})
+    all_s = sum(r.io_s or 0.0 for r in facts.results.files.rows)
+    gain_s = facts.worth_s(spent_s, META_OF_RUN)
+    if gain_s is None:
+        return None
+    main = max(rows, key=lambda f: f.opens or 0)
+    named = main.path if (main.opens or 0) > opens / 2 else None
+    return RuleResult(
+        f"{_small(rows)} opened {count(opens)} times",
+        f"Opening and reading {_which(rows, named)} took {seconds(spent_s)} over all ranks, beside "
+        f"{seconds(all_s)} of reading and writing all files.",
+        "Read it once per process and keep what it holds; or put it beside the samples, in their "
+        "own file.",
+        {
+            "opens": opens,
+            "files": len(rows),
+            "file": named,
+            "spent_s": spent_s,
+            "share_of_io": min(spent_s / all_s, 1.0) if all_s > 0 else None,
+        },
+        gain_s,
+    )
+
+
+def _small(rows: Sequence[DataFile]) -> str:
+    """`A file of 46 B is`, `3 files of at most 2 KiB are`."""
+    largest = nbytes(max(f.size if f.size is not None else f.extent or 0 for f in rows))
+    many = len(rows) > 1
+    return (
+        f"{count(len(rows))} files of at most {largest} are" if many else f"A file of {largest} is"
+    )
+
+
+def _which(rows: Sequence[DataFile], named: str | None) -> str:
+    if len(rows) == 1:
+        return rows[0].path
+    return f"them (mostly {named})" if named else "them"
 
 
 def _stats(facts: Facts) -> int | None:
@@ -142,10 +243,19 @@ RULES = (
     ),
     Rule(
         "open_per_sample",
-        "opens of dataset files by the counters / samples (or reads that moved bytes)",
-        "100 opens, one for two samples or more, where I/O matters",
+        "opens of dataset files by the counters / samples (or reads that moved bytes); where "
+        "samples are not known, opens of each file by each process",
+        "100 opens, one for two samples or more; or ten by each process; where I/O matters",
         "a loader that keeps files open needs one per file and worker",
         _open_per_sample,
+    ),
+    Rule(
+        "file_read_again",
+        "time on dataset files of at most 64 KiB that are opened again and again",
+        "100 opens, ten by each process, 1 % of the run per rank; where waits are known, I/O must "
+        "matter",
+        "what a process has read of a small file it can keep",
+        _file_read_again,
     ),
     Rule(
         "metadata_share", "META time of dataset files / all their time by the counters",

@@ -7,7 +7,7 @@ import math
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
-from vanidl.formatting.units import count, nbytes, percent
+from vanidl.formatting.units import count, nbytes, percent, seconds
 from vanidl.model.file_facts import ArrayFacts
 
 MANY = 1000
@@ -15,7 +15,23 @@ SMALL = 128 << 10
 RANDOM = 1 << 20
 BUFFER_SHARE = 0.8
 CHUNK_ROWS = 4
+MANY_EMPTY = 100
+EMPTY_OF_RUN = 0.01
 CHUNK_PIECES = 16
+MANY_OPENS = 100
+WHOLE = 0.9
+SHUFFLED_SAMPLES = (
+    "Shuffling single samples defeats read-ahead. Shuffling is wanted; reading in random order is "
+    "not the only way to it.",
+    "Shuffle shards and a buffer of samples instead of single samples, or plan the shuffle ahead "
+    "and read what is near together (the scheduled loader).",
+)
+WHOLE_FILES = (
+    "Each file is read whole, in pieces that do not follow each other: headers, indices and "
+    "chunks one by one.",
+    "Read a file with one request (open(path, 'rb').read(), np.fromfile), and take it apart in "
+    "memory.",
+)
 MOST = 0.5
 """Of the bytes, from which on one file is named as the cause."""
 
@@ -24,12 +40,11 @@ def _small_reads(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.reads < MANY or facts.mean_read_nbytes >= SMALL:
         return None
     data = facts.results.dataset
-    busiest = data.files[0] if data else None
-    holds_most = data and busiest and busiest.bytes_read > MOST * data.bytes_read
+    busiest = data.files[0] if data and data.files[0].bytes_read > MOST * data.bytes_read else None
     return RuleResult(
         f"{count(facts.reads)} dataset reads of {nbytes(facts.mean_read_nbytes)} on average",
         "Each pays the latency of the storage. "
-        + (f"Most bytes come from {busiest.path}." if busiest and holds_most else ""),
+        + (f"Most bytes come from {busiest.path}." if busiest else ""),
         "Read more at once: larger shards or chunks, whole samples per request, neighbouring "
         "samples merged (the scheduled loader merges where a gap costs less than a request).",
         {
@@ -48,15 +63,28 @@ def _random_reads(facts: Facts) -> RuleResult | None:
         return None
     if facts.mean_read_nbytes >= RANDOM or jumps < 0.5:
         return None
+    detail, advice = WHOLE_FILES if _reads_whole_files(facts) else SHUFFLED_SAMPLES
     return RuleResult(
         f"{percent(jumps)} of the dataset reads jump within a file",
-        "Shuffling single samples defeats read-ahead. Shuffling is wanted; reading in random order "
-        "is not the only way to it.",
-        "Shuffle shards and a buffer of samples instead of single samples, or plan the shuffle "
-        "ahead and read what is near together (the scheduled loader).",
+        detail,
+        advice,
         {"jumps": jumps, "reads": facts.reads, "mean_bytes": facts.mean_read_nbytes},
         facts.io_bound_s,
     )
+
+
+def _reads_whole_files(facts: Facts) -> bool:
+    """Whether each open of a dataset file is followed by as many bytes as the file has.
+
+    Files are then shuffled, not what lies in them. Of a few opens that is not known: a file that
+    stays open can be read whole, once, in any order.
+    """
+    data = facts.results.dataset
+    if data is None or facts.opens < MANY_OPENS:
+        return False
+    known = [(f.opens, f.size if f.size is not None else f.extent) for f in data.files]
+    whole = sum((opens or 0) * (size or 0) for opens, size in known)
+    return data.bytes_read >= WHOLE * whole > 0
 
 
 def _tfrecord_buffer(facts: Facts) -> RuleResult | None:
@@ -112,13 +140,20 @@ def _chunks(facts: Facts) -> RuleResult | None:
     if not found:
         return None
     path, worst = found[0]
+    paths = {p for p, _ in found}
+    where = f"{path}, {worst['array']}" if len(paths) == 1 else f"array {worst['array']}"
     return RuleResult(
         "HDF5 chunks do not fit the samples that are read",
-        f"In {path}, {worst['array']}: a chunk holds {worst['samples_a_chunk']} samples, a sample "
+        f"In {where}: a chunk holds {worst['samples_a_chunk']} samples, a sample "
         f"lies in {worst['chunks_a_sample']} chunks. A chunk is read whole, or piece by piece.",
         "Rewrite with chunks of one sample (h5repack -l), or read as many neighbouring samples as "
         "a chunk holds; a larger chunk cache (rdcc_nbytes) helps where they are read soon again.",
-        {"file": path, "arrays_that_misfit": len(found), **worst},
+        {
+            "file": path if len(paths) == 1 else None,
+            "files_that_misfit": len(paths),
+            "arrays_that_misfit": len(found),
+            **worst,
+        },
         facts.io_bound_s,
     )
 
@@ -148,8 +183,32 @@ def _misaligned(facts: Facts) -> RuleResult | None:
     )
 
 
+def _empty_reads(facts: Facts) -> RuleResult | None:
+    found = facts.results.durations
+    if found is None or found.empty < MANY_EMPTY:
+        return None
+    gain_s = facts.worth_s(found.empty_s, EMPTY_OF_RUN)
+    if gain_s is None:
+        return None
+    return RuleResult(
+        f"{count(found.empty)} dataset reads of 0 bytes take {seconds(found.empty_s)}",
+        "A reader that reads to the end of a file asks once more to learn that nothing is left; "
+        f"on this storage each such request takes {seconds(found.empty_s / found.empty)}.",
+        "Ask for the size that is known (os.fstat, then one read of that size; np.fromfile with "
+        "count), and read small files once.",
+        {"empty_reads": found.empty, "spent_s": found.empty_s},
+        gain_s,
+    )
+
+
 _PER_READ = "Drishti's P05 counts every read under 1 MB of every file; here only the dataset's, and"
 RULES = (
+    Rule(
+        "empty_reads", "dataset reads that got 0 bytes, and the time in them",
+        "100 of them, 1 % of the run per rank; where waits are known, I/O must matter",
+        "a request costs the latency of the storage whether it brings bytes or not",
+        _empty_reads,
+    ),
     Rule(
         "small_reads", "mean size of the reads of dataset files",
         "1,000 reads under 128 KiB, where I/O matters",

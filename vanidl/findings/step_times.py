@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR
 from vanidl.analyses.perstep import first_within
 from vanidl.analyses.steps import StepTable
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult
-from vanidl.formatting.units import factor, seconds
+from vanidl.formatting.units import count, factor, seconds, times
 
 FIRST_FACTOR = 3.0
 TAIL_FACTOR = 2.0
 EXCESS_SHARE = 0.02
 FEWEST_STEPS = 20
+MANY_READS = 1000
 
 
 def _table(facts: Facts) -> StepTable | None:
@@ -95,6 +97,37 @@ def _slow_tail(facts: Facts) -> RuleResult | None:
     )
 
 
+def _slow_operations(facts: Facts) -> RuleResult | None:
+    found = facts.results.durations.groups.get(DATA_READS) if facts.results.durations else None
+    if found is None or not facts.matters or found.count < MANY_READS:
+        return None
+    if found.p99_s < SLOW_FACTOR * found.median_s or found.median_s <= 0:
+        return None
+    excess = found.excess_s / max(len(facts.trace.ranks), 1)
+    gain_s = min(excess, facts.io_bound_s or 0.0)
+    if gain_s < EXCESS_SHARE * facts.base_s:
+        return None
+    return RuleResult(
+        f"One dataset read in a hundred takes {times(found.p99_s / found.median_s)} the median",
+        f"Half of {count(found.count)} reads take under {seconds(found.median_s)}, 1 % over "
+        f"{seconds(found.p99_s)}, the slowest {seconds(found.longest_s)}. The {count(found.slow)} "
+        f"that take {SLOW_FACTOR:.0f} times the median or more cost {seconds(found.excess_s)} over "
+        "all ranks.",
+        "Look at the slowest requests (section Requests): which files, which times, which hosts. A "
+        "storage server that is busy with other jobs, a file that was not cached, or retries look "
+        "like this. A longer prefetch queue evens out what is rare.",
+        {
+            "reads": found.count,
+            "median_s": found.median_s,
+            "p99_s": found.p99_s,
+            "longest_s": found.longest_s,
+            "slow_reads": found.slow,
+            "excess_s": found.excess_s,
+        },
+        gain_s,
+    )
+
+
 RULES = (
     Rule(
         "slow_first_step", "mean length of the steps in which an epoch begins / mean of the others",
@@ -107,5 +140,11 @@ RULES = (
         "2 x, 2 % of the window in excess, more than half of it input wait, 20 steps at least",
         "rare slow reads: an average hides them, a synchronous job waits for each",
         _slow_tail,
+    ),
+    Rule(
+        "slow_operations", "99th percentile of the durations of dataset reads / their median",
+        "20 x, of 1,000 reads, 2 % of the window beyond the median, where I/O matters",
+        "a cache that is missed now and then gives 5 to 10 x; beyond that requests are stuck",
+        _slow_operations,
     ),
 )  # fmt: skip

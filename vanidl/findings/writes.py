@@ -98,15 +98,25 @@ def _small_writes(facts: Facts) -> RuleResult | None:
         f"Checkpoints are written in {count(writes)} pieces of {nbytes(written / writes)}",
         f"{seconds(spent)} in all for {nbytes(written)}{_mostly(rows, written)}.",
         "Write through a buffer of a few MiB, or the tensors as one block each.",
-        {"writes": writes, "bytes_written": written, "spent_s": spent, "file": rows[0].path},
+        {
+            "writes": writes,
+            "bytes_written": written,
+            "spent_s": spent,
+            "file": _main_file(rows, written),
+        },
         spent,
     )
 
 
 def _mostly(rows: Sequence[FileRow], written: int) -> str:
     """The file that most of the bytes went to, where it is one."""
+    main = _main_file(rows, written)
+    return f", mostly in {main}" if main else ""
+
+
+def _main_file(rows: Sequence[FileRow], written: int) -> str | None:
     first = max(rows, key=lambda r: r.bytes_written)
-    return f", mostly in {first.path}" if first.bytes_written > written / 2 else ""
+    return first.path if first.bytes_written > written / 2 else None
 
 
 def _stdio(facts: Facts) -> RuleResult | None:
