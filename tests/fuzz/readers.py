@@ -25,7 +25,9 @@ from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
 from vanidl.readers.pytorch import trace as pytorch_trace
-from vanidl.readers.steps.journal import read_journal
+from vanidl.readers.steps.fetches import fetch_tables
+from vanidl.readers.steps.journal import Journal, read_journal
+from vanidl.readers.steps.loop import profile
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
 from vanidl.readers.xprof import input_pipeline, trace_viewer, xplane
 
@@ -54,9 +56,19 @@ def _pfw() -> bytes:
     return written.text()
 
 
+def _read_steps(path: Path) -> Journal:
+    """A journal, of which everything is made that it is for."""
+    journal = read_journal(path)
+    profile(journal)
+    fetch_tables([journal, journal])
+    return journal
+
+
 def _journal() -> bytes:
     with TemporaryDirectory() as folder:
-        return journal_of(Path(folder), "w0:1-5 o:8 w0:10-15 o:18 e0:20-21").read_bytes()
+        return journal_of(
+            Path(folder), "c0:2-3 f0:1-4 w0:1-5 o:8 k9:7-8 t9:14 w0:10-15 o:18 e0:20-21"
+        ).read_bytes()
 
 
 def _darshan() -> bytes:
@@ -113,7 +125,7 @@ READERS: dict[str, Reader] = {
     "kineto gzip": Reader(
         "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), pytorch_trace.read_trace
     ),
-    "steps": Reader("node01-7.steps", _journal(), read_journal),
+    "steps": Reader("node01-7.steps", _journal(), _read_steps),
     "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(
         "n.input_pipeline.pb", step_table([(0, 78.8), (1, 3.0)]), input_pipeline.read_durations

@@ -9,7 +9,10 @@ from vanidl.record.injected.vanidl_steps import journal as written
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
-CODES = {"w": written.WAIT, "e": written.END, "i": written.ITER, "o": written.OPTIMIZER}
+CODES = {
+    "w": written.WAIT, "e": written.END, "i": written.ITER, "o": written.OPTIMIZER,
+    "c": written.COLLATE, "f": written.FETCH, "k": written.WORKER, "t": written.TAKEN,
+}  # fmt: skip
 
 
 def events(text: str) -> Iterator[tuple[int, int, int, int]]:

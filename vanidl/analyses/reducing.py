@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from vanidl.analyses.rows import SMALL_ROWS, Rows, rows_of, small_parts_together
+from vanidl.model.fetches import NO_FETCHES
 from vanidl.model.trace import Part, Trace, concatenate_spans
 
 MOST_THREADS = 8
@@ -132,6 +133,7 @@ def _without_records(trace: Trace) -> Trace:
         heatmaps=(),
         mpi=(),
         step_durations=(),
+        fetches=NO_FETCHES,
     )
 
 

@@ -16,6 +16,7 @@ from vanidl.formatting.units import plural
 from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.merge.fetches import fetches
 from vanidl.merge.jobs import Group, choose, group
 from vanidl.merge.profiles import without_bare_loops
 from vanidl.model.file_kinds import parse_rules
@@ -90,6 +91,7 @@ def trace_of(
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
+    trace = replace(trace, fetches=fetches(steps.fetches, trace.processes, trace.profiles))
     return _with_user_data(trace, inputs)
 
 

@@ -22,6 +22,7 @@ from vanidl.readers.discover import Found
 from vanidl.readers.format import Format, Reading, Records
 from vanidl.readers.records import (
     EventRecords,
+    FetchTable,
     ProfileTrace,
     StepDurations,
     StepLog,
@@ -39,6 +40,7 @@ class StepSources:
     durations: tuple[StepDurations, ...]
     notices: tuple[Notice, ...]
     events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
+    fetches: tuple[FetchTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,13 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     durations = tuple(table for one in records for table in one.durations)
     events = tuple(one.log.records for one in marked if one.log.records is not None)
     read_notices = [notice for one in records for notice in one.notices]
-    return StepSources((*profiles, *used), durations, (*read_notices, *notices), events)
+    return StepSources(
+        profiles=(*profiles, *used),
+        durations=durations,
+        notices=(*read_notices, *notices),
+        events=events,
+        fetches=tuple(table for one in records for table in one.fetches),
+    )
 
 
 def _files(known: Format, places: Sequence[Found]) -> dict[str, tuple[Path, ...]]:

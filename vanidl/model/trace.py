@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
+from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
 from vanidl.model.user_data import UserData
@@ -319,6 +320,7 @@ class Trace:
     metadata_calls: Mapping[int, Intervals] = field(default_factory=dict)
     """Process -> when it was in open, stat, close and the like, where a tracer times each call."""
     user_data: UserData = field(default_factory=UserData)
+    fetches: Fetches = NO_FETCHES
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

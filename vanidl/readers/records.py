@@ -192,6 +192,31 @@ class ProfileTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchTable:
+    """The fetches of the loaders of one training process. Times are nanoseconds since the epoch.
+
+    `by` are the processes that fetched: (process id, number of the worker), the worker -1 where
+    that is the training process itself. All arrays have one entry a fetch, in no order. -1: not
+    known, or of a batch that was never taken.
+    """
+
+    host: str
+    pid: int | None  # of the training process
+    by: tuple[tuple[int, int], ...]
+    loaders: Mapping[int, str]  # number -> name, as that of its input waits
+    member: NDArray[np.int64]  # index into `by`
+    loader: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    batch: NDArray[np.int64]  # its place in the epoch
+    samples: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    collate: NDArray[np.int64]  # when its samples were there
+    end: NDArray[np.int64]
+    wait_begin: NDArray[np.int64]  # of the `__next__` that took it
+    wait_end: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class EventRecords:
     """Every record of one event file, in order: when it was made and how long it is."""
 

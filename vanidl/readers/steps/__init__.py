@@ -8,7 +8,8 @@ from vanidl.errors import InputError
 from vanidl.model.warnings import Notice
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
 from vanidl.readers.sniff import Opening
-from vanidl.readers.steps.journal import MAGIC, read_journal
+from vanidl.readers.steps.fetches import fetch_tables
+from vanidl.readers.steps.journal import MAGICS, read_journal
 from vanidl.readers.steps.loop import profile
 
 _STEPS = "steps"
@@ -21,6 +22,7 @@ def _read(files: Files, reading: Reading) -> Records:
     failures = reading.each("recorded steps", _failures, files.get(_FAILURE, ()))
     return Records(
         profiles=tuple(each for each in profiles if len(each.start_ns)),
+        fetches=fetch_tables(journals),
         notices=tuple(notice for each in failures for notice in each),
     )
 
@@ -42,7 +44,8 @@ def _failures(path: Path) -> tuple[Notice, ...]:
 
 
 def _sniff(opening: Opening) -> str:
-    return _STEPS if MAGIC.startswith(opening.head) and opening.head else ""
+    begins = any(magic.startswith(opening.head) for magic in MAGICS)
+    return _STEPS if begins and opening.head else ""
 
 
 FORMAT = Format(

@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError
 
-MAGIC = b"vanidl-steps 1".ljust(31) + b"\n"
-TEXT, WAIT, END, ITER, OPTIMIZER = range(5)
+MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2))
+"""How files begin; version 2 has the kinds of events from COLLATE on."""
+
+TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN = range(9)
 
 ROW_BYTES = 32
 _THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
+_PLACE = (1 << _EPOCH_SHIFT) - 1
 _REMEDY = "remove it, the rest of the run can be used without"
 
 Int64Array = NDArray[np.int64]
@@ -33,9 +36,10 @@ class Events:
 
     kind: Int64Array
     thread: Int64Array
-    loader: Int64Array
-    epoch: Int64Array
-    begin: Int64Array  # ns since the epoch
+    loader: Int64Array  # of WORKER and TAKEN the number of the iterator
+    epoch: Int64Array  # of FETCH and TAKEN the round of the workers
+    place: Int64Array  # in the epoch or round; samples of COLLATE, the worker's number of WORKER
+    begin: Int64Array  # ns since the epoch; of WORKER its process id
     end: Int64Array
 
     def __len__(self) -> int:
@@ -67,7 +71,7 @@ def read_journal(path: Path) -> Journal:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
-    if not content.startswith(MAGIC):
+    if not content.startswith(MAGICS):
         raise InputError(_unusable(path, "something else or nothing"))
     losses = []
     if cut := len(content) % ROW_BYTES:
@@ -118,12 +122,13 @@ def _events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & 0xFF
-    sound = (kind >= WAIT) & (kind <= OPTIMIZER) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= TAKEN) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,
         loader=code >> _LOADER_SHIFT,
         epoch=number >> _EPOCH_SHIFT,
+        place=number & _PLACE,
         begin=begin,
         end=end,
     )

@@ -73,7 +73,8 @@ def profile(journal: Journal) -> ProfileTrace:
 
 
 def _of_training(events: Events) -> Events:
-    """The events of one thread: that of the optimizer steps, else the one with most waits."""
+    """Those of the loop in one thread: that of the optimizer steps, else with most waits."""
+    events = events.pick(events.kind <= OPTIMIZER)
     by = events.kind == (OPTIMIZER if (events.kind == OPTIMIZER).any() else WAIT)
     if not by.any():
         return events.pick(by)
@@ -196,6 +197,13 @@ def _waits(events: Events, loaders: _Loaders, journal: Journal) -> _Spans:
     start, end = start[keep], mine.end[keep]
     number = np.full(len(start), -1, np.int64)
     return _Spans(SpanKind.INPUT_WAIT, start, end, number, name.ravel().astype(np.int64), names)
+
+
+def loader_names(journal: Journal) -> dict[int, str]:
+    """Number -> name of each loader that something was asked of."""
+    loaders = _Loaders.of(_of_training(journal.events))
+    used = np.unique(journal.events.loader[journal.events.kind == WAIT]).tolist()
+    return {k: _name(k, journal.loaders.get(k, {}), loaders.role(k)) for k in used}
 
 
 def _name(number: int, loader: Mapping[str, Any], role: str) -> str:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 HOOKS = (
     ("torch.utils.data.dataloader", "pytorch.watch_loaders"),
     ("torch.optim.optimizer", "pytorch.watch_optimizers"),
+    ("torch.utils.data._utils.fetch", "fetches.watch_fetchers"),
+    ("torch.utils.data._utils.worker", "fetches.watch_workers"),
+    ("torch.utils.data.dataloader", "fetches.watch_iterators"),
+    ("torchdata.stateful_dataloader.worker", "fetches.watch_workers"),
+    ("torchdata.stateful_dataloader.stateful_dataloader", "fetches.watch_iterators"),
 )
 """(module of the program, module here and its function); several may be for one module."""
 

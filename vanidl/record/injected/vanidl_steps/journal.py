@@ -6,6 +6,8 @@ the next one and the loader above; the number the epoch above its lower 32 bits,
 place of the call in its epoch. The first row is `MAGIC`. A row of kind `TEXT` says in `number`
 how many rows follow that hold JSON, padded with blanks: the first describes the process, each
 other one a loader. Rows are only ever added, whole ones at a time.
+
+Version 2 has the kinds of events from COLLATE on, which version 1 does not know.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAGIC = b"vanidl-steps 1".ljust(31) + b"\n"
-TEXT, WAIT, END, ITER, OPTIMIZER = range(5)
-"""Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step."""
+MAGIC = b"vanidl-steps 2".ljust(31) + b"\n"
+TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN = range(9)
+"""Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
+`fetches` says of a batch's samples, of the workers that fetch them, and of who takes them."""
 
 THREAD_SHIFT = 8
 LOADER_SHIFT = 16

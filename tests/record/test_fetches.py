@@ -1,0 +1,148 @@
+"""Fetches recorded with no change of a program, against times that the program took itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vanidl
+from tests.record import timed_fetches as program
+from vanidl.model.fetches import Fetches
+from vanidl.record import record
+
+PROGRAM = Path(program.__file__)
+MS = 1_000_000
+SAME_TIME = 0.9  # of the fetches: on a busy machine a process may be stopped between two clocks
+RANKS = 4
+A_PASS = (program.ROWS + program.HELD_OUT) // program.BATCH  # batches of both loaders
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One batch as its process saw it."""
+
+    pid: int
+    rows: list[int]
+    items_ns: int
+    collate_ns: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A recorded run and what its processes measured, in the order of time."""
+
+    run: vanidl.Run
+    truth: list[Truth]
+
+    @property
+    def fetches(self) -> Fetches:
+        return self.run.trace.fetches
+
+
+def truth_of(path: Path) -> list[Truth]:
+    found = []
+    for line in map(json.loads, path.read_text().splitlines()):
+        rows, samples, (begin, end) = [], line["samples"], line["collate"]
+        rows = [sample[0] for sample in samples]
+        items = sum(after - before for _, before, _, after in samples)
+        pid = int(path.name.rpartition("-")[2])
+        found.append(Truth(pid, rows, items, end - begin, samples[0][1], end))
+    return found
+
+
+def train(folder: Path, *how: str, launcher: tuple[str, ...] = (), data: str = "-") -> Timed:
+    command = [*(launcher or (sys.executable,)), str(PROGRAM), str(folder / "truth"), *how, data]
+    assert record(command, folder / "RUN", tracer="none").exit_status == 0
+    found = [batch for path in folder.glob("truth-*") for batch in truth_of(path)]
+    return Timed(vanidl.open_run(folder / "RUN"), sorted(found, key=lambda batch: batch.begin))
+
+
+WITHOUT_WORKERS = ("0", "fork", "no")
+PERSISTENT = ("2", "fork", "yes")
+SPAWNED = ("2", "spawn", "yes")
+SERVED = ("1", "forkserver", "no")
+PROGRAMS = [WITHOUT_WORKERS, PERSISTENT, SPAWNED, SERVED]
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Timed]:
+    """Runs of the program, each once a session."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    known: dict[tuple, Timed] = {}
+
+    def run(*how: str) -> Timed:
+        if how not in known:
+            known[how] = train(tmp_path_factory.mktemp("fetches"), *how)
+        return known[how]
+
+    return run
+
+
+def near(found: np.ndarray, truth: np.ndarray) -> bool:
+    """Within 1 % or 1 ms."""
+    return (np.abs(found - truth) <= np.maximum(MS, truth // 100)).mean() >= SAME_TIME
+
+
+def assert_true(fetches: Fetches, truth: list[Truth]) -> None:
+    """Each fetch holds what its process measured, and fills it."""
+    assert len(fetches) == len(truth)
+    order = np.argsort(fetches.begin, kind="stable")
+    by_begin = {batch.begin: batch for batch in truth}
+    starts = np.array(sorted(by_begin))
+    place = np.searchsorted(starts, fetches.begin[order])
+    same = [by_begin[start] for start in starts[place].tolist()]
+    assert len({batch.begin for batch in same}) == len(same)
+    begin, collate, end = (getattr(fetches, c)[order] for c in ("begin", "collate", "end"))
+    assert (end >= [batch.end for batch in same]).all()
+    assert near(end - begin, np.array([batch.items_ns + batch.collate_ns for batch in same]))
+    assert near(collate - begin, np.array([batch.items_ns for batch in same]))
+    assert near(end - collate, np.array([batch.collate_ns for batch in same]))
+    first = [batch.rows[0] for batch in same]
+    of_training = np.array([row < program.ROWS for row in first])
+    expected = np.array(first) % program.ROWS // program.BATCH
+    assert (fetches.batch[order] == expected).all()
+    assert (fetches.samples == program.BATCH).all()
+    named = np.array(["training" in fetches.names[k] for k in fetches.name[order].tolist()])
+    assert (named == of_training).all()
+
+
+@pytest.mark.parametrize("how", PROGRAMS, ids="-".join)
+def test_fetches_are_those_of_the_program(trained: Callable[..., Timed], how: tuple) -> None:
+    timed = trained(*how)
+    assert_true(timed.fetches, timed.truth)
+    rows = np.bincount(timed.fetches.epoch)
+    assert rows.tolist() == [A_PASS] * program.EPOCHS
+
+
+@pytest.mark.parametrize("how", PROGRAMS, ids="-".join)
+def test_a_batch_is_taken_when_it_is_there(trained: Callable[..., Timed], how: tuple) -> None:
+    fetches = trained(*how).fetches
+    assert (fetches.wait_end >= fetches.end).all()
+    workers = int(how[0])
+    if not workers:
+        assert (fetches.worker == -1).all()
+        assert (fetches.wait_begin <= fetches.begin).all()
+        return
+    assert (fetches.worker == fetches.batch % workers).all()  # dealt in turn
+    for name in np.unique(fetches.name).tolist():
+        mine = fetches.pick(fetches.name == name)
+        taken = np.lexsort((mine.batch, mine.epoch))
+        assert (np.diff(mine.wait_end[taken]) > 0).all()
+
+
+def test_each_rank_of_torchrun_has_its_fetches(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    torchrun = (
+        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"
+    )  # fmt: skip
+    timed = train(tmp_path, "2", "fork", "yes", launcher=torchrun)
+    assert_true(timed.fetches, timed.truth)
+    assert np.bincount(timed.fetches.trainer).tolist() == [A_PASS * program.EPOCHS] * RANKS

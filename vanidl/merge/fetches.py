@@ -1,0 +1,73 @@
+"""Tables of fetches -> those of the trace, with its processes and on its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, of_columns
+from vanidl.model.trace import Process, Profile
+from vanidl.readers.records import FetchTable, same_host
+
+_TIMES = ("begin", "collate", "end", "wait_begin", "wait_end")
+_AS_READ = ("epoch", "batch", "samples")
+
+
+def fetches(
+    tables: Sequence[FetchTable], processes: Sequence[Process], profiles: Sequence[Profile]
+) -> Fetches:
+    """All fetches of the training processes of the trace whose clock is that of their steps."""
+    names = tuple(sorted({name for table in tables for name in table.loaders.values()}))
+    blocks = []
+    for table in sorted(tables, key=lambda table: (table.host, table.pid or -1)):
+        trainer = _process(table.host, table.pid, processes)
+        offset_ns = _offset_ns(trainer, profiles)
+        if trainer is not None and offset_ns is not None:
+            blocks.append(_columns(table, trainer, processes, names, offset_ns))
+    if not blocks:
+        return NO_FETCHES
+    return of_columns({c: np.concatenate([b[c] for b in blocks]) for c in COLUMNS}, names)
+
+
+def _process(host: str, pid: int | None, processes: Sequence[Process]) -> int | None:
+    """The process of a pid, the training process before others that had it."""
+    fits = [i for i, p in enumerate(processes) if p.pid == pid and same_host(p.host, host)]
+    return min(fits, key=lambda i: (processes[i].role != "trainer", i)) if fits else None
+
+
+def _offset_ns(trainer: int | None, profiles: Sequence[Profile]) -> int | None:
+    """What was added to the times of the trainer's recorded loop; None where it has none."""
+    mine = [p for p in profiles if p.process == trainer and p.marks_loop and p.aligned]
+    return mine[0].clock_offset_ns if mine else None
+
+
+def _columns(
+    table: FetchTable,
+    trainer: int,
+    processes: Sequence[Process],
+    names: Sequence[str],
+    offset_ns: int,
+) -> dict[str, Int64Array]:
+    who = np.array(list(_members(table, trainer, processes)), np.int64).reshape(-1, 2)[table.member]
+    loaders = {number: names.index(name) for number, name in table.loaders.items()}
+    columns = {c: getattr(table, c) for c in _AS_READ}
+    for column in _TIMES:
+        times = getattr(table, column)
+        columns[column] = np.where(times >= 0, times + offset_ns, -1)
+    columns["trainer"] = np.full(len(table.begin), trainer, np.int64)
+    columns["process"], columns["worker"] = who.T
+    used, place = np.unique(table.loader, return_inverse=True)
+    codes = np.array([loaders.get(number, -1) for number in used.tolist()] or [-1], np.int64)
+    columns["name"] = codes[place.ravel()]
+    return columns
+
+
+def _members(
+    table: FetchTable, trainer: int, processes: Sequence[Process]
+) -> Iterator[tuple[int, int]]:
+    """(process, worker) of all that fetched."""
+    yield trainer, -1
+    for pid, worker in table.by[1:]:
+        found = _process(table.host, pid, processes)
+        yield -1 if found is None else found, worker

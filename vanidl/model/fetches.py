@@ -1,0 +1,57 @@
+"""Fetches of loaders: who made each batch, when, and which input wait took it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetches:
+    """Recorded fetches by start; one entry a fetch in every array, -1 where not known.
+
+    A fetch is [begin, collate), in which the samples were got (`__getitem__`), and
+    [collate, end). The wait [wait_begin, wait_end) of the training process took its batch; -1:
+    none did. Times are ns since the epoch.
+    """
+
+    trainer: Int64Array  # index into Trace.processes: who trains on it
+    process: Int64Array  # index into Trace.processes: who fetched; -1 where nothing else is known
+    worker: Int64Array  # its number in the loader; -1: the training process itself
+    name: Int64Array  # index into names: of the loader
+    epoch: Int64Array
+    batch: Int64Array  # its place in the epoch
+    samples: Int64Array
+    begin: Int64Array
+    collate: Int64Array
+    end: Int64Array
+    wait_begin: Int64Array
+    wait_end: Int64Array
+    names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Fetches:
+        """Those that a mask or an index array picks."""
+        return Fetches(**{name: getattr(self, name)[rows] for name in COLUMNS}, names=self.names)
+
+
+COLUMNS = tuple(field.name for field in fields(Fetches) if field.name != "names")
+
+
+def of_columns(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> Fetches:
+    """Fetches of these columns, sorted by start."""
+    order = np.lexsort((columns["end"], columns["process"], columns["begin"]))
+    picked = {name: columns[name][order] for name in COLUMNS}
+    for column in picked.values():
+        column.flags.writeable = False
+    return Fetches(**picked, names=names)
+
+
+NO_FETCHES = of_columns({name: np.empty(0, np.int64) for name in COLUMNS}, ())

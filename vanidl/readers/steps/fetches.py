@@ -1,0 +1,212 @@
+"""Fetches of DataLoader workers, joined with the calls of the training process that took them.
+
+A training process numbers its iterators with workers, and says which processes work for each.
+A worker says which batch it fetched, in which round. Batch, round and iterator lead to the event
+TAKEN, and that to the input wait that follows in its thread. What a process fetches itself is
+of the wait that it does so in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.readers.records import FetchTable
+from vanidl.readers.steps.journal import COLLATE, END, FETCH, TAKEN, WAIT, WORKER, Events, Journal
+from vanidl.readers.steps.loop import loader_names
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetches:
+    """Some fetches of one training process; one entry a fetch in every array."""
+
+    member: Int64Array
+    loader: Int64Array
+    epoch: Int64Array
+    batch: Int64Array
+    samples: Int64Array
+    begin: Int64Array
+    collate: Int64Array
+    end: Int64Array
+    wait_begin: Int64Array
+    wait_end: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Fetches as the process that did them recorded them."""
+
+    round: Int64Array
+    batch: Int64Array
+    thread: Int64Array
+    samples: Int64Array
+    begin: Int64Array
+    collate: Int64Array
+    end: Int64Array
+    row: Int64Array  # of the event
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+def fetch_tables(journals: Sequence[Journal]) -> tuple[FetchTable, ...]:
+    """A table for each training process whose loaders fetched something."""
+    workers = [journal for journal in journals if not _trains(journal)]
+    tables = [_table(journal, workers) for journal in journals if _trains(journal)]
+    return tuple(table for table in tables if len(table.begin))
+
+
+def _trains(journal: Journal) -> bool:
+    return bool(np.isin(journal.events.kind, (WAIT, END, TAKEN, WORKER)).any())
+
+
+def _table(journal: Journal, others: Sequence[Journal]) -> FetchTable:
+    events, pid = journal.events, _pid(journal)
+    by = [(-1 if pid is None else pid, -1)]
+    blocks = [_own(events)]
+    taken = _Taken.of(events)
+    for worker in others:
+        place = _started(journal, worker)
+        if place is not None:
+            blocks.append(_of_worker(worker, len(by), int(events.loader[place]), taken))
+            by.append((int(events.begin[place]), int(events.place[place])))
+    columns = {
+        f.name: np.concatenate([getattr(b, f.name) for b in blocks]) for f in fields(_Fetches)
+    }
+    for column in columns.values():
+        column.flags.writeable = False
+    host = str(journal.process.get("host", ""))
+    return FetchTable(host=host, pid=pid, by=tuple(by), loaders=loader_names(journal), **columns)
+
+
+def _pid(journal: Journal) -> int | None:
+    pid = journal.process.get("pid")
+    return pid if type(pid) is int and pid >= 0 else None
+
+
+def _started(journal: Journal, worker: Journal) -> int | None:
+    """The row that says that a process is a worker of another one: the last before it began.
+
+    Process ids come again; a worker begins to fetch while its iterator is being made.
+    """
+    events, begun = journal.events, worker.events.begin[worker.events.kind == FETCH]
+    if journal.process.get("host") != worker.process.get("host") or not len(begun):
+        return None
+    mine = (events.kind == WORKER) & (events.begin == (_pid(worker) or 0))
+    rows = np.flatnonzero(mine & (events.end <= begun.min()))
+    return int(rows[events.end[rows].argmax()]) if len(rows) else None
+
+
+def _own(events: Events) -> _Fetches:
+    """What the training process fetched itself: each is of the wait that ends next."""
+    done = _done(events)
+    wait = _next_wait(events, done.row, done.thread)
+    inside = wait >= 0
+    inside[inside] = events.begin[wait[inside]] <= done.begin[inside]
+    return _joined(done, 0, np.where(inside, wait, -1), events)
+
+
+def _of_worker(worker: Journal, member: int, iterator: int, taken: _Taken) -> _Fetches:
+    """What one worker fetched, with the waits that took it."""
+    done = _done(worker.events)
+    return _joined(done, member, taken.wait(iterator, done), taken.events)
+
+
+def _joined(done: _Done, member: int, wait: Int64Array, events: Events) -> _Fetches:
+    def of(column: Int64Array) -> Int64Array:
+        return np.where(wait >= 0, column[wait] if len(column) else -1, -1)
+
+    return _Fetches(
+        member=np.full(len(done), member, np.int64),
+        loader=of(events.loader),
+        epoch=of(events.epoch),
+        batch=of(events.place),
+        samples=done.samples,
+        begin=done.begin,
+        collate=done.collate,
+        end=done.end,
+        wait_begin=of(events.begin),
+        wait_end=of(events.end),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Batches that a training process took, in ascending order of `key`."""
+
+    events: Events
+    key: NDArray[Any]  # (iterator, round, batch)
+    waits: Int64Array  # row of the wait that took it, -1 where none is known
+
+    @classmethod
+    def of(cls, events: Events) -> _Taken:
+        """As its journal has them."""
+        rows = np.flatnonzero(events.kind == TAKEN)
+        key = _keys(events.loader[rows], events.epoch[rows], events.place[rows])
+        order = np.argsort(key, order=key.dtype.names, kind="stable")
+        waits = _next_wait(events, rows, events.thread[rows])
+        return cls(events, key[order], waits[order])
+
+    def wait(self, iterator: int, done: _Done) -> Int64Array:
+        """For each fetch the row of the wait that took its batch, -1 for none."""
+        if not len(self.key):
+            return np.full(len(done), -1, np.int64)
+        wanted = _keys(np.full(len(done), iterator), done.round, done.batch)
+        place = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
+        return np.where(self.key[place] == wanted, self.waits[place], -1)
+
+
+def _keys(iterator: Int64Array, of_round: Int64Array, batch: Int64Array) -> NDArray[Any]:
+    keys = np.empty(len(batch), [("iterator", "i8"), ("round", "i8"), ("batch", "i8")])
+    keys["iterator"], keys["round"], keys["batch"] = iterator, of_round, batch
+    return keys
+
+
+def _done(events: Events) -> _Done:
+    """The fetches of a process, with the collating that ended just before in their thread."""
+    rows = np.flatnonzero(events.kind == FETCH)
+    thread, begin, end = events.thread[rows], events.begin[rows], events.end[rows]
+    collates = _before(events, COLLATE, rows)
+    collated = collates >= 0
+    collated[collated] = events.begin[collates[collated]] >= begin[collated]
+    last = np.maximum(collates, 0)
+    return _Done(
+        round=events.epoch[rows],
+        batch=events.place[rows],
+        thread=thread,
+        samples=np.where(collated, events.place[last], -1) if len(rows) else rows,
+        begin=begin,
+        collate=np.where(collated, events.begin[last], end) if len(rows) else rows,
+        end=end,
+        row=rows,
+    )
+
+
+def _before(events: Events, kind: int, rows: Int64Array) -> Int64Array:
+    """For each row the last one of a kind before it in its thread, -1 for none."""
+    found = np.full(len(rows), -1, np.int64)
+    for thread in np.unique(events.thread[rows]).tolist():
+        mine = events.thread[rows] == thread
+        others = np.flatnonzero((events.kind == kind) & (events.thread == thread))
+        place = np.searchsorted(others, rows[mine]) - 1
+        found[mine] = np.where(place >= 0, others[place] if len(others) else -1, -1)
+    return found
+
+
+def _next_wait(events: Events, rows: Int64Array, threads: Int64Array) -> Int64Array:
+    """For each row the next wait that got a batch in its thread, -1 for none."""
+    found = np.full(len(rows), -1, np.int64)
+    for thread in np.unique(threads).tolist():
+        mine = threads == thread
+        waits = np.flatnonzero((events.kind == WAIT) & (events.thread == thread))
+        place = np.searchsorted(waits, rows[mine])
+        has = place < len(waits)
+        row = waits[np.minimum(place, max(len(waits) - 1, 0))] if len(waits) else -1
+        found[mine] = np.where(has, row, -1)
+    return found

@@ -1,0 +1,254 @@
+"""What is recorded of the fetches of PyTorch's DataLoader, in its workers and without any.
+
+A fetch gets the samples of one batch (`__getitem__`) and collates them. What a worker fetches
+it was told by its loader: the worker records the number of the batch, its loader which worker
+and which batch it took. A loader without workers fetches in its own `__next__`.
+
+Events, in the order of their ends (see `journal`): COLLATE from begin to end, with the number
+of samples; FETCH from begin to end, of the batch whose place in its round is in the lower half
+of `number`, the round above it (persistent workers have several). Of the training process:
+WORKER, where `begin` is the worker's process id and `end` when its loader's iterator began, and
+TAKEN when a batch was taken; both have the iterator's number where others have the loader.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from inspect import signature
+from itertools import count
+from time import time_ns
+
+from .journal import COLLATE, EPOCH_SHIFT, FETCH, LOADER_SHIFT, TAKEN, WORKER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from .hooks import Channel
+
+_STATE = "_vanidl_taken"
+_IDLE_S = 0.02  # without a task for so long, a worker writes what it has: it may be ended any time
+
+
+class _Place:
+    """Which batch this process fetches, if it is a worker, and when it began to collate it."""
+
+    __slots__ = ("number", "samples")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.samples = 0
+
+
+_place = _Place()
+
+
+def watch_fetchers(module: ModuleType, events: Channel) -> None:
+    """Has every fetcher tell when it fetched, and when it collated."""
+    _watch_collate(module._BaseDatasetFetcher, events)
+    for fetcher_class in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
+        _watch_fetch(fetcher_class, events)
+
+
+def _watch_collate(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
+    original = fetcher_class.__init__
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        original(self, *args, **kwargs)
+        try:
+            self.collate_fn = _timed(self.collate_fn, events)
+        except Exception as error:
+            events.fail(error)
+
+    fetcher_class.__init__ = __init__
+
+
+def _timed(collate: Any, events: Channel) -> Any:  # noqa: ANN401
+    def timed(samples: Any) -> Any:  # noqa: ANN401
+        begin = time_ns()
+        batch = collate(samples)
+        if events.on:
+            try:
+                number = len(samples) if type(samples) is list else 1
+                events.add(COLLATE, number, begin, time_ns())
+            except Exception as error:
+                events.fail(error)
+        return batch
+
+    return timed
+
+
+def _watch_fetch(fetcher_class: Any, events: Channel) -> None:  # noqa: ANN401
+    original = fetcher_class.fetch
+
+    @wraps(original)
+    def fetch(self: Any, *args: Any) -> Any:  # noqa: ANN401
+        begin = time_ns()
+        batch = original(self, *args)
+        if events.on:
+            try:
+                events.add(FETCH, _place.number, begin, time_ns())
+            except Exception as error:
+                events.fail(error)
+        return batch
+
+    fetcher_class.fetch = fetch
+
+
+class _Tasks:
+    """A worker's queue of tasks, as the worker sees it."""
+
+    def __init__(self, queue: Any, events: Channel) -> None:  # noqa: ANN401
+        self._queue = queue
+        self._events = events
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ANN401
+        """The next task, after which it is known which batch comes."""
+        task = self._next(block, timeout)
+        try:
+            if type(task) is tuple:
+                _place.number = _place.number >> EPOCH_SHIFT << EPOCH_SHIFT | task[0]
+            elif type(task).__name__ == "_ResumeIteration":
+                _place.number = (_place.number >> EPOCH_SHIFT) + 1 << EPOCH_SHIFT
+        except Exception as error:
+            self._events.fail(error)
+        return task
+
+    def _next(self, block: bool, timeout: float | None) -> Any:  # noqa: ANN401
+        """The same; writes what was recorded where there is none at once."""
+        from queue import Empty
+
+        if not block or (timeout is not None and timeout < _IDLE_S):
+            return self._queue.get(block, timeout)
+        try:
+            return self._queue.get(timeout=_IDLE_S)
+        except Empty:
+            _flush(self._events)
+        return self._queue.get(timeout=timeout)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._queue, name)
+
+
+def watch_workers(module: Any, events: Channel) -> None:  # noqa: ANN401
+    """Has every worker tell which batch it fetches, and write what it recorded before it ends.
+
+    The function keeps its name: a spawned worker finds by it the one that is hooked there.
+    """
+    original = module._worker_loop
+    place = tuple(signature(original).parameters).index("index_queue")
+
+    @wraps(original)
+    def _worker_loop(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        if events.on:
+            _place.number = 0
+            if len(args) > place:
+                args = (*args[:place], _Tasks(args[place], events), *args[place + 1 :])
+            else:
+                kwargs["index_queue"] = _Tasks(kwargs["index_queue"], events)
+        try:
+            original(*args, **kwargs)
+        finally:
+            _flush(events)
+
+    module._worker_loop = _worker_loop
+
+
+def _flush(events: Channel) -> None:
+    if events.on:
+        try:
+            events.journal.flush()
+        except Exception as error:
+            events.fail(error)
+
+
+class _Taken:
+    """One iterator with workers: its number, its round, and the task that it got last."""
+
+    __slots__ = ("code", "got", "number")
+
+    def __init__(self, number: int) -> None:
+        self.code = number << LOADER_SHIFT
+        self.number = 0
+        self.got: Any = None
+
+
+_numbers = count()
+
+
+def watch_iterators(module: ModuleType, events: Channel) -> None:
+    """Has iterators with workers tell which they are, and which batch they took."""
+    name = "_MultiProcessingDataLoaderIter"
+    own = f"_Stateful{name[1:]}"  # torchdata's
+    iterator_class = getattr(module, own if hasattr(module, own) else name)
+    _watch_start(iterator_class, events)
+    _watch_reset(iterator_class, events)
+    _watch_get_data(iterator_class)
+    _watch_next_data(iterator_class, events)
+
+
+def _watch_start(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
+    original = iterator_class.__init__
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        begin = time_ns()
+        self.__dict__[_STATE] = taken = _Taken(next(_numbers))
+        original(self, *args, **kwargs)
+        if events.on:
+            try:
+                for number, worker in enumerate(self._workers):
+                    events.add(WORKER | taken.code, number, worker.pid, begin)
+            except Exception as error:
+                events.fail(error)
+
+    iterator_class.__init__ = __init__
+
+
+def _watch_reset(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
+    original = iterator_class._reset
+
+    @wraps(original)
+    def _reset(self: Any, loader: Any, first_iter: bool = False, **kwargs: Any) -> Any:  # noqa: ANN401
+        taken = self.__dict__.get(_STATE)
+        if events.on and taken is not None and not first_iter:
+            taken.number += 1
+        return original(self, loader, first_iter, **kwargs)
+
+    iterator_class._reset = _reset
+
+
+def _watch_get_data(iterator_class: Any) -> None:  # noqa: ANN401
+    """Batches that are taken as they come are known by what was got last."""
+    original = iterator_class._get_data
+
+    @wraps(original)
+    def _get_data(self: Any) -> Any:  # noqa: ANN401
+        got = original(self)
+        taken = self.__dict__.get(_STATE)
+        if taken is not None:
+            taken.got = got[0]
+        return got
+
+    iterator_class._get_data = _get_data
+
+
+def _watch_next_data(iterator_class: Any, events: Channel) -> None:  # noqa: ANN401
+    original = iterator_class._next_data
+
+    @wraps(original)
+    def _next_data(self: Any) -> Any:  # noqa: ANN401
+        data = original(self)
+        taken = self.__dict__.get(_STATE)
+        if events.on and taken is not None:
+            try:
+                place = self._rcvd_idx - 1 if getattr(self, "_in_order", True) else taken.got
+                now = time_ns()
+                events.add(TAKEN | taken.code, taken.number << EPOCH_SHIFT | place, now, now)
+            except Exception as error:
+                events.fail(error)
+        return data
+
+    iterator_class._next_data = _next_data
