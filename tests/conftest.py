@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,9 @@ from tests.makers import browser
 settings.register_profile("explore", deadline=None)  # a busy machine is no failure
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")  # what passes once passes again; `make fuzz` explores
+
+# A shell's background job ignores Ctrl-C, and so would every program that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
