@@ -12,7 +12,7 @@ BASE ?= main
 TORCH ?= torch==2.13.0+cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz reports notebooks dist browser fuse clean
+.PHONY: help demo test check lint fuzz reports notebooks docs dist browser fuse clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -40,6 +40,10 @@ reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py
+
+docs: $(VENV)/installed  ## the documentation as a site in build/site
+	$(BIN)/python -m pip install -qq --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
 dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty environment
 	$(BIN)/python -m pip install -qq build twine

@@ -15,7 +15,8 @@ from tests.changed import targets
 
 PACKAGES = ("vanidl", "loaders")
 INSTALLED_AS = {"loaders": "vanidl_loaders"}
-PAGES = ("README.md", "loaders/README.md")
+DOCS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", "loaders/README.md", *DOCS]
 BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 
 
@@ -52,8 +53,17 @@ def test_benchmarks_that_are_named_are_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     named = set(re.findall(r"benchmarks/[\w/]+\.py", text))
     named |= {m.replace(".", "/") + ".py" for m in re.findall(r"-m (benchmarks[\w.]+)", text)}
-    assert named
     assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_every_page_of_the_documentation_is_in_its_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert DOCS
+    assert [page for page in DOCS if page.removeprefix("docs/") not in menu] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) < 10_000
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
