@@ -34,7 +34,18 @@ SCRIPTS = (
     "views.js",
     "page.js",
 )
-_STYLES = ("page.css", "parts.css")
+VIEWER_SCRIPTS = (
+    "viewer-data.js",
+    "viewer-draw.js",
+    "viewer-view.js",
+    "viewer-panel.js",
+    "viewer-model.js",
+    "viewer-input.js",
+    "viewer.js",
+)
+"""Before the last of SCRIPTS, where a figure has a trace viewer."""
+
+_STYLES = ("page.css", "parts.css", "viewer.css")
 _UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -58,7 +69,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
-    scripts = [_asset(name) for name in SCRIPTS]
+    scripts = [_asset(name) for name in scripts_of(page.figures)]
     by_section = groupby(page.figures, lambda f: f.section)
     return (
         _environment()
@@ -74,6 +85,12 @@ def render_page(page: Page) -> str:
             schema=SCHEMA,
         )
     )
+
+
+def scripts_of(figures: Sequence[Figure]) -> tuple[str, ...]:
+    """The scripts that a page of these figures needs, in order."""
+    viewer = VIEWER_SCRIPTS if any(figure.viewer for figure in figures) else ()
+    return (*SCRIPTS[:-1], *viewer, SCRIPTS[-1])
 
 
 def write_page(text: str, path: str | Path) -> None:
@@ -130,6 +147,7 @@ def _data(figures: Sequence[Figure]) -> Spec:
                 "spec": f.spec,
                 "table": _cells(f.table) if f.table else None,
                 "levels": packed(f.levels) if f.levels else None,
+                "viewer": f.viewer,
             }
             for f in figures
         ],
