@@ -30,8 +30,22 @@ def page(run, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def viewer(driver, page):
-    browser.opened(driver, page, width=1440)
+    opened_at(driver, page.resolve().as_uri(), width=1440)
     return driver
+
+
+def opened_at(driver, address: str, *, width: int) -> None:
+    """Opens a page and waits for its viewer, without the pictures below."""
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    driver.get("about:blank")
+    driver.get(address)
+    driver.execute_async_script(
+        "const done = arguments[0], poll = setInterval(() => {"
+        f"  if ({VIEWER}.dataset.drawn) {{ clearInterval(poll); done(); }} }}, 10)"
+    )
 
 
 def settled(driver) -> None:
@@ -102,9 +116,7 @@ def test_a_click_says_what_the_operation_is(viewer, run):
 
 
 def test_the_address_holds_the_time_and_leads_back_to_it(driver, page):
-    driver.get("about:blank")
-    driver.get(page.resolve().as_uri() + "#t=11.2-11.9")
-    browser.scrolled(driver)
+    opened_at(driver, page.resolve().as_uri() + "#t=11.2-11.9", width=1440)
     assert in_view(driver) == [pytest.approx(11.2), pytest.approx(11.9)]
     keys(driver, "d")
     low, high = (float(x) for x in driver.execute_script("return location.hash")[3:].split("-"))
@@ -183,7 +195,7 @@ def test_what_is_in_view_is_a_table(viewer, run):
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 1024), ("light", 390)])
 def test_it_fits_narrow_pages_and_dark_ones(driver, page, scheme, width):
     browser.prefer(driver, scheme)
-    browser.opened(driver, page, width=width)
+    opened_at(driver, page.resolve().as_uri(), width=width)
     keys(driver, "ArrowRight")
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     corner = driver.execute_script(

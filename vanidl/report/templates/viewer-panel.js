@@ -1,7 +1,7 @@
 "use strict";
 /* What is said of a slice, of what is in view, and of what was searched; all as text. */
 const TracePanel = (() => {
-  const ROWS = 200;
+  const ROWS = 200, ROWS_OF_LANE = 40;
   const {seconds, bytes} = TraceView;
 
   function element(name, className, text) {
@@ -147,11 +147,12 @@ const TracePanel = (() => {
       }
       const track = data.byTrack.get(box.key);
       if (!track) continue;
-      let last = -1;
+      let last = -1, own = 0;
       for (let i = TraceData.from(data, track, view.low); i < track.high && data.start[i] < view.high; i++) {
         if (data.owner[i] === last) continue;
         last = data.owner[i];
-        if (rows.length >= ROWS) { more++; continue; }
+        if (rows.length >= ROWS || own >= ROWS_OF_LANE) { more++; continue; }
+        own++;
         const s = TraceData.entry(data, last);
         const what = lane.kind === "io" ? `${s.write ? "write" : "read"} ${s.name || "unnamed file"}` : titleOf(model, lane, s);
         rows.push([where, what, [s.start, exact(s.start)], [s.end - s.start, seconds(s.end - s.start)],
