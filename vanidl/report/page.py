@@ -21,7 +21,8 @@ from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import Amount, Cell, shown
-from vanidl.report.advice import Advice, Replayed
+from vanidl.report.advice import Replayed
+from vanidl.report.first_screen import FirstScreen
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
 from vanidl.wording.headline import Headline
@@ -32,6 +33,7 @@ SCRIPTS = (
     "levels.js",
     "plots.js",
     "views.js",
+    "copy.js",
     "page.js",
 )
 VIEWER_SCRIPTS = (
@@ -45,7 +47,7 @@ VIEWER_SCRIPTS = (
 )
 """Before the last of SCRIPTS, where a figure has a trace viewer."""
 
-_STYLES = ("page.css", "parts.css", "viewer.css")
+_STYLES = ("page.css", "first-screen.css", "parts.css", "viewer.css")
 _UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -63,14 +65,16 @@ class Page:
     figures: tuple[Figure, ...]
     terms: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]  # whose command, and the command
-    findings: tuple[Advice, ...] = ()
+    first_screen: FirstScreen | None = None
     what_if: Replayed | None = None
+    marked: frozenset[str] = frozenset()  # sections with what is to be acted on
 
 
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
     scripts = [_asset(name) for name in scripts_of(page.figures)]
-    by_section = groupby(page.figures, lambda f: f.section)
+    shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
+    by_section = groupby(shown, lambda f: f.section)
     return (
         _environment()
         .get_template("report.html.j2")
@@ -81,6 +85,7 @@ def render_page(page: Page) -> str:
             styles=[Markup(_asset(name)) for name in _STYLES],
             data=Markup(embedded(_data(page.figures))),
             sections=[(name, list(group)) for name, group in by_section],
+            missing=[f for f in page.figures if f.id not in {s.id for s in shown}],
             version=__version__,
             schema=SCHEMA,
         )
@@ -125,6 +130,7 @@ def _environment() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["tight"] = tight
+    environment.filters["slug"] = slug
     return environment
 
 
@@ -136,6 +142,11 @@ def _asset(name: str) -> str:
 def tight(text: str) -> str:
     """Text in which no line breaks between a number and its unit."""
     return re.sub(r"(?<=\d) (?=(?:[numµ]?s|h|min|%|[KMGTPE]?i?B)\b|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def slug(name: str) -> str:
+    """A heading as part of an address: `input-and-compute`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _data(figures: Sequence[Figure]) -> Spec:
