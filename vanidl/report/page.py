@@ -136,7 +136,9 @@ def _environment() -> Environment:
 
 @cache
 def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
+    """A style or script as the page holds it: without indents, which are for its authors."""
+    text = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
+    return text if name.startswith("plotly") else re.sub(r"\n[ \t]+", "\n", text)
 
 
 def tight(text: str) -> str:
