@@ -16,7 +16,7 @@ from vanidl.analyses.fates import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run
 from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes
-from vanidl.viewer.content import content_of
+from vanidl.viewer.content import Room, content_of
 from vanidl.viewer.lanes import IO, lanes_of
 from vanidl.viewer.pack import packed_columns
 from vanidl.viewer.payload import payload
@@ -102,7 +102,7 @@ def test_slices_of_a_row_do_not_overlap(ios, seen):
 @given(operations(), spans, st.integers(0, 12))
 def test_what_is_left_out_is_in_the_bins(ios, seen, most):
     run = run_of(ios, seen)
-    content = content_of(run, most=most)
+    content = content_of(run, Room(slices=most))
     assert content.held_count <= most
     assert content.total_count == content_of(run).total_count
     lanes = content.lanes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.analyses.coverage import Coverage
@@ -11,14 +12,37 @@ from vanidl.report.advice import replayed
 from vanidl.report.first_screen import first_screen
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.run import Run
-from vanidl.sections import figures
+from vanidl.sections import figures, timeline
+from vanidl.viewer.content import Room
 from vanidl.wording.glossary import TERMS
+
+LIMIT_NBYTES = 4_000_000
+"""Of a page, whatever the run."""
+
+_FEWER = (30_000, 8_000, 2_000, 0)  # slices that the trace viewer holds where the rest is large
 
 
 def render_html(run: Run) -> str:
-    """The whole page as text."""
+    """The whole page as text, of at most `LIMIT_NBYTES`."""
+    page = page_of(run)
+    text = render_page(page)
+    for slices in _FEWER:
+        if len(text.encode("utf-8", "backslashreplace")) <= LIMIT_NBYTES:
+            break
+        text = render_page(page_with(page, run, Room(slices)))
+    return text
+
+
+def page_with(page: Page, run: Run, room: Room) -> Page:
+    """The page with as much of the run in its trace viewer as has room."""
+    figures = [timeline.figure(run, room) if f.viewer else f for f in page.figures]
+    return replace(page, figures=tuple(figures), served=room.served)
+
+
+def page_of(run: Run) -> Page:
+    """The content of the page."""
     job, screen = run.trace.job, first_screen(run)
-    page = Page(
+    return Page(
         title=f"{screen.name}: I/O report",
         kind="I/O report",
         headline=run.answer,
@@ -33,7 +57,6 @@ def render_html(run: Run) -> str:
         what_if=replayed(run),
         marked=_marked(run),
     )
-    return render_page(page)
 
 
 def write_html(run: Run, path: str | Path) -> None:

@@ -66,6 +66,7 @@ class Page:
     terms: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]  # whose command, and the command
     first_screen: FirstScreen | None = None
+    served: bool = False  # by `vanidl view`, which it asks for more of the run
     what_if: Replayed | None = None
     marked: frozenset[str] = frozenset()  # sections with what is to be acted on
 
@@ -80,7 +81,7 @@ def render_page(page: Page) -> str:
         .get_template("report.html.j2")
         .render(
             page=page,
-            policy=_policy(scripts),
+            policy=_policy(scripts, served=page.served),
             scripts=[Markup(script) for script in scripts],
             styles=[Markup(_asset(name)) for name in _STYLES],
             data=Markup(embedded(_data(page.figures))),
@@ -113,13 +114,14 @@ def embedded(value: object) -> str:
     return text.translate(_UNSAFE)
 
 
-def _policy(scripts: list[str]) -> str:
-    """Only these very scripts may run, and nothing may be fetched."""
+def _policy(scripts: list[str], *, served: bool) -> str:
+    """Only these very scripts may run; nothing may be fetched, but by a page from its server."""
     hashes = (hashlib.sha256(f"\n{script}\n".encode()).digest() for script in scripts)
     sources = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in hashes)
+    own = " connect-src 'self';" if served else ""
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"img-src data: blob:;{own} base-uri 'none'; form-action 'none'"
     )
 
 

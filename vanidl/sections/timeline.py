@@ -16,7 +16,7 @@ from vanidl.formatting.units import count, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section
 from vanidl.sections.steps import step_table
-from vanidl.viewer.content import Content
+from vanidl.viewer.content import Content, Room
 from vanidl.viewer.payload import fitted
 
 TABLE_SPANS = 64
@@ -33,7 +33,7 @@ _NOTHING = (
 )
 
 
-def figure(run: Run) -> Figure:
+def figure(run: Run, room: Room = Room()) -> Figure:  # noqa: B008  (frozen)
     """The slices of the run, and the table of its bandwidth."""
     io, steps = run.timeline, run.steps
     if steps is not None and steps.table.undated_s is not None:
@@ -43,8 +43,8 @@ def figure(run: Run) -> Figure:
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     job = io.job if io else None
-    content, viewer = fitted(run, job)
-    words = [_CAPTION, heatmap_note(io) if io else "", _held(content)]
+    content, viewer = fitted(run, job, room)
+    words = [_CAPTION, heatmap_note(io) if io else "", _held(content, served=room.served)]
     table = _table(job) if job else None
     if table is None and steps:
         table = step_table(run.trace, steps.table, shown_steps(steps.table))
@@ -63,10 +63,10 @@ def heatmap_note(io: Timeline) -> str:
     )
 
 
-def _held(content: Content) -> str:
+def _held(content: Content, *, served: bool) -> str:
     """What the page does not hold, "" where it holds all."""
     words = []
-    if content.held_count < content.total_count:
+    if content.held_count < content.total_count and not served:
         words.append(
             f"This page holds {count(content.held_count)} of {count(content.total_count)} slices"
             + (", all of those in the worst steps" if content.worst and content.windows else "")

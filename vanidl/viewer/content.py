@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import Timeline
@@ -20,11 +21,22 @@ from vanidl.viewer.blocks import Block, blocks, fates_of, io_processes
 from vanidl.viewer.lanes import SPAN_LANES, Lanes, lanes_of
 from vanidl.viewer.worst import WorstStep, worst_steps
 
-MOST_SLICES = 120_000
-"""More slices than this are not all put into a page, which stays below 4 MB."""
+Int64Array = NDArray[np.int64]
 
-MOST_LANES = 192
-_MOST_WINDOWS = 16
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of a run a page may hold; `served`: it is asked for the rest."""
+
+    slices: int = 120_000
+    lanes: int = 192
+    served: bool = False
+
+
+SERVED = Room(lanes=4096, served=True)
+"""A page that `vanidl view` serves."""
+
+_MOST_WINDOWS = 200
 _CELLS = 1 << 16  # bins of all lanes together
 _FEWEST_BINS, _MOST_BINS = 256, 8192
 _MARGIN = 0.1  # of a step, before and after it
@@ -59,13 +71,13 @@ class Content:
         return sum(self.total.values())
 
 
-def content_of(run: Run, *, most: int = MOST_SLICES, most_lanes: int = MOST_LANES) -> Content:
-    """The slices of a run, chosen so that no more than `most` are held."""
+def content_of(run: Run, room: Room = Room()) -> Content:
+    """The slices of a run, chosen so that they have room."""
+    most = room.slices
     trace = select(run.trace, run.selection)
-    lanes, cut_words = _fitting(lanes_of(trace, io_processes(trace)), most_lanes)
+    lanes, cut_words = _fitting(lanes_of(trace, io_processes(trace)), room.lanes)
     low, high = _bounds(trace, run.timeline)
-    worst = worst_steps(run.steps)
-    wanted = _windows(trace, run.timeline, worst, most)
+    wanted = _windows(trace, run, most)
     whole = _whole(trace, lanes, run.summary.ops or 0, most)
     edges = equal_edges(low, high, _bin_count(len(lanes.lanes)))
     chosen = _Chosen(BusyBins(edges, {}), wanted, most)
@@ -75,7 +87,7 @@ def content_of(run: Run, *, most: int = MOST_SLICES, most_lanes: int = MOST_LANE
     windows, parts = chosen.fitting(most)
     return Content(
         trace, lanes, low, high, dict(chosen.total), (*chosen.whole, *parts), windows, whole,
-        chosen.bins, cut_words, worst, fates,
+        chosen.bins, cut_words, worst_steps(run.steps), fates,
     )  # fmt: skip
 
 
@@ -99,12 +111,20 @@ class _Chosen:
             return
         self.bins.add(block, fates)
         for i, (low, high) in enumerate(self._wanted):
-            inside = np.flatnonzero((block.start < high) & (block.end > low))
+            inside = self._inside(block, low, high)
             self._counts[i] += len(inside)
             if self._counts[i] > self._most:
                 self._parts[i] = []  # more than a page holds: not to be kept meanwhile
             elif len(inside):
                 self._parts[i].append(block.pick(inside))
+
+    @staticmethod
+    def _inside(block: Block, low: int, high: int) -> Int64Array:
+        """The slices that overlap a time: none begins earlier than the longest one lasts."""
+        longest = int((block.end - block.start).max(initial=0))
+        first, last = np.searchsorted(block.start, [low - longest, high])
+        found: Int64Array = first + np.flatnonzero(block.end[first:last] > low)
+        return found
 
     def fitting(self, most: int) -> tuple[tuple[tuple[int, int], ...], list[Block]]:
         """Windows in turn, as long as all slices in them still fit; and these slices, once each."""
@@ -179,13 +199,11 @@ def _span_counts(trace: Trace, lanes: Lanes) -> dict[int, int]:
     }
 
 
-def _windows(
-    trace: Trace, io: Timeline | None, worst: Sequence[WorstStep], most: int
-) -> list[tuple[int, int]]:
+def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
     """Times of which every slice should be held, the most wanted first."""
-    since = trace.job.start_ns
+    since, io = trace.job.start_ns, run.timeline
     found = []
-    for step in worst:
+    for step in worst_steps(run.steps, _MOST_WINDOWS):
         margin = _MARGIN * (step.end_s - step.start_s)
         times = (step.start_s - margin, step.end_s + margin)
         low, high = (since + round(at * 1e9) for at in times)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from vanidl.formatting.names import elided
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.viewer.blocks import Block, cut, fates_of
-from vanidl.viewer.content import MOST_SLICES, Content, content_of
+from vanidl.viewer.content import Content, Room, content_of
 from vanidl.viewer.lanes import Lanes
 from vanidl.viewer.pack import Spec, packed_columns, packed_texts
 
@@ -29,16 +30,16 @@ CONTINUED = 8
 _DELTAS = ("start", "offset")
 
 
-MOST_LETTERS = 1_600_000
-"""Of the slices in a page, which is to stay below 4 MB whatever the run."""
+MOST_LETTERS = 1_300_000
+"""Of the slices in a page."""
 
 
-def fitted(run: Run, io: JobTimeline | None) -> tuple[Content, Spec]:
+def fitted(run: Run, io: JobTimeline | None, room: Room) -> tuple[Content, Spec]:
     """As many slices of a run as a page has room for, and how it holds them."""
-    most = MOST_SLICES
+    most = room.slices
     while True:
-        content = content_of(run, most=most)
-        found = payload(content, io)
+        content = content_of(run, replace(room, slices=most))
+        found = payload(content, io) | {"server": room.served}
         packed = (found["pieces"]["data"], found["entries"]["data"], found["names"])
         if sum(map(len, packed)) <= MOST_LETTERS or not content.held_count:
             return content, found

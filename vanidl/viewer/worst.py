@@ -22,7 +22,7 @@ class WorstStep:
     wait_s: float | None  # None where input waits were not recorded
 
 
-def worst_steps(steps: Steps | None) -> tuple[WorstStep, ...]:
+def worst_steps(steps: Steps | None, most: int = MOST) -> tuple[WorstStep, ...]:
     """The worst first: by input wait, by duration where waits were not recorded."""
     if steps is None or steps.table.undated_s is not None:
         return ()
@@ -31,7 +31,7 @@ def worst_steps(steps: Steps | None) -> tuple[WorstStep, ...]:
     badness = table.duration_s if np.isnan(waits).any() else waits
     order = np.lexsort((table.start_s, table.rank, -table.duration_s, -badness))
     _, first = np.unique(table.step[order], return_index=True)
-    rows = order[np.sort(first)[:MOST]]
+    rows = order[np.sort(first)[:most]]
     return tuple(
         WorstStep(
             int(table.rank[i]),
