@@ -7,9 +7,8 @@ order, here or elsewhere, give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vanidl.analyses import (
@@ -20,7 +19,6 @@ from vanidl.analyses import (
     coverage,
     dataset,
     durations,
-    fates,
     files,
     filetimeline,
     heatmaps,
@@ -41,7 +39,6 @@ from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
-from vanidl.analyses.fates import RankFates
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
@@ -92,7 +89,6 @@ class Results:
     perstep: PerStep | None = None
     workers: Workers | None = None
     durations: Durations | None = None
-    fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
 
 
 def analyse(
@@ -163,7 +159,6 @@ def finish(
         perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
         workers=workers.finish(reduced["workers"], chosen, data),
         durations=durations.finish(reduced["durations"]),
-        fates=fates.finish(splits),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 

@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="RUN", help="folder to make (default: vanidl-DATE-TIME)")
     add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
     add("--no-steps", action="store_true", help="do not record steps and input waits")
+    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
     add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
     add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
@@ -32,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
         tracer=options.tracer,
         darshan_lib=options.darshan_lib,
         with_steps=not options.no_steps,
+        waits=options.wait,
     )
     console.tell(_message(recorded))
     return recorded.exit_status

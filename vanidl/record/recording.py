@@ -42,14 +42,16 @@ def record(
     tracer: str = "auto",
     darshan_lib: str | None = None,
     with_steps: bool = True,
+    waits: Sequence[str] = (),
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
     `auto` takes Darshan where libdarshan.so is found, else DFTracer. Steps and input waits of
-    its Python processes are recorded unless `with_steps` is False.
+    its Python processes are recorded unless `with_steps` is False; `waits` names iterators to wait
+    for beside those that are known, as `MODULE:NAME`.
 
     Raises:
-        UsageError: no command, an unknown tracer, a folder in use.
+        UsageError: no command, an unknown tracer, a folder in use, a name that is none.
         InputError: the tracer is not here.
         CommandError: the command cannot be started.
     """
@@ -58,7 +60,8 @@ def record(
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
     with passed_on() as signals:
-        environment = _environment(chosen, root, steps.environment(root) if with_steps else {})
+        more = steps.environment(root, waits) if with_steps else {}
+        environment = _environment(chosen, root, more)
         ended = run(command, environment, signals)
         result = run_record(command, chosen, ended)
         problem = _kept(root / NAME, result)

@@ -7,17 +7,35 @@ What is in it runs in the program's own Python, which need not have vanidl.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from vanidl.errors import UsageError
 from vanidl.record.watch import RANK_VARIABLES
 
 FOLDER = "steps"
 _INJECTED = Path(__file__).parent / "injected"
 _PYTHONPATH = "PYTHONPATH"
+_NAMED = re.compile(r"[\w.]+:[\w.]+")
 
 
-def environment(run: Path) -> dict[str, str]:
-    """The variables that have steps recorded into a folder of the run, which is made."""
+def environment(run: Path, waits: Sequence[str] = ()) -> dict[str, str]:
+    """The variables that have steps recorded into a folder of the run, which is made.
+
+    Args:
+        run: the RUN.
+        waits: `MODULE:NAME` of iterators beside those that are known.
+
+    Raises:
+        UsageError: one of these is written otherwise.
+    """
+    wrong = next((word for word in waits if not _NAMED.fullmatch(word)), None)
+    if wrong is not None:
+        raise UsageError(
+            f"--wait {wrong}: expected MODULE:NAME, a class that is iterated over or a function "
+            "that returns an iterator, for example my_project.data:Batches."
+        )
     folder = run / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(_PYTHONPATH)
@@ -25,4 +43,5 @@ def environment(run: Path) -> dict[str, str]:
         _PYTHONPATH: f"{_INJECTED}{os.pathsep}{before}" if before else str(_INJECTED),
         "VANIDL_STEPS": str(folder),
         "VANIDL_RANK_VARIABLES": ",".join(RANK_VARIABLES),
+        "VANIDL_WAITS": ",".join(waits),
     }

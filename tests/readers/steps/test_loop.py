@@ -50,7 +50,30 @@ def spans(found: ProfileTrace, kind: SpanKind) -> list[tuple[int, int]]:
         # a loop without a loader: between optimizer steps
         ("o:10 o:20 o:35", [(10, 20), (20, 35)]),
         # the next batch is asked for before the step of the last one (accelerate)
-        ("w0:0-1 w0:2-3 o:5 w0:10-11 o:15 e0:20-21 o:25", [(0, 10), (10, 20)]),
+        ("w0:0-1 w0:2-3 o:5 w0:10-11 o:15 e0:20-21 o:25", [(0, 10), (10, 20), (20, 25)]),
+        (
+            "w0:0-1 w0:2-3 o:5 e0:10-11 o:15 i1:20-21 w1:21-22 i0:30-30 w0:30-31 w0:31-32 o:40",
+            [(0, 10), (10, 20), (30, 40)],
+        ),
+        # what is left of an epoch is a step, made within the loop or after it
+        (
+            "w0:0-1 w0:2-3 o:5 w0:10-11 o:12 e0:20-21 "
+            "w0:30-31 w0:32-33 o:35 w0:40-41 e0:42-43 o:45",
+            [(0, 10), (10, 20), (30, 40), (40, 45)],
+        ),
+        # the shorter of two loaders begins again in the middle of a step
+        (
+            "w0:0-1 w1:2-3 o:5 w0:10-11 e1:11-12 i1:12-13 w1:13-14 o:15 w0:20-21 w1:22-23 o:25 "
+            "e0:30-31",
+            [(0, 10), (10, 20), (20, 30)],
+        ),
+        # a pass of known length, of which nobody asks for the end (Keras)
+        (
+            "i0:0-0 w0:0-1 o:5 w0:10-11 o:15 i0:20-20 i1:50-50 w1:50-51 i0:80-80 w0:80-81 o:90",
+            [(0, 10), (10, 20), (80, 90)],
+        ),
+        # a loader that asks another one: the calls of that are parts of its own
+        ("w1:1-4 w0:0-5 o:8 w1:11-12 w0:10-13 o:18 e1:21-22 e0:20-23", [(0, 10), (10, 20)]),
     ],
 )
 def test_steps(tmp_path: Path, text: str, steps: list[tuple[int, int]]) -> None:

@@ -45,8 +45,8 @@ class Events:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def pick(self, rows: NDArray[np.bool_]) -> Events:
-        """Those that a mask picks."""
+    def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Events:
+        """Those of a mask, or of these rows."""
         return Events(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
@@ -132,4 +132,5 @@ def _events(rows: Int64Array) -> tuple[Events, int]:
         begin=begin,
         end=end,
     )
-    return events.pick(sound), int(len(sound) - np.count_nonzero(sound))
+    order = np.argsort(events.end, kind="stable")  # one thread may note what another waited for
+    return events.pick(order[sound[order]]), int(len(sound) - np.count_nonzero(sound))

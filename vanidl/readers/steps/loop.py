@@ -25,7 +25,10 @@ Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 SOURCE = "vanidl-record"
+TRAINING, EVALUATION, SETUP = "training", "evaluation", "setup"
+"""What loaders are for; of setup, Keras takes a batch to see its shape."""
 
+MAIN_THREAD = 0
 _ADJACENT_NS = 100_000_000
 """A loop calls `__next__` at once after `__iter__`, so that both are one wait.
 
@@ -48,7 +51,7 @@ class _Spans:
 def profile(journal: Journal) -> ProfileTrace:
     """The spans of the thread that trains; without any where no loop was recorded."""
     events = _of_training(journal.events)
-    loaders = _Loaders.of(events)
+    loaders = _Loaders.of(events, journal)
     blocks = (_steps(events, loaders), _waits(events, loaders, journal), _epochs(events, loaders))
     start, end, step, kind, name, names = _joined(blocks)
     process = journal.process
@@ -73,12 +76,30 @@ def profile(journal: Journal) -> ProfileTrace:
 
 
 def _of_training(events: Events) -> Events:
-    """Those of the loop in one thread: that of the optimizer steps, else with most waits."""
+    """Those of the loop in one thread: that of the optimizer steps, else the main thread.
+
+    Another one where that asks for twice as many batches: a thread that fetches ahead for the main
+    one asks for as many, or a few more.
+    """
     events = events.pick(events.kind <= OPTIMIZER)
-    by = events.kind == (OPTIMIZER if (events.kind == OPTIMIZER).any() else WAIT)
+    trains = events.kind == OPTIMIZER
+    by = trains if trains.any() else events.kind == WAIT
     if not by.any():
         return events.pick(by)
-    return events.pick(events.thread == np.bincount(events.thread[by]).argmax())
+    asked = np.bincount(events.thread[by])
+    most = int(asked.argmax())
+    is_main = not trains.any() and 2 * asked[MAIN_THREAD] >= asked[most]
+    return _outermost(events.pick(events.thread == (MAIN_THREAD if is_main else most)))
+
+
+def _outermost(events: Events) -> Events:
+    """Without the calls that one loader makes of another while it is asked itself.
+
+    Events of a thread are in the order of their ends: what lies in a later one lies within it.
+    """
+    later = np.append(events.begin[1:], np.iinfo(np.int64).max)
+    within = np.minimum.accumulate(later[::-1])[::-1] <= events.begin
+    return events.pick(~within | (events.kind == OPTIMIZER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +111,47 @@ class _Loaders:
         of_steps: those whose batches are of steps.
         beginning: those of whose batches each can begin a step.
         has_optimizer: whether optimizer steps were recorded.
+        roles: what frameworks say that loaders are for.
     """
 
     main: int
     of_steps: frozenset[int]
     beginning: frozenset[int]
     has_optimizer: bool
+    roles: Mapping[int, str]
 
     @classmethod
-    def of(cls, events: Events) -> _Loaders:
-        """As the order of the events tells."""
+    def of(cls, events: Events, journal: Journal) -> _Loaders:
+        """As frameworks say, else as the order of the events tells."""
+        roles = {k: str(loader.get("role", "")) for k, loader in journal.loaders.items()}
         waits = np.flatnonzero(events.kind == WAIT)
         optimizer = np.flatnonzero(events.kind == OPTIMIZER)
-        if not len(waits):
-            return cls(-1, frozenset(), frozenset(), len(optimizer) > 0)
         loader = events.loader[waits]
+        usable = {k for k in set(loader.tolist()) if roles.get(k) != SETUP}
+        if not usable:
+            return cls(-1, frozenset(), frozenset(), len(optimizer) > 0, roles)
         before = np.searchsorted(waits, optimizer) - 1
-        trained = set(loader[before[before >= 0]].tolist())
-        known = trained or set(loader.tolist())
+        said = {k for k in usable if roles.get(k) == TRAINING}
+        trained = said or usable & set(loader[before[before >= 0]].tolist())
+        known = trained or usable
         counts = {each: int((loader == each).sum()) for each in sorted(known)}
         main = max(counts, key=lambda each: (counts[each], -each))
-        along = {each for each in set(loader.tolist()) - {main} if _along(each, main, loader)}
-        if trained:
-            of_steps = frozenset(trained | along)
-            return cls(main, of_steps, of_steps, True)
-        return cls(main, frozenset(known), frozenset(known - along), False)
+        other = {k for k in usable - {main} if not roles.get(k)}
+        along = {each for each in other if _along(each, main, loader)}
+        of_steps = frozenset(trained | along) if trained else frozenset(known)
+        beginning = of_steps if len(optimizer) else of_steps - along
+        return cls(main, of_steps, beginning, len(optimizer) > 0, roles)
+
+    @property
+    def of_training(self) -> bool:
+        """Whether it is known which loaders train."""
+        return self.has_optimizer or TRAINING in self.roles.values()
 
     def role(self, loader: int) -> str:
         """What a loader's batches are for, "" where nothing tells."""
-        if not self.has_optimizer or self.main < 0:
-            return ""
-        return "training" if loader in self.of_steps else "evaluation"
+        if self.roles.get(loader) or not self.of_training or self.main < 0:
+            return self.roles.get(loader, "")
+        return TRAINING if loader in self.of_steps else EVALUATION
 
 
 def _along(other: int, main: int, loader: Int64Array) -> bool:
@@ -147,15 +178,43 @@ def _between_optimizer_steps(events: Events) -> tuple[Int64Array, Int64Array]:
 
 def _steps_by_waits(events: Events, loaders: _Loaders) -> tuple[Int64Array, Int64Array]:
     own = np.isin(events.loader, list(loaders.of_steps))
-    begins = np.isin(events.loader, list(loaders.beginning)) & (events.kind == WAIT)
     optimizer = events.kind == OPTIMIZER
-    breaks = ~optimizer & (~own | (events.kind == END))
+    ahead = own & _before_a_step(events)
+    begins = np.isin(events.loader, list(loaders.beginning)) & (events.kind == WAIT) | ahead
+    breaks = ~optimizer & (~own | _ends_of_passes(events, loaders)) & ~ahead
     waits = np.flatnonzero(begins)
     if loaders.has_optimizer:
         closed = np.cumsum(optimizer | breaks)[waits]
         waits = waits[np.append(True, closed[1:] != closed[:-1])]
     start = events.begin[_with_iter(events, waits)]
     return start, _step_ends(events, waits, start, np.flatnonzero(breaks))
+
+
+def _ends_of_passes(events: Events, loaders: _Loaders) -> Mask:
+    """Where a loader is at its end, or is begun again: it may have given all that it has.
+
+    One that is at its end once another has given its batch of the same step ends nothing.
+    """
+    begun_again = np.zeros(len(events), bool)
+    for loader in np.unique(events.loader).tolist():
+        mine = np.flatnonzero((events.loader == loader) & (events.kind != OPTIMIZER))
+        kind = events.kind[mine]
+        begun_again[mine[1:]] = (kind[1:] == ITER) & (kind[:-1] == WAIT)
+    amid = np.append(False, (events.kind[:-1] == WAIT) & (events.loader[1:] != events.loader[:-1]))
+    if not loaders.has_optimizer:
+        amid &= events.loader != loaders.main
+    ends: Mask = (begun_again | (events.kind == END)) & ~amid
+    return ends
+
+
+def _before_a_step(events: Events) -> Mask:
+    """Ends of a pass that are followed by an optimizer's step.
+
+    Who asks for a batch before it gives the last one, as accelerate does, is at the end before it
+    gives the last; so is a loop that makes a step of what is left over.
+    """
+    ahead: Mask = (events.kind == END) & (np.append(events.kind[1:], END) == OPTIMIZER)
+    return ahead
 
 
 def _with_iter(events: Events, waits: Int64Array) -> Int64Array:
@@ -201,7 +260,7 @@ def _waits(events: Events, loaders: _Loaders, journal: Journal) -> _Spans:
 
 def loader_names(journal: Journal) -> dict[int, str]:
     """Number -> name of each loader that something was asked of."""
-    loaders = _Loaders.of(_of_training(journal.events))
+    loaders = _Loaders.of(_of_training(journal.events), journal)
     used = np.unique(journal.events.loader[journal.events.kind == WAIT]).tolist()
     return {k: _name(k, journal.loaders.get(k, {}), loaders.role(k)) for k in used}
 
@@ -213,13 +272,15 @@ def _name(number: int, loader: Mapping[str, Any], role: str) -> str:
 
 
 def _epochs(events: Events, loaders: _Loaders) -> _Spans:
-    """Each pass over the main loader, from its first call to its last."""
+    """Each pass over the main loader that gave a batch, from its first call to its last."""
     mine = events.pick((events.loader == loaders.main) & (events.kind != OPTIMIZER))
-    number, first = np.unique(mine.epoch, return_index=True)
+    mine = mine.pick(np.isin(mine.epoch, mine.epoch[mine.kind == WAIT]))
+    epoch, first, of_event = np.unique(mine.epoch, return_index=True, return_inverse=True)
     start, end = mine.begin[first], np.zeros(len(first), np.int64)
-    np.maximum.at(end, np.searchsorted(number, mine.epoch), mine.end)
+    np.maximum.at(end, of_event, mine.end)
+    number = np.arange(len(epoch))
     names = tuple(f"epoch {k}" for k in number.tolist())
-    return _Spans(SpanKind.EPOCH, start, end, number, np.arange(len(number)), names)
+    return _Spans(SpanKind.EPOCH, start, end, number, number, names)
 
 
 def _joined(

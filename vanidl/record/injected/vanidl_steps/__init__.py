@@ -2,8 +2,8 @@
 
 It knows nothing of vanidl and needs nothing but the standard library: it runs in the Python of
 the program. `vanidl record` sets its environment: `VANIDL_STEPS` names the folder to write to,
-`VANIDL_RANK_VARIABLES` the variables that may hold the rank. A process without a loader writes
-no file.
+`VANIDL_RANK_VARIABLES` the variables that may hold the rank, `VANIDL_WAITS` iterators by name. A
+process without a loader writes no file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 FOLDER_VARIABLE = "VANIDL_STEPS"
+NAMED_VARIABLE = "VANIDL_WAITS"
 
 
 def start() -> None:
@@ -20,4 +21,11 @@ def start() -> None:
         return
     from . import hooks, journal
 
-    hooks.install(journal.Journal(folder))
+    events = journal.Journal(folder)
+    if not os.environ.get(NAMED_VARIABLE):
+        hooks.install(events)
+        return
+    from . import named
+
+    hooks.install(events, (*hooks.HOOKS, *named.hooks()))
+    named.watch_main(hooks.Channel("named", events))

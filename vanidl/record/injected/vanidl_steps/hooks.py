@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import ModuleType
+    from typing import Any
 
     from .journal import Journal
 
@@ -25,6 +26,18 @@ HOOKS = (
     ("torch.utils.data.dataloader", "fetches.watch_iterators"),
     ("torchdata.stateful_dataloader.worker", "fetches.watch_workers"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "fetches.watch_iterators"),
+    ("torch.amp.grad_scaler", "pytorch.watch_scalers"),
+    ("torchdata.stateful_dataloader.stateful_dataloader", "pytorch.watch_stateful"),
+    ("torchdata.nodes.loader", "named.watch"),
+    ("grain._src.python.dataset.dataset", "grain.watch_datasets"),
+    ("keras.src.backend.jax.trainer", "keras.watch_jax"),
+    ("keras.src.backend.tensorflow.trainer", "keras.watch_tensorflow"),
+    ("keras.src.backend.torch.trainer", "keras.watch_torch"),
+    ("keras.src.optimizers.base_optimizer", "keras.watch_optimizers"),
+    ("tensorflow.python.data.ops.dataset_ops", "tensorflow.watch_datasets"),
+    ("tensorflow.python.data.ops.iterator_ops", "tensorflow.watch_iterators"),
+    ("tensorflow.python.eager.backprop", "tensorflow.watch_tapes"),
+    ("jax._src.api", "jax.watch_gradients"),
 )
 """(module of the program, module here and its function); several may be for one module."""
 
@@ -37,6 +50,7 @@ class Channel:
         add: `Journal.add`.
         describe: `Journal.describe`.
         journal: the journal; its `session` is another object in a forked child.
+        shared: what the hooks of the module leave for each other.
     """
 
     def __init__(self, name: str, journal: Journal) -> None:
@@ -44,6 +58,7 @@ class Channel:
         self.journal = journal
         self.add = journal.add
         self.describe = journal.describe
+        self.shared: dict[str, Any] = {}
         self._name = name
 
     def fail(self, error: Exception) -> None:

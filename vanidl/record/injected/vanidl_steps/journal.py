@@ -56,8 +56,9 @@ class Journal:
     def _begin(self) -> None:
         self.session = object()  # a forked child has another: it knows no description yet
         self._loaders = 0
+        self.latest: object = None  # the place of the iterator that was waited for last
         self._rows: list[tuple[int, int, int, int] | bytes] = []
-        self._threads: dict[int, int] = {}
+        self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._file = -1
         self._flushed_ns = time_ns()
 
@@ -66,9 +67,9 @@ class Journal:
             os.close(self._file)  # the parent's
         self._begin()
 
-    def add(self, code: int, number: int, begin: int, end: int) -> None:
-        """An event of the calling thread; now and then writes what has gathered."""
-        ident = get_ident()
+    def add(self, code: int, number: int, begin: int, end: int, ident: int = 0) -> None:
+        """An event of the calling thread, or of another; now and then writes what has gathered."""
+        ident = ident or get_ident()
         if ident not in self._threads:
             self._threads[ident] = min(len(self._threads), _OTHER_THREADS) << THREAD_SHIFT
         self._rows.append((code | self._threads[ident], number, begin, end))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from time import time_ns
 
 from .journal import OPTIMIZER
-from .waits import Loaders
+from .waits import Waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,23 +18,46 @@ if TYPE_CHECKING:
 
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has DataLoader and its iterators, subclasses included, note what they do."""
-    loaders = Loaders(channel, _description)
-    loaders.watch_iter(module.DataLoader)
-    loaders.watch_next(module._BaseDataLoaderIter)
+    waits = Waits(channel, _description)
+    waits.watch_next(module._BaseDataLoaderIter)
+    waits.watch_iter(module.DataLoader)
+    channel.shared["waits"] = waits
+
+
+def watch_stateful(module: ModuleType, channel: Channel) -> None:
+    """The subclass of torchdata has an `__iter__` of its own."""
+    channel.shared["waits"].watch_iter(module.StatefulDataLoader)
 
 
 def watch_optimizers(module: ModuleType, channel: Channel) -> None:
     """Has PyTorch tell of every step of every optimizer, through its own global hook."""
 
     def stepped(_optimizer: object, _args: object, _kwargs: object) -> None:
-        if channel.on:
-            try:
-                now = time_ns()
-                channel.add(OPTIMIZER, 0, now, now)
-            except Exception as error:
-                channel.fail(error)
+        _note_step(channel)
 
     module.register_optimizer_step_post_hook(stepped)
+
+
+def watch_scalers(module: ModuleType, channel: Channel) -> None:
+    """A step that GradScaler skips, as gradients were not finite, is a step of the loop."""
+    original = module.GradScaler.step
+
+    @wraps(original)
+    def step(scaler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(scaler, *args, **kwargs)
+        _note_step(channel)
+        return result
+
+    module.GradScaler.step = step
+
+
+def _note_step(channel: Channel) -> None:
+    if channel.on:
+        try:
+            now = time_ns()
+            channel.add(OPTIMIZER, 0, now, now)
+        except Exception as error:
+            channel.fail(error)
 
 
 def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN401

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
+from threading import local
 from time import time_ns
-from weakref import WeakKeyDictionary
 
-from .journal import END, EPOCH_SHIFT, ITER, LOADER_SHIFT, WAIT
+from .journal import END, ITER, WAIT
+from .loaders import STATE, Loaders, Position, in_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,92 +16,115 @@ if TYPE_CHECKING:
 
     from .hooks import Channel
 
-_STATE = "_vanidl_state"
 
-
-class _Position:
-    """Where one iterator is: its loader, its epoch, and how many batches it gave."""
-
-    __slots__ = ("code", "number", "session")
-
-    def __init__(self, session: object, loader: int, epoch: int) -> None:
-        self.session = session
-        self.code = loader << LOADER_SHIFT
-        self.number = epoch << EPOCH_SHIFT
-
-
-class Loaders:
-    """The loaders of one kind that this process has used.
+class Waits(Loaders):
+    """Has classes of loaders and of iterators note what they are asked for.
 
     Args:
-        channel: where their events go.
+        channel: where the events go.
         describe: (loader or None, its iterator) -> what tells it from others.
     """
 
     def __init__(self, channel: Channel, describe: Callable[[Any, Any], dict[str, object]]) -> None:
-        self.channel = channel
-        self._describe = describe
-        self._session = channel.journal.session
-        self._known: WeakKeyDictionary[Any, list[int]] = WeakKeyDictionary()  # number, epochs
-
-    def begin(self, loader: Any, iterator: Any) -> _Position:  # noqa: ANN401
-        """The position of an iterator that a loader, if one is known, has just begun."""
-        journal = self.channel.journal
-        if self._session is not journal.session:
-            self._session, self._known = journal.session, WeakKeyDictionary()
-        known = None if loader is None else self._known.get(loader)
-        if known is None:
-            known = [journal.new_loader(), 0]
-            self.channel.describe({"loader": known[0], **self._describe(loader, iterator)})
-            if loader is not None:
-                self._known[loader] = known
-        position = _Position(self._session, *known)
-        known[1] += 1
-        iterator.__dict__[_STATE] = position
-        return position
+        super().__init__(channel, describe)
+        self._inside = local()  # a loader that makes another's iterator is waited for, not that
+        self._watched: dict[type, bool] = {}  # class -> whether each of its iterators is
+        self._can_follow: dict[type, bool] = {}
 
     def note(self, iterator: Any, kind: int, begin: int) -> None:  # noqa: ANN401
         """A call of `__next__` that began then and ends now."""
         end = time_ns()
         try:
-            position = iterator.__dict__.get(_STATE)
+            position = iterator.__dict__.get(STATE)
             if position is None or position.session is not self.channel.journal.session:
                 if in_worker():
                     return
                 position = self.begin(None, iterator)
+                iterator.__dict__[STATE] = position
             self.channel.add(position.code | kind, position.number, begin, end)
             position.number += 1
+            self.channel.journal.latest = position
         except Exception as error:
             self.channel.fail(error)
 
-    def watch_iter(self, loader_class: Any) -> None:  # noqa: ANN401
-        """Has a class of loaders note each `__iter__`."""
-        channel, original = self.channel, loader_class.__iter__
+    def watch_iter(self, loader_class: Any, name: str = "__iter__") -> None:  # noqa: ANN401
+        """Has a class of loaders note each `__iter__`, or what it has in its place."""
+        setattr(loader_class, name, self.following(getattr(loader_class, name), lambda it: it))
+
+    def following(self, original: Any, loader_of: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        """A function that returns an iterator, which is followed from now on.
+
+        Args:
+            original: the function.
+            loader_of: its first argument, or None -> the loader.
+        """
 
         @wraps(original)
-        def __iter__(loader: Any) -> Any:  # noqa: ANN401
+        def begun(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if getattr(self._inside, "iter", False) or not self.channel.on or in_worker():
+                return original(*args, **kwargs)
             begin = time_ns()
-            iterator = original(loader)
-            if channel.on and not in_worker():
-                try:
-                    position = self.begin(loader, iterator)
-                    channel.add(position.code | ITER, position.number, begin, time_ns())
-                except Exception as error:
-                    channel.fail(error)
+            self._inside.iter = True
+            try:
+                iterator = original(*args, **kwargs)
+            finally:
+                self._inside.iter = False
+            return self._begun(lambda: loader_of(args[0] if args else None), iterator, begin)
+
+        return begun
+
+    def _begun(self, loader: Callable[[], Any], iterator: Any, begin: int) -> Any:  # noqa: ANN401
+        """The iterator, or what follows it."""
+        try:
+            position = self.begin(loader(), iterator)
+            followed = self._follow(iterator, position)
+            self.channel.add(position.code | ITER, position.number, begin, time_ns())
+        except Exception as error:
+            self.channel.fail(error)
             return iterator
+        return followed
 
-        loader_class.__iter__ = __iter__
+    def watched_elsewhere(self, iterator_class: type) -> None:
+        """Iterators of the class call `note` in a way of their own."""
+        self._watched[iterator_class] = True
 
-    def watch_next(self, iterator_class: Any) -> None:  # noqa: ANN401
-        """Has a class of iterators note each `__next__`."""
+    def _follow(self, iterator: Any, position: Position) -> Any:  # noqa: ANN401
+        """An iterator of a class that can be watched is watched, another one is wrapped."""
+        kind = type(iterator)
+        if kind not in self._can_follow:
+            self._can_follow[kind] = self._can_be_watched(iterator)
+        if not self._can_follow[kind]:
+            iterator = Wrapped(self, iterator)
+        iterator.__dict__[STATE] = position
+        return iterator
+
+    def _can_be_watched(self, iterator: Any) -> bool:  # noqa: ANN401
+        """Whether its class lets itself be watched, as it then is, or a parent of it."""
+        kind = type(iterator)
+        if any(self._watched.get(parent) for parent in kind.__mro__):
+            return True
+        try:
+            iterator.__dict__[STATE] = None
+            self.watch_next(kind, only_followed=True)
+        except (AttributeError, TypeError):  # it is of no class in Python
+            return False
+        return True
+
+    def watch_next(self, iterator_class: Any, *, only_followed: bool = False) -> None:  # noqa: ANN401
+        """Has a class of iterators note each `__next__`.
+
+        Of those that no `__iter__` told of, too, unless they are parts of others.
+        """
         channel, original, note = self.channel, iterator_class.__next__, self.note
 
         @wraps(original)
         def __next__(iterator: Any) -> Any:  # noqa: ANN401
+            if only_followed and iterator.__dict__.get(STATE) is None:
+                return original(iterator)
             begin = time_ns()
             try:
                 batch = original(iterator)
-            except StopIteration:
+            except BaseException:
                 if channel.on:
                     note(iterator, END, begin)
                 raise
@@ -110,9 +133,29 @@ class Loaders:
             return batch
 
         iterator_class.__next__ = __next__
+        self._watched[iterator_class] = not only_followed
 
 
-def in_worker() -> bool:
-    """Whether this is a worker of a DataLoader: what it iterates over is no wait of training."""
-    module = sys.modules.get("torch.utils.data._utils.worker")
-    return getattr(module, "_worker_info", None) is not None
+class Wrapped:
+    """An iterator in the place of one whose class cannot be watched, as of a generator."""
+
+    def __init__(self, waits: Waits, iterator: Any) -> None:  # noqa: ANN401
+        self._waits, self._iterator = waits, iterator
+
+    def __iter__(self) -> Wrapped:
+        return self
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        begin = time_ns()
+        try:
+            batch = next(self._iterator)
+        except BaseException:
+            if self._waits.channel.on:
+                self._waits.note(self, END, begin)
+            raise
+        if self._waits.channel.on:
+            self._waits.note(self, WAIT, begin)
+        return batch
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._iterator, name)

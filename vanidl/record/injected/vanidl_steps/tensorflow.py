@@ -1,0 +1,126 @@
+"""What is recorded of tf.data: every batch that the program, or a function of its, asks for."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from threading import get_ident
+from time import time_ns
+
+from .journal import END, WAIT
+from .loaders import Position, current_role, trains
+from .waits import Waits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from .hooks import Channel
+
+
+class _Waits(Waits):
+    """Remembers which pass began last, for functions that are traced: they know no iterator."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel, _description)
+        self._last: dict[str, tuple[Position, int]] = {}  # and the thread that waits
+
+    def begin(self, loader: Any, iterator: Any) -> Position:  # noqa: ANN401
+        position = super().begin(loader, iterator)
+        self._last[current_role()] = position, get_ident()
+        return position
+
+    def note_traced(self, role: str, begin_s: float, end_s: float) -> None:
+        """A batch that a traced function took; times are seconds since the epoch."""
+        try:
+            if role in self._last and self.channel.on:
+                position, thread = self._last[role]
+                begin, end = int(begin_s * 1e9), int(end_s * 1e9)
+                self.channel.add(position.code | WAIT, position.number, begin, end, thread)
+                position.number += 1
+                self.channel.journal.latest = position
+        except Exception as error:
+            self.channel.fail(error)
+
+
+def _waits(channel: Channel) -> _Waits:
+    return channel.shared.setdefault("waits", _Waits(channel))  # type: ignore[no-any-return]
+
+
+def watch_datasets(module: ModuleType, channel: Channel) -> None:
+    """Has datasets note each pass; within a traced function there is none yet."""
+    waits = _waits(channel)
+    original = module.DatasetV2.__iter__
+    begun = waits.following(original, lambda dataset: dataset)
+
+    @wraps(original)
+    def __iter__(dataset: Any) -> Any:  # noqa: ANN401
+        return begun(dataset) if _eagerly() else original(dataset)
+
+    module.DatasetV2.__iter__ = __iter__
+
+
+def watch_iterators(module: ModuleType, channel: Channel) -> None:
+    """Has iterators note what is asked of them: now, or whenever a traced function runs."""
+    waits = _waits(channel)
+    original = module.OwnedIterator._next_internal
+
+    @wraps(original)
+    def _next_internal(iterator: Any) -> Any:  # noqa: ANN401
+        if not channel.on:
+            return original(iterator)
+        if not _eagerly():
+            return _traced(iterator, original, waits)
+        begin = time_ns()
+        try:
+            batch = original(iterator)
+        except BaseException:
+            waits.note(iterator, END, begin)
+            raise
+        waits.note(iterator, WAIT, begin)
+        return batch
+
+    module.OwnedIterator._next_internal = _next_internal
+    waits.watched_elsewhere(module.OwnedIterator)
+
+
+def watch_tapes(module: ModuleType, channel: Channel) -> None:
+    """A gradient that is computed, or traced, tells which loader trains."""
+    original = module.GradientTape.gradient
+
+    @wraps(original)
+    def gradient(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        trains(channel)
+        return original(*args, **kwargs)
+
+    module.GradientTape.gradient = gradient
+
+
+def _traced(iterator: Any, original: Any, waits: _Waits) -> Any:  # noqa: ANN401
+    """The batch in a function that is being traced, which will tell when it took one.
+
+    Where devices run copies of the function, nothing is added to it.
+    """
+    tf = sys.modules["tensorflow"]
+    if tf.distribute.in_cross_replica_context() or tf.distribute.get_replica_context() is None:
+        return original(iterator)
+    begin = tf.timestamp()
+    with tf.control_dependencies([begin]):
+        batch = original(iterator)
+    role = current_role()
+    try:
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            times = [begin, tf.timestamp()]
+            tf.numpy_function(lambda *at: waits.note_traced(role, *at), times, [])
+    except Exception as error:
+        waits.channel.fail(error)
+    return batch
+
+
+def _eagerly() -> bool:
+    return bool(sys.modules["tensorflow.python.eager.context"].executing_eagerly())
+
+
+def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN401
+    return {"class": type(loader if loader is not None else iterator).__name__}

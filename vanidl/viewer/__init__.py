@@ -1,1 +1,0 @@
-"""The trace viewer's data: lanes of slices, how a page holds them, what a window shows."""
