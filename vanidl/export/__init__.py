@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
-from vanidl.export import chrome, document, tables
+from vanidl.export import chrome, document, scalars, tables
 from vanidl.files import atomic
 from vanidl.run import Run
 
@@ -36,6 +36,9 @@ FORMATS: dict[str, Format] = {
     "json": Format(False, document.write, "one file: `summary --json` and every table"),
     "chrome": Format(
         False, chrome.write, "one timeline for Perfetto and chrome://tracing (.json, .json.gz)"
+    ),
+    "tensorboard": Format(
+        True, scalars.write, "a folder of TensorBoard scalars: wait share and bandwidth per step"
     ),
     "figures": Format(True, _figures, "a folder of figures for papers: PDF, SVG and PNG"),
 }

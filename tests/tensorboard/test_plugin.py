@@ -1,0 +1,155 @@
+"""The tab "I/O" of TensorBoard: its answers, and what a browser shows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import DATA
+
+pytest.importorskip("tensorboard")
+
+from werkzeug.test import Client
+
+from vanidl.tensorboard import runs
+from vanidl.tensorboard.plugin import IoPlugin, hashes
+
+PREPARING = 202
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("logdir")
+    shutil.copytree(DATA / "torch_pfs_workers0", root / "experiments" / "workers0")
+    shutil.copytree(DATA / "torch_pfs_workers4", root / "experiments" / "workers4")
+    (root / "scalars_only").mkdir()
+    shutil.copy(next((DATA / "torch_pfs_workers0" / "tb").glob("events*")), root / "scalars_only")
+    (root / "broken" / "darshan").mkdir(parents=True)
+    (root / "broken" / "darshan" / "a.darshan").write_bytes(b"")
+    return root
+
+
+@pytest.fixture(scope="module")
+def plugin(logdir: Path) -> IoPlugin:
+    return IoPlugin(SimpleNamespace(logdir=str(logdir)))
+
+
+def asked(plugin: IoPlugin, address: str, *names: str) -> Any:
+    """The answer once it is no longer being prepared."""
+    client = Client(plugin.get_plugin_apps()[address])
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        answer = client.get("/", query_string=[("run", name) for name in names])
+        if answer.status_code != PREPARING:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError("never prepared")
+
+
+def test_runs_are_found_below_the_log_folder(plugin: IoPlugin) -> None:
+    answer = asked(plugin, "/runs")
+    assert json.loads(answer.get_data()) == [
+        "broken", "experiments/workers0", "experiments/workers4",
+    ]  # fmt: skip
+    assert plugin.is_active()
+
+
+def test_a_recorded_run_is_one_run_wherever_its_logs_lie(tmp_path: Path) -> None:
+    log = next((DATA / "torch_pfs_workers0" / "darshan").glob("*.darshan"))
+    for folder in ("recorded/rank0", "recorded/rank1", "plain"):
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(log, tmp_path / folder)
+    (tmp_path / "recorded" / "run.json").write_text("{}")
+    assert list(runs.runs_below(tmp_path)) == ["plain", "recorded"]
+
+
+@pytest.mark.parametrize("logdir", ["", None, "/nowhere/at/all"])
+def test_without_a_log_folder_there_is_no_tab(logdir: str | None) -> None:
+    assert not IoPlugin(SimpleNamespace(logdir=logdir)).is_active()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["nothing"], ["../experiments/workers0"], ["/etc"], ["scalars_only"], [""], [],
+     ["experiments/workers0", "experiments/workers4"]],
+)  # fmt: skip
+def test_what_is_no_run_is_not_found(plugin: IoPlugin, names: list[str]) -> None:
+    assert asked(plugin, "/report", *names).status_code == 404
+
+
+def test_the_report_runs_its_own_scripts_alone(plugin: IoPlugin) -> None:
+    answer = asked(plugin, "/report", "experiments/workers0")
+    page = answer.get_data()
+    assert b"Training waited" in page
+    named = hashes(page)
+    policy = answer.headers["Content-Security-Policy"]
+    assert named
+    assert all(f"'sha256-{one}'" in policy and f"sha256-{one}".encode() in page for one in named)
+
+
+def test_a_comparison_takes_two(plugin: IoPlugin) -> None:
+    both = ("experiments/workers0", "experiments/workers4")
+    assert b"Comparison" in asked(plugin, "/comparison", *both).get_data()
+    assert asked(plugin, "/comparison", both[0]).status_code == 404
+
+
+def test_the_timeline_is_chrome_s_format(plugin: IoPlugin) -> None:
+    answer = asked(plugin, "/timeline", "experiments/workers0")
+    assert json.loads(answer.get_data())["traceEvents"]
+
+
+def test_a_run_that_cannot_be_read_says_why(plugin: IoPlugin) -> None:
+    answer = asked(plugin, "/report", "broken")
+    assert answer.status_code == 422
+    assert "empty file" in answer.get_data(as_text=True)
+
+
+def test_a_changed_run_is_read_again(tmp_path: Path) -> None:
+    log = next((DATA / "torch_pfs_workers0" / "darshan").glob("*.darshan"))
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "a.darshan").write_bytes(b"")
+    changing = IoPlugin(SimpleNamespace(logdir=str(tmp_path)))
+    assert asked(changing, "/report", "run").status_code == 422
+    shutil.copy(log, run / "a.darshan")
+    assert asked(changing, "/report", "run").status_code == 200
+    shutil.rmtree(run)
+    assert asked(changing, "/report", "run").status_code == 404
+
+
+@pytest.fixture
+def address(logdir: Path) -> str:
+    """TensorBoard itself, on a free port."""
+    from tensorboard import default, program
+
+    board = program.TensorBoard(plugins=[*default.get_plugins(), IoPlugin])
+    board.configure(logdir=str(logdir), port=0, load_fast="false")
+    return board.launch()
+
+
+@pytest.mark.browser
+@pytest.mark.filterwarnings("ignore")  # TensorBoard's own
+def test_the_tab_shows_the_page_of_a_run_beside_scalars(address: str, driver: Any) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select, WebDriverWait
+
+    driver.get(f"{address}#vanidl")
+    wait = WebDriverWait(driver, 60)
+    tab = wait.until(lambda d: d.find_element(By.CSS_SELECTOR, "plugins iframe, .plugins iframe"))
+    driver.switch_to.frame(tab)
+    choice = wait.until(lambda d: d.find_element(By.ID, "run"))
+    Select(choice).select_by_value("experiments/workers0")
+    wait.until(lambda d: d.find_element(By.ID, "page").get_attribute("src"))
+    driver.switch_to.frame("page")
+    wait.until(lambda d: "Training waited" in d.find_element(By.TAG_NAME, "h1").text)
+    driver.execute_script("window.scrollTo(0, document.body.scrollHeight / 2)")
+    wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, "svg, canvas"))  # drawn when in sight
+    driver.switch_to.default_content()
+    messages = [entry["message"] for entry in driver.get_log("browser")]
+    assert [text for text in messages if "vanidl" in text and "Security Policy" in text] == []

@@ -1,0 +1,88 @@
+// The tab "I/O": a list of runs, the page of the chosen one or a comparison, a link to Perfetto.
+const AGAIN_MS = 500;
+const PERFETTO = "https://ui.perfetto.dev";
+const STYLE = `
+  body { margin: 0; font: 14px/1.4 system-ui, sans-serif; height: 100vh; display: flex;
+         flex-direction: column; color-scheme: light dark; }
+  nav { display: flex; flex-wrap: wrap; gap: 8px 16px; align-items: center; padding: 8px 12px;
+        border-bottom: 1px solid #8886; }
+  select { max-width: 40ch; } iframe { flex: 1; border: 0; width: 100%; }
+  output { padding: 12px; white-space: pre-wrap; } output:empty { display: none; }
+`;
+let asked = 0; // a later choice overtakes an earlier one
+
+function element(name, properties, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+function address(kind, runs) {
+  return `./${kind}?${new URLSearchParams(runs.map((run) => ["run", run]))}`;
+}
+
+// Asks until the answer is there; undefined once something else was chosen.
+async function answered(kind, runs, say) {
+  const mine = ++asked;
+  const began = Date.now();
+  for (;;) {
+    const response = await fetch(address(kind, runs));
+    if (mine !== asked) return undefined;
+    if (response.status !== 202) return response;
+    say(`Reading ${runs.join(" and ")}: ${Math.round((Date.now() - began) / 1000)} s`);
+    await new Promise((done) => setTimeout(done, AGAIN_MS));
+  }
+}
+
+function openInPerfetto(buffer, title) {
+  const other = window.open(PERFETTO);
+  if (!other) return;
+  const ping = setInterval(() => other.postMessage("PING", PERFETTO), 100);
+  window.addEventListener("message", function pong(event) {
+    if (event.origin !== PERFETTO || event.data !== "PONG") return;
+    clearInterval(ping);
+    window.removeEventListener("message", pong);
+    other.postMessage({ perfetto: { buffer, title } }, PERFETTO);
+  });
+}
+
+export async function render() {
+  document.head.append(element("style", { textContent: STYLE }));
+  const runs = await (await fetch("./runs")).json();
+  const choice = element("select", { id: "run", title: "Run" });
+  const other = element("select", { id: "other", title: "Compare with" });
+  const message = element("output", { id: "message" });
+  const frame = element("iframe", { id: "page", title: "I/O of the run" });
+  const timeline = element("button", { id: "timeline", textContent: "Open timeline in Perfetto" });
+  choice.append(...runs.map((run) => element("option", { value: run, textContent: run })));
+  other.append(element("option", { value: "", textContent: "nothing" }));
+  other.append(...runs.map((run) => element("option", { value: run, textContent: run })));
+  const say = (text) => { message.textContent = text; };
+
+  async function show() {
+    const both = other.value && other.value !== choice.value;
+    const kind = both ? "comparison" : "report";
+    const chosen = both ? [other.value, choice.value] : [choice.value];
+    frame.removeAttribute("src");
+    const response = await answered(kind, chosen, say);
+    if (!response) return;
+    say(response.ok ? "" : await response.text());
+    if (response.ok) frame.src = address(kind, chosen);
+  }
+
+  choice.onchange = other.onchange = show;
+  timeline.onclick = async () => {
+    const response = await answered("timeline", [choice.value], say);
+    if (!response) return;
+    say(response.ok ? "" : await response.text());
+    if (response.ok) openInPerfetto(await response.arrayBuffer(), choice.value);
+  };
+  document.body.append(
+    element("nav", {},
+      element("label", {}, "Run ", choice),
+      element("label", {}, "compared with ", other),
+      timeline),
+    message, frame);
+  if (runs.length) await show();
+  else say("No run with I/O lies below the log folder. Record one: vanidl record -o RUN -- COMMAND");
+}

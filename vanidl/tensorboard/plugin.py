@@ -1,0 +1,93 @@
+"""TensorBoard's plugin: which addresses there are, and what each answers.
+
+The protocol is that of TensorBoard's dynamic plugins (`tensorboard.plugins.base_plugin`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tensorboard.backend import http_util
+from tensorboard.plugins import base_plugin
+from werkzeug.wrappers import Request
+
+from vanidl.errors import VanidlError
+from vanidl.tensorboard.pages import Pages, Result
+from vanidl.tensorboard.runs import runs_below
+
+_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+_FRONT = Path(__file__).with_name("index.js")
+_PREPARING, _UNUSABLE = 202, 422
+
+Answer = Callable[..., Any]
+
+
+class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
+    """The tab "I/O"."""
+
+    plugin_name = "vanidl"
+
+    def __init__(self, context: Any) -> None:  # noqa: ANN401 - TensorBoard's context
+        self._root = Path(context.logdir).absolute() if context.logdir else None
+        self._pages = Pages()
+
+    def is_active(self) -> bool:
+        """Whether a run with I/O lies below the log folder."""
+        return bool(self._runs())
+
+    def frontend_metadata(self) -> Any:  # noqa: ANN401 - TensorBoard's record
+        """The module that draws the tab."""
+        return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="I/O")
+
+    def get_plugin_apps(self) -> Mapping[str, Answer]:
+        """Answers by address, below `/data/plugin/vanidl`."""
+        answers: dict[str, Callable[[Request], Any]] = {
+            "/index.js": self._front,
+            "/runs": self._list,
+            "/report": partial(self._page, "report", 1),
+            "/comparison": partial(self._page, "comparison", 2),
+            "/timeline": partial(self._page, "timeline", 1),
+        }
+        return {address: Request.application(answer) for address, answer in answers.items()}
+
+    def _runs(self) -> dict[str, Path]:
+        return runs_below(self._root) if self._root else {}
+
+    def _front(self, request: Request) -> Any:  # noqa: ANN401 - a response
+        text = _FRONT.read_text(encoding="utf-8")
+        return http_util.Respond(request, text, "text/javascript")
+
+    def _list(self, request: Request) -> Any:  # noqa: ANN401 - a response
+        return http_util.Respond(request, list(self._runs()), "application/json")
+
+    def _page(self, kind: str, count: int, request: Request) -> Any:  # noqa: ANN401 - a response
+        """What was made of the runs that `?run=` names: found among the known, never opened."""
+        known, names = self._runs(), request.args.getlist("run")
+        if len(names) != count or any(name not in known for name in names):
+            return http_util.Respond(request, "no such run", "text/plain", 404)
+        try:
+            result = self._pages.get(kind, [known[name] for name in names])
+        except VanidlError as error:
+            result = error
+        return _respond(request, result, "application/json" if kind == "timeline" else "text/html")
+
+
+def _respond(request: Request, result: Result | None, content_type: str) -> Any:  # noqa: ANN401
+    if result is None:
+        return http_util.Respond(request, "being prepared", "text/plain", _PREPARING)
+    if isinstance(result, VanidlError):
+        return http_util.Respond(request, str(result), "text/plain", _UNUSABLE)
+    policy = hashes(result) if content_type == "text/html" else None
+    return http_util.Respond(request, result, content_type, csp_scripts_sha256s=policy)
+
+
+def hashes(page: bytes) -> list[str]:
+    """Base64 SHA-256 of every inline script, as a content security policy names them."""
+    digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(page))
+    return [base64.b64encode(digest).decode() for digest in digests]
