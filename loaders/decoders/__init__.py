@@ -6,7 +6,8 @@ deepcam    lines as byte differences; `lines` and `deltas` are its parts
 lossless   labels
 coding     codecs by name; encode, decode, decode_batch
 kernels/   decoding on a GPU, in Triton
-staging    samples of a batch in one buffer for the device
+staging    samples of a batch in one host buffer; `ring` of them, `reading` into them
+on_device  batches that a device decodes
 convert    from and to TFRecord, HDF5 and NPY; `tfrecord` and `proto` are its parts
 dataset    the loader `decoded`
 dali       the same decoders behind an NVIDIA DALI pipeline

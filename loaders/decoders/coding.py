@@ -122,10 +122,15 @@ def open_sample(buffer: Buffer) -> dict[str, Encoded]:
     """
     arrays = unpack(buffer)
     for encoded in arrays.values():
-        if encoded.codec not in CODECS:
-            raise damaged(f"a codec among {', '.join(CODECS)}", encoded.codec)
+        require_known(encoded.codec)
         CODECS[encoded.codec].check(encoded)
     return arrays
+
+
+def require_known(codec: str) -> None:
+    """Nothing; raises InputError where a container names a codec that is not there."""
+    if codec not in CODECS:
+        raise damaged(f"a codec among {', '.join(CODECS)}", codec)
 
 
 def decode(
@@ -189,9 +194,7 @@ def decode_batch(
     decoded = {}
     for name, first in samples[0].items():
         of_name = [sample[name] for sample in samples if name in sample]
-        alike = {(each.codec, each.decoded) for each in of_name}
-        if len(of_name) != len(samples) or len(alike) != 1:
-            raise InputError(f"expected {name} alike in all samples of a batch, found {alike}")
+        require_alike(name, of_name, len(samples))
         target = _target(first, len(samples), place, out[name] if out else None)
         if place.type == "cuda":
             _on_gpu(of_name, target)
@@ -199,6 +202,13 @@ def decode_batch(
             _on_cpu(of_name, target, threads)
         decoded[name] = target
     return decoded
+
+
+def require_alike(name: str, encoded: Sequence[Encoded], samples: int) -> None:
+    """Nothing; raises InputError where an array is not in all samples, or not alike in them."""
+    alike = {(each.codec, each.decoded) for each in encoded}
+    if len(encoded) != samples or len(alike) != 1:
+        raise InputError(f"expected {name} alike in all samples of a batch, found {alike}")
 
 
 def _device(
@@ -238,6 +248,6 @@ def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) 
 
 
 def _on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:
-    from .kernels import find_kernel
+    from . import kernels
 
-    find_kernel(samples[0].codec).decode(samples, out)
+    kernels.decode(samples, out)

@@ -39,6 +39,8 @@ VERSION = 1
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<4sHHIIQII")
 _DIMENSIONS_MOST = 16
+_VALUES_MOST = 500_000
+"""Values a byte of the container may decode to: a DeepCAM line of one value, as long as may be."""
 
 Sections = dict[str, NDArray[Any]]
 
@@ -114,19 +116,50 @@ def pack(arrays: Mapping[str, Encoded]) -> bytes:
     return b"".join((prefix, text, body))
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A container whose description is whole; whether its body is, is another question.
+
+    Attributes:
+        arrays: Their sections are views of the body.
+        body: (nbytes,) uint8, nbytes a multiple of 64.
+        body_crc: CRC-32 that the body must have.
+    """
+
+    arrays: dict[str, Encoded]
+    body: NDArray[np.uint8]
+    body_crc: int
+
+    def require_whole(self) -> None:
+        """Raises InputError where the body is damaged."""
+        if crc32(self.body) != self.body_crc:
+            raise damaged("the body's CRC-32", "another")
+
+
 def unpack(buffer: bytes | bytearray | memoryview) -> dict[str, Encoded]:
     """The arrays of a container; their sections are views of the buffer.
 
     Raises:
         InputError: Foreign, of another version, cut, longer than it says, or damaged.
     """
+    opened = unpack_unchecked(buffer)
+    opened.require_whole()
+    return opened.arrays
+
+
+def unpack_unchecked(buffer: bytes | bytearray | memoryview) -> Opened:
+    """A container, the CRC-32 of its body not compared: where a GPU does that.
+
+    Raises:
+        InputError: As `unpack`, but for a damaged body.
+    """
     data = memoryview(buffer).cast("B")
     start, end = _bounds(data)
-    if crc32(data[_PREFIX.size : start]) != _prefix(data)[4]:
+    text = data[_PREFIX.size : start]
+    if crc32(text) != _prefix(data)[4]:
         raise damaged("the description's CRC-32", "another")
-    if crc32(data[start:end]) != _prefix(data)[6]:
-        raise damaged("the body's CRC-32", "another")
-    return _arrays(data[_PREFIX.size : start], data[start:end])
+    body = data[start:end].toreadonly()
+    return Opened(_arrays(text, body), np.frombuffer(body, np.uint8), _prefix(data)[6])
 
 
 def describe(buffer: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -158,6 +191,8 @@ def _bounds(data: memoryview) -> tuple[int, int]:
     if version != VERSION:
         raise damaged(f"version {VERSION}", version)
     start = _PREFIX.size + text_nbytes
+    if start % ALIGNMENT or body_nbytes % ALIGNMENT:
+        raise damaged(f"parts of multiples of {ALIGNMENT} bytes", f"{start} and {body_nbytes}")
     if start + body_nbytes != len(data):
         raise damaged(f"{start + body_nbytes} bytes", len(data))
     return start, len(data)
@@ -177,7 +212,7 @@ def _entry(name: str, encoded: Encoded, sections: list[list[Any]]) -> dict[str, 
 def _description(text: memoryview) -> dict[str, Any]:
     try:
         description = json.loads(bytes(text).rstrip(b"\0"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged("JSON", error) from error
     if not isinstance(description, dict) or not isinstance(description.get("arrays"), list):
         raise damaged("a list of arrays", "none")
@@ -193,6 +228,10 @@ def _arrays(text: memoryview, body: memoryview) -> dict[str, Encoded]:
 
 
 def _encoded(entry: dict[str, Any], body: memoryview) -> Encoded:
+    for shape, _ in (entry["source"], entry["decoded"]):
+        values = math.prod(max(1, int(length)) for length in shape)  # a 0 hides no large length
+        if values > _VALUES_MOST * (len(body) + ALIGNMENT):
+            raise damaged(f"arrays that {len(body)} bytes can hold", f"a shape of {shape}")
     return Encoded(
         codec=str(entry["codec"]),
         source=_spec(*entry["source"]),

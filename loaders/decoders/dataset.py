@@ -1,8 +1,9 @@
 """The loader `decoded`: reads containers and decodes them on the CPU or a GPU.
 
 Samples come in the DistributedSampler's order, as from the baseline. With workers, that many
-threads read ahead; on the CPU they decode, too. On a GPU they put a batch into one page-locked
-buffer, which the training process copies to the device and decodes there in one launch.
+threads read ahead, straight into a ring of host buffers; on the CPU they decode, too. For a GPU
+the buffers are page-locked, and the threads begin the copy on a stream of its own; the training
+process launches the kernels behind it and waits for nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -27,10 +27,13 @@ from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.stats import Counts
 from .coding import decode_batch, open_sample
-from .container import Encoded
 from .folders import ENCODED, sample_path
-from .kernels import find_kernel
-from .staging import Staged, require_good
+from .reading import read_containers
+from .ring import Copied, CudaTransfer, Ring, Transfer
+from .staging import HostBuffer
+
+if TYPE_CHECKING:
+    from .on_device import StagedBatch, Verdict
 
 NAME = "decoded"
 HELP = "encoded samples (python -m vanidl_loaders encode), decoded on the CPU or a GPU"
@@ -49,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
     """The loader of encoded samples."""
     folder = Path(options.encoded) if options.encoded else samples.folder / ENCODED
-    return DecodedLoader(samples, settings, folder, device=_device(options.decode_on, settings))
+    device = _device(options.decode_on, settings)
+    transfer = CudaTransfer(device) if device.type == "cuda" else None
+    return DecodedLoader(samples, settings, folder, transfer=transfer)
 
 
 class EncodedDataset(Dataset[Batch]):
@@ -71,14 +76,19 @@ class EncodedDataset(Dataset[Batch]):
         """
         if not 0 <= sample < len(self):
             raise IndexError(f"expected a sample in 0..{len(self) - 1}, found {sample}")
-        encoded, _ = read_container(self._folder, sample)
-        batch = decode_batch([encoded], device="cpu", threads=1)
+        buffer = HostBuffer()
+        encoded, _ = read_containers([sample_path(self._folder, sample)], buffer, open_sample)
+        batch = decode_batch(encoded, device="cpu", threads=1)
         decoded = {name: tensor[0] for name, tensor in batch.items()}
         return decoded | {"sample": torch.tensor(sample)}
 
 
 class DecodedLoader(EpochLoader):
-    """Batches of decoded samples in the DistributedSampler's order."""
+    """Batches of decoded samples in the DistributedSampler's order.
+
+    Where a device decodes, a damaged body is found there: `verify` raises, which is called behind
+    the last batch of an epoch and by `close`. On the CPU the batch itself raises.
+    """
 
     def __init__(
         self,
@@ -86,26 +96,49 @@ class DecodedLoader(EpochLoader):
         settings: Settings,
         folder: str | Path,
         *,
-        device: str | torch.device = "cpu",
+        transfer: Transfer | None = None,
     ) -> None:
+        """`transfer`: to the device that decodes; None: the CPU decodes."""
         if not sample_path(Path(folder), 0).exists():
             raise InputError(
                 f"expected containers in {folder}, found none: make them with "
                 f"python -m vanidl_loaders encode {samples.folder} {folder}"
             )
         super().__init__(settings, Counts(), settings.steps(samples), settings.identity(samples))
-        self._samples, self._folder, self._device = samples, Path(folder), torch.device(device)
-        self._statuses: list[torch.Tensor] = []
+        self._samples, self._folder, self._transfer = samples, Path(folder), transfer
+        on_gpu = transfer is not None and transfer.device.type == "cuda"
+        self._ring = Ring(max(2, 2 * settings.workers), pin_memory=on_gpu)
+        self._verdict: Verdict | None = None
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch; behind the last, the device has decoded all."""
+        """The batches of the epoch; behind the last, `verify`."""
         yield from super().__iter__()
-        self._require_good()
+        self.verify()
+
+    def verify(self) -> None:
+        """Waits for the device and looks at what it found in the batches handed out so far.
+
+        Raises:
+            InputError: A sample is damaged; named.
+        """
+        if self._verdict is not None:
+            self._verdict.require_good()
+
+    def close(self) -> None:
+        """Ends an open iteration, and verifies it."""
+        super().close()
+        self.verify()
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        calls = [partial(self._load, ids) for ids in self._ids(epoch)[start:]]
-        loaded = _ahead(calls, self._settings.workers)
-        return (self._finished(*each) for each in loaded)
+        batches = self._ids(epoch)[start:]
+        workers = self._settings.workers
+        if self._transfer is None:
+            return self._from_host(
+                batches, _ahead([partial(self._host, b) for b in batches], workers)
+            )
+        self.verify()  # of an iteration that was left
+        calls = [partial(self._begin, ids, self._transfer) for ids in batches]
+        return self._from_device(batches, _ahead(calls, workers), self._transfer.device)
 
     def _ids(self, epoch: int) -> list[list[int]]:
         settings = self._settings
@@ -118,69 +151,54 @@ class DecodedLoader(EpochLoader):
         ids = rank_order(padded, settings.world).tolist()
         return [ids[at : at + settings.batch] for at in range(0, len(ids), settings.batch)]
 
-    def _load(self, ids: list[int]) -> tuple[list[int], int, Batch | dict[str, _OnHost]]:
-        """Runs in a thread: ids, bytes read, and tensors (CPU) or what the device decodes."""
-        read = [read_container(self._folder, sample) for sample in ids]
-        samples, nbytes = [encoded for encoded, _ in read], sum(size for _, size in read)
-        if self._device.type == "cuda":
-            return ids, nbytes, {name: _OnHost.of(samples, name) for name in samples[0]}
-        threads = 1 if self._settings.workers else None
-        batch = decode_batch(samples, device="cpu", threads=threads)
-        return ids, nbytes, pinned(batch) if self._settings.pin_memory else batch
+    def _host(self, ids: Sequence[int]) -> tuple[int, Batch]:
+        """Runs in a thread: bytes read, and the decoded arrays."""
+        buffer = self._ring.take()
+        try:
+            samples, nbytes = read_containers(self._paths(ids), buffer, open_sample)
+            threads = 1 if self._settings.workers else None
+            batch = decode_batch(samples, device="cpu", threads=threads)
+        finally:
+            self._ring.give_back(buffer)
+        return nbytes, pinned(batch) if self._settings.pin_memory else batch
 
-    def _finished(self, ids: list[int], nbytes: int, loaded: Batch | dict[str, _OnHost]) -> Batch:
+    def _from_host(
+        self, batches: Sequence[Sequence[int]], decoded: Iterator[tuple[int, Batch]]
+    ) -> Generator[Batch, None, None]:
+        for ids, (nbytes, batch) in zip(batches, decoded, strict=True):
+            yield self._counted(ids, nbytes) | batch
+
+    def _begin(self, ids: Sequence[int], transfer: Transfer) -> tuple[StagedBatch, Copied]:
+        """Runs in a thread: reads a batch and begins its copy to the device."""
+        from .on_device import read_batch
+
+        buffer, copied = self._ring.take(), None
+        try:
+            staged = read_batch(self._paths(ids), buffer)
+            copied = transfer.begin(buffer.used)
+        finally:
+            self._ring.give_back(buffer, copied)
+        return staged, copied
+
+    def _from_device(
+        self,
+        batches: Sequence[Sequence[int]],
+        begun: Iterator[tuple[StagedBatch, Copied]],
+        device: torch.device,
+    ) -> Generator[Batch, None, None]:
+        from .on_device import Verdict
+
+        self._verdict = verdict = Verdict(batches, device)
+        for number, (staged, copied) in enumerate(begun):
+            counted = self._counted(batches[number], staged.nbytes)
+            yield counted | staged.decode(copied, verdict.of(number))
+
+    def _counted(self, ids: Sequence[int], nbytes: int) -> Batch:
         self._counts.add(loads=len(ids), nbytes=nbytes, requests=len(ids))
-        self._require_good()  # of the batch before, which the device has long decoded
-        batch: Batch = {"sample": torch.tensor(ids)}
-        for name, value in loaded.items():
-            if isinstance(value, _OnHost):
-                batch[name], status = value.decode(self._device)
-                self._statuses.append(status)
-            else:
-                batch[name] = value
-        return batch
+        return {"sample": torch.tensor(ids)}
 
-    def _require_good(self) -> None:
-        statuses, self._statuses = self._statuses, []
-        for status in statuses:
-            require_good(status)
-
-
-class _OnHost:
-    """The staged samples of one array, to be decoded on a device."""
-
-    def __init__(self, samples: list[Encoded]) -> None:
-        first = samples[0]
-        self._kernel, self._spec = find_kernel(first.codec), first.decoded
-        self._staged: Staged = self._kernel.stage(samples, pin_memory=True)
-        self._count = len(samples)
-
-    @classmethod
-    def of(cls, samples: list[dict[str, Encoded]], name: str) -> _OnHost:
-        """The array of that name of all samples."""
-        return cls([sample[name] for sample in samples])
-
-    def decode(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """The decoded array and the status, both soon on the device."""
-        kind = torch.from_numpy(np.empty(0, self._spec.dtype)).dtype
-        out = torch.empty((self._count, *self._spec.shape), dtype=kind, device=device)
-        return out, self._kernel.launch(self._staged.to(device), out)
-
-
-def read_container(folder: Path, sample: int) -> tuple[dict[str, Encoded], int]:
-    """The arrays of one sample of a set, and the bytes of its container.
-
-    Raises:
-        InputError: The container is missing or damaged.
-    """
-    path = sample_path(folder, sample)
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(
-            f"expected a container {path}, found none: go on with python -m vanidl_loaders encode"
-        ) from error
-    return open_sample(content), len(content)
+    def _paths(self, ids: Sequence[int]) -> list[Path]:
+        return [sample_path(self._folder, sample) for sample in ids]
 
 
 def _ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:

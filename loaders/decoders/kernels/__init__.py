@@ -1,4 +1,4 @@
-"""Decoding on a GPU: one module a codec, each with `stage`, `launch`, `reference` and `decode`.
+"""Decoding on a GPU: one module a codec, each with `columns`, `launch` and `reference`.
 
 Imported only from here, when a GPU decodes: Triton is not needed otherwise. Where there is no
 GPU, the kernels run in Triton's interpreter on CPU tensors if TRITON_INTERPRET=1 is set before
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ...errors import MissingError
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from ..container import Encoded
-    from ..staging import Staged
+    from ..staging import Column, Staged
 
 KERNELS: dict[str, str] = {
     "cosmoflow": "vanidl_loaders.decoders.kernels.cosmoflow",
@@ -30,17 +33,27 @@ KERNELS: dict[str, str] = {
 class Kernel(Protocol):
     """What a module of this folder offers."""
 
-    def stage(self, samples: Sequence[Encoded], *, pin_memory: bool = False) -> Staged:
-        """The samples in one buffer on the host."""
+    def columns(self, encoded: Encoded) -> tuple[Column, ...]:
+        """What the index holds of a sample; raises InputError where its sections are damaged."""
 
-    def launch(self, staged: Staged, out: torch.Tensor) -> torch.Tensor:
-        """Begins to fill `out` on its device; (samples,) int32, not 0 where one is damaged."""
+    def launch(self, staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
+        """Begins to fill `out`; `status` (samples,) uint8 becomes 1 where a sample is damaged.
+
+        Both lie on the device of `staged`. Whatever the sections hold, no access leaves them.
+        """
 
     def reference(self, staged: Staged, out: torch.Tensor) -> None:
         """Fills `out` with PyTorch's own operators."""
 
-    def decode(self, samples: Sequence[Encoded], out: torch.Tensor) -> None:
-        """Fills `out` (samples, *decoded shape) on its device, and waits for it."""
+
+class Checksum(Protocol):
+    """What computes CRC-32 on a device."""
+
+    def columns(self, body: NDArray[np.uint8], crc: int) -> tuple[Column, ...]:
+        """What the index holds of a body: where it lies, and the CRC-32 that it must have."""
+
+    def launch(self, staged: Staged, status: torch.Tensor) -> None:
+        """`status` (samples,) uint8 becomes 1 where a body has another."""
 
 
 def find_kernel(codec: str) -> Kernel:
@@ -49,8 +62,21 @@ def find_kernel(codec: str) -> Kernel:
     Raises:
         MissingError: Triton is not installed.
     """
+    return cast(Kernel, _imported(KERNELS[codec]))
+
+
+def find_checksum() -> Checksum:
+    """The module for the CRC-32 of bodies.
+
+    Raises:
+        MissingError: Triton is not installed.
+    """
+    return cast(Checksum, _imported("vanidl_loaders.decoders.kernels.checksum"))
+
+
+def _imported(module: str) -> ModuleType:
     try:
-        return cast(Kernel, import_module(KERNELS[codec]))
+        return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise
@@ -58,3 +84,21 @@ def find_kernel(codec: str) -> Kernel:
             "expected the package triton to decode on a GPU, found none: pip install triton, "
             "or decode on the CPU with device='cpu'"
         ) from error
+
+
+def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
+    """Fills `out` (samples, *decoded shape) on its device, and waits for it.
+
+    Raises:
+        InputError: Sections, keys, codes and segments contradict each other.
+    """
+    import torch
+
+    from ..staging import HostBuffer, require_good, stage
+
+    kernel = find_kernel(samples[0].codec)
+    buffer = HostBuffer(pin_memory=out.is_cuda)
+    staged = stage(buffer, [kernel.columns(each) for each in samples]).to(out.device)
+    status = torch.zeros(len(samples), dtype=torch.uint8, device=out.device)
+    kernel.launch(staged, out, status)
+    require_good(status)

@@ -6,42 +6,35 @@ Bytes of a sample of 128^3 voxels and 4 redshifts: 4.19 MB of keys and 0.3 MB of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import triton
 import triton.language as tl
 
 from ..container import Encoded
 from ..cosmoflow import TILE, Layout
-from ..staging import Staged, require_good
-from ..staging import stage as stage_columns
+from ..staging import Column, Staged
 
 BLOCK = 1024
 WARPS = 4
 COLUMNS = 3
 
 
-def stage(samples: Sequence[Encoded], *, pin_memory: bool = False) -> Staged:
-    """The samples in one buffer on the host: rows of tiles, keys, entries.
+def columns(encoded: Encoded) -> tuple[Column, ...]:
+    """Rows of tiles, keys, entries.
 
     Raises:
         InputError: Sections contradict the shape or each other.
     """
-    rows = [
-        (Layout.of(each).tiles, each.sections["keys"], each.sections["entries"]) for each in samples
-    ]
-    return stage_columns(rows, pin_memory=pin_memory)
+    return Layout.of(encoded).tiles, encoded.sections["keys"], encoded.sections["entries"]
 
 
 def reference(staged: Staged, out: torch.Tensor) -> None:
     """Fills `out` (samples, redshifts, ...) float16 with PyTorch's operators."""
     redshifts, voxels = out.shape[1], out[0, 0].numel()
     words = staged.buffer.view(torch.int64)
-    index = words[: staged.samples * COLUMNS].view(-1, COLUMNS).tolist()
     shifts = 16 * torch.arange(redshifts, device=out.device)
     voxel = torch.arange(voxels, device=out.device)
-    for (tiles_at, keys_at, entries_at), target in zip(index, out, strict=True):
+    for (tiles_at, keys_at, entries_at), target in zip(staged.index.tolist(), out, strict=True):
         tiles = words[tiles_at // 8 :][: -(-voxels // TILE) * 4].view(-1, 4)
         first, base, _, width = tiles[voxel // TILE].unbind(1)
         at = keys_at + first + voxel % TILE * width
@@ -57,8 +50,9 @@ def _gather_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
     bytes_ptr: tl.tensor,  # staged buffer as uint8
     halves_ptr: tl.tensor,  # the same as int16
     words_ptr: tl.tensor,  # the same as int64
+    index_ptr: tl.tensor,  # (samples, COLUMNS) int64
     out_ptr: tl.tensor,  # (samples, REDSHIFTS, voxels) int16
-    status_ptr: tl.tensor,  # (samples,) int32
+    status_ptr: tl.tensor,  # (samples,) uint8
     voxels: int,
     REDSHIFTS: tl.constexpr,
     TILE: tl.constexpr,
@@ -67,7 +61,7 @@ def _gather_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
 ) -> None:  # a program decodes BLOCK voxels of one sample, all in one tile
     sample = tl.program_id(1).to(tl.int64)
     begin = tl.program_id(0).to(tl.int64) * BLOCK
-    index = words_ptr + sample * COLUMNS
+    index = index_ptr + sample * COLUMNS
     row = words_ptr + tl.load(index) // 8 + begin // TILE * 4
     keys_at = tl.load(index + 1) + tl.load(row)
     entries = words_ptr + tl.load(index + 2) // 8 + tl.load(row + 1)
@@ -91,20 +85,19 @@ def _gather_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
     tl.store(status_ptr + sample, 1, mask=strange > 0)
 
 
-def launch(staged: Staged, out: torch.Tensor) -> torch.Tensor:
+def launch(staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
     """Begins to fill `out` (samples, redshifts, ...) float16 on its device.
 
-    Returns:
-        (samples,) int32 on the device: 1 where a key points behind its table; that voxel is 0.
+    `status` (samples,) uint8 there becomes 1 where a key points behind its table; that voxel is 0.
     """
     redshifts, voxels = out.shape[1], out[0, 0].numel()
-    status = torch.zeros(staged.samples, dtype=torch.int32, device=out.device)
     if voxels:
         buffer = staged.buffer
         _gather_kernel[(triton.cdiv(voxels, BLOCK), staged.samples)](
             buffer,
             buffer.view(torch.int16),
             buffer.view(torch.int64),
+            staged.index,
             out.view(torch.int16),
             status,
             voxels,
@@ -115,14 +108,3 @@ def launch(staged: Staged, out: torch.Tensor) -> torch.Tensor:
             num_warps=WARPS,
             enable_fp_fusion=False,
         )
-    return status
-
-
-def decode(samples: Sequence[Encoded], out: torch.Tensor) -> None:
-    """Fills `out` (samples, redshifts, ...) float16 on its device, and waits for it.
-
-    Raises:
-        InputError: Sections contradict each other, or a key points behind its table.
-    """
-    staged = stage(samples, pin_memory=out.is_cuda)
-    require_good(launch(staged.to(out.device), out))

@@ -20,9 +20,11 @@ from vanidl_loaders.decoders import (
     encode,
     encode_sample,
     find_codec,
+    kernels,
     open_sample,
 )
 from vanidl_loaders.decoders.kernels import KERNELS, find_kernel
+from vanidl_loaders.decoders.staging import HostBuffer, stage
 from vanidl_loaders.errors import InputError, UsageError
 
 NAMES = sorted(CODECS)
@@ -129,6 +131,10 @@ def test_sections_that_contradict_the_shape_are_refused(name, examples):
                 CODECS[name].decode(each, np.empty(each.decoded.shape, each.decoded.dtype))
 
 
+def staged(kernel, samples):
+    return stage(HostBuffer(), [kernel.columns(each) for each in samples])
+
+
 def test_kernels_give_the_bits_of_the_cpu(pairs, device, bits):
     pytest.importorskip("triton", reason="triton is not installed")
     for codec, array in pairs:
@@ -136,8 +142,8 @@ def test_kernels_give_the_bits_of_the_cpu(pairs, device, bits):
         wanted = decode_batch([{"array": each} for each in samples], device="cpu")["array"]
         kernel = find_kernel(codec.NAME)
         for fill in (
-            kernel.decode,
-            lambda s, out, k=kernel: k.reference(k.stage(s).to(device), out),
+            kernels.decode,
+            lambda s, out, k=kernel: k.reference(staged(k, s).to(device), out),
         ):
             out = torch.full_like(wanted, 1, device=device)
             fill(samples, out)

@@ -14,10 +14,17 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanidl_loaders.decoders import CosmoFlow, DeepCam, Lossless, decode, encode_sample, open_sample
+from vanidl_loaders.decoders import (
+    CosmoFlow,
+    DeepCam,
+    Lossless,
+    decode,
+    encode_sample,
+    kernels,
+    open_sample,
+)
 from vanidl_loaders.decoders.coding import decode_batch
 from vanidl_loaders.decoders.container import describe, pack, unpack
-from vanidl_loaders.decoders.kernels import find_kernel
 from vanidl_loaders.errors import InputError
 
 
@@ -165,4 +172,4 @@ def test_kernels_flag_it_and_stay_in_bounds(broken, device):
     kind = decode_batch([{"a": Lossless().encode(np.zeros(1, encoded.decoded.dtype))}])["a"].dtype
     out = torch.zeros((1, *encoded.decoded.shape), dtype=kind, device=device)
     with pytest.raises(InputError, match="samples \\[0\\] of batch"):
-        find_kernel(encoded.codec).decode([encoded], out)
+        kernels.decode([encoded], out)
