@@ -38,6 +38,11 @@ HOOKS = (
     ("tensorflow.python.data.ops.iterator_ops", "tensorflow.watch_iterators"),
     ("tensorflow.python.eager.backprop", "tensorflow.watch_tapes"),
     ("jax._src.api", "jax.watch_gradients"),
+    ("botocore.endpoint", "botocore_requests.watch"),
+    ("aiobotocore.endpoint", "botocore_requests.watch_async"),
+    ("urllib3.connectionpool", "urllib3_requests.watch"),
+    ("aiohttp.client", "aiohttp_requests.watch"),
+    ("fsspec.implementations.http", "aiohttp_requests.watch_file_system"),
 )
 """(module of the program, module here and its function); several may be for one module."""
 

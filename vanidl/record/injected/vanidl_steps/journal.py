@@ -47,7 +47,7 @@ class Journal:
     """Events of this process; a forked child has a journal of its own."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._closed = False
         self._begin()
         atexit.register(self._last)
@@ -105,9 +105,9 @@ class Journal:
 
     def _open(self) -> None:
         name = f"{os.uname().nodename}-{os.getpid()}"
-        self._file = _new_file(os.path.join(self._folder, name))  # noqa: PTH118
+        self._file = new_file(os.path.join(self.folder, name), SUFFIX)  # noqa: PTH118
         rows, self._rows = self._rows, []
-        self.describe(_process())
+        self.describe(process_description())
         header, self._rows = self._rows, rows
         os.write(self._file, MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
         if "multiprocessing.util" in sys.modules:  # its children end without atexit
@@ -131,36 +131,54 @@ class Journal:
         name = f"{os.uname().nodename}-{os.getpid()}{FAILURE_SUFFIX}"
         why = " ".join(f"{type(error).__name__}: {error}".split())
         try:
-            with open(os.path.join(self._folder, name), "a") as file:  # noqa: PTH118, PTH123
+            with open(os.path.join(self.folder, name), "a") as file:  # noqa: PTH118, PTH123
                 file.write(f"{hook}: {why}\n")
         except OSError:
             pass
 
 
-def _new_file(path: str) -> int:
+def new_file(path: str, suffix: str) -> int:
     """A file that was not there: the number of a process may come again within a run."""
     for k in range(1000):
         again = f"-{k}" if k else ""
         try:
             return os.open(
-                f"{path}{again}{SUFFIX}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644
+                f"{path}{again}{suffix}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644
             )
         except FileExistsError:
             continue
     raise FileExistsError(path)
 
 
-def _process() -> dict[str, object]:
-    """Who this is; ranks are what launchers put into the environment."""
+def process_description() -> dict[str, object]:
+    """Who this is; ranks are what launchers put into the environment.
+
+    Of its arguments only those of multiprocessing: others can be passwords, which `run.json` masks.
+    """
     names = os.environ.get(RANKS_VARIABLE, "").split(",")
     return {
         "host": os.uname().nodename,
         "pid": os.getpid(),
+        "parent_pid": _parent(),
         "rank": _first_number(names),
         "world_size": _first_number(_WORLD_SIZES),
-        "command": [sys.executable, *sys.argv],
+        "command": [sys.executable, *_program()],
         "python": sys.version.split()[0],
     }
+
+
+def _parent() -> int:
+    """The process that this one works for; a fork server's child has been asked for by another."""
+    module = sys.modules.get("multiprocessing.process")
+    parent = module.parent_process() if module is not None else None
+    return os.getppid() if parent is None else parent.pid
+
+
+def _program() -> list[str]:
+    """The name of the program, and what multiprocessing starts its children with."""
+    words = getattr(sys, "orig_argv", sys.argv)
+    own = next((word for word in words if word.startswith("from multiprocessing.")), None)
+    return sys.argv[:1] if own is None else ["-c", own]
 
 
 def _first_number(names: tuple[str, ...] | list[str]) -> int | None:

@@ -1,0 +1,138 @@
+"""Which object a request over HTTP is for: the rules of S3, of Google Cloud Storage, of plain URLs.
+
+A name holds scheme, bucket and key, or scheme, host and path: never the query of a URL, where
+signatures and tokens stand, nor a user's name and password.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from .operations import LIST, OTHER, READ, STAT, WRITE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Target = tuple[int, str]
+"""(kind of operation, name of the object)."""
+
+_S3_PARTS = ("acl", "attributes", "legal-hold", "retention", "tagging", "torrent", "uploads")
+_KINDS = {"GET": READ, "HEAD": STAT, "PUT": WRITE}
+_GCS = "/storage/v1/b"
+_GCS_HOST = "storage.googleapis.com"
+_SCOPE = "/s3/aws4_request"
+_SIGNED = ("%2Fs3%2Faws4_request", "AWSAccessKeyId=")  # presigned URLs of both versions
+_AWS = ".amazonaws.com"
+
+
+class Request:
+    """One request as the rules see it; `header` gives a header's text, "" where there is none."""
+
+    __slots__ = ("headers", "host", "method", "path", "query", "scheme")
+
+    def __init__(self, method: str, scheme: str, host: str, target: str, headers: Any) -> None:  # noqa: ANN401
+        self.method = method
+        self.scheme = scheme
+        self.host = host
+        self.path, _, self.query = target.partition("?")
+        self.headers = headers
+
+    def header(self, name: str) -> str:
+        """By its name in lower case, however the library spells and keeps it."""
+        headers = self.headers
+        if not headers:
+            return ""
+        value = headers.get(name)
+        if value is None and type(headers) is dict:
+            value = next((v for k, v in headers.items() if str(k).lower() == name), None)
+        if value is None:
+            return ""
+        return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+    def has(self, parameter: str) -> bool:
+        """Whether the query has a parameter."""
+        return f"&{parameter}=" in f"&{self.query}=" or f"&{parameter}&" in f"&{self.query}&"
+
+
+def of_url(request: Request) -> Target | None:
+    """The object of a request that its URL or its signature tells to be for object storage."""
+    path, host = request.path, request.host
+    if _GCS in path[:32]:
+        return _gcs(request)
+    if host == _GCS_HOST:
+        return _s3("gs", request, *_split(path))
+    if host.endswith(_AWS) and (".s3." in host or ".s3-" in host or host.startswith("s3")):
+        return s3(request)
+    if _SCOPE in request.header("authorization") or any(m in request.query for m in _SIGNED):
+        return s3(request)
+    return None
+
+
+def s3(request: Request, bucket: str | None = None, key: str | None = None) -> Target:
+    """The object of a request to S3 or what speaks its protocol.
+
+    Args:
+        request: the request.
+        bucket: where the library says it; else it is in the host's name or comes first in the path.
+        key: likewise.
+    """
+    if bucket is None:
+        bucket, key = _split(request.path)
+        before, mark, _ = request.host.partition(".s3")
+        if mark and request.host.endswith(_AWS):
+            bucket, key = before, unquote(request.path[1:])
+    return _s3("s3", request, bucket, key or "")
+
+
+def plain(request: Request) -> Target:
+    """The file behind a URL."""
+    kind = _KINDS.get(request.method, OTHER)
+    if kind == READ and request.path.endswith("/"):
+        kind = LIST  # what file systems over HTTP list a folder with
+    host = request.host.rpartition("@")[2]
+    return kind, f"{request.scheme}://{host}{request.path}"
+
+
+def _s3(scheme: str, request: Request, bucket: str, key: str) -> Target:
+    name = f"{scheme}://{bucket}/{key}"
+    kind = _KINDS.get(request.method, OTHER)
+    if not key:
+        return (LIST if kind == READ else STAT if kind == STAT else OTHER), name
+    if kind in (READ, WRITE) and request.query:
+        of_parts = kind == READ and request.has("uploadId")
+        if of_parts or any(request.has(part) for part in _S3_PARTS):
+            return OTHER, name
+    if kind == WRITE and request.header("x-amz-copy-source"):
+        return OTHER, name
+    return kind, name
+
+
+def _split(path: str) -> tuple[str, str]:
+    bucket, _, key = path[1:].partition("/")
+    return unquote(bucket), unquote(key)
+
+
+def _gcs(request: Request) -> Target:
+    """Google's JSON interface: `/storage/v1/b/BUCKET/o/KEY`, uploads and downloads before it."""
+    before, _, rest = request.path.partition(_GCS)
+    bucket, _, key = rest[1:].partition("/o")
+    bucket, key = unquote(bucket), unquote(key[1:])
+    method = request.method
+    if before.endswith("/upload"):
+        named = next((p[5:] for p in request.query.split("&") if p.startswith("name=")), "")
+        return (_gcs_upload(request), f"gs://{bucket}/{unquote(named)}")
+    if method == "GET" and key:
+        media = before.endswith("/download") or "alt=media" in request.query
+        return (READ if media else STAT), f"gs://{bucket}/{key}"
+    if method == "GET":
+        return (LIST if rest.endswith("/o") or not bucket else STAT), f"gs://{bucket}/"
+    return OTHER, f"gs://{bucket}/{key}"
+
+
+def _gcs_upload(request: Request) -> int:
+    """A resumable upload begins with a request without data, and may ask how far it came."""
+    resumable = "uploadType=resumable" in request.query
+    begins = resumable and request.method == "POST" and not request.has("upload_id")
+    asks = request.header("content-range").startswith("bytes */")
+    return OTHER if begins or asks else WRITE
