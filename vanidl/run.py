@@ -29,7 +29,7 @@ from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.findings import Finding, find
 from vanidl.merge.load import Inputs, read_trace
-from vanidl.model.selection import Selection
+from vanidl.model.selection import Selection, fitted
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
@@ -170,7 +170,8 @@ class Run:
 
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""
-        return Run(self.trace, analyse(self.trace, selection), selection)
+        chosen = fitted(selection, self.trace)
+        return Run(self.trace, analyse(self.trace, chosen), chosen)
 
     def frame(self, name: str) -> pandas.DataFrame:
         """One result as a pandas frame; names: see `vanidl.analyses.frames.FRAMES`.
@@ -204,7 +205,7 @@ def open_run(
     """
     with _executor(executor_options) as executor:
         trace = read_trace(path, inputs or Inputs(), progress, executor)
-        chosen = selection or Selection()
+        chosen = fitted(selection or Selection(), trace)
         if names is not None:
             chosen = anonymous_selection(trace, chosen)
             trace = anonymous(trace, names)

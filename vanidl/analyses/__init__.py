@@ -51,7 +51,7 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
-from vanidl.model.selection import SelectedParts, Selection, select
+from vanidl.model.selection import SelectedParts, Selection, fitted, select
 from vanidl.model.trace import Trace
 
 REDUCTIONS: dict[str, Reduction] = {
@@ -99,7 +99,7 @@ def analyse(
     Coverage is always that of the whole trace. With an executor its workers reduce the parts;
     the results are the same.
     """
-    selection = selection or Selection()
+    selection = fitted(selection or Selection(), trace)
     chosen = select(trace, selection)
     first = REDUCTIONS | reductions_of(chosen)
     # Parts may have to be read from disk: those chosen whole are looked at for both at once.

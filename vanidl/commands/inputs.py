@@ -45,7 +45,12 @@ def add_read_arguments(
         metavar="PATH[:TAG]",
         help="more profiler output, or event files (TAG: which scalar marks steps)",
     )
-    add("--layer", default="POSIX", help="layer of the I/O: POSIX (default) or MPI-IO")
+    add(
+        "--layer",
+        default="",
+        help="layer of the I/O: POSIX (default), MPI-IO, or OBJECT, requests to object storage "
+        "(default where they alone were recorded)",
+    )
     add("--only", metavar="KIND", help="only files of one kind, for example dataset")
     add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")
     add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")

@@ -21,7 +21,7 @@ from vanidl.merge.processes import identify
 from vanidl.merge.training_steps import settle
 from vanidl.model.file_kinds import KindRule, profiler_rules
 from vanidl.model.spill import Parts
-from vanidl.model.trace import MAX_PART_ROWS, Job, LogState, Process, Trace
+from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import EventRecords, ProfileTrace, StepDurations, TracerLog
 
@@ -126,7 +126,8 @@ def _placed(run: _Records, options: Options) -> _Placed:
     logs, rows = merge_clocks.laid_on_one_clock(logs, processes, of_logs)
     notices = [notice for clock in clocks for notice in clock.notices]
     notices += merge_clocks.coarse(aligned, of_logs)
-    io = io.shifted({n: clock.offset_ns for n, clock in of_logs.items() if clock.offset_ns})
+    offsets = {n: clock.offset_ns for n, clock in of_logs.items() if clock.offset_ns}
+    io = io.shifted(offsets, without=OBJECT)  # on the system's clock already
     return _Placed(logs, rows, io, clocks, notices)
 
 
@@ -178,13 +179,17 @@ def _job(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Job:
         start = min(int(p.start_ns.min()) for p in profiles if len(p.start_ns))
         end = max(int(p.end_ns.max()) for p in profiles if len(p.end_ns))
         return Job(None, "", start, end, start_resolution_ns=1, tracer="")
-    first = logs[0]
-    ids = sorted({log.job_id for log in logs})
+    first = min(logs, key=lambda log: log.beside)
+    start, end = min(log.start_ns for log in logs), max(log.end_ns for log in logs)
+    if first.beside:  # what no tracer saw of the run, the loop shows
+        start = min([start, *(int(p.start_ns.min()) for p in profiles if len(p.start_ns))])
+        end = max([end, *(int(p.end_ns.max()) for p in profiles if len(p.end_ns))])
+    ids = sorted({log.job_id for log in logs if log.job_id or not log.beside})
     return Job(
-        id=ids[0] if len(ids) == 1 else "+".join(ids),
+        id="+".join(ids) or None,
         command=first.command,
-        start_ns=min(log.start_ns for log in logs),
-        end_ns=max(log.end_ns for log in logs),
+        start_ns=start,
+        end_ns=end,
         start_resolution_ns=max(log.start_resolution_ns for log in logs),
         tracer=first.tracer,
         counts_apart=first.counts_apart,

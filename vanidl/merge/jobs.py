@@ -151,13 +151,17 @@ def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     by_pid: dict[tuple[int, str], list[int]] = {}
     by_command: dict[tuple[int, str], list[int]] = {}
     for i, log in enumerate(logs):
-        yield by_job.setdefault((log.user_id, log.job_id), i), i
+        job = log.job_id or str(Path(log.path).parent)  # without one: what lies together
+        yield by_job.setdefault((log.user_id, job), i), i
         by_pid.setdefault((log.user_id, str(log.pid)), []).append(i)
         by_command.setdefault((log.user_id, log.command), []).append(i)
     for i, log in enumerate(logs):
         for parent in by_pid.get((log.user_id, str(log.parent_pid)), ()):
             if contains(logs[parent], log):  # numbers of processes come again
                 yield parent, i
+        if log.beside:
+            same = by_pid.get((log.user_id, str(log.pid)), ())
+            yield from ((i, j) for j in same if contains(logs[j], log) or contains(log, logs[j]))
     for (_, command), members in by_command.items():
         if command and not HELPER.search(command):
             yield from _overlapping(members, logs)

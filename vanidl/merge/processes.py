@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vanidl.merge.jobs import contains, launches
 from vanidl.merge.process_table import ProcessTable
@@ -25,6 +25,7 @@ from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
 _TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
 _MOST_NAMES = 4
+_CLOCK_NS = 1_000_000_000  # what starts in whole seconds may be off
 
 
 @dataclass(slots=True)
@@ -35,13 +36,17 @@ class _Entry:
     log: int | None
     log_rank: int
     profiles: list[int]
+    beside: list[int] = field(default_factory=list)  # more logs of the same process
     world_size: int | None = None
     stray: bool = False  # a profile of an unknown process beside a log that has all ranks
 
 
 def identify(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> ProcessTable:
     """The processes of one run, ranks first in order."""
-    entries = [e for i, log in enumerate(logs) for e in _entries(i, log)]
+    entries = [e for i, log in enumerate(logs) if not log.beside for e in _entries(i, log)]
+    for i, log in enumerate(logs):
+        if log.beside:
+            _join(i, log, entries, logs)
     for k, profile in enumerate(profiles):
         entry = _match(profile, entries, profiles)
         if entry is None:
@@ -79,6 +84,31 @@ def _entries(i: int, log: TracerLog) -> list[_Entry]:
         _Entry(replace(process, host=hosts.get(r, ""), pid=None, rank=r), i, r, [])
         for r in range(log.nprocs)
     ]
+
+
+def _join(i: int, log: TracerLog, entries: list[_Entry], logs: Sequence[TracerLog]) -> None:
+    """Gives a log that lies beside others' to the process it is of; without one it has its own."""
+    entry = next((entry for entry in entries if _is_of(log, entry, logs)), None)
+    if entry is None:
+        entries.extend(_entries(i, log))
+        return
+    entry.beside.append(i)
+    known = entry.process
+    rank = log.rank if known.rank is None else known.rank
+    entry.process = replace(known, host=known.host or log.host, pid=log.pid, rank=rank)
+
+
+def _is_of(log: TracerLog, entry: _Entry, logs: Sequence[TracerLog]) -> bool:
+    """By pid, where both lived at one time (numbers come again), or by the rank of a shared log."""
+    known = entry.process
+    if entry.log is None or not same_host(known.host, log.host):
+        return False
+    if known.pid is None:
+        return log.parent_pid is None and log.rank is not None and log.rank == known.rank
+    other = logs[entry.log]
+    if known.pid != log.pid or other.beside:
+        return False
+    return other.start_ns < log.end_ns + _CLOCK_NS and log.start_ns < other.end_ns + _CLOCK_NS
 
 
 def _rank_hosts(log: TracerLog) -> dict[int, str]:
@@ -328,10 +358,17 @@ def _table(entries: Sequence[_Entry], order: Sequence[int]) -> ProcessTable:
     by_profile = {k: place[i] for i, e in enumerate(entries) for k in e.profiles}
     return ProcessTable(
         rows=tuple(processes),
-        of_log={(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None},
+        of_log=_rows_of_logs(entries, place),
         of_profile=tuple(by_profile[k] for k in sorted(by_profile)),
         notices=_notices(processes),
     )
+
+
+def _rows_of_logs(
+    entries: Sequence[_Entry], place: Mapping[int, int]
+) -> dict[tuple[int, int], int]:
+    own = {(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None}
+    return own | {(log, 0): place[i] for i, e in enumerate(entries) for log in e.beside}
 
 
 def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:

@@ -15,25 +15,34 @@ from numpy.typing import NDArray
 from vanidl.errors import UsageError
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.spill import Parts
-from vanidl.model.trace import POSIX, Part, SpanKind, Spans, Trace
+from vanidl.model.trace import OBJECT, POSIX, Part, SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which operations to look at.
 
+    `layer` "" is POSIX, or OBJECT where requests to object storage alone were recorded.
     `only` is a kind of file; `include` and `exclude` are glob patterns on whole paths, any of
     which may match; `from_s` and `to_s` are seconds since the start of the job: operations
     and steps that start in [from_s, to_s) count.
     """
 
-    layer: str = POSIX
+    layer: str = ""
     only: str | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     from_s: float | None = None
     to_s: float | None = None
     codes: frozenset[int] | None = None  # only these files, where names no longer tell them
+
+
+def fitted(selection: Selection, trace: Trace) -> Selection:
+    """The selection with its layer by name."""
+    if selection.layer:
+        return selection
+    known = {*trace.layers_traced, *trace.counters}
+    return replace(selection, layer=OBJECT if known == {OBJECT} else POSIX)
 
 
 class SelectedParts(Sequence[Part]):
@@ -102,6 +111,7 @@ def select(trace: Trace, selection: Selection) -> Trace:
     Raises:
         UsageError: the layer, kind or window is not in the trace.
     """
+    selection = fitted(selection, trace)
     _check(trace, selection)
     files = _file_mask(trace, selection)
     timed = selection.from_s is not None or selection.to_s is not None

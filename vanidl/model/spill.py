@@ -92,10 +92,15 @@ class Parts(Sequence[Part]):
                 found.setdefault(place.process, []).append(place)
         return {process: Parts(places, self._folder) for process, places in found.items()}
 
-    def shifted(self, offset_ns: Mapping[int, int]) -> Parts:
-        """The same operations, those of each process in `offset_ns` that much later."""
+    def shifted(self, offset_ns: Mapping[int, int], without: str = "") -> Parts:
+        """The same operations, those of each process in `offset_ns` that much later.
+
+        Those of the layer `without` stay where they are.
+        """
         places = [
-            place.shifted(offset_ns.get(place.process, 0)) if offset_ns else place
+            place.shifted(offset_ns.get(place.process, 0))
+            if offset_ns and place.layer != without
+            else place
             for place in self._places
         ]
         return Parts(sorted(places, key=lambda place: place.key), self._folder)

@@ -37,8 +37,10 @@ H5F = "H5F"
 H5D = "H5D"
 PNETCDF = "PNETCDF"
 PNETCDF_VAR = "PNETCDF_VAR"
+OBJECT = "OBJECT"
 STORAGE_LAYERS = (POSIX, STDIO)
-"""Disjoint layers whose bytes may be added. Every other layer lies above POSIX."""
+"""Disjoint layers whose bytes may be added. Every other layer lies above POSIX, but for OBJECT:
+requests to object storage, which go through sockets and are a total of their own."""
 
 MAX_PART_ROWS = 8_000_000
 

@@ -26,7 +26,7 @@ class OperationTable:
     since the start of the log. An offset of -1: not recorded.
     """
 
-    layer: str  # "POSIX", "MPI-IO" or "STDIO"
+    layer: str  # "POSIX", "MPI-IO", "STDIO" or "OBJECT"
     record_file: NDArray[np.uint64]  # the tracer's file id, a key of TracerLog.names
     record_rank: NDArray[np.int64]
     record_host: tuple[str, ...]
@@ -151,6 +151,7 @@ class TracerLog:
     metadata_calls: Intervals | None = None  # ns since start_ns; None: not timed one by one
     counts_apart: bool = False  # the tracer counts operations beside tracing them
     unread_modules: tuple[str, ...] = ()  # those of `modules` that vanidl does not read
+    beside: bool = False  # of a process that another log may tell of; on the system's clock
     start_late_ns: int = 0  # how much later than the zero of its times the start may be
 
     @property

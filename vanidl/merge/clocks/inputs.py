@@ -123,6 +123,7 @@ def traced_processes(
 ) -> dict[int, TracedProcess]:
     """Each process that a log knows, by its index, with the operations that were merged."""
     parts = io.by_process(POSIX)
+    own = {number for (i, _), number in processes.of_log.items() if not logs[i].beside}
     return {
         number: TracedProcess(
             number=number,
@@ -134,6 +135,7 @@ def traced_processes(
             clock=recorded(logs[i], counters.get(logs[i].path)),
         )
         for (i, rank), number in processes.of_log.items()
+        if not logs[i].beside or number not in own
     }
 
 

@@ -37,7 +37,11 @@ def laid_on_one_clock(
     logs: Sequence[TracerLog], processes: ProcessTable, clocks: Mapping[int, LogClock]
 ) -> tuple[list[TracerLog], tuple[Process, ...]]:
     """Logs and processes with the starts that their clocks give; ends were exact as logged."""
-    offsets = {i: clocks[n].offset_ns for (i, _), n in processes.of_log.items() if n in clocks}
+    offsets = {
+        i: clocks[n].offset_ns
+        for (i, _), n in processes.of_log.items()
+        if n in clocks and not logs[i].beside
+    }
     moved = [
         replace(log, start_ns=log.start_ns + offsets[i]) if offsets.get(i) else log
         for i, log in enumerate(logs)

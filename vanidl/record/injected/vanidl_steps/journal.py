@@ -41,6 +41,7 @@ _ROW = Struct("<4q")
 _FLUSH_NS = 1_000_000_000
 _MOST_ROWS = 8192  # a bound on memory: half a megabyte
 _OTHER_THREADS = 255
+_STARTED_AS = os.getpid()  # another in a forked child
 
 
 class Journal:
@@ -167,11 +168,13 @@ def process_description() -> dict[str, object]:
     }
 
 
-def _parent() -> int:
-    """The process that this one works for; a fork server's child has been asked for by another."""
+def _parent() -> int | None:
+    """The process that this one was copied from or works for; a fork server is asked by another."""
     module = sys.modules.get("multiprocessing.process")
     parent = module.parent_process() if module is not None else None
-    return os.getppid() if parent is None else parent.pid
+    if parent is not None:
+        return int(parent.pid)
+    return os.getppid() if os.getpid() != _STARTED_AS else None
 
 
 def _program() -> list[str]:

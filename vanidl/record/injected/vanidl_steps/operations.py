@@ -5,7 +5,7 @@ times in nanoseconds since the epoch, an offset of -1 where none is known. The c
 in its lowest byte, the thread in the next one, the HTTP status in the sixteen bits above (0: no
 answer came) and flags above these. The first row is `MAGIC`. A row of kind `TEXT` or `NAME` says in
 `object` how many rows follow that hold text, padded with blanks: `TEXT` is JSON that describes the
-process, `NAME` the name of the object whose number stands in `offset`, in UTF-8. Rows are only ever
+process, at the end of the file when it ended; `NAME` the name of the object whose number stands in `offset`, in UTF-8. Rows are only ever
 added, whole ones at a time, every name before the first operation on it.
 """
 
@@ -61,7 +61,7 @@ class Operations:
         self._named = 0
         self._threads: dict[int, int] = {}
         self._file = -1
-        self._flushed_ns = time_ns()
+        self._started_ns = self._flushed_ns = time_ns()
 
     def _forked(self) -> None:
         if self._file >= 0:
@@ -109,21 +109,27 @@ class Operations:
 
     def _open(self) -> bytes:
         """Makes the file; what it begins with."""
-        import json
-
         name = f"{os.uname().nodename}-{os.getpid()}"
         self._file = new_file(os.path.join(self._folder, name), SUFFIX)  # noqa: PTH118
         if "multiprocessing.util" in sys.modules:  # its children end without atexit
             from multiprocessing.util import Finalize
 
             Finalize(None, self._last, exitpriority=0)
-        text = json.dumps(process_description()).encode()
-        rows = -(-len(text) // _ROW.size)
-        return MAGIC + _ROW.pack(TEXT, rows, 0, 0, 0, 0) + text.ljust(rows * _ROW.size)
+        return MAGIC + _text(process_description() | {"start_ns": self._started_ns})
 
     def _last(self) -> None:
         with self._lock:
-            self._flush()
+            if self._rows or self._file >= 0:
+                self._rows.append(_text({"end_ns": time_ns()}))
+                self._flush()
+
+
+def _text(values: dict[str, object]) -> bytes:
+    import json
+
+    text = json.dumps(values).encode()
+    rows = -(-len(text) // _ROW.size)
+    return _ROW.pack(TEXT, rows, 0, 0, 0, 0) + text.ljust(rows * _ROW.size)
 
 
 _of_folder: dict[str, Operations] = {}

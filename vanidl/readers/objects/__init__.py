@@ -1,0 +1,37 @@
+"""Operations on object storage that `vanidl record` recorded inside the program (`*.objects`)."""
+
+from __future__ import annotations
+
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.objects.log import counters, log, notices
+from vanidl.readers.objects.operations import MAGIC, read_operations
+from vanidl.readers.sniff import Opening
+
+_OBJECTS = "objects"
+_TITLE = "recorded operations on object storage"
+
+
+def _read(files: Files, reading: Reading) -> Records:
+    found = reading.each(_TITLE, read_operations, files.get(_OBJECTS, ()))
+    found = [file for file in found if len(file.requests)]
+    counted = {file.path: counters(file) for file in found}
+    return Records(
+        tuple(log(file) for file in found), lambda: counted, notices=tuple(notices(found))
+    )
+
+
+def _sniff(opening: Opening) -> str:
+    return _OBJECTS if MAGIC.startswith(opening.head) and opening.head else ""
+
+
+FORMAT = Format(
+    name="objects",
+    title=_TITLE,
+    patterns=(".objects",),
+    kinds=(FileKind(_OBJECTS, "recorded operations on object storage", (".objects",)),),
+    read=_read,
+    check=check_by_reading({_OBJECTS: lambda path: read_operations(path).losses}),
+    traces_io=True,
+    sniff=_sniff,
+    outputs=r"\.objects$",
+)

@@ -1,0 +1,203 @@
+"""Requests of one process -> a log like those of system tracers, with the one layer OBJECT.
+
+GET and PUT are its reads and writes. HEAD, listings, deletions and the like are its metadata calls.
+A request that failed stays an operation of 0 bytes: training waited for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.formatting.units import plural
+from vanidl.model import intervals
+from vanidl.model import trace as model
+from vanidl.model.warnings import Notice
+from vanidl.readers.bounds import LONGEST_NS
+from vanidl.readers.objects.operations import (
+    LIST,
+    OTHER,
+    READ,
+    STAT,
+    WRITE,
+    OperationsFile,
+    Requests,
+)
+from vanidl.readers.records import CounterFile, CounterRecords, OperationTable, TracerLog
+
+Int64Array = NDArray[np.int64]
+
+TRACER = "vanidl-record"
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """The requests of one process, and when it began and ended."""
+
+    file: OperationsFile
+    start_ns: int
+    end_ns: int
+
+
+def log(file: OperationsFile) -> TracerLog:
+    """The log of one process."""
+    placed = _placed(file)
+    process, requests = file.process, file.requests
+    used = np.unique(requests.name).tolist()
+    return TracerLog(
+        path=file.path,
+        tracer=TRACER,
+        version="1",
+        job_id="",
+        host=str(process.get("host", "")),
+        pid=_count(process.get("pid")),
+        parent_pid=_count(process.get("parent_pid")),
+        user_id=_owner(file.path),
+        nprocs=1,
+        start_ns=placed.start_ns,
+        end_ns=placed.end_ns,
+        start_resolution_ns=1,
+        start_error_ns=0,  # every operation is stamped with the clock of the system
+        command=" ".join(map(str, _words(process.get("command")))),
+        metadata={},
+        mounts=(),
+        names={code: file.names[code] for code in used},
+        modules=(model.OBJECT,),
+        operations=_tables(placed),
+        partial_layers=(),
+        whole=not file.losses,
+        losses=file.losses,
+        rank=_count(process.get("rank")),
+        metadata_calls=_metadata_calls(placed),
+        beside=True,
+    )
+
+
+def counters(file: OperationsFile) -> CounterFile:
+    """Totals of each object, under names like Darshan's."""
+    requests = file.requests
+    names = np.unique(requests.name)
+    read, write = requests.of_kind(READ), requests.of_kind(WRITE)
+    rest = ~(read | write)
+    masks = {
+        "READS": read,
+        "WRITES": write,
+        "STATS": requests.of_kind(STAT),
+        "LISTS": requests.of_kind(LIST),
+        "OTHERS": requests.of_kind(OTHER),
+        "FAILED": requests.failed,
+    }
+    place = np.searchsorted(names, requests.name)
+    counts = {f"OBJECT_{what}": _sums(place, mask * 1, len(names)) for what, mask in masks.items()}
+    for what, mask in (("READ", read), ("WRITTEN", write)):
+        counts[f"OBJECT_BYTES_{what}"] = _sums(place, requests.nbytes * mask, len(names))
+    spent = requests.end - requests.begin
+    seconds = {
+        f"OBJECT_F_{what}_TIME": _sums(place, spent * mask, len(names)) / 1e9
+        for what, mask in (("READ", read), ("WRITE", write), ("META", rest))
+    }
+    ranks = np.zeros(len(names), np.int64)
+    records = CounterRecords(model.OBJECT, names.astype(np.uint64), ranks, counts, seconds)
+    return CounterFile((records,) if len(names) else ())
+
+
+def notices(files: Sequence[OperationsFile]) -> Iterator[Notice]:
+    """What limits the numbers of all files together."""
+    failed = sum(int(f.requests.failed.sum()) for f in files)
+    asked = sum(len(f.requests) for f in files)
+    if failed:
+        yield Notice(
+            "object_requests_failed",
+            f"{plural(failed, 'request')} of {asked:,} to object storage failed: no answer, an "
+            "error as its status, or a body that broke off. Each counts as an operation of 0 "
+            "bytes, its time included; retries are operations of their own.",
+            "info",
+        )
+    unsized = sum(int(f.requests.unsized.sum()) for f in files)
+    if unsized:
+        yield Notice(
+            "object_bytes_unknown",
+            f"{plural(unsized, 'request')} of {asked:,} to object storage did not say how many "
+            "bytes it carried: bytes of OBJECT are lower bounds.",
+        )
+    killed = sum(f.end_ns is None for f in files)
+    if killed:
+        yield Notice(
+            "objects_unfinished",
+            f"{plural(killed, 'process', 'processes')} of {len(files):,} that used object storage "
+            "did not end by itself, or is still running: up to a second of its requests at the "
+            "end is not recorded.",
+            "info",
+        )
+
+
+def _placed(file: OperationsFile) -> _Placed:
+    """When the process began and ended: as it says, where that holds its requests."""
+    requests = file.requests
+    first, last = int(requests.begin.min()), int(requests.end.max())
+    start = first if file.start_ns is None else min(file.start_ns, first)
+    end = file.end_ns
+    ends_there = end is not None and last <= end < last + LONGEST_NS
+    return _Placed(file, start, end if end is not None and ends_there else last)
+
+
+def _tables(placed: _Placed) -> tuple[OperationTable, ...]:
+    requests = placed.file.requests
+    moves = np.flatnonzero(requests.of_kind(READ, WRITE))
+    if not len(moves):
+        return ()
+    names, record = np.unique(requests.name[moves], return_inverse=True)
+    op = np.where(requests.kind[moves] == WRITE, model.WRITE, model.READ).astype(np.uint8)
+    order = np.lexsort((requests.begin[moves], -op.astype(np.int8), record.ravel()))
+    rows = moves[order]
+    columns = (
+        record.ravel()[order].astype(np.int32),
+        op[order],
+        requests.offset[rows],
+        requests.nbytes[rows],
+        requests.begin[rows] - placed.start_ns,
+        requests.end[rows] - placed.start_ns,
+        requests.thread[rows].astype(np.uint64),
+    )
+    for column in columns:
+        column.flags.writeable = False
+    ranks = np.zeros(len(names), np.int64)
+    host = str(placed.file.process.get("host", ""))
+    hosts = (host,) * len(names)
+    return (OperationTable(model.OBJECT, names.astype(np.uint64), ranks, hosts, *columns),)
+
+
+def _metadata_calls(placed: _Placed) -> intervals.Intervals:
+    requests: Requests = placed.file.requests
+    calls = requests.of_kind(STAT, LIST, OTHER)
+    since = placed.start_ns
+    return intervals.union(requests.begin[calls] - since, requests.end[calls] - since)
+
+
+def _sums(place: Int64Array, values: Int64Array, names: int) -> Int64Array:
+    total = np.zeros(names, np.int64)
+    np.add.at(total, place, values)
+    return total
+
+
+def _owner(path: str) -> int:
+    """User id of the file's owner, -1 where the file is gone."""
+    try:
+        return Path(path).stat().st_uid
+    except OSError:
+        return -1
+
+
+def _words(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _count(value: Any) -> int | None:  # noqa: ANN401
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+

@@ -1,0 +1,201 @@
+"""The file of operations on object storage that the recorder's hooks write in a process.
+
+`vanidl/record/injected/vanidl_steps/operations.py` writes it, and says how it is laid out. It runs
+in the program's own Python and cannot be imported from here; a test reads what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from vanidl.errors import InputError
+from vanidl.readers.bounds import LATEST_NS, impossible, left_out
+from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name, read_whole
+
+MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"
+TEXT, NAME, READ, WRITE, STAT, LIST, OTHER = range(7)
+
+ROW_BYTES = 48
+_COLUMNS = 6
+_STATUS_SHIFT = 16
+_MOST_STATUS = 0xFFFF
+_SECOND_NS = 1_000_000_000
+_YEAR_NS = 1 << 55
+_INCOMPLETE, _UNSIZED = 1 << 32, 1 << 33
+_REMEDY = "remove it, the rest of the run can be used without"
+
+Int64Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests of one process, in the order of their ends; one entry a request in every array."""
+
+    kind: Int64Array  # READ, WRITE, STAT, LIST or OTHER
+    name: Int64Array  # index into the names of the file
+    offset: Int64Array  # -1 where not known
+    nbytes: Int64Array  # of the object: 0 for what failed, and for all that is no read or write
+    begin: Int64Array  # ns since the epoch
+    end: Int64Array
+    thread: Int64Array
+    failed: Mask  # no answer, an error, or a body that broke off
+    unsized: Mask  # how much was sent is not known
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def of_kind(self, *kinds: int) -> Mask:
+        """Which requests are of one of these kinds."""
+        return np.isin(self.kind, kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsFile:
+    """What one process asked of object storage."""
+
+    path: str
+    process: Mapping[str, Any]  # host, pid, parent_pid, rank, ...
+    start_ns: int | None  # of the process; None where the file does not say
+    end_ns: int | None  # of the process; None where it did not end by itself
+    names: tuple[str, ...]
+    requests: Requests
+    losses: tuple[str, ...]
+
+
+def read_operations(path: Path) -> OperationsFile:
+    """The operations of one process; of a damaged file everything that makes sense.
+
+    Raises:
+        InputError: it cannot be read, or is something else.
+    """
+    try:
+        content = read_whole(path)
+    except OSError as error:
+        raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
+    if not content.startswith(MAGIC):
+        raise InputError(_unusable(path, "something else or nothing"))
+    losses = []
+    if cut := len(content) % ROW_BYTES:
+        losses.append(f"its last row is cut: {cut} of {ROW_BYTES} bytes")
+    count = len(content) // ROW_BYTES
+    rows = np.frombuffer(content, "<i8", count * _COLUMNS).reshape(-1, _COLUMNS)
+    found = _Texts.of(rows, Budget.of_file(len(content)))
+    if found.process is None:
+        raise InputError(_unusable(path, "no description of its process"))
+    requests, lost = _requests(rows[found.is_request], found)
+    if lost:
+        losses.append(left_out(lost, int(found.is_request.sum())))
+    if found.dropped:
+        losses.append("it holds more names than a file of its size can: operations are left out")
+    return OperationsFile(
+        path=str(path),
+        process=found.process,
+        start_ns=found.process_started_ns,
+        end_ns=found.end_ns,
+        names=tuple(found.names),
+        requests=requests,
+        losses=tuple(losses),
+    )
+
+
+def _unusable(path: Path, found: str) -> str:
+    return (
+        f"{path}: expected operations on object storage recorded by `vanidl record`, found {found}; "
+        f"{_REMEDY}"
+    )
+
+
+@dataclass(slots=True)
+class _Texts:
+    """What the rows of text say, and which rows are requests."""
+
+    is_request: Mask
+    names: list[str]
+    number: dict[int, int]  # as in the file -> index into names
+    process: Mapping[str, Any] | None = None
+    end_ns: int | None = None
+    dropped: bool = False
+
+    @classmethod
+    def of(cls, rows: Int64Array, budget: Budget) -> _Texts:
+        found = cls(np.ones(len(rows), bool), [], {})
+        found.is_request[0] = False  # the magic
+        index: dict[str, int] = {}
+        for kind, number, text in found._each(rows):
+            if kind == TEXT:
+                found._describe(text)
+            elif not budget.hold(OBJECT_BYTES + len(text)):
+                found.dropped = True
+                break
+            else:
+                name = bounded_name(text.decode("utf-8", "replace"))
+                found.number[number] = index.setdefault(name, len(index))
+        found.names = list(index)
+        return found
+
+    def _each(self, rows: Int64Array) -> Iterator[tuple[int, int, bytes]]:
+        """(kind, number, text) of every text; one that runs past the end is cut there."""
+        after = 1
+        for row in np.flatnonzero((rows[:, 0] == TEXT) | (rows[:, 0] == NAME)).tolist():
+            if row < after:
+                continue  # inside a text
+            kind, length, number = rows[row, :3].tolist()
+            after = row + 1 + min(max(length, 0), len(rows) - row - 1)
+            self.is_request[row:after] = False
+            yield kind, number, rows[row + 1 : after].tobytes().rstrip(b" ")
+
+    @property
+    def process_started_ns(self) -> int | None:
+        """When the process began, where it says so."""
+        said = (self.process or {}).get("start_ns")
+        return said if type(said) is int and 0 < said < LATEST_NS else None
+
+    def _describe(self, text: bytes) -> None:
+        try:
+            values = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return
+        if not isinstance(values, dict):
+            return
+        if "pid" in values and self.process is None:
+            self.process = values
+        if type(values.get("end_ns")) is int:
+            self.end_ns = values["end_ns"]
+
+
+def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
+    """The requests that make sense, and how many do not."""
+    code, number, offset, nbytes, begin, end = (
+        np.ascontiguousarray(column, np.int64) for column in rows.T
+    )
+    kind, status = code & 0xFF, (code >> _STATUS_SHIFT) & _MOST_STATUS
+    used, place = np.unique(number, return_inverse=True)
+    index = np.array([texts.number.get(n, -1) for n in used.tolist()] or [-1], np.int64)
+    name = index[place.ravel()] if len(rows) else number
+    sound = (kind >= READ) & (kind <= OTHER) & (name >= 0) & (begin > 0) & (offset >= -1)
+    sound &= ~impossible(offset, nbytes, begin, end)
+    started = texts.process_started_ns
+    if started is not None:  # a single damaged time would make the run years long
+        sound &= (begin >= started - _SECOND_NS) & (end < started + _YEAR_NS)
+    failed = (status == 0) | (status >= 400) | (code & _INCOMPLETE > 0)
+    moves = np.isin(kind, (READ, WRITE)) & ~failed
+    found = Requests(
+        kind=kind[sound],
+        name=name[sound],
+        offset=offset[sound],
+        nbytes=np.where(moves, nbytes, 0)[sound],
+        begin=begin[sound],
+        end=end[sound],
+        thread=((code >> 8) & 0xFF)[sound],
+        failed=failed[sound],
+        unsized=(moves & (code & _UNSIZED > 0))[sound],
+    )
+    return found, int(len(sound) - np.count_nonzero(sound))
