@@ -17,6 +17,7 @@ from tests.makers import xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.event_files import Event, event_file, step_table
+from tests.makers.object_files import objects_of
 from tests.makers.pytorch_traces import kernel, steps, trace
 from tests.makers.step_journals import journal_of
 from vanidl.compare import ab_folder
@@ -24,6 +25,9 @@ from vanidl.dataset import npy, tfrecord
 from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
+from vanidl.readers.objects.log import counters
+from vanidl.readers.objects.log import log as object_log
+from vanidl.readers.objects.operations import read_operations
 from vanidl.readers.pytorch import trace as pytorch_trace
 from vanidl.readers.steps.fetches import fetch_tables
 from vanidl.readers.steps.journal import Journal, read_journal
@@ -119,12 +123,25 @@ _SESSION = (
     xplane_files.Event("sgemm", 30, 60, plane="/device:GPU:0", line="Stream #1"),
 )
 
+
+def _objects() -> bytes:
+    with TemporaryDirectory() as folder:
+        return objects_of(Path(folder)).read_bytes()
+
+
+def _read_objects(path: Path) -> object:
+    """All that is made of one file."""
+    file = read_operations(path)
+    return (object_log(file), counters(file)) if len(file.requests) else file
+
+
 READERS: dict[str, Reader] = {
     "darshan": Reader("x.darshan", _darshan(), log.read_log),
     "kineto": Reader("x.pt.trace.json", _KINETO.encode(), pytorch_trace.read_trace, is_json=True),
     "kineto gzip": Reader(
         "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), pytorch_trace.read_trace
     ),
+    "objects": Reader("node01-7.objects", _objects(), _read_objects),
     "steps": Reader("node01-7.steps", _journal(), _read_steps),
     "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(

@@ -15,6 +15,7 @@ from tests.makers import pytorch_traces, xplane_files
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.event_files import Event, event_file
+from tests.makers.object_files import objects_of
 from tests.makers.step_journals import journal_of
 from vanidl import readers
 from vanidl.cli import main
@@ -88,9 +89,14 @@ def recorded_steps(folder: Path) -> None:
     journal_of(folder, " ".join(f"w0:{10 * i}-{10 * i + 4} o:{10 * i + 8}" for i in range(1, 7)))
 
 
+def recorded_objects(folder: Path) -> None:
+    objects_of(folder)
+
+
 RUNS: dict[str, Callable[[Path], None]] = {
     "darshan": darshan,
     "dftracer": dftracer,
+    "objects": recorded_objects,
     "pytorch": pytorch,
     "steps": recorded_steps,
     "tensorboard": tensorboard,

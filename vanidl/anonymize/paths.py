@@ -1,7 +1,7 @@
 """Pseudonyms of paths, component by component: a tree, so time and memory follow their length.
 
 A path keeps its depth, the kind of its file and endings that are those of a format; what is in
-/proc, /sys, /dev and /etc keeps that folder.
+/proc, /sys, /dev and /etc keeps that folder, an object its scheme (`s3://dir1/data2.npy`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from vanidl.model.file_kinds import is_named_checkpoint
 
 _KEPT_BELOW_ROOT = frozenset(("proc", "sys", "dev", "etc"))
 _KEPT = frozenset(("", ".", ".."))
+_SCHEMES = frozenset(("s3:", "gs:", "http:", "https:", "memory:"))
 _STREAM = re.compile(r"<STD(IN|OUT|ERR)>")
 ENDINGS = frozenset(
     (
@@ -91,6 +92,7 @@ class PathNames:
             if inner is None:
                 below_root = depth == 1 and not parts[0]
                 kept = part in _KEPT or (below_root and part in _KEPT_BELOW_ROOT)
+                kept = kept or (depth == 0 and part in _SCHEMES)
                 inner = folder.folders[part] = _Folder(part if kept else self._numbered("dir"))
             given.append(inner.given)
             folder = inner

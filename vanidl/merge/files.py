@@ -88,6 +88,9 @@ def _traffic(
 
 
 def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    if "://" in path:
+        scheme, _, rest = path.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]}", "object storage"
     for point, kind in mounts:
         if path == point or path.startswith(point if point.endswith("/") else point + "/"):
             return point, kind

@@ -1,4 +1,4 @@
-"""No system tracer: a run of steps and input waits alone, recordable everywhere."""
+"""No system tracer: steps, input waits and object storage alone, recordable everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ NAME = "none"
 def tracer(run: Path) -> Tracer:
     """A tracer that leaves no log, so that no process lacks one."""
     del run
-    return Tracer(NAME, "", {}, _found, ("I/O was not recorded (--tracer none).",))
+    remark = "I/O through files (POSIX, STDIO, MPI-IO) was not recorded (--tracer none)."
+    return Tracer(NAME, "", {}, _found, (remark,))
 
 
 def _found(pids: Mapping[int, int | None]) -> Mapping[int, str]:

@@ -13,7 +13,7 @@ from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap,
 from vanidl.analyses.summary import LayerTotals, Summary
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
-from vanidl.model.trace import STDIO, Trace
+from vanidl.model.trace import OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording.basis import hidden_words
 from vanidl.wording.placement import placement_bounds
@@ -50,6 +50,7 @@ def headline(trace: Trace, results: Results) -> Headline:
             placement_bounds(results.placement),
             _untraced(results),
             _stdio(results.summary),
+            _objects(results.summary),
         )
         return Headline(title, support)
     title = _waited(trace, results, overlap)
@@ -62,6 +63,7 @@ def headline(trace: Trace, results: Results) -> Headline:
         _untraced(results),
         _counted(overlap, results.summary),
         _stdio(results.summary),
+        _objects(results.summary),
     )
     return Headline(title, support)
 
@@ -310,6 +312,19 @@ def _stdio(summary: Summary) -> str:
         return ""
     alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
     return f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}{alone}."
+
+
+def _objects(summary: Summary) -> str:
+    """Files and object storage are totals of their own: names the one that times are not of."""
+    objects = _layer(summary, OBJECT)
+    moved = 0 if objects is None else (objects.bytes_read or 0) + (objects.bytes_written or 0)
+    files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    if summary.layer == OBJECT:
+        share = files > STDIO_SHARE * moved and summary.source
+        return f"POSIX and STDIO moved {nbytes(files)} beside it." if share else ""
+    if moved <= STDIO_SHARE * files:
+        return ""
+    return f"Object storage moved {nbytes(moved)}, which is in none of these: see --layer OBJECT."
 
 
 def _layer(summary: Summary, name: str) -> LayerTotals | None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.formatting.units import plural
 from vanidl.model import intervals
 from vanidl.model import trace as model
 from vanidl.model.warnings import Notice
@@ -91,6 +90,7 @@ def counters(file: OperationsFile) -> CounterFile:
         "LISTS": requests.of_kind(LIST),
         "OTHERS": requests.of_kind(OTHER),
         "FAILED": requests.failed,
+        "UNSIZED": requests.unsized,
     }
     place = np.searchsorted(names, requests.name)
     counts = {f"OBJECT_{what}": _sums(place, mask * 1, len(names)) for what, mask in masks.items()}
@@ -107,33 +107,15 @@ def counters(file: OperationsFile) -> CounterFile:
 
 
 def notices(files: Sequence[OperationsFile]) -> Iterator[Notice]:
-    """What limits the numbers of all files together."""
-    failed = sum(int(f.requests.failed.sum()) for f in files)
-    asked = sum(len(f.requests) for f in files)
-    if failed:
-        yield Notice(
-            "object_requests_failed",
-            f"{plural(failed, 'request')} of {asked:,} to object storage failed: no answer, an "
-            "error as its status, or a body that broke off. Each counts as an operation of 0 "
-            "bytes, its time included; retries are operations of their own.",
-            "info",
-        )
-    unsized = sum(int(f.requests.unsized.sum()) for f in files)
-    if unsized:
-        yield Notice(
-            "object_bytes_unknown",
-            f"{plural(unsized, 'request')} of {asked:,} to object storage did not say how many "
-            "bytes it carried: bytes of OBJECT are lower bounds.",
-        )
-    killed = sum(f.end_ns is None for f in files)
-    if killed:
-        yield Notice(
-            "objects_unfinished",
-            f"{plural(killed, 'process', 'processes')} of {len(files):,} that used object storage "
-            "did not end by itself, or is still running: up to a second of its requests at the "
-            "end is not recorded.",
-            "info",
-        )
+    """Files that were not ended."""
+    for file in files:
+        if file.end_ns is None:
+            yield Notice(
+                "objects_unfinished",
+                f"{file.path}: this process was killed or is still running: up to a second of its "
+                "last requests to object storage is not recorded.",
+                "info",
+            )
 
 
 def _placed(file: OperationsFile) -> _Placed:
@@ -199,5 +181,3 @@ def _words(value: object) -> Sequence[object]:
 
 def _count(value: Any) -> int | None:  # noqa: ANN401
     return value if type(value) is int and 0 <= value < 1 << 62 else None
-
-

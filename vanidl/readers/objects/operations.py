@@ -108,8 +108,8 @@ def read_operations(path: Path) -> OperationsFile:
 
 def _unusable(path: Path, found: str) -> str:
     return (
-        f"{path}: expected operations on object storage recorded by `vanidl record`, found {found}; "
-        f"{_REMEDY}"
+        f"{path}: expected operations on object storage recorded by `vanidl record`, found "
+        f"{found}; {_REMEDY}"
     )
 
 

@@ -88,9 +88,7 @@ def _watch_session(session_class: Any, channel: Channel, log: Operations) -> Non
     session_class._request = _request
 
 
-def _not_sent(
-    log: Operations, channel: Channel, call: _Call, parts: tuple[str, Any, Any]
-) -> None:
+def _not_sent(log: Operations, channel: Channel, call: _Call, parts: tuple[str, Any, Any]) -> None:
     """A call for which there was no connection."""
     try:
         operation = begun(log, _request_of(*parts), call.begin)

@@ -40,12 +40,12 @@ def watch_async(module: ModuleType, channel: Channel) -> None:
     original = endpoint._do_get_response
 
     @wraps(original)
-    async def _do_get_response(  # noqa: ANN202
+    async def _do_get_response(
         self: Any,  # noqa: ANN401
         request: Any,  # noqa: ANN401
         model: Any,  # noqa: ANN401
         context: Any,  # noqa: ANN401
-    ):
+    ) -> Any:  # noqa: ANN401
         token = known.set(_known(model, context, channel))
         try:
             return await original(self, request, model, context)

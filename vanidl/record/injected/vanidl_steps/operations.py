@@ -4,9 +4,10 @@ A file is rows of six little-endian 64-bit integers: (code, object, offset, byte
 times in nanoseconds since the epoch, an offset of -1 where none is known. The code holds the kind
 in its lowest byte, the thread in the next one, the HTTP status in the sixteen bits above (0: no
 answer came) and flags above these. The first row is `MAGIC`. A row of kind `TEXT` or `NAME` says in
-`object` how many rows follow that hold text, padded with blanks: `TEXT` is JSON that describes the
-process, at the end of the file when it ended; `NAME` the name of the object whose number stands in `offset`, in UTF-8. Rows are only ever
-added, whole ones at a time, every name before the first operation on it.
+`object` how many rows follow that hold text, padded with blanks. `TEXT` is JSON that describes the
+process, and as the last row says when it ended. `NAME` is the name, in UTF-8, of the object whose
+number stands in `offset`. Rows are only ever added, whole ones at a time, every name before the
+first operation on it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ or breaks off: the standard library's response, which all of them read from, kno
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import wraps
 from time import time_ns
 
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 _OPERATION = "_vanidl_operation"
+_sending: ContextVar[Operation | None] = ContextVar("vanidl_sending", default=None)
 
 
 def watch(module: ModuleType, channel: Channel) -> None:
     """Has urllib3's pools note their requests to object storage, and responses their end."""
     from http.client import HTTPResponse
+
     from urllib3.response import HTTPResponse as Urllib3Response
 
     log = operations(channel)
     _watch_pool(module.HTTPConnectionPool, channel, log)
+    _watch_begin(HTTPResponse, channel)
     _watch_end(HTTPResponse, channel)
     _watch_close(HTTPResponse)
     _watch_own_chunks(HTTPResponse, channel)
@@ -51,19 +55,18 @@ def _watch_pool(pool_class: Any, channel: Channel, log: Operations) -> None:  # 
         if not channel.on:
             return original(self, conn, method, url, *args, **options)
         headers = options.get("headers") or (args[1] if len(args) > 1 else None)
-        operation = _sent(self, channel, log, (method, url, headers))
+        body = options.get("body") or (args[0] if args else None)
+        operation = _sent(self, channel, log, (method, url, headers, body))
         if operation is None:
             return original(self, conn, method, url, *args, **options)
+        token = _sending.set(operation)
         try:
-            response = original(self, conn, method, url, *args, **options)
+            return original(self, conn, method, url, *args, **options)
         except BaseException:
             operation.end(0)
             raise
-        try:
-            _await_body(response, operation)
-        except Exception as error:
-            channel.fail(error_without_text(error))
-        return response
+        finally:
+            _sending.reset(token)
 
     pool_class._make_request = _make_request
 
@@ -72,28 +75,42 @@ def _sent(
     pool: Any,  # noqa: ANN401
     channel: Channel,
     log: Operations,
-    parts: tuple[str, str, Any],
+    parts: tuple[str, str, Any, Any],
 ) -> Operation | None:
     begin = time_ns()
     try:
-        method, url, headers = parts
+        method, url, headers, body = parts
         if not url.startswith("/"):  # to a proxy
             url = f"/{url.partition('://')[2].partition('/')[2]}"
-        return begun(log, Request(method.upper(), pool.scheme, pool.host, url, headers), begin)
+        request = Request(method.upper(), pool.scheme, pool.host, url, headers)
+        operation = begun(log, request, begin)
+        if operation is not None and operation.sent < 0 and isinstance(body, bytes):
+            operation.sent = len(body)  # urllib3 adds the header later
+        return operation
     except Exception as error:
         channel.fail(error_without_text(error))
         return None
 
 
-def _await_body(response: Any, operation: Operation) -> None:  # noqa: ANN401
-    """Leaves the operation with the response that the body is read from, unless that is over."""
-    inner = getattr(response, "_original_response", None) or response
-    if not answered(operation, response.status, response.headers.get):
-        return
-    if inner.isclosed():
-        operation.end(max(operation.expected, 0), 0 if operation.expected >= 0 else UNSIZED)
-    else:
-        inner.__dict__[_OPERATION] = operation
+def _watch_begin(response_class: Any, channel: Channel) -> None:  # noqa: ANN401
+    """Leaves the operation with the response that its body is read from, before it is read."""
+    original = response_class.begin
+
+    @wraps(original)
+    def begin(self: Any) -> None:  # noqa: ANN401
+        original(self)
+        operation = _sending.get()
+        if operation is None:
+            return
+        try:
+            if answered(operation, self.status, self.headers.get):
+                self.__dict__[_OPERATION] = operation
+                if self.isclosed():  # there is no body
+                    operation.end(0)
+        except Exception as error:
+            channel.fail(error_without_text(error))
+
+    response_class.begin = begin
 
 
 def _watch_end(response_class: Any, channel: Channel) -> None:  # noqa: ANN401
