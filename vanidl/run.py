@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vanidl.analyses import Results, analyse, frames
@@ -27,6 +28,7 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.diagnoses import Diagnosis, diagnose
+from vanidl.diagnoses.verdict import verdict
 from vanidl.findings import Finding, find
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.selection import Selection, fitted
@@ -52,6 +54,7 @@ class Run:
     trace: Trace
     results: Results
     selection: Selection = field(default_factory=Selection)
+    name: str = ""  # of the file or folder that it was read from
 
     @property
     def coverage(self) -> Coverage:
@@ -160,6 +163,11 @@ class Run:
     def _diagnoses(self) -> tuple[Diagnosis, ...]:
         return diagnose(self.trace, self.results, self.findings(), self.what_if())
 
+    @cached_property
+    def verdict(self) -> str:
+        """That nothing is to be fixed, where the run shows it; else ""."""
+        return verdict(self.results, self.diagnoses())
+
     def predict(self, change: Change) -> Predicted:
         """The step time under one change of the input.
 
@@ -171,7 +179,7 @@ class Run:
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""
         chosen = fitted(selection, self.trace)
-        return Run(self.trace, analyse(self.trace, chosen), chosen)
+        return Run(self.trace, analyse(self.trace, chosen), chosen, self.name)
 
     def frame(self, name: str) -> pandas.DataFrame:
         """One result as a pandas frame; names: see `vanidl.analyses.frames.FRAMES`.
@@ -209,7 +217,8 @@ def open_run(
         if names is not None:
             chosen = anonymous_selection(trace, chosen)
             trace = anonymous(trace, names)
-        return Run(trace, analyse(trace, chosen, executor), chosen)
+        name = "" if names is not None else Path(path).resolve().name
+        return Run(trace, analyse(trace, chosen, executor), chosen, name)
 
 
 def _executor(options: ExecutorOptions | None) -> AbstractContextManager[Executor | None]:

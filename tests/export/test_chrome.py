@@ -25,12 +25,13 @@ from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import export
-from vanidl.export.chrome.lanes import FlatLanes, NestedLanes, _ManyLanes
+from vanidl.export.chrome.lanes import NestedLanes, _ManyLanes
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.selection import Selection
 from vanidl.model.trace import SpanKind
 from vanidl.run import Run
+from vanidl.viewer.rows import FlatLanes
 
 RUNS = DATA
 

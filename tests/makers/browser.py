@@ -82,8 +82,8 @@ def scrolled(driver: Any) -> None:
         """
         const done = arguments[0], end = Date.now() + 30000;
         const poll = setInterval(() => {
-          const next = [...document.querySelectorAll(".plot:not([data-drawn])")]
-            .find((plot) => plot.offsetParent);
+          const open = ".plot:not([data-drawn]), .viewer:not([data-drawn])";
+          const next = [...document.querySelectorAll(open)].find((plot) => plot.offsetParent);
           if (next && Date.now() < end) return next.scrollIntoView({block: "center"});
           clearInterval(poll);
           window.scrollTo(0, 0);

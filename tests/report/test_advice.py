@@ -11,7 +11,7 @@ from tests.makers.results import EXAMPLES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
 from vanidl.formatting.terminal import WIDTH
-from vanidl.report.advice import advice
+from vanidl.report.first_screen import first_screen
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
@@ -55,10 +55,11 @@ def test_a_healthy_run_has_no_findings_and_says_nothing():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_findings_of_every_shape_of_run_are_plain_texts(name):
-    for item in advice(Run(*EXAMPLES[name]())):
-        assert item.title
-        assert item.advice
-        assert all(isinstance(text, str) for pair in item.evidence for text in pair)
+    for action in first_screen(Run(*EXAMPLES[name]())).actions:
+        for item in action.evidence:
+            assert item.title
+            assert item.advice
+            assert all(isinstance(text, str) for pair in item.numbers for text in pair)
 
 
 def test_names_from_logs_are_escaped_in_findings():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.makers.results import EXAMPLES
+from tests.viewer import unpacking
 from vanidl.figures import levels
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted
@@ -46,6 +47,7 @@ def test_every_figure_of_every_run(figure, name):
     assert result.section
     if result.spec is None:
         assert result.table or result.empty_reason
+        json.dumps(result.viewer, allow_nan=False)
     else:
         graph_objects = pytest.importorskip("plotly.graph_objects")
         graph_objects.Figure(levels.filled(result))
@@ -109,45 +111,24 @@ def test_overlap_of_many_ranks_says_what_it_shows():
 def test_timeline_holds_all_bytes(name):
     run = example(name)
     figure = timeline.figure(example(name))
-    unit = figure.spec["layout"]["yaxis"]["title"]["text"].removesuffix("/s")
-    divisor = {"MiB": 2**20, "GiB": 2**30}[unit]
     read = run.timeline.bytes_read.sum()
-    for level in range(len(figure.levels.series[0])):
-        assert figure.levels.series[0][level].sum() == read
-        reads = levels.filled(figure, level)["data"][0]
-        assert sum(reads["y"]) * reads["dx"] * divisor == pytest.approx(read)
+    assert sum(unpacking.columns(figure.viewer["bandwidth"])["read"]) == read
     assert sum(row[2] for row in figure.table.rows) == read
 
 
-def boxes(spec, name) -> np.ndarray:
-    """Lane, start and end of each drawn box, shape (boxes, 3)."""
-    series = next(s for s in spec["data"] if s.get("name") == name)
-    x, y = (np.array(series[k], float).reshape(-1, 5) for k in "xy")
-    return np.stack([(y[:, 0] + y[:, 2]) / 2, x[:, 0], x[:, 1]], axis=1)
-
-
-def test_waits_lie_within_the_steps_of_the_same_lane():
+def test_waits_of_every_rank_are_in_its_lane():
     trace = example("full").trace
-    spec = timeline.figure(example("full")).spec
-    steps_, waits = boxes(spec, "steps"), boxes(spec, "input waits")
-    assert set(waits[:, 0]) == set(steps_[:, 0]) == {0, 1, 2, 3}
-    ends = {(lane, round(start, 3)): end for lane, start, end in steps_}
-    assert all(end <= ends[lane, round(start, 3)] for lane, start, end in waits)
-    length = (trace.spans.end - trace.spans.start).sum() / 1e9
-    assert (waits[:, 2] - waits[:, 1]).sum() == pytest.approx(length, abs=1e-3)
+    viewer = timeline.figure(example("full")).viewer
+    found = [s for s in unpacking.slices(viewer) if viewer["lanes"][s["lane"]]["kind"] == "waits"]
+    assert {viewer["lanes"][s["lane"]]["rank"] for s in found} == {0, 1, 2, 3}
+    length = sum(s["pieces"][-1][1] - s["pieces"][0][0] for s in found)
+    assert length == (trace.spans.end - trace.spans.start).sum()
 
 
-def test_too_many_steps_are_cut_and_said_so():
+def test_too_many_ranks_are_cut_and_said_so():
     result = timeline.figure(example("many_ranks"))
-    assert len(boxes(result.spec, "steps")) <= 2000
-    assert len(boxes(result.spec, "input waits")) <= 2000
-    assert "6 of 1,024 ranks" in result.caption
-
-
-def test_a_sliver_of_profiled_steps_gets_a_button():
-    low, high = timeline.figure(example("long_run")).spec["layout"]["meta"]["steps"]
-    assert 400 < low < 412 < high < 440
-    assert "steps" not in timeline.figure(example("full")).spec["layout"]["meta"]
+    assert len(result.viewer["lanes"]) == 192
+    assert "192 of 1,024 ranks" in result.caption
 
 
 @pytest.mark.parametrize(
@@ -257,7 +238,7 @@ def test_undated_steps_are_in_no_picture_of_time():
     figures = drawn("undated_steps")
     assert "no overlap is claimed" in figures["steps"].caption
     assert "no overlap is claimed" in figures["overlap"].empty_reason
-    assert not [s for s in figures["timeline"].spec["data"] if s["name"] == "steps"]
+    assert not any(lane["kind"] == "steps" for lane in figures["timeline"].viewer["lanes"])
     table = figures["steps"].table
     start = [c.title for c in table.columns].index("start")
     assert {row[start] for row in table.rows} == {None}

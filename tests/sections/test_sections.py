@@ -65,4 +65,4 @@ def test_names_and_places_are_unique_and_known():
 def test_every_value_of_the_contract_has_its_place(name):
     content = summary_object(Run(*EXAMPLES[name]()))
     top = dict.fromkeys(path.split(".")[0] for path in JSON_ORDER)
-    assert list(content) == ["schema", "headline", *top]
+    assert list(content) == ["schema", "headline", "verdict", *top]

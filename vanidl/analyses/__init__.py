@@ -7,8 +7,9 @@ order, here or elsewhere, give the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vanidl.analyses import (
@@ -19,6 +20,7 @@ from vanidl.analyses import (
     coverage,
     dataset,
     durations,
+    fates,
     files,
     filetimeline,
     heatmaps,
@@ -39,6 +41,7 @@ from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
+from vanidl.analyses.fates import RankFates
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
@@ -89,6 +92,7 @@ class Results:
     perstep: PerStep | None = None
     workers: Workers | None = None
     durations: Durations | None = None
+    fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
 
 
 def analyse(
@@ -159,6 +163,7 @@ def finish(
         perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
         workers=workers.finish(reduced["workers"], chosen, data),
         durations=durations.finish(reduced["durations"]),
+        fates=fates.finish(splits),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 

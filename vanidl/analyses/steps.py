@@ -97,6 +97,7 @@ class Steps:
     steps_from: str = ""  # "input waits" where some were not marked but derived from those
     log_clocks: tuple[LogClock, ...] = ()  # of every log with an offset of its own
     loaders: tuple[LoaderWaits, ...] = ()  # empty where waits do not tell which loader
+    counted: int | None = None  # of a rank, profiled or not; None: not more than were profiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,14 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
         clocks(trace), next((p.steps_from for p in sources if p.steps_from), ""),
-        log_clocks(trace), loader_waits(trace),
+        log_clocks(trace), loader_waits(trace), _counted(trace, max(counts)),
     )  # fmt: skip
+
+
+def _counted(trace: Trace, profiled: int) -> int | None:
+    """Steps of one rank by its event file, where these are more than were profiled."""
+    counted = trace.steps_counted
+    return counted if counted is not None and counted > profiled else None
 
 
 def _source(profile: Profile) -> str:

@@ -50,12 +50,12 @@ class Levels:
 class Figure:
     """A picture, a table of the same numbers, and how to read both.
 
-    `spec` is None where there is nothing to draw, `table` is None where the picture has too
-    many points for one. `empty_reason` says why there is no picture and what to do to get it;
-    it is "" where there is one, and where the figure is a table by design. `alt_text`
-    is what the picture shows in a sentence. Neighbours with a `view` share a
-    switch, in which that is their label. With `levels`, the spec lacks the amounts, which are
-    drawn in for the zoom. A figure that does not apply to a run is left out of its page.
+    `spec` is None where there is nothing to draw, `table` is None where the picture has too many
+    points for one. `empty_reason` says why there is no picture and what to do to get it; it is ""
+    where there is one, and where the figure is a table by design. `alt_text` is what the picture
+    shows in a sentence. Neighbours with a `view` share a switch, in which that is their label. With
+    `levels`, the spec lacks the amounts, which are drawn in for the zoom. With `viewer`, its slices
+    are drawn by the trace viewer. A figure that does not apply to a run is left out of its page.
     """
 
     id: str
@@ -69,3 +69,4 @@ class Figure:
     view: str = ""
     levels: Levels | None = None
     applies: bool = True
+    viewer: Spec | None = None

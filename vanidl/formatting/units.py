@@ -31,6 +31,13 @@ def seconds(value: float | None) -> str:
     return _hours(value)
 
 
+def change(now_s: float, then_s: float) -> str:
+    """`423 to 169 ms`, `1.20 s to 870 ms`: one unit where both have the same."""
+    now, then = seconds(now_s), seconds(then_s)
+    number, _, unit = now.rpartition(" ")
+    return f"{number} to {then}" if then.rpartition(" ")[2] == unit else f"{now} to {then}"
+
+
 def range_words(low_s: float, high_s: float) -> str:
     """An interval of offsets as text, in ms where both are below a second."""
     if max(abs(low_s), abs(high_s)) < 1:

@@ -41,6 +41,7 @@ class StepSources:
     notices: tuple[Notice, ...]
     events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
     fetches: tuple[FetchTable, ...] = ()
+    counted: int | None = None  # steps of a process that was profiled, by its event file
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class _Marked:
     @property
     def steps(self) -> int:
         return sum(len(segment.step) for segment in self.log.segments)
+
+    @property
+    def training_steps(self) -> int:
+        """How many training steps they stand for, where not every step was logged."""
+        return sum(len(segment.step) * segment.every for segment in self.log.segments)
 
     @property
     def order(self) -> tuple[bool, bool, int, str]:
@@ -120,7 +126,8 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     asked_for = {path.absolute() for path in named}
     marked = [_Marked(log, log.path.absolute() in asked_for) for log in step_logs if log.segments]
     profiles = [profile for one in records for profile in one.profiles]
-    used, notices = choose(marked, [p for p in profiles if (p.kind == SpanKind.STEP).any()])
+    with_steps = [p for p in profiles if (p.kind == SpanKind.STEP).any()]
+    used, notices = choose(marked, with_steps)
     durations = tuple(table for one in records for table in one.durations)
     events = tuple(one.log.records for one in marked if one.log.records is not None)
     read_notices = [notice for one in records for notice in one.notices]
@@ -129,6 +136,7 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
         durations=durations,
         notices=(*read_notices, *notices),
         events=events,
+        counted=_counted(marked, with_steps),
         fetches=tuple(table for one in records for table in one.fetches),
     )
 
@@ -250,7 +258,7 @@ def _partly_profiled(
     """What a profile that saw less than half of the training does not say."""
     for marked, profiles in beaten:
         profiled = sum(int((p.kind == SpanKind.STEP).sum()) for p in profiles)
-        steps = sum(len(p.step) * p.every for p in marked.log.segments)
+        steps = marked.training_steps
         if 2 * profiled < steps and not marked.evaluates:
             yield Notice(
                 "steps_partly_profiled",
@@ -260,6 +268,16 @@ def _partly_profiled(
                 "info",
             )
             return
+
+
+def _counted(marked: Sequence[_Marked], profiles: Sequence[ProfileTrace]) -> int | None:
+    """Steps that event files count of one process with a profile; None where none does."""
+    beside = [
+        one.training_steps
+        for one in marked
+        if not one.evaluates and any(_same_process(one.log.segments[0], p) for p in profiles)
+    ]
+    return max(beside, default=None)
 
 
 def _sampled(used: Sequence[_Marked]) -> Iterator[Notice]:

@@ -60,6 +60,14 @@ class SelectedParts(Sequence[Part]):
         return not self._keep.masks
 
     @property
+    def processes(self) -> tuple[int, ...]:
+        """The process of each part of the layer, some perhaps without a row; reads none."""
+        if isinstance(self._parts, Parts):
+            of_parts = self._parts.processes
+            return tuple(of_parts[i] for i in self._at)
+        return tuple(self._parts[i].process for i in self._at)
+
+    @property
     def others(self) -> Iterator[Part]:
         """The parts of the other layers."""
         mine = set(self._at)

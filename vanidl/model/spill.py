@@ -84,6 +84,11 @@ class Parts(Sequence[Part]):
         """The layer of each part; reads none."""
         return tuple(place.layer for place in self._places)
 
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The process of each part; reads none."""
+        return tuple(place.process for place in self._places)
+
     def by_process(self, layer: str) -> dict[int, Parts]:
         """Process -> its parts of one layer; reads none."""
         found: dict[int, list[_Place]] = {}

@@ -323,6 +323,8 @@ class Trace:
     """Process -> when it was in open, stat, close and the like, where a tracer times each call."""
     user_data: UserData = field(default_factory=UserData)
     fetches: Fetches = NO_FETCHES
+    steps_counted: int | None = None
+    """Training steps of a process with a profile, by its event file, profiled or not."""
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from vanidl.findings import Finding
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, ratio, seconds
@@ -16,17 +15,8 @@ _MOST = 12
 _LONG = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """One finding in texts; `evidence` are names and values."""
-
-    code: str
-    severity: str
-    title: str
-    detail: str
-    advice: str
-    gain: str
-    evidence: tuple[tuple[str, str], ...]
+Numbers = tuple[tuple[str, str], ...]
+"""Names and values of what a finding rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +26,6 @@ class Replayed:
     note: str
     rows: tuple[tuple[str, str, str, str], ...]
     assumptions: tuple[str, ...]
-
-
-def advice(run: Run) -> tuple[Advice, ...]:
-    """Every finding of the run, most severe first."""
-    return tuple(_advice(finding) for finding in run.findings())
 
 
 def replayed(run: Run) -> Replayed | None:
@@ -65,17 +50,13 @@ def replay_note(found: WhatIf) -> str:
     )
 
 
-def _advice(finding: Finding) -> Advice:
-    gain = finding.gain_at_most_s
-    return Advice(
-        finding.code,
-        finding.severity,
-        elided(finding.title, limit=_LONG),
-        elided(finding.detail, limit=1000),
-        finding.advice,
-        "" if gain is None else f"gains at most {seconds(gain)} per rank",
-        tuple(_flat("", finding.evidence))[:_MOST],
-    )
+def numbers(evidence: Mapping[str, Value]) -> Numbers:
+    """The values of a finding; of many the first, and how many more there are, and where."""
+    found = tuple(_flat("", evidence))
+    if len(found) <= _MOST:
+        return found
+    more = f"{count(len(found) - _MOST)} values, in `vanidl summary --json`"
+    return (*found[:_MOST], ("and", more))
 
 
 def _flat(prefix: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
@@ -90,7 +71,8 @@ def _flat(prefix: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]
 
 def _text(name: str, value: Value) -> str:
     if isinstance(value, list):
-        return ", ".join(str(v) for v in value[:_MOST]) + (", ..." if len(value) > _MOST else "")
+        more = f" and {count(len(value) - _MOST)} more" if len(value) > _MOST else ""
+        return ", ".join(str(v) for v in value[:_MOST]) + more
     if isinstance(value, str) or value is None or isinstance(value, Mapping):
         return "not recorded" if value is None else str(value)
     if name.endswith(("_s", "seconds", "_s_a_rank")):

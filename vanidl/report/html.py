@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.analyses.coverage import Coverage
+from vanidl.findings.finding import LOW
 from vanidl.formatting.names import elided
-from vanidl.report.advice import advice, replayed
+from vanidl.report.advice import replayed
+from vanidl.report.first_screen import first_screen
 from vanidl.report.page import Page, render_page, write_page
-from vanidl.report.tiles import tiles
 from vanidl.run import Run
-from vanidl.sections import figures
-from vanidl.sections.job import facts
+from vanidl.sections import figures, timeline
+from vanidl.viewer.content import Room
 from vanidl.wording.glossary import TERMS
+
+LIMIT_NBYTES = 4_000_000
+"""Of a page, whatever the run."""
+
+_FEWER = (30_000, 8_000, 2_000, 0)  # slices that the trace viewer holds where the rest is large
 
 
 def render_html(run: Run) -> str:
-    """The whole page as text."""
-    job = run.trace.job
-    page = Page(
-        title=f"I/O report: {elided(job.id or 'run', limit=80)}",
+    """The whole page as text, of at most `LIMIT_NBYTES`."""
+    page = page_of(run)
+    text = render_page(page)
+    for slices in _FEWER:
+        if len(text.encode("utf-8", "backslashreplace")) <= LIMIT_NBYTES:
+            break
+        text = render_page(page_with(page, run, Room(slices)))
+    return text
+
+
+def page_with(page: Page, run: Run, room: Room) -> Page:
+    """The page with as much of the run in its trace viewer as has room."""
+    figures = [timeline.figure(run, room) if f.viewer else f for f in page.figures]
+    return replace(page, figures=tuple(figures), served=room.served)
+
+
+def page_of(run: Run) -> Page:
+    """The content of the page."""
+    job, screen = run.trace.job, first_screen(run)
+    return Page(
+        title=f"{screen.name}: I/O report",
         kind="I/O report",
         headline=run.answer,
-        facts=facts(run),
-        tiles=tiles(run),
+        facts=(),
+        tiles=(),
         warnings=tuple(_warnings(run.coverage)),
         warned_section="Coverage",
         figures=tuple(figure for figure in figures(run) if figure.applies),
         terms=TERMS,
         commands=(("the run", elided(job.command, limit=2000)),),
-        findings=advice(run),
+        first_screen=screen,
         what_if=replayed(run),
+        marked=_marked(run),
     )
-    return render_page(page)
 
 
 def write_html(run: Run, path: str | Path) -> None:
@@ -42,6 +66,28 @@ def write_html(run: Run, path: str | Path) -> None:
         VanidlError: the file cannot be written there.
     """
     write_page(render_html(run), path)
+
+
+_SHOWN_IN = {
+    "warm_start": ("Input and compute",),
+    "read_ahead": ("Input and compute", "Over time"),
+    "decode": ("Input and compute",),
+    "keep_data": ("Dataset",),
+    "rare_stalls": ("Input and compute",),
+    "larger_requests": ("Operations",),
+    "fewer_files": ("Files",),
+    "divide_reading": ("Ranks",),
+    "checkpoints": ("Over time", "Files"),
+    "buffered_io": ("Totals",),
+    "imports": ("Files",),
+    "record_more": ("Coverage",),
+}
+
+
+def _marked(run: Run) -> frozenset[str]:
+    """Sections in which a diagnosis that is worth acting on shows."""
+    codes = [d.code for d in run.diagnoses() if d.severity != LOW]
+    return frozenset(name for code in codes for name in _SHOWN_IN.get(code, ()))
 
 
 def _warnings(coverage: Coverage) -> list[tuple[str, str, str]]:

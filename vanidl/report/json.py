@@ -17,4 +17,5 @@ def summary_json(run: Run) -> str:
 
 def summary_object(run: Run) -> Object:
     """The contract as plain Python values."""
-    return {"schema": SCHEMA, "headline": run.headline} | json_object(run)
+    said = {"headline": run.headline, "verdict": run.verdict or None}
+    return {"schema": SCHEMA} | said | json_object(run)

@@ -21,7 +21,8 @@ from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import Amount, Cell, shown
-from vanidl.report.advice import Advice, Replayed
+from vanidl.report.advice import Replayed
+from vanidl.report.first_screen import FirstScreen
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
 from vanidl.wording.headline import Headline
@@ -32,9 +33,21 @@ SCRIPTS = (
     "levels.js",
     "plots.js",
     "views.js",
+    "copy.js",
     "page.js",
 )
-_STYLES = ("page.css", "parts.css")
+VIEWER_SCRIPTS = (
+    "viewer-data.js",
+    "viewer-draw.js",
+    "viewer-view.js",
+    "viewer-panel.js",
+    "viewer-model.js",
+    "viewer-input.js",
+    "viewer.js",
+)
+"""Before the last of SCRIPTS, where a figure has a trace viewer."""
+
+_STYLES = ("page.css", "first-screen.css", "parts.css", "viewer.css")
 _UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -52,28 +65,38 @@ class Page:
     figures: tuple[Figure, ...]
     terms: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]  # whose command, and the command
-    findings: tuple[Advice, ...] = ()
+    first_screen: FirstScreen | None = None
+    served: bool = False  # by `vanidl view`, which it asks for more of the run
     what_if: Replayed | None = None
+    marked: frozenset[str] = frozenset()  # sections with what is to be acted on
 
 
 def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
-    scripts = [_asset(name) for name in SCRIPTS]
-    by_section = groupby(page.figures, lambda f: f.section)
+    scripts = [_asset(name) for name in scripts_of(page.figures)]
+    shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
+    by_section = groupby(shown, lambda f: f.section)
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
             page=page,
-            policy=_policy(scripts),
+            policy=_policy(scripts, served=page.served),
             scripts=[Markup(script) for script in scripts],
             styles=[Markup(_asset(name)) for name in _STYLES],
             data=Markup(embedded(_data(page.figures))),
             sections=[(name, list(group)) for name, group in by_section],
+            missing=[f for f in page.figures if f.id not in {s.id for s in shown}],
             version=__version__,
             schema=SCHEMA,
         )
     )
+
+
+def scripts_of(figures: Sequence[Figure]) -> tuple[str, ...]:
+    """The scripts that a page of these figures needs, in order."""
+    viewer = VIEWER_SCRIPTS if any(figure.viewer for figure in figures) else ()
+    return (*SCRIPTS[:-1], *viewer, SCRIPTS[-1])
 
 
 def write_page(text: str, path: str | Path) -> None:
@@ -91,13 +114,14 @@ def embedded(value: object) -> str:
     return text.translate(_UNSAFE)
 
 
-def _policy(scripts: list[str]) -> str:
-    """Only these very scripts may run, and nothing may be fetched."""
+def _policy(scripts: list[str], *, served: bool) -> str:
+    """Only these very scripts may run; nothing may be fetched, but by a page from its server."""
     hashes = (hashlib.sha256(f"\n{script}\n".encode()).digest() for script in scripts)
     sources = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in hashes)
+    own = " connect-src 'self';" if served else ""
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"img-src data: blob:;{own} base-uri 'none'; form-action 'none'"
     )
 
 
@@ -108,17 +132,25 @@ def _environment() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["tight"] = tight
+    environment.filters["slug"] = slug
     return environment
 
 
 @cache
 def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
+    """A style or script as the page holds it: without indents, which are for its authors."""
+    text = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8").strip()
+    return text if name.startswith("plotly") else re.sub(r"\n[ \t]+", "\n", text)
 
 
 def tight(text: str) -> str:
     """Text in which no line breaks between a number and its unit."""
     return re.sub(r"(?<=\d) (?=(?:[numµ]?s|h|min|%|[KMGTPE]?i?B)\b|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def slug(name: str) -> str:
+    """A heading as part of an address: `input-and-compute`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _data(figures: Sequence[Figure]) -> Spec:
@@ -130,6 +162,7 @@ def _data(figures: Sequence[Figure]) -> Spec:
                 "spec": f.spec,
                 "table": _cells(f.table) if f.table else None,
                 "levels": packed(f.levels) if f.levels else None,
+                "viewer": f.viewer,
             }
             for f in figures
         ],

@@ -280,6 +280,7 @@ def _json(run: Run) -> Object | None:
         "source": steps.source,
         "steps_from": steps.steps_from or None,
         "per_rank": {"min": steps.per_rank_min, "max": steps.per_rank_max},
+        "counted": steps.counted,
         "ranks": steps.ranks,
         "mean_s": steps.mean_s,
         "median_s": steps.median_s,

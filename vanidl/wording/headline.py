@@ -21,6 +21,7 @@ from vanidl.wording.waits import names_metadata, parts_of_wait
 
 STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
 MOSTLY = 0.5
+NEARLY_ALL = 0.9  # of the steps, from which on the answer is of all of them
 COMPLETE = 0.99  # traced fraction from which on times are taken as whole
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
@@ -53,7 +54,7 @@ def headline(trace: Trace, results: Results) -> Headline:
             _objects(results.summary),
         )
         return Headline(title, support)
-    title = _waited(trace, results, overlap)
+    title = _in_scope(_waited(trace, results, overlap), results)
     support = _present(
         _missing(trace, results),
         _starving(overlap),
@@ -66,6 +67,15 @@ def headline(trace: Trace, results: Results) -> Headline:
         _objects(results.summary),
     )
     return Headline(title, support)
+
+
+def _in_scope(sentence: str, results: Results) -> str:
+    """With what limits the answer: profiled steps, where these are not nearly all."""
+    steps = results.steps
+    if steps is None or steps.counted is None or steps.per_rank_max >= NEARLY_ALL * steps.counted:
+        return sentence
+    scope = f"In {count(steps.per_rank_max)} of about {count(steps.counted)} steps"
+    return f"{scope}, {sentence[0].lower()}{sentence[1:]}"
 
 
 def _missing(trace: Trace, results: Results) -> str:

@@ -11,10 +11,10 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.compare import Comparison, Sample, Side
 from vanidl.compare.figures.sides import first_read, named, shown_runs
 from vanidl.figures import palette
+from vanidl.figures.areas import area, boxes
 from vanidl.figures.downsample import folded, n_of_m, rates, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.units import byte_scale, seconds
-from vanidl.sections.timeline import area, boxes
 
 BINS = 1024
 MAX_STEPS = 2000

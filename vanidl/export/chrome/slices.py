@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.frames import storable
-from vanidl.export.chrome.lanes import FlatLanes, NestedLanes
+from vanidl.export.chrome.lanes import NestedLanes
 from vanidl.export.chrome.tracks import (
     DEVICE,
     EPOCHS,
@@ -26,6 +26,7 @@ from vanidl.export.chrome.tracks import (
     number_of,
 )
 from vanidl.model.trace import Part, SpanKind, Spans, Trace
+from vanidl.viewer.rows import FlatLanes
 
 Int64Array = NDArray[np.int64]
 

@@ -28,5 +28,12 @@
   window.addEventListener("afterprint", () => closed.forEach((host) => { host.open = false; }));
 
   Plots.start(data.figures, data.dark);
+  for (const host of document.querySelectorAll(".viewer")) {
+    const {viewer} = data.figures.find((f) => f.id === host.dataset.figure);
+    Viewer.start(host, viewer, data.dark).then((trace) => {
+      if (trace) Plots.onZoom((range) => trace.follow(range));
+    });
+    Viewer.onView((range) => Plots.zoom(range));
+  }
   document.querySelectorAll(".views").forEach(Views.start);
 })();

@@ -9,6 +9,7 @@ const Plots = (() => {
   const drawn = new Set();
   const wholes = new Map();
   const listeners = [];
+  const zoomListeners = [];
   let range = null;
   let following = false;
   let figures = new Map();
@@ -106,6 +107,7 @@ const Plots = (() => {
   function zoom(wanted) {
     range = wanted;
     following = true;
+    for (const listener of zoomListeners) listener(range);
     const hosts = [...drawn].filter((h) => figures.get(h.dataset.figure).spec.layout.meta);
     return Promise.all(hosts.filter(visible).map((host) => draw(host)))
       .finally(() => { following = false; });
@@ -151,11 +153,6 @@ const Plots = (() => {
     if (host && drawn.has(host)) draw(host);
   }
 
-  function meta(figure) {
-    const host = figure.querySelector(".plot");
-    return (host && figures.get(host.dataset.figure).spec.layout.meta) || {};
-  }
-
   function printing(hosts) {
     for (const box of document.querySelectorAll("figure.off")) {
       box.classList.replace("off", "was-off");
@@ -186,7 +183,8 @@ const Plots = (() => {
   }
 
   return {
-    start, shown, zoom, meta,
+    start, shown, zoom,
+    onZoom: (listener) => zoomListeners.push(listener),
     whole: (host) => wholes.get(host) || host._fullLayout.xaxis.range.map(Number),
     onDrawn: (listener) => listeners.push(listener),
   };

@@ -17,10 +17,9 @@ const Views = (() => {
   }
 
   /* The range that a button leads to, null for the whole run. */
-  function wanted(button, range, whole, steps) {
+  function wanted(button, range, whole) {
     const [low, high] = range, length = high - low;
     if (button === "whole") return null;
-    if (button === "steps") return steps;
     if (button === "in") return [low + length / 4, high - length / 4];
     if (button === "out") return within([low - length / 2, high + length / 2], whole);
     const by = (button === "later" ? STEP : -STEP) * length;
@@ -39,9 +38,6 @@ const Views = (() => {
     const choices = [...box.querySelectorAll("input[type=radio]")];
     const figures = choices.map((choice) => document.getElementById(choice.value));
     const status = box.querySelector(".shown");
-    const steps = figures.map((f) => Plots.meta(f).steps).find(Boolean);
-    const button = box.querySelector("[data-zoom=steps]");
-    button.hidden = !steps;
 
     function choose() {
       choices.forEach((choice, i) => figures[i].classList.toggle("off", !choice.checked));
@@ -60,7 +56,7 @@ const Views = (() => {
         .find((p) => p && p.offsetParent && p.dataset.drawn);
       if (!host) return;
       const range = host._fullLayout.xaxis.range.map(Number);
-      Plots.zoom(wanted(pressed, range, Plots.whole(host), steps));
+      Plots.zoom(wanted(pressed, range, Plots.whole(host)));
     });
     choose();
   }

@@ -1,0 +1,66 @@
+"""The first screen: what it says of runs of every shape, and that nothing is lost in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.diagnoses.test_labels import made
+from tests.makers.results import EXAMPLES
+from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
+from vanidl.run import Run
+
+
+def screen_of(name: str) -> FirstScreen:
+    return first_screen(made(name))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_shape_of_run_has_a_first_screen(name):
+    run = Run(*EXAMPLES[name]())
+    screen = first_screen(run)
+    assert screen.name
+    assert screen.trust
+    assert all(link.href.startswith("#") for link in screen.trust)
+    if screen.bar is not None:
+        assert sum(part.share for part in screen.bar.parts) == pytest.approx(100)
+        assert all(part.name in screen.bar.label for part in screen.bar.parts)
+        assert len(screen.bar.ghosts) <= GHOSTS
+    said = [e.code for action in screen.actions for e in action.evidence]
+    assert sorted(said) == sorted(f.code for f in run.findings())
+
+
+def test_a_slow_run_shows_its_parts_and_the_best_changes():
+    screen = screen_of("in_process_slow_storage")
+    assert [part.name for part in screen.bar.parts][:1] == ["waiting for I/O"]
+    assert screen.actions[0].title == "Read ahead with 2 DataLoader workers"
+    assert screen.actions[0].effect.endswith("per step, predicted")
+    assert screen.bar.ghosts[0].href == "#action-read_ahead"
+    assert screen.bar.ghosts[0].name in screen.bar.label
+    assert len(screen.actions[0].show) == 3
+    assert screen.verdict == ""
+
+
+@pytest.mark.parametrize("name", ["healthy", "healthy_four_ranks", "healthy_in_process"])
+def test_a_healthy_run_says_that_nothing_is_to_be_fixed(name):
+    screen = screen_of(name)
+    assert screen.verdict == "Input keeps up: nothing to fix."
+    assert screen.actions == ()
+    assert screen.bar.ghosts == ()
+
+
+@pytest.mark.parametrize("name", ["waits_not_recorded", "no_profile", "truncated", "other_clock"])
+def test_nothing_is_said_to_be_well_that_was_not_recorded(name):
+    assert screen_of(name).verdict == ""
+
+
+def test_scope_that_limits_the_answer_is_in_the_headline(shared, opened):
+    run = opened(shared / "data/recorded/tf_tfrecord")
+    assert run.answer.title.startswith("In 36 of about 511 steps, training waited")
+    assert "36 of about 511 steps profiled" in [link.text for link in first_screen(run).trust]
+
+
+def test_a_run_is_named_by_its_folder_and_not_by_its_jobs(shared, opened):
+    run = opened(shared / "data/recorded/ddp_two_hosts")
+    screen = first_screen(run)
+    assert screen.name == "ddp_two_hosts"
+    assert "4 ranks on 2 hosts" in screen.facts

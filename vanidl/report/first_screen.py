@@ -1,0 +1,284 @@
+"""The first screen of a report as plain texts and shares: trust, verdict, one bar, actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vanidl.analyses import step_parts as parts
+from vanidl.diagnoses import PREDICTED, Diagnosis, Remedy, SlowStep
+from vanidl.findings import Finding
+from vanidl.findings.finding import LOW
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import change, count, percent, plural, seconds
+from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
+from vanidl.report.advice import Numbers, numbers
+from vanidl.run import Run
+from vanidl.wording.step_parts import part_meaning, part_name
+
+GHOSTS = 3
+_LONG = 400
+_PROOF = {
+    parts.COMMUNICATION: "#overlap",
+    parts.COMPUTE: "#overlap",
+    parts.REST: "#steps",
+}
+_CLASS = {
+    parts.IO_WAIT: "io",
+    parts.OTHER_WAIT: "decode",
+    parts.INPUT_WAIT: "io",
+    parts.COMMUNICATION: "comm",
+    parts.COMPUTE: "compute",
+    parts.REST: "rest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A text that opens its proof; `doubtful` where it limits the answer."""
+
+    text: str
+    href: str
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BarPart:
+    """One part of the bar; `share` in per cent of its length."""
+
+    style: str
+    name: str
+    amount: str
+    percent: str
+    share: float
+    meaning: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """The same step under one change: its length in per cent of the step now."""
+
+    name: str
+    amount: str
+    share: float
+    href: str
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The bar and its ghosts. `label` says all of it in a sentence."""
+
+    title: str
+    parts: tuple[BarPart, ...]
+    ghosts: tuple[Ghost, ...]
+    label: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One folded finding."""
+
+    code: str
+    severity: str
+    title: str
+    detail: str
+    advice: str
+    gain: str
+    numbers: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One diagnosis as a card."""
+
+    code: str
+    severity: str
+    title: str
+    effect: str
+    reason: str
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Remedy, ...]
+    proof: str
+    show: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScreen:
+    """Everything above the fold, and what folds out of it."""
+
+    name: str
+    facts: tuple[str, ...]
+    trust: tuple[Link, ...]
+    verdict: str
+    bar: Bar | None
+    actions: tuple[Action, ...]
+
+
+def first_screen(run: Run) -> FirstScreen:
+    """The first screen of a run."""
+    return FirstScreen(
+        name=elided(run.name or run.trace.job.command or "run", limit=80),
+        facts=tuple(_facts(run)),
+        trust=tuple(_trust(run)),
+        verdict=run.verdict,
+        bar=_bar(run),
+        actions=tuple(_action(d) for d in run.diagnoses()),
+    )
+
+
+def _facts(run: Run) -> Iterator[str]:
+    trace = run.trace
+    if run.name and trace.job.command:
+        yield elided(trace.job.command, limit=90)
+    hosts = len({p.host for p in trace.processes if p.host})
+    ranks = plural(len(trace.ranks), "rank")
+    yield f"{ranks} on {plural(hosts, 'host')}" if hosts else ranks
+    yield f"{seconds(trace.job.run_time_s)} wall time"
+
+
+def _trust(run: Run) -> Iterator[Link]:
+    layers = {layer.layer: layer for layer in run.coverage.layers}
+    layer = layers.get(run.summary.layer)
+    fraction = layer.traced_fraction if layer else None
+    if fraction is not None:
+        text = f"{percent(fraction)} of operations traced"
+        yield Link(text, "#coverage", fraction < 1)
+    elif run.summary.source == "trace":
+        yield Link(f"{count(run.summary.ops)} operations traced", "#coverage")
+    else:
+        yield Link("no single operation traced", "#coverage", doubtful=True)
+    yield from _steps_and_clock(run)
+    serious = sum(w.severity != "info" for w in run.coverage.warnings)
+    if serious:
+        yield Link(plural(serious, "warning"), "#coverage", doubtful=True)
+
+
+def _steps_and_clock(run: Run) -> Iterator[Link]:
+    steps = run.steps
+    if steps is None:
+        yield Link("no steps recorded", "#steps", doubtful=True)
+        return
+    within = steps.clock.uncertainty_s
+    if within is not None:
+        yield Link(f"clock within {seconds(within)}", "#clocks", within > steps.median_s / 2)
+    else:
+        yield Link("clocks not aligned", "#clocks", doubtful=True)
+    if steps.counted is None:
+        yield Link(f"{plural(steps.per_rank_max, 'step')} profiled", "#steps")
+    else:
+        text = f"{count(steps.per_rank_max)} of about {count(steps.counted)} steps profiled"
+        yield Link(text, "#steps", 2 * steps.per_rank_max < steps.counted)
+
+
+def _bar(run: Run) -> Bar | None:
+    whole = run.step_parts
+    if whole is None:
+        return _run_bar(run)
+    lossy = bool(LOWER_BOUNDS & serious_codes(run.coverage.warnings))
+    found = tuple(
+        BarPart(
+            _CLASS[part.code],
+            part_name(part.code, whole, lossy=lossy),
+            seconds(part.seconds),
+            percent(part.share),
+            100 * part.share,
+            part_meaning(part.code, whole, lossy=lossy),
+            _PROOF.get(part.code, "#overlap"),
+        )
+        for part in whole.parts
+    )
+    over = f"mean of {plural(whole.steps * whole.ranks, 'step')}"
+    ranks = f", {plural(whole.ranks, 'rank')}" if whole.ranks > 1 else ""
+    title = f"One step: {seconds(whole.mean_s)}"
+    words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
+    ghosts = _ghosts(run.diagnoses(), len(run.trace.ranks))
+    than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
+    label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
+    return Bar(title, found, ghosts, label, f"{over}{ranks}")
+
+
+def _run_bar(run: Run) -> Bar | None:
+    """Without steps: how much of the run a rank was in I/O."""
+    time = run.summary.time
+    if time is None or time.share is None or not 0 <= time.share <= 1:
+        return None
+    run_s = run.trace.job.run_time_s
+    in_io = time.per_rank_mean_s
+    rows = (
+        ("run-io", "in I/O", in_io, time.share, "Time in which a rank was in reads or writes."),
+        ("rest", "not in I/O", run_s - in_io, 1 - time.share, "All other time of the run."),
+    )
+    found = tuple(
+        BarPart(style, name, seconds(spent), percent(share), 100 * share, meaning, "#summary")
+        for style, name, spent, share, meaning in rows
+        if share > 0
+    )
+    title = f"The run: {seconds(run_s)}"
+    words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
+    note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
+    return Bar(title, found, (), f"{title}: {words}.", note)
+
+
+def _of_one(name: str, ranks: int) -> str:
+    """A change of a single rank is of the run."""
+    return name if ranks > 1 else name.removesuffix(" per rank")
+
+
+def _ghosts(diagnoses: Sequence[Diagnosis], ranks: int) -> tuple[Ghost, ...]:
+    shorter = [d for d in diagnoses if d.step_s is not None and d.now_s]
+    return tuple(
+        Ghost(_of_one(d.change or d.title, ranks), change(d.now_s or 0.0, d.step_s or 0.0),
+              100 * (d.step_s or 0.0) / (d.now_s or 1.0), f"#action-{d.code}", d.basis)
+        for d in shorter[:GHOSTS]
+    )  # fmt: skip
+
+
+def _action(diagnosis: Diagnosis) -> Action:
+    first = diagnosis.findings[0]
+    return Action(
+        diagnosis.code,
+        diagnosis.severity,
+        elided(diagnosis.title, limit=_LONG),
+        effect(diagnosis),
+        elided(first.title, limit=_LONG),
+        tuple(_evidence(finding) for finding in diagnosis.findings),
+        diagnosis.remedies,
+        elided(diagnosis.proof, limit=2000),
+        tuple(_shown(step) for step in diagnosis.show) if diagnosis.severity != LOW else (),
+    )
+
+
+def effect(diagnosis: Diagnosis) -> str:
+    """`423 to 169 ms a step, predicted`; "" where no gain can be named."""
+    if diagnosis.now_s is not None and diagnosis.step_s is not None:
+        basis = "predicted" if diagnosis.basis == PREDICTED else "at best"
+        return f"{change(diagnosis.now_s, diagnosis.step_s)} per step, {basis}"
+    if diagnosis.saved_share:
+        return f"at best {percent(diagnosis.saved_share)} of the run"
+    return ""
+
+
+def _evidence(finding: Finding) -> Evidence:
+    gain = finding.gain_at_most_s
+    return Evidence(
+        finding.code,
+        finding.severity,
+        elided(finding.title, limit=_LONG),
+        elided(finding.detail, limit=1000),
+        finding.advice,
+        "" if gain is None else f"gains at most {seconds(gain)} per rank",
+        numbers(finding.evidence),
+    )
+
+
+def _shown(step: SlowStep) -> Link:
+    """A step in the timeline, with some of the time before and after it."""
+    room = 0.25 * (step.end_s - step.start_s)
+    low, high = max(step.start_s - room, 0.0), step.end_s + room
+    waited, long_s = step.wait_s, step.end_s - step.start_s
+    took = f"took {seconds(long_s)}" if waited is None else f"waited {seconds(waited)}"
+    href = f"#t={low:.6f}-{high:.6f}&rank={step.position}"
+    return Link(f"step {step.step} of {elided(step.rank, limit=40)} ({took})", href)

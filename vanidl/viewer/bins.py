@@ -1,0 +1,40 @@
+"""How much of each bin of time was busy, by fate: what is shown where slices are too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.fates import RankFates, busy_by_fate
+from vanidl.model import intervals
+from vanidl.viewer.blocks import Block
+
+Int64Array = NDArray[np.int64]
+
+
+def equal_edges(low_ns: int, high_ns: int, count: int) -> Int64Array:
+    """Bounds of bins that differ by at most a nanosecond, shape (count + 1,)."""
+    index = np.arange(count + 1, dtype=np.int64)
+    whole, rest = divmod(high_ns - low_ns, count)
+    edges: Int64Array = low_ns + index * whole + index * rest // count
+    return edges
+
+
+@dataclass(frozen=True)
+class BusyBins:
+    """Busy nanoseconds of rows in bins: exact, operations side by side in a row count once."""
+
+    edges: Int64Array
+    amounts: dict[tuple[int, int, int], Int64Array]  # (lane, row, fate) -> (bins,)
+
+    def add(self, block: Block, fates: RankFates) -> None:
+        """Counts the slices of a block; those of a row follow the ones that came before."""
+        for row in np.unique(block.row).tolist():
+            mine = block.row == row
+            busy = intervals.union(block.start[mine], block.end[mine])
+            for fate, part in busy_by_fate(busy, fates).items():
+                found = intervals.covered_within(part, self.edges[:-1], self.edges[1:])
+                key = (block.lane, row, int(fate))
+                self.amounts[key] = self.amounts[key] + found if key in self.amounts else found

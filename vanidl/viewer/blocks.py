@@ -1,0 +1,150 @@
+"""Slices of lanes, block by block: spans and operations in one form, laid into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.fates import NEVER_OBSERVED, RankFates
+from vanidl.model.selection import SelectedParts
+from vanidl.model.trace import WRITE, SpanKind, Spans, Trace
+from vanidl.viewer.lanes import IO, SPAN_LANES, Lanes
+from vanidl.viewer.rows import FlatLanes
+
+Int64Array = NDArray[np.int64]
+
+MOST_ROWS = 6
+"""Operations of a process that overlap lie in rows below each other, at most so many."""
+
+COLUMNS = ("start", "end", "offset", "nbytes", "name", "thread", "row", "write")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Slices of one lane that follow each other, sorted by start; all arrays of one length."""
+
+    lane: int
+    process: int  # index into Trace.processes, -1 for spans
+    start: Int64Array  # ns since the epoch
+    end: Int64Array
+    offset: Int64Array  # of an operation; of a step or epoch its number, else -1
+    nbytes: Int64Array  # 0 for spans
+    name: NDArray[np.int32]  # index into Trace.files, or into Spans.names
+    thread: NDArray[np.int32]
+    row: NDArray[np.uint8]
+    write: NDArray[np.uint8]  # 1 for a write
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def pick(self, rows: NDArray[np.bool_] | Int64Array | slice) -> Block:
+        """The slices that a mask, an index array or a slice picks."""
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return Block(self.lane, self.process, **columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Slices cut where their fate changes; of `owner` the first piece has `first`."""
+
+    owner: Int64Array  # index into the block
+    start: Int64Array
+    end: Int64Array
+    fate: NDArray[np.uint8]
+    first: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def io_processes(trace: Trace) -> set[int]:
+    """Processes with operations; reads no part from disk."""
+    if isinstance(trace.io, SelectedParts):
+        return set(trace.io.processes)
+    return {part.process for part in trace.io}
+
+
+def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
+    """All slices of the lanes: spans first, then the operations part by part."""
+    for (rank, kind), lane in lanes.of_spans.items():
+        yield _of_spans(trace, rank, kind, lane)
+    rows: dict[int, FlatLanes] = {}
+    for part in trace.io:
+        if part.process not in lanes.of_process or not len(part):
+            continue
+        place = rows.setdefault(part.process, FlatLanes()).place(part.start, part.end)
+        yield Block(
+            lanes.of_process[part.process],
+            part.process,
+            part.start,
+            part.end,
+            part.offset,
+            part.nbytes,
+            part.file,
+            part.thread,
+            np.minimum(place, MOST_ROWS - 1).astype(np.uint8),
+            (part.op == WRITE).astype(np.uint8),
+        )
+
+
+def _of_spans(trace: Trace, rank: int, kind: str, lane: int) -> Block:
+    spans = trace.spans
+    held = np.isin(spans.kind, SPAN_LANES[kind][1]) & (trace.family[spans.process] == rank)
+    mine = spans.pick(held)
+    if kind == "operators":
+        mine = mine.pick(_outermost(mine))
+    row = np.minimum(FlatLanes().place(mine.start, mine.end), MOST_ROWS - 1)
+    numbered = np.isin(mine.kind, (SpanKind.STEP, SpanKind.EPOCH, SpanKind.EVALUATION))
+    return Block(
+        lane,
+        -1,
+        mine.start,
+        mine.end,
+        np.where(numbered, mine.step, -1).astype(np.int64),
+        np.zeros(len(mine), np.int64),
+        mine.name,
+        mine.thread,
+        row.astype(np.uint8),
+        np.zeros(len(mine), np.uint8),
+    )
+
+
+def _outermost(spans: Spans) -> Int64Array:
+    """Spans that no other of their thread contains, in order of start."""
+    order = np.lexsort((-spans.end, spans.start, spans.thread))
+    thread, end = spans.thread[order], spans.end[order]
+    rank = np.searchsorted(np.unique(thread), thread)
+    since = int(spans.start.min(initial=0))
+    stretch = int(end.max(initial=since)) - since + 1
+    reach = np.maximum.accumulate(end - since + rank * stretch)  # threads behind one another
+    inner = np.append(False, (end - since + rank * stretch)[1:] <= reach[:-1])
+    return np.sort(order[~inner])
+
+
+def cut(block: Block, fates: RankFates) -> Pieces:
+    """The slices of a block in pieces of one fate each."""
+    first = fates.at(block.start)
+    last = np.maximum(fates.at(block.end - 1), first)
+    count = last - first + 1
+    owner = np.repeat(np.arange(len(block)), count)
+    begin = np.cumsum(count) - count
+    cell = np.arange(len(owner)) - begin[owner] + first[owner]
+    bounds = np.append(fates.start, np.iinfo(np.int64).max)
+    is_first = np.zeros(len(owner), bool)
+    is_first[begin] = True
+    return Pieces(
+        owner,
+        np.maximum(block.start[owner], bounds[cell]),
+        np.minimum(block.end[owner], bounds[cell + 1]),
+        fates.fate[cell],
+        is_first,
+    )
+
+
+def fates_of(lanes: Lanes, lane: int, fates: dict[int, RankFates]) -> RankFates:
+    """What cuts the slices of a lane: spans have one fate, as if never observed."""
+    found = lanes.lanes[lane]
+    return fates.get(found.rank, NEVER_OBSERVED) if found.kind == IO else NEVER_OBSERVED

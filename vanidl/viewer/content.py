@@ -1,0 +1,217 @@
+"""What a page holds of a run's slices: all of them, or levels and the windows that matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.fates import RankFates
+from vanidl.analyses.timeline import Timeline
+from vanidl.figures.downsample import spread_out
+from vanidl.model.selection import select
+from vanidl.model.trace import Trace
+from vanidl.run import Run
+from vanidl.viewer.bins import BusyBins, equal_edges
+from vanidl.viewer.blocks import Block, blocks, fates_of, io_processes
+from vanidl.viewer.lanes import SPAN_LANES, Lanes, lanes_of
+from vanidl.viewer.worst import WorstStep, worst_steps
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of a run a page may hold; `served`: it is asked for the rest."""
+
+    slices: int = 120_000
+    lanes: int = 192
+    served: bool = False
+
+
+SERVED = Room(lanes=4096, served=True)
+"""A page that `vanidl view` serves."""
+
+_MOST_WINDOWS = 200
+_CELLS = 1 << 16  # bins of all lanes together
+_FEWEST_BINS, _MOST_BINS = 256, 8192
+_MARGIN = 0.1  # of a step, before and after it
+_FIRST = ("steps", "waits", "epochs", "checkpoints", "validation", "communication")
+
+
+@dataclass(frozen=True)
+class Content:
+    """Slices that a page holds, and bins for those that it does not."""
+
+    trace: Trace  # as the selection sees it
+    lanes: Lanes
+    low_ns: int  # the time that is shown, from here
+    high_ns: int
+    total: dict[tuple[int, int], int]  # (lane, row) -> slices of the run
+    held: tuple[Block, ...]
+    windows: tuple[tuple[int, int], ...]  # in which lanes that are not whole hold every slice
+    whole: frozenset[int]  # lanes of which every slice is held
+    bins: BusyBins  # of the other lanes
+    ranks_cut: str  # "64 of 1,024 ranks", "" where all are shown
+    worst: tuple[WorstStep, ...]
+    fates: dict[int, RankFates]
+
+    @property
+    def held_count(self) -> int:
+        """How many slices the page holds."""
+        return sum(map(len, self.held))
+
+    @property
+    def total_count(self) -> int:
+        """How many slices the lanes have."""
+        return sum(self.total.values())
+
+
+def content_of(run: Run, room: Room = Room()) -> Content:
+    """The slices of a run, chosen so that they have room."""
+    most = room.slices
+    trace = select(run.trace, run.selection)
+    lanes, cut_words = _fitting(lanes_of(trace, io_processes(trace)), room.lanes)
+    low, high = _bounds(trace, run.timeline)
+    wanted = _windows(trace, run, most)
+    whole = _whole(trace, lanes, run.summary.ops or 0, most)
+    edges = equal_edges(low, high, _bin_count(len(lanes.lanes)))
+    chosen = _Chosen(BusyBins(edges, {}), wanted, most)
+    fates = dict(run.results.fates)
+    for block in blocks(trace, lanes):
+        chosen.add(block, fates_of(lanes, block.lane, fates), whole=block.lane in whole)
+    windows, parts = chosen.fitting(most)
+    return Content(
+        trace, lanes, low, high, dict(chosen.total), (*chosen.whole, *parts), windows, whole,
+        chosen.bins, cut_words, worst_steps(run.steps), fates,
+    )  # fmt: skip
+
+
+class _Chosen:
+    """Collects what is held, block by block."""
+
+    def __init__(self, bins: BusyBins, wanted: Sequence[tuple[int, int]], most: int) -> None:
+        self.bins, self._wanted, self._most = bins, wanted, most
+        self.total: Counter[tuple[int, int]] = Counter()
+        self.whole: list[Block] = []
+        self._parts: list[list[Block]] = [[] for _ in wanted]
+        self._counts = [0] * len(wanted)
+
+    def add(self, block: Block, fates: RankFates, *, whole: bool) -> None:
+        """Takes note of a block: all of it, or its bins and what lies in a window."""
+        rows, counts = np.unique(block.row, return_counts=True)
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            self.total[block.lane, row] += count
+        if whole:
+            self.whole.append(block)
+            return
+        self.bins.add(block, fates)
+        for i, (low, high) in enumerate(self._wanted):
+            inside = self._inside(block, low, high)
+            self._counts[i] += len(inside)
+            if self._counts[i] > self._most:
+                self._parts[i] = []  # more than a page holds: not to be kept meanwhile
+            elif len(inside):
+                self._parts[i].append(block.pick(inside))
+
+    @staticmethod
+    def _inside(block: Block, low: int, high: int) -> Int64Array:
+        """The slices that overlap a time: none begins earlier than the longest one lasts."""
+        longest = int((block.end - block.start).max(initial=0))
+        first, last = np.searchsorted(block.start, [low - longest, high])
+        found: Int64Array = first + np.flatnonzero(block.end[first:last] > low)
+        return found
+
+    def fitting(self, most: int) -> tuple[tuple[tuple[int, int], ...], list[Block]]:
+        """Windows in turn, as long as all slices in them still fit; and these slices, once each."""
+        left = most - sum(map(len, self.whole))
+        windows: list[tuple[int, int]] = []
+        found: list[Block] = []
+        for window, count, parts in zip(self._wanted, self._counts, self._parts, strict=True):
+            if count <= left:
+                left -= count
+                found += [_outside(part, windows) for part in parts]
+                windows.append(window)
+        return tuple(windows), [part for part in found if len(part)]
+
+
+def _outside(block: Block, windows: Iterable[tuple[int, int]]) -> Block:
+    """Slices that lie in none of the windows that were taken before."""
+    keep = np.ones(len(block), bool)
+    for low, high in windows:
+        keep &= ~((block.start < high) & (block.end > low))
+    return block if keep.all() else block.pick(keep)
+
+
+def _fitting(lanes: Lanes, most: int) -> tuple[Lanes, str]:
+    """The lanes of as many ranks, spread over the job, as fit; in words what was left out."""
+    ranks = sorted({lane.rank for lane in lanes.lanes})
+    if len(lanes.lanes) <= most:
+        return lanes, ""
+    per_rank = -(-len(lanes.lanes) // len(ranks))
+    kept = {ranks[i] for i in spread_out(len(ranks), max(most // per_rank, 1)).tolist()}
+    found = [lane for lane in lanes.lanes if lane.rank in kept][:most]
+    return Lanes.of(found), f"{len(kept):,} of {len(ranks):,} ranks"
+
+
+def _bounds(trace: Trace, io: Timeline | None) -> tuple[int, int]:
+    """The time that is shown: that of the job, and of what lies outside it."""
+    low, high = trace.job.start_ns, trace.job.end_ns
+    if len(trace.spans):
+        low = min(low, int(trace.spans.start[0]))
+        high = max(high, int(trace.spans.end.max()))
+    if io is not None:
+        high = max(high, trace.job.start_ns + round(float(io.edges_s[-1]) * 1e9))
+    return low, max(high, low + 1)
+
+
+def _bin_count(lanes: int) -> int:
+    bins = _MOST_BINS
+    while bins > _FEWEST_BINS and bins * lanes > _CELLS:
+        bins //= 2
+    return bins
+
+
+def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[int]:
+    """Lanes that are held with all their slices: of spans the most telling first, then all I/O."""
+    found: set[int] = set()
+    left = most
+    order = sorted(lanes.of_spans.items(), key=lambda item: (item[0][1] not in _FIRST, item[1]))
+    counts = _span_counts(trace, lanes)
+    for _, lane in order:
+        if counts[lane] <= left * (1 if operations <= left else 0.5):
+            found.add(lane)
+            left -= counts[lane]
+    if operations <= left:
+        found |= set(lanes.of_process.values())
+    return frozenset(found)
+
+
+def _span_counts(trace: Trace, lanes: Lanes) -> dict[int, int]:
+    rank = trace.family[trace.spans.process] if len(trace.spans) else np.empty(0, np.int32)
+    return {
+        lane: int((np.isin(trace.spans.kind, SPAN_LANES[kind][1]) & (rank == position)).sum())
+        for (position, kind), lane in lanes.of_spans.items()
+    }
+
+
+def _windows(trace: Trace, run: Run, most: int) -> list[tuple[int, int]]:
+    """Times of which every slice should be held, the most wanted first."""
+    since, io = trace.job.start_ns, run.timeline
+    found = []
+    for step in worst_steps(run.steps, _MOST_WINDOWS):
+        margin = _MARGIN * (step.end_s - step.start_s)
+        times = (step.start_s - margin, step.end_s + margin)
+        low, high = (since + round(at * 1e9) for at in times)
+        found.append((low, high))
+    if found or io is None or io.job.reads is None or io.job.writes is None:
+        return found
+    counts = io.job.reads + io.job.writes
+    edges = since + np.round(io.job.edges_s * 1e9).astype(np.int64)
+    bounds = list(pairwise(edges.tolist()))
+    busiest = np.argsort(-counts, kind="stable")[:_MOST_WINDOWS].tolist()
+    return [bounds[i] for i in busiest if 0 < counts[i] <= most]

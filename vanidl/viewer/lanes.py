@@ -1,0 +1,112 @@
+"""The lanes of a run: of each rank its steps, waits, compute, collectives and I/O; its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vanidl.model.trace import Process, SpanKind, Trace
+from vanidl.viewer.rows import FlatLanes
+
+IO = "io"
+SPAN_LANES: dict[str, tuple[str, tuple[SpanKind, ...]]] = {
+    "epochs": ("epochs", (SpanKind.EPOCH,)),
+    "steps": ("steps", (SpanKind.STEP,)),
+    "validation": ("validation steps", (SpanKind.EVALUATION,)),
+    "waits": ("input waits", (SpanKind.INPUT_WAIT,)),
+    "kernels": ("kernels", (SpanKind.KERNEL,)),
+    "operators": ("operators", (SpanKind.OP,)),
+    "communication": ("collectives", (SpanKind.COMMUNICATION,)),
+    "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT,)),
+    "preprocessing": ("preprocessing", (SpanKind.PREPROCESS,)),
+}
+"""Kind of a lane -> its label and the spans in it, in the order in which a rank shows them."""
+
+_UNKNOWN_LIFE = (0, 2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What lies side by side in time: spans of a kind of one rank, or operations.
+
+    `processes` are indices into Trace.processes; of I/O more than one where they lived one after
+    the other, as the workers that a loader starts anew for each epoch.
+    """
+
+    label: str
+    kind: str  # one of SPAN_LANES, or IO
+    rank: int  # position in Trace.ranks, -1 for none
+    processes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """All lanes, and which one a span or the operations of a process lie in."""
+
+    lanes: tuple[Lane, ...]
+    of_spans: dict[tuple[int, str], int] = field(default_factory=dict)  # (rank, kind) -> lane
+    of_process: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lanes: Sequence[Lane]) -> Lanes:
+        """These lanes, in this order."""
+        return cls(
+            tuple(lanes),
+            {(lane.rank, lane.kind): i for i, lane in enumerate(lanes) if lane.kind != IO},
+            {process: i for i, lane in enumerate(lanes) for process in lane.processes},
+        )
+
+
+def lanes_of(trace: Trace, processes: Iterable[int]) -> Lanes:
+    """The lanes of a trace; `processes` are those with operations."""
+    by_rank: dict[int, list[int]] = {}
+    for process in sorted(processes):
+        by_rank.setdefault(int(trace.family[process]), []).append(process)
+    marked = _marked(trace)
+    ranks = sorted({rank for rank, _ in marked} | set(by_rank), key=lambda r: (r < 0, r))
+    found: list[Lane] = []
+    for rank in ranks:
+        found += [Lane(SPAN_LANES[kind][0], kind, rank) for kind in SPAN_LANES
+                  if (rank, kind) in marked]  # fmt: skip
+        found += _io_lanes(trace, rank, by_rank.get(rank, []))
+    return Lanes.of(found)
+
+
+def _marked(trace: Trace) -> set[tuple[int, str]]:
+    """(rank, kind of lane) of all spans that belong to a rank."""
+    spans = trace.spans
+    if not len(spans):
+        return set()
+    rank = trace.family[spans.process]
+    kinds = {kind: name for name, (_, held) in SPAN_LANES.items() for kind in held}
+    pairs = np.unique(rank.astype(np.int64) * len(SpanKind) + spans.kind)
+    found = [divmod(pair, len(SpanKind)) for pair in pairs.tolist()]
+    return {(position, kinds[SpanKind(kind)]) for position, kind in found if position >= 0}
+
+
+def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
+    """The training process first, then workers, as many lanes as lived at a time."""
+    own = trace.ranks[rank] if rank >= 0 else -1
+    found = [Lane("reads and writes", IO, rank, (own,))] if own in processes else []
+    others = sorted((p for p in processes if p != own), key=lambda p: _life(trace.processes[p]))
+    lives = np.array([_life(trace.processes[p]) for p in others], np.int64).reshape(-1, 2)
+    slots = FlatLanes().place(lives[:, 0], lives[:, 1]).tolist()
+    for slot in range(max(slots, default=-1) + 1):
+        mine = tuple(p for p, at in zip(others, slots, strict=True) if at == slot)
+        found.append(Lane(_label(trace, rank, mine, slot), IO, rank, mine))
+    return found
+
+
+def _label(trace: Trace, rank: int, processes: Sequence[int], slot: int) -> str:
+    if rank < 0 or any(trace.processes[p].role != "worker" for p in processes):
+        first = trace.processes[processes[0]].label
+        return first if len(processes) == 1 else f"{first} and {len(processes) - 1} more"
+    return f"worker {slot + 1}"
+
+
+def _life(process: Process) -> tuple[int, int]:
+    if process.start_ns is None or process.end_ns is None:
+        return _UNKNOWN_LIFE
+    return process.start_ns, max(process.end_ns, process.start_ns + 1)
