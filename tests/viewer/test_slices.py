@@ -118,7 +118,7 @@ def test_what_is_left_out_is_in_the_bins(ios, seen, most):
             inside = (block.start < high) & (block.end > low)
             held = sum(
                 int(((b.start < high) & (b.end > low)).sum())
-                for b in content.held if b.lane == block.lane and b.process == block.process
+                for b in content.held if b.lane == block.lane and b.process[0] == block.process[0]
             )  # fmt: skip
             assert held >= int(inside.sum())
     for key, amounts in content.bins.amounts.items():

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 COMMANDS: dict[str, str] = {
     "summary": "print where the time went to I/O",
     "report": "write one self-contained HTML page",
+    "view": "serve the report to this machine's browser, with every operation behind it",
     "compare": "compare runs: what changed, by how much, and how sure that is",
     "record": "run a command under a tracer and leave a RUN for report and compare",
     "ab": "run two commands alternately under the recorder and compare them",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ Int64Array = NDArray[np.int64]
 MOST_ROWS = 6
 """Operations of a process that overlap lie in rows below each other, at most so many."""
 
-COLUMNS = ("start", "end", "offset", "nbytes", "name", "thread", "row", "write")
+COLUMNS = ("start", "end", "offset", "nbytes", "name", "thread", "process", "row", "write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Block:
     """Slices of one lane that follow each other, sorted by start; all arrays of one length."""
 
     lane: int
-    process: int  # index into Trace.processes, -1 for spans
     start: Int64Array  # ns since the epoch
     end: Int64Array
     offset: Int64Array  # of an operation; of a step or epoch its number, else -1
     nbytes: Int64Array  # 0 for spans
     name: NDArray[np.int32]  # index into Trace.files, or into Spans.names
     thread: NDArray[np.int32]
+    process: NDArray[np.int32]  # index into Trace.processes, -1 for spans
     row: NDArray[np.uint8]
     write: NDArray[np.uint8]  # 1 for a write
 
@@ -43,7 +43,7 @@ class Block:
     def pick(self, rows: NDArray[np.bool_] | Int64Array | slice) -> Block:
         """The slices that a mask, an index array or a slice picks."""
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
-        return Block(self.lane, self.process, **columns)
+        return Block(self.lane, **columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
         place = rows.setdefault(part.process, FlatLanes()).place(part.start, part.end)
         yield Block(
             lanes.of_process[part.process],
-            part.process,
             part.start,
             part.end,
             part.offset,
             part.nbytes,
             part.file,
             part.thread,
+            np.broadcast_to(np.int32(part.process), len(part)),
             np.minimum(place, MOST_ROWS - 1).astype(np.uint8),
             (part.op == WRITE).astype(np.uint8),
         )
@@ -100,13 +100,13 @@ def _of_spans(trace: Trace, rank: int, kind: str, lane: int) -> Block:
     numbered = np.isin(mine.kind, (SpanKind.STEP, SpanKind.EPOCH, SpanKind.EVALUATION))
     return Block(
         lane,
-        -1,
         mine.start,
         mine.end,
         np.where(numbered, mine.step, -1).astype(np.int64),
         np.zeros(len(mine), np.int64),
         mine.name,
         mine.thread,
+        np.full(len(mine), -1, np.int32),
         row.astype(np.uint8),
         np.zeros(len(mine), np.uint8),
     )
@@ -144,7 +144,7 @@ def cut(block: Block, fates: RankFates) -> Pieces:
     )
 
 
-def fates_of(lanes: Lanes, lane: int, fates: dict[int, RankFates]) -> RankFates:
+def fates_of(lanes: Lanes, lane: int, fates: Mapping[int, RankFates]) -> RankFates:
     """What cuts the slices of a lane: spans have one fate, as if never observed."""
     found = lanes.lanes[lane]
     return fates.get(found.rank, NEVER_OBSERVED) if found.kind == IO else NEVER_OBSERVED

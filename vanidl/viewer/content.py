@@ -75,7 +75,7 @@ def content_of(run: Run, room: Room = Room()) -> Content:
     """The slices of a run, chosen so that they have room."""
     most = room.slices
     trace = select(run.trace, run.selection)
-    lanes, cut_words = _fitting(lanes_of(trace, io_processes(trace)), room.lanes)
+    lanes, cut_words = shown_lanes(trace, room)
     low, high = _bounds(trace, run.timeline)
     wanted = _windows(trace, run, most)
     whole = _whole(trace, lanes, run.summary.ops or 0, most)
@@ -110,8 +110,9 @@ class _Chosen:
             self.whole.append(block)
             return
         self.bins.add(block, fates)
+        longest = int((block.end - block.start).max(initial=0))
         for i, (low, high) in enumerate(self._wanted):
-            inside = self._inside(block, low, high)
+            inside = self._inside(block, low - longest, low, high)
             self._counts[i] += len(inside)
             if self._counts[i] > self._most:
                 self._parts[i] = []  # more than a page holds: not to be kept meanwhile
@@ -119,10 +120,9 @@ class _Chosen:
                 self._parts[i].append(block.pick(inside))
 
     @staticmethod
-    def _inside(block: Block, low: int, high: int) -> Int64Array:
-        """The slices that overlap a time: none begins earlier than the longest one lasts."""
-        longest = int((block.end - block.start).max(initial=0))
-        first, last = np.searchsorted(block.start, [low - longest, high])
+    def _inside(block: Block, earliest: int, low: int, high: int) -> Int64Array:
+        """The slices that overlap [low, high): none of them begins before `earliest`."""
+        first, last = np.searchsorted(block.start, [earliest, high])
         found: Int64Array = first + np.flatnonzero(block.end[first:last] > low)
         return found
 
@@ -147,8 +147,9 @@ def _outside(block: Block, windows: Iterable[tuple[int, int]]) -> Block:
     return block if keep.all() else block.pick(keep)
 
 
-def _fitting(lanes: Lanes, most: int) -> tuple[Lanes, str]:
+def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:
     """The lanes of as many ranks, spread over the job, as fit; in words what was left out."""
+    lanes, most = lanes_of(trace, io_processes(trace)), room.lanes
     ranks = sorted({lane.rank for lane in lanes.lanes})
     if len(lanes.lanes) <= most:
         return lanes, ""

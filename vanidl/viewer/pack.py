@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Int64Array = NDArray[np.int64]
 Spec = dict[str, Any]
 
-_BEST = 9
+_SMALL = 6
 _FAST = 1
 
 
@@ -53,4 +53,4 @@ def _zigzag(values: Int64Array) -> NDArray[np.uint64]:
 
 
 def _deflated(raw: bytes, *, fast: bool) -> str:
-    return base64.b64encode(zlib.compress(raw, _FAST if fast else _BEST)).decode("ascii")
+    return base64.b64encode(zlib.compress(raw, _FAST if fast else _SMALL)).decode("ascii")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.trace import Trace
 from vanidl.run import Run
-from vanidl.viewer.blocks import Block, cut, fates_of
+from vanidl.viewer.blocks import COLUMNS, Block, cut, fates_of
 from vanidl.viewer.content import Content, Room, content_of
 from vanidl.viewer.lanes import Lanes
 from vanidl.viewer.pack import Spec, packed_columns, packed_texts
@@ -24,6 +24,7 @@ Int64Array = NDArray[np.int64]
 
 MOST_NAMES = 20_000
 MOST_ARROWS = 5_000
+_MOST_MAPPED = 1_000_000  # slices of a run whose batches are looked for
 CONTINUED = 8
 """Added to the fate of a piece that goes on with the operation of the piece before."""
 
@@ -70,63 +71,68 @@ def payload(content: Content, io: JobTimeline | None) -> Spec:
         ],
         "byFate": bool(content.fates),
         "palette": PALETTE,
-        **slices(content.held, trace, lanes, content.fates),
-        "bins": _bins(content),
-        "arrows": _arrows(trace, lanes),
+        **slices(content.held, Labels.of(content)),
+        "bins": packed_bins(content.bins.amounts, len(content.bins.edges) - 1),
+        "arrows": _arrows(trace, lanes) if content.total_count <= _MOST_MAPPED else None,
         "bandwidth": None if io is None else _bandwidth(io),
     }
 
 
-def slices(
-    held: Sequence[Block], trace: Trace, lanes: Lanes, fates: dict[int, RankFates],
-    *, fast: bool = False,
-) -> Spec:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What the numbers in slices stand for."""
+
+    since_ns: int  # start of the job
+    paths: Sequence[str]
+    span_names: Sequence[str]
+    lanes: Lanes
+    fates: Mapping[int, RankFates]
+
+    @classmethod
+    def of(cls, content: Content) -> Labels:
+        """Those of a run."""
+        trace = content.trace
+        names = (trace.files.path, trace.spans.names)
+        return cls(trace.job.start_ns, *names, content.lanes, content.fates)
+
+
+def slices(held: Sequence[Block], known: Labels, *, fast: bool = False) -> Spec:
     """Pieces and what they belong to, track by track, and the names in them."""
     tracks, pieces, entries = [], [], []
-    for (lane, row), blocks in _by_track(held).items():
-        counts = [0, 0]
-        for block in blocks:
-            found = cut(block, fates_of(lanes, lane, fates))
-            code = found.fate + np.where(found.first, 0, CONTINUED).astype(np.uint8)
-            since = trace.job.start_ns
-            pieces.append((found.start - since, found.end - found.start, code))
-            entries.append(block)
-            counts = [counts[0] + len(found), counts[1] + len(block)]
-        tracks.append([lane, row, *counts])
+    for (lane, row), block in _by_track(held).items():
+        found = cut(block, fates_of(known.lanes, lane, known.fates))
+        code = found.fate + np.where(found.first, 0, CONTINUED).astype(np.uint8)
+        pieces.append((found.start - known.since_ns, found.end - found.start, code))
+        entries.append(block)
+        tracks.append([lane, row, len(found), len(block)])
     joined = [_joined(column) for column in zip(*pieces, strict=True)] or [_joined(())] * 3
-    names, coded = _names(entries, trace)
+    columns = dict(zip(("start", "length", "code"), joined, strict=True))
+    names, coded = _names(entries, known)
+    kept = {name: _joined([getattr(b, name) for b in entries]) for name in _KEPT}
     return {
         "tracks": tracks,
-        "pieces": packed_columns(
-            dict(zip(("start", "length", "code"), joined, strict=True)), deltas=_DELTAS, fast=fast
-        ),
-        "entries": packed_columns(
-            {
-                "offset": _joined([b.offset for b in entries]),
-                "nbytes": _joined([b.nbytes for b in entries]),
-                "name": coded,
-                "thread": _joined([b.thread for b in entries]),
-                "process": _joined([np.full(len(b), b.process) for b in entries]),
-                "write": _joined([b.write for b in entries]),
-            },
-            deltas=_DELTAS,
-            fast=fast,
-        ),
+        "pieces": packed_columns(columns, deltas=_DELTAS, fast=fast),
+        "entries": packed_columns(kept | {"name": coded}, deltas=_DELTAS, fast=fast),
         "names": packed_texts(names, fast=fast),
     }
 
 
-def _by_track(held: Sequence[Block]) -> dict[tuple[int, int], list[Block]]:
+_KEPT = ("offset", "nbytes", "thread", "process", "write")
+
+
+def _by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
     """(lane, row) -> its slices in order of start."""
     found: dict[tuple[int, int], list[Block]] = {}
     for block in held:
         for row in np.unique(block.row).tolist():
-            mine = block.row == row
-            own = block if mine.all() else block.pick(mine)
-            found.setdefault((block.lane, row), []).append(own)
-    for blocks in found.values():
-        blocks.sort(key=lambda b: int(b.start[0]))
-    return dict(sorted(found.items()))
+            found.setdefault((block.lane, row), []).append(block.pick(block.row == row))
+    return {track: _sorted(blocks) for track, blocks in sorted(found.items())}
+
+
+def _sorted(blocks: Sequence[Block]) -> Block:
+    columns = {name: np.concatenate([getattr(b, name) for b in blocks]) for name in COLUMNS}
+    order = np.argsort(columns["start"], kind="stable")
+    return Block(blocks[0].lane, **{name: values[order] for name, values in columns.items()})
 
 
 def _joined(columns: Sequence[NDArray[np.integer]]) -> Int64Array:
@@ -135,16 +141,19 @@ def _joined(columns: Sequence[NDArray[np.integer]]) -> Int64Array:
     return np.concatenate([c.astype(np.int64) for c in columns])
 
 
-def _names(entries: Sequence[Block], trace: Trace) -> tuple[list[str], Int64Array]:
+def _names(entries: Sequence[Block], known: Labels) -> tuple[list[str], Int64Array]:
     """The names that are used most, and of each entry the number of its name, -1 for none."""
-    files = len(trace.files)
-    keys = [b.name.astype(np.int64) + (0 if b.process >= 0 else files) for b in entries]
+    files = len(known.paths)
+    keys = [b.name.astype(np.int64) + np.where(b.process >= 0, 0, files) for b in entries]
     used, place, counts = np.unique(_joined(keys), return_inverse=True, return_counts=True)
     kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_NAMES])
     number = np.full(len(used), -1, np.int64)
     number[kept] = np.arange(len(kept))
-    every = (*trace.files.path, *trace.spans.names)
-    return [elided(every[i]) for i in used[kept].tolist()], number[place.ravel()]
+    names = [
+        elided(known.paths[i] if i < files else known.span_names[i - files])
+        for i in used[kept].tolist()
+    ]
+    return names, number[place.ravel()]
 
 
 def _rank_label(trace: Trace, rank: int) -> str:
@@ -152,19 +161,21 @@ def _rank_label(trace: Trace, rank: int) -> str:
 
 
 def _process_labels(trace: Trace, held: Sequence[Block]) -> Spec:
-    used = {block.process for block in held if block.process >= 0}
-    return {str(p): _process_label(trace, p) for p in sorted(used)}
+    used = np.unique(_joined([np.unique(block.process) for block in held])).tolist()
+    return {str(p): process_label(trace, p) for p in used if p >= 0}
 
 
-def _process_label(trace: Trace, process: int) -> str:
+def process_label(trace: Trace, process: int) -> str:
+    """Where a process ran, as far as that is known."""
     found = trace.processes[process]
     where = f"{found.host}:{found.pid}" if found.host and found.pid is not None else found.label
     return elided(where, limit=60)
 
 
-def _bins(content: Content) -> Spec | None:
-    """Bins without a busy moment are left out; what is left comes with its number."""
-    amounts = content.bins.amounts
+def packed_bins(
+    amounts: Mapping[tuple[int, int, int], Int64Array], count: int, *, fast: bool = False
+) -> Spec | None:
+    """Busy ns by (lane, row, fate) in `count` bins; those that are not 0 with their numbers."""
     if not amounts:
         return None
     keys, places, values = [], [], []
@@ -175,9 +186,9 @@ def _bins(content: Content) -> Spec | None:
         values.append(busy[at])
     columns = {"place": _joined(places), "busy": _joined(values)}
     return {
-        "count": len(content.bins.edges) - 1,
+        "count": count,
         "series": keys,
-        **packed_columns(columns, deltas=("place",)),
+        **packed_columns(columns, deltas=("place",), fast=fast),
     }
 
 

@@ -144,7 +144,7 @@ const TraceDraw = (() => {
         const right = Math.min(Math.max(Math.round(b), left + 1), raster.width);
         const gap = right - left > 3 && right < raster.width ? 1 : 0;
         raster.rectangle(left, right - gap, box.y, box.y + box.height, fills[slot]);
-        if (right - left >= labels.from) labels.add(i, left, right, box, fills[slot].ink);
+        if (right - left >= labels.from) labels.add(data, i, left, right, box, fills[slot].ink);
       }
     }
     return drawn;
@@ -178,12 +178,12 @@ const TraceDraw = (() => {
       this.found = [];
     }
 
-    add(piece, left, right, box, ink) { this.found.push([piece, left, right, box, ink]); }
+    add(...label) { this.found.push(label); }
 
-    write(context, data, textOf) {
+    write(context, textOf) {
       context.font = `${10.5 * this.ratio}px system-ui, sans-serif`;
       context.textBaseline = "middle";
-      for (const [piece, left, right, box, ink] of this.found) {
+      for (const [data, piece, left, right, box, ink] of this.found) {
         if (box.height < 11 * this.ratio) continue;
         const room = Math.floor((right - left - 6 * this.ratio) / (LETTER * this.ratio));
         let text = textOf(data, box.lane, data.owner[piece]);

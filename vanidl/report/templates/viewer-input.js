@@ -120,8 +120,8 @@ const TraceInput = (() => {
 
   function hover(viewer, event) {
     const bounds = viewer.main.getBoundingClientRect();
-    const x = event.clientX - bounds.left, data = viewer.model.dataFor(viewer.view);
-    const box = x >= viewer.gutter && viewer.boxAt(event.clientY - viewer.canvas.getBoundingClientRect().top);
+    const x = event.clientX - bounds.left, box = x >= viewer.gutter && viewer.boxAt(event.clientY - viewer.canvas.getBoundingClientRect().top);
+    const data = box && viewer.model.dataFor(viewer.view, box.lane.index);
     const track = box && data.byTrack.get(box.key);
     const near = track && TraceData.holds(data, box.lane.index, viewer.view.low, viewer.view.high);
     const piece = near ? TraceData.at(data, track, viewer.time(x), slackOf(viewer)) : -1;

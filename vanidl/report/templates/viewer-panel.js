@@ -137,9 +137,8 @@ const TracePanel = (() => {
   function inView(model, view, boxes) {
     const rows = [];
     let more = 0;
-    const data = model.dataFor(view);
     for (const box of boxes) {
-      const {lane} = box, where = `${model.packed.ranks[lane.rank]}, ${lane.label}`;
+      const {lane} = box, data = model.dataFor(view, box.lane.index), where = `${model.packed.ranks[lane.rank]}, ${lane.label}`;
       if (!TraceData.holds(data, lane.index, view.low, view.high) && data.bins) {
         const busy = model.busyOf(data, box.key, view);
         if (busy) rows.push([where, "busy in these bins", null, [busy, seconds(busy)], null, null]);

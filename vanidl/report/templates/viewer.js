@@ -180,14 +180,15 @@ const Viewer = (() => {
       const {raster, ratio: r} = this, offset = this.scroll.scrollTop;
       const context = this.canvas.getContext("2d");
       raster.clear();
-      const labels = new TraceDraw.Labels(r), data = this.model.dataFor(this.view);
-      const state = {byFate: this.byFate, matchCode: (d) => this.match === null ? -1 : d.names.indexOf(this.match)};
+      const labels = new TraceDraw.Labels(r);
+      const state = {byFate: this.byFate, matchCode: (data) => this.codeOf(data)};
       let slices = 0;
       this.visible = [];
       for (const box of this.plan.boxes) {
         const y = Math.round((box.y - offset) * r), height = Math.round(box.height * r);
         if (y + height < 0 || y > raster.height) continue;
         this.visible.push(box);
+        const data = this.model.dataFor(this.view, box.lane.index);
         slices += TraceDraw.drawTrack(raster, data, {...box, y, height, gaps: true}, this.view, state, labels);
       }
       this.slices = slices;
@@ -197,10 +198,17 @@ const Viewer = (() => {
       context.putImageData(raster.image, Math.round(this.gutter * r), 0);
       context.save();
       context.translate(this.gutter * r, 0);
-      labels.write(context, data, (d, lane, entry) => this.labelOf(d, lane, entry));
+      labels.write(context, (data, lane, entry) => this.labelOf(data, lane, entry));
       this.drawMarks(context, offset);
       context.restore();
       this.drawNames(context, offset);
+    }
+
+    /* The number of the file that is looked for among the names of some data, -1 for none. */
+    codeOf(data) {
+      if (this.match === null) return -1;
+      if (!data.matched || data.matched.name !== this.match) data.matched = {name: this.match, code: data.names.indexOf(this.match)};
+      return data.matched.code;
     }
 
     labelOf(data, lane, entry) {
@@ -353,7 +361,7 @@ const Viewer = (() => {
     }
 
     pickIn(box, time, slack) {
-      const data = this.model.dataFor(this.view), track = data.byTrack.get(box.key);
+      const data = this.model.dataFor(this.view, box.lane.index), track = data.byTrack.get(box.key);
       const piece = track ? TraceData.at(data, track, time, slack) : -1;
       if (piece < 0) return false;
       this.pick({box, lane: box.lane, slice: TraceData.entry(data, data.owner[piece]), piece});
@@ -363,11 +371,11 @@ const Viewer = (() => {
     /* The slice before or after the selected one, in its row. */
     next(by) {
       if (!this.picked) {
-        const box = this.visible.find((b) => this.model.dataFor(this.view).byTrack.has(b.key));
+        const box = this.visible.find((b) => this.model.dataFor(this.view, b.lane.index).byTrack.has(b.key));
         if (box) this.pickIn(box, this.view.low, this.view.high - this.view.low);
         return;
       }
-      const data = this.model.dataFor(this.view), track = data.byTrack.get(this.picked.box.key);
+      const {box} = this.picked, data = this.model.dataFor(this.view, box.lane.index), track = data.byTrack.get(box.key);
       if (!track) return;
       let piece = TraceData.at(data, track, this.picked.slice.start, 1);
       const own = data.owner[piece];
@@ -437,7 +445,8 @@ const Viewer = (() => {
     }
 
     toFile(words) {
-      const data = this.model.dataFor(this.view);
+      if (this.model.packed.server) { this.ask(words); return; }
+      const data = this.model.base;
       const names = data.names.filter((name) => name.toLowerCase().includes(words));
       if (!names.length) { this.say(`No step and no file in this page matches "${words}".`); this.request(); return; }
       this.match = names[0];
@@ -462,6 +471,24 @@ const Viewer = (() => {
       this.request();
     }
 
+    /* As toFile, in the whole run behind the page. */
+    async ask(words) {
+      const found = await TraceModel.find(words).catch((error) => ({error}));
+      if (found.error || !found.matches) {
+        this.say(found.error ? `${found.error.message}.` : `No step and no file matches "${words}".`);
+        return;
+      }
+      this.match = found.name;
+      const more = found.matches > 1 ? `, the first of ${found.matches.toLocaleString("en")} files that match` : "";
+      this.say(`${found.count.toLocaleString("en")} ${found.count === 1 ? "operation" : "operations"} on ${found.name}${more}.`);
+      this.request();
+      if (!found.first) return;
+      const [start, lane, row] = found.first, half = (this.view.high - this.view.low) / 2;
+      if (start < this.view.low || start > this.view.high) this.show(start - half, start + half);
+      const box = this.plan.boxes.find((b) => b.key === `${lane},${row}`);
+      if (box) { this.pickIn(box, start, 1); this.reveal(box); }
+    }
+
     say(text) { this.said = text; this.tell(); }
 
     tell() {
@@ -483,10 +510,15 @@ const Viewer = (() => {
       this.share();
       const lanes = [...new Set(this.visible.map((box) => box.lane.index))];
       try {
-        if (await this.model.fetch(this.view, this.width * this.ratio, lanes)) this.request();
+        if (!this.fetching && await this.fetchMore(lanes)) this.request();
       } catch (error) {
         this.say(`More could not be loaded: ${error.message}.`);
       }
+    }
+
+    async fetchMore(lanes) {
+      this.fetching = true;
+      try { return await this.model.fetch(this.view, this.width * this.ratio, lanes); } finally { this.fetching = false; }
     }
 
     /* Tells the other pictures of time which one is in view: null for the whole run. */

@@ -1,0 +1,219 @@
+"""`vanidl view` answers its own page and nobody else; it leaves at Ctrl-C without a word."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests import DATA
+from tests.makers import browser
+from vanidl.cli import main
+from vanidl.report.html import page_of, page_with
+from vanidl.report.page import render_page
+from vanidl.serve import cache
+from vanidl.serve.server import listening
+from vanidl.serve.store import open_store, write_store
+from vanidl.viewer.content import Room
+
+RUN = DATA / "torch_pfs_workers0"
+
+
+@pytest.fixture(scope="module")
+def served(opened, tmp_path_factory) -> Iterator[str]:
+    """The address of a server of a recorded run, whose page holds few of its slices."""
+    run, folder = opened(RUN), tmp_path_factory.mktemp("store")
+    page = render_page(page_with(page_of(run), run, Room(400, 4096, served=True)))
+    write_store(run, folder)
+    with listening(page.encode(), open_store(folder)) as (server, address):
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield address
+        server.shutdown()
+        thread.join()
+
+
+def get(address: str, path: str | None = None, **headers: str) -> tuple[int, bytes, dict]:
+    found = urlsplit(address)
+    connection = HTTPConnection(str(found.hostname), found.port, timeout=30)
+    connection.request("GET", found.path if path is None else path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body, dict(answer.getheaders())
+
+
+def test_the_address_opens_the_page(served):
+    status, body, headers = get(served)
+    assert status == 200
+    assert body.startswith(b"<!doctype html>")
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "Access-Control-Allow-Origin" not in headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/slices", "/wrong/", "/wrong/slices?t0=0&t1=9&width=1&lanes=0", "//", "/%00/",
+             "/../../etc/passwd", "/favicon.ico", "/%C3%A9/"],
+)  # fmt: skip
+def test_nothing_is_told_without_the_token(served, path):
+    status, body, _ = get(served, path)
+    assert status == 403
+    assert b"<" not in body
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "", "[::1]:{port}"]
+)
+def test_an_address_of_another_name_is_refused(served, host):
+    found = urlsplit(served)
+    status, _, _ = get(served, Host=host.format(port=found.port))
+    assert status == 403
+    assert get(served, Host=f"localhost:{found.port}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "rest", ["etc/passwd", "../store.json", "store.json", "%2e%2e/%2e%2e/etc/passwd", "page.html"]
+)
+def test_no_part_of_a_request_names_a_file(served, rest):
+    assert get(served, urlsplit(served).path + rest)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "t0=1&t1=0&width=5&lanes=0", "t0=0&t1=9&width=0&lanes=0", "t0=0&t1=9&width=99999&lanes=0",
+     "t0=0&t1=9&width=5&lanes=99", "t0=0&t1=9&width=5&lanes=-1", "t0=x&t1=9&width=5&lanes=0",
+     "t0=0&t1=" + "9" * 400 + "&width=5&lanes=0", "t0=0&t1=9&width=5&lanes=" + "0." * 999 + "0",
+     "&".join(f"a{i}=1" for i in range(99)), "t0=0&t1=%E0%A5%AF&width=5&lanes=0"],
+)  # fmt: skip
+def test_a_request_that_makes_no_sense_is_answered_so(served, query):
+    path = urlsplit(served).path + "slices?" + query
+    status, body, _ = get(served, path)
+    assert status == 400
+    assert body.startswith(b"expected") or b"fields" in body
+
+
+def test_only_get_is_answered(served):
+    found = urlsplit(served)
+    connection = HTTPConnection(str(found.hostname), found.port, timeout=30)
+    connection.request("POST", found.path, body=b"x")
+    assert connection.getresponse().status == 501
+    connection.close()
+
+
+@pytest.mark.browser
+def test_the_page_fetches_what_it_does_not_hold(served, driver, opened):
+    driver.get(served + "#t=20.0-20.4")
+    driver.set_script_timeout(30)
+    exact = driver.execute_async_script(
+        """
+        const done = arguments[0], end = Date.now() + 20000;
+        const poll = setInterval(() => {
+          const trace = document.querySelector(".viewer").trace;
+          const live = trace && trace.model.live;
+          if (!live && Date.now() < end) return;
+          clearInterval(poll);
+          const io = trace.model.packed.lanes.findIndex((l) => l.kind === "io");
+          done([live.whole.has(io), trace.model.packed.held, trace.model.packed.total,
+                live.tracks.filter((t) => t.lane === io).reduce((n, t) => n + t.entries, 0)]);
+        }, 20);
+        """
+    )
+    run = opened(RUN)
+    since = run.trace.job.start_ns
+    low, high = since + int(19.8e9), since + int(20.6e9)  # half a view more at both sides
+    inside = sum(int(((p.start < high) & (p.end > low)).sum()) for p in run.trace.io)
+    assert exact[0]
+    assert exact[1] <= 400 < exact[2]
+    assert exact[3] == inside
+    assert browser.console_errors(driver) == []
+    assert all(address.startswith(served) for address in browser.requests(driver))
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "vanidl", "view", str(RUN)]
+    with subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
+        assert get(address)[0] == 200
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert errors == ""
+    assert "Traceback" not in output
+    (kept,) = (tmp_path / "vanidl" / "view").iterdir()
+    assert kept.stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept.iterdir())
+
+
+def test_a_port_that_is_taken_is_one_clear_line(served, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "kept", lambda *_: (b"", None))
+    assert main(["view", str(RUN), "--port", str(urlsplit(served).port)]) == 1
+    assert "cannot listen there" in capsys.readouterr().err
+
+
+class TestCache:
+    """What was left is used again while the run is the same, and only if it is ours."""
+
+    @pytest.fixture
+    def left(self, opened, tmp_path: Path) -> Path:
+        folder = tmp_path / "view"
+        cache.keep(folder, "key", b"page", lambda place: write_store(opened(RUN), place))
+        return folder
+
+    def test_is_found_again(self, left):
+        found = cache.kept(left, "key")
+        assert found is not None
+        assert found[0] == b"page"
+        assert cache.kept(left, "another") is None
+
+    @pytest.mark.parametrize("path", [".", "key", "key/page.html", "key/start.bin"])
+    def test_open_to_others_is_not_used(self, left, path):
+        (left / path).chmod(0o777)
+        assert cache.kept(left, "key") is None
+
+    def test_links_are_not_followed(self, left, tmp_path):
+        (left / "key" / "page.html").rename(tmp_path / "page.html")
+        (left / "key" / "page.html").symlink_to(tmp_path / "page.html")
+        assert cache.kept(left, "key") is None
+
+    @pytest.mark.parametrize("name", ["page.html", "page.sha256", "start.bin", "store.json"])
+    def test_damage_is_noticed(self, left, name):
+        (left / "key" / name).write_bytes(b"x")
+        assert cache.kept(left, "key") is None
+
+    def test_the_oldest_goes(self, left, monkeypatch):
+        monkeypatch.setattr(cache, "MOST_RUNS", 2)
+        for i in range(3):
+            (left / f"old{i}").mkdir()
+            os.utime(left / f"old{i}", (i, i))
+        cache._drop_old(left, "key")
+        assert {path.name for path in left.iterdir()} == {"key", "old2"}
+
+    def test_a_key_is_of_names_content_and_options(self, tmp_path):
+        path = tmp_path / "x.darshan"
+        path.write_bytes(b"a" * 100)
+        keys = {cache.key_of([path], "")}
+        keys.add(cache.key_of([path], "--only dataset"))
+        about = path.stat()
+        path.write_bytes(b"b" * 100)
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        keys.add(cache.key_of([path], ""))
+        os.utime(path, ns=(1, 1))
+        keys.add(cache.key_of([path], ""))
+        keys.add(cache.key_of([path.rename(tmp_path / "y.darshan")], ""))
+        assert len(keys) == 5

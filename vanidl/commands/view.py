@@ -1,0 +1,74 @@
+"""`vanidl view RUN`: the report in a browser, with every operation of the run behind it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+
+from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.readers import discover
+from vanidl.report.html import page_of, page_with
+from vanidl.report.page import render_page
+from vanidl.serve import cache
+from vanidl.serve.server import listening
+from vanidl.serve.store import Store, write_store
+from vanidl.viewer.content import SERVED
+
+_NOT_OF_THE_RUN = {"command", "port", "open", "dask", "workers", "run"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """RUN, what to look at, and where to serve it."""
+    add_run_arguments(parser)
+    parser.add_argument(
+        "--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the address in a browser")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves the page until it is interrupted; exit status 0."""
+    page, store = _opened(options)
+    with listening(page, store, options.port) as (server, address):
+        sys.stdout.write(f"{address}\nCtrl-C ends it.\n")
+        sys.stdout.flush()
+        if options.open:
+            webbrowser.open(address)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
+
+
+def _opened(options: argparse.Namespace) -> tuple[bytes, Store]:
+    """Page and slices as they were left by an earlier call, or made now and left for later."""
+    folder = cache.default_folder()
+    key = cache.key_of(_files(options), _words(options))
+    found = cache.kept(folder, key)
+    if found is not None:
+        return found
+    opened = open_from(options)
+    text = render_page(page_with(page_of(opened), opened, SERVED))
+    content = text.encode("utf-8", "backslashreplace")
+    return cache.keep(folder, key, content, lambda place: write_store(opened, place))
+
+
+def _files(options: argparse.Namespace) -> list[Path]:
+    """Every file that the run is read from; data files are looked at by name alone."""
+    places = [options.run, *(text.rpartition(":")[0] or text for text in options.steps)]
+    found: list[Path] = []
+    for place in places:
+        for path in (Path(place).absolute(),):
+            if path.exists():
+                listed = discover.find(path)
+                found += [*listed.run_records, *(p for some in listed.files.values() for p in some)]
+    return found
+
+
+def _words(options: argparse.Namespace) -> str:
+    """All options that change what the page says, and where the run lies."""
+    chosen = {k: v for k, v in vars(options).items() if k not in _NOT_OF_THE_RUN}
+    chosen["names"] = options.names is not None
+    return f"{Path(options.run).absolute()} {sorted(chosen.items())}"
