@@ -10,31 +10,18 @@ one of them, so that on a busy machine some are not within it: `inside` is the s
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 import vanidl
+from tests.makers.step_truth import PROGRAMS, Compared, against, joined
 from vanidl.errors import VanidlError
-from vanidl.model.intervals import covered_within, union
-from vanidl.model.trace import SpanKind
 from vanidl.record import record
 
-PROGRAMS = Path(__file__).parents[1] / "programs" / "loops"
-LIMIT_NS, LIMIT_SHARE = 1_000_000, 0.01
 INSIDE = 0.95
-
-FIGURES = (np.median, np.max)
-
-Int64Array = NDArray[np.int64]
-Spans = Int64Array  # begin, end
 
 
 @dataclass(frozen=True)
@@ -46,6 +33,11 @@ class Program:
     needs: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()  # --wait
     at_least: bool = False  # its times leave out what the framework takes: none may be shorter
+
+    @property
+    def missing(self) -> list[str]:
+        """What it needs and is not installed."""
+        return [name for name in self.needs if find_spec(name) is None]
 
 
 def _torch(name: str, *needs: str) -> Program:
@@ -83,91 +75,12 @@ EVERY = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Recorded times against true ones."""
-
-    expected: int
-    found: int
-    error_ns: Int64Array  # of each true one
-    length_ns: Int64Array
-
-    @property
-    def inside(self) -> float:
-        """Share of the true ones that are within the limit."""
-        limit = np.maximum(LIMIT_NS, LIMIT_SHARE * self.length_ns)
-        return float((self.error_ns <= limit).mean()) if len(limit) else 0.0
-
-    def __str__(self) -> str:
-        median, worst = (f(self.error_ns) / 1e6 if len(self.error_ns) else np.nan for f in FIGURES)
-        return f"{self.found:5} of {self.expected:<5} {self.inside:6.1%} {median:7.3f} {worst:8.3f}"
-
-
-def of_waits(truth: Spans, found: Spans, *, at_least: bool) -> Compared:
-    """How much of each true wait was recorded as one; a framework may ask twice within one.
-
-    What was recorded outside of all of them counts as an error of the last one before it, unless
-    the true ones are known to be too short.
-    """
-    inside = covered_within(union(*found.T), *truth.T)
-    edges = np.append(truth[:, 0], np.iinfo(np.int64).max)
-    until_next = covered_within(union(*found.T), edges[:-1], edges[1:])
-    length = truth[:, 1] - truth[:, 0]
-    missing, more = length - inside, until_next - inside
-    error = missing if at_least else np.maximum(missing, more)
-    return Compared(len(truth), len(found), error, length)
-
-
-def of_steps(truth: Spans, found: Spans) -> Compared:
-    """Where each step begins and ends; there must be as many."""
-    length = truth[:, 1] - truth[:, 0]
-    if len(truth) != len(found):
-        return Compared(len(truth), len(found), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return Compared(len(truth), len(found), np.abs(found - truth).max(axis=1), length)
-
-
 def compared(program: Program, folder: Path) -> tuple[Compared, Compared]:
     """Waits and steps of all processes of a recorded run of it."""
     command = [str(folder / "truth") if word == "TRUTH" else word for word in program.command]
     record(command, folder / "RUN", tracer="none", waits=program.waits)
-    trace = vanidl.open_run(folder / "RUN").trace
-    pids = np.array([p.pid for p in trace.processes])[trace.spans.process]
-
-    def spans(kind: SpanKind, pid: int) -> Spans:
-        mine = (trace.spans.kind == kind) & (pids == pid)
-        return np.stack([trace.spans.start[mine], trace.spans.end[mine]], axis=1)
-
-    truths = list(_truths(folder))
-    waits = [
-        of_waits(
-            _sorted([w[1:] for w in t["waits"]]),
-            spans(SpanKind.INPUT_WAIT, t["pid"]),
-            at_least=program.at_least,
-        )
-        for t in truths
-    ]
-    steps = [of_steps(_sorted(t["steps"]), spans(SpanKind.STEP, t["pid"])) for t in truths]
-    return _joined(waits), _joined(steps)
-
-
-def _joined(each: list[Compared]) -> Compared:
-    return Compared(
-        sum(one.expected for one in each),
-        sum(one.found for one in each),
-        np.concatenate([one.error_ns for one in each]),
-        np.concatenate([one.length_ns for one in each]),
-    )
-
-
-def _truths(folder: Path) -> Iterator[dict]:
-    paths = sorted(folder.glob("truth-*"))
-    if not paths:
-        raise RuntimeError("the program left no times")
-    return (json.loads(path.read_text()) for path in paths)
-
-
-def _sorted(spans: list) -> Spans:
-    return np.array(sorted(map(tuple, spans)), np.int64).reshape(-1, 2)
+    every = against(vanidl.open_run(folder / "RUN").trace, folder, at_least=program.at_least)
+    return joined([one.waits for one in every]), joined([one.steps for one in every])
 
 
 def main(words: list[str]) -> int:
@@ -178,9 +91,8 @@ def main(words: list[str]) -> int:
     for program in EVERY:
         if words and not any(word in program.name for word in words):
             continue
-        missing = [name for name in program.needs if find_spec(name) is None]
-        if missing:
-            print(f"{program.name:28}not installed: {', '.join(missing)}")
+        if program.missing:
+            print(f"{program.name:28}not installed: {', '.join(program.missing)}")
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:

@@ -75,12 +75,13 @@ class Truth:
             self.waited(name, begin)
             yield batch
 
-    def save(self, path: str) -> None:
+    def save(self, path: str, loop: str = "") -> None:
         """One file a process: PATH-PID."""
         self.end()
         values: dict[str, Any] = {
             "pid": os.getpid(),
             "rank": int(os.environ.get("RANK", "0")),
+            "loop": loop,
             "waits": self.waits,
             "steps": self.steps,
         }

@@ -1,0 +1,57 @@
+"""Loops as people write them, under the recorder, against the times that they took themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import vanidl
+from benchmarks.vanidl.step_truth import EVERY, Program
+from tests.makers.step_truth import PROGRAMS, Compared, Process, against, joined
+from vanidl.record import record
+
+INSIDE = 0.8  # of the times: on a busy machine a process may be stopped between two clocks
+
+IMPORT_AGAIN = ("spawned", "forkserver")  # takes its time; test_steps has one of them
+TORCH = [p for p in EVERY if p.name.startswith("torch ") and p.command[-1] not in IMPORT_AGAIN]
+OTHERS = [p for p in EVERY if not p.name.startswith("torch ")]
+
+
+@pytest.fixture(scope="session")
+def torch_loops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Process]:
+    """All loops of PyTorch, in one run: each in a process forked from one."""
+    folder = tmp_path_factory.mktemp("loops")
+    names = [program.command[-1] for program in TORCH if not program.missing]
+    command = [sys.executable, str(PROGRAMS / "torch_loops.py"), str(folder / "truth"), *names]
+    assert record(command, folder / "RUN", tracer="none").exit_status == 0
+    found = {one.loop: one for one in against(vanidl.open_run(folder / "RUN").trace, folder)}
+    assert list(found) == sorted(names, key=list(found).index)
+    return found
+
+
+@pytest.mark.parametrize("program", TORCH, ids=lambda program: program.command[-1])
+def test_loops_of_pytorch(torch_loops: dict[str, Process], program: Program) -> None:
+    if program.missing:
+        pytest.skip(f"not installed: {', '.join(program.missing)}")
+    found = torch_loops[program.command[-1]]
+    assert found.waits.found == found.waits.expected
+    assert_true(found.waits, found.steps)
+
+
+@pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.name.replace(" ", "-"))
+def test_loops_of_other_frameworks(tmp_path: Path, program: Program) -> None:
+    if program.missing:
+        pytest.skip(f"not installed: {', '.join(program.missing)}")
+    command = [str(tmp_path / "truth") if word == "TRUTH" else word for word in program.command]
+    assert record(command, tmp_path / "RUN", tracer="none", waits=program.waits).exit_status == 0
+    trace = vanidl.open_run(tmp_path / "RUN").trace
+    every = against(trace, tmp_path, at_least=program.at_least)
+    assert_true(joined([one.waits for one in every]), joined([one.steps for one in every]))
+
+
+def assert_true(waits: Compared, steps: Compared) -> None:
+    assert steps.found == steps.expected
+    assert waits.inside >= INSIDE
+    assert steps.inside >= INSIDE
