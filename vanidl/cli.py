@@ -5,15 +5,13 @@ Exit status: 0 done, 1 the input is unusable, 2 wrong usage, 128 + N ended by si
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-import vanidl
-from vanidl.commands import COMMANDS, console, find_command
+from vanidl.commands import console, find_command
 from vanidl.commands.installation import mixed_up
+from vanidl.commands.parser import parser
 from vanidl.errors import SeveralJobsError, VanidlError
 
 INTERRUPTED = 130
@@ -25,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with console.prepared():
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")
-        options = _parser().parse_args(arguments)
+        options = parser().parse_args(arguments)
         # What is read stays until the end, so looking through it for garbage finds none.
         gc.set_threshold(_GARBAGE)
         try:
@@ -51,29 +49,6 @@ def _unwritable(error: OSError) -> int:
 def entry() -> None:
     """The console script."""
     sys.exit(main())
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="vanidl",
-        description="Where does training time go to I/O, is it hidden behind compute, and did "
-        "the change help?",
-    )
-    version = getattr(vanidl, "__version__", "of unknown version")
-    parser.add_argument("--version", action="version", version=f"vanidl {version}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_CommandParser)
-    for name, text in COMMANDS.items():
-        commands.add_parser(name, help=text, description=text).set_defaults(command=name)
-    return parser
-
-
-class _CommandParser(argparse.ArgumentParser):
-    """The parser of one command, which declares its options once the command is chosen."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
-        """As of `ArgumentParser`; imports the module of the command."""
-        find_command(self.get_default("command")).add_arguments(self)
-        return super().parse_known_args(args, namespace)
 
 
 def _fail(error: VanidlError) -> int:

@@ -69,7 +69,8 @@ def test_no_name_goes_out(capsys, tmp_path: Path) -> None:
     words = secrets(run)
     assert len(words) > 20
     texts = {
-        "text": said(capsys, "summary", str(run), "--anonymize"),
+        "text": said(capsys, "summary", str(run), "--anonymize", "--full"),
+        "brief": said(capsys, "summary", str(run), "--anonymize"),
         "json": said(capsys, "summary", str(run), "--json", "--anonymize"),
     }
     said(capsys, "report", str(run), "--anonymize", "-o", str(tmp_path / "r.html"))

@@ -177,7 +177,10 @@ def test_two_unrelated_jobs_give_a_table(capsys, folder, shared):
     assert out == ""
     first, *table = err.strip().splitlines()
     assert "--job" in first
-    assert [line.split()[0] for line in table] == ["job", "8342", "10322"]
+    rows = [line.split()[:2] for line in table]
+    assert rows == [["choose", "job"], ["@1", "8342"], ["@2", "10322"]]
+    assert main(["summary", str(folder), "--job", "@2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["job"]["id"] == "10322"
     assert main(["summary", str(folder), "--job", "8342", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["job"]["id"] == "8342"
 

@@ -99,6 +99,7 @@ def test_a_reader_that_went_away_is_no_message() -> None:
 SLOW = """
 import sys, time
 from vanidl import cli
+from vanidl.commands import parser
 from vanidl.files import atomic
 from pathlib import Path
 
@@ -109,7 +110,7 @@ class Slow:
             print("ready", flush=True)
             time.sleep(60)
 
-cli.find_command = lambda name: Slow
+cli.find_command = parser.find_command = lambda name: Slow
 cli.entry()
 """
 

@@ -67,7 +67,11 @@ def test_json_text_and_report(path, capsys, tmp_path):
     assert result["schema"] == "vanidl/1"
     assert main(["summary", str(path)]) == 0
     text = capsys.readouterr().out
-    assert result["headline"].split()[:6] == text.split()[:6]
+    first = " ".join(filter(None, (result["verdict"], result["headline"])))
+    assert first.split()[:6] == text.split()[:6]
+    assert main(["summary", str(path), "--full"]) == 0
+    text = capsys.readouterr().out
+    assert first.split()[:6] == text.split()[:6]
     page = tmp_path / "report.html"
     assert main(["report", str(path), "-o", str(page)]) == 0
     content = page.read_text()

@@ -90,7 +90,7 @@ def test_damaged_counters_are_no_numbers(tmp_path: Path) -> None:
 
 
 def test_text_json_page_export_and_check_say_what_is_missing(capsys, tmp_path, cut) -> None:
-    text = said(capsys, "summary", str(cut))
+    text = said(capsys, "summary", str(cut), "--full")
     assert "Not all of the run is in these numbers" in text
     assert "! damaged:" in text
     result = json.loads(said(capsys, "summary", str(cut), "--json"))

@@ -11,7 +11,7 @@ import pytest
 from tests.diagnoses.test_labels import made
 from tests.findings.labeled import RECIPES
 from tests.makers.results import EXAMPLES
-from vanidl.cli import _parser
+from vanidl.commands.parser import parser
 from vanidl.compare.ab import order
 from vanidl.diagnoses import CAUSES, Remedy
 from vanidl.diagnoses.causes import folded
@@ -87,7 +87,7 @@ def test_each_proof_is_a_command_of_vanidl():
     proofs = {d.proof for name in RUNS for d in made(name).diagnoses() if d.proof}
     assert proofs
     for proof in proofs:
-        options = _parser().parse_args(shlex.split(proof)[1:])
+        options = parser().parse_args(shlex.split(proof)[1:])
         assert options.command == "ab"
         assert shlex.split(options.a) != shlex.split(options.b)
         assert order(options.repeat)

@@ -38,7 +38,8 @@ _STATUS = {ANSWER: 0, REFUSED: 1, RAISED: 2, LONG: 3}
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "summary": ("summary", "RUN", "--json"),
-    "summary text": ("summary", "RUN"),
+    "summary text": ("summary", "RUN", "--full"),
+    "summary brief": ("summary", "RUN"),
     "summary --anonymize": ("summary", "RUN", "--anonymize", "--json"),
     "report": ("report", "RUN", "-o", "OUT/page.html"),
     "export chrome": ("export", "RUN", "--to", "chrome", "-o", "OUT/t.json"),

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import vanidl
 from tests import DATA
 from tests.makers.event_files import Event, event_file, step_table
 from vanidl.cli import main
+from vanidl.merge.load import Inputs
 from vanidl.merge.steps import split_tag
 
 RUN = DATA / "torch_pfs_workers0"
@@ -200,3 +202,16 @@ def test_a_path_and_its_tag(tmp_path):
     assert split_tag(f"{odd}:loss:x") == (str(odd), "loss:x")
     assert split_tag(f"{tmp_path}:loss") == (str(tmp_path), "loss")
     assert split_tag("nowhere") == ("nowhere", None)
+
+
+def test_steps_are_counted_by_event_files_of_the_same_run(tmp_path):
+    """Another run's event file in the same folder says nothing about this one."""
+    for name in ("torch_pfs_workers0", "ddp_two_hosts"):
+        shutil.copytree(DATA / name, tmp_path / name)
+    both = {
+        name: vanidl.open_run(tmp_path, inputs=Inputs(job_ids=(job,))).steps
+        for name, job in (("torch_pfs_workers0", "@1"), ("ddp_two_hosts", "@2"))
+    }
+    alone = {name: vanidl.open_run(DATA / name).steps.counted for name in both}
+    assert {name: steps.counted for name, steps in both.items()} == alone
+    assert alone["torch_pfs_workers0"] != alone["ddp_two_hosts"]

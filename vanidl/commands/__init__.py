@@ -20,10 +20,36 @@ COMMANDS: dict[str, str] = {
     "no file could be read at all",
     "export": "write operations, results or figures as files for other programs",
     "demo": "write the report of a recorded training that comes with vanidl",
+    "completion": "print the completion script of a shell",
     "survey": "read the Darshan logs of many jobs: a table with one row per job, and one page "
     "for all",
 }
 """Name, which is that of the module, and help, in the order of `vanidl --help`."""
+
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "look at a run": ("summary", "report", "view", "export", "check", "demo"),
+    "compare": ("compare", "ab", "survey"),
+    "record": ("record",),
+    "set up": ("completion",),
+}
+"""Commands as `vanidl --help` shows them; those in no group come last."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "summary": ("vanidl summary RUN", "vanidl summary RUN --full --only dataset"),
+    "report": ("vanidl report RUN -o report.html",),
+    "compare": ("vanidl compare before after -o compare.html",),
+    "record": ("vanidl record -o RUN -- python train.py",),
+    "ab": ('vanidl ab --a "python train.py --workers 0" --b "python train.py --workers 4"',),
+    "check": ("vanidl check logs/",),
+    "export": ("vanidl export RUN --to parquet -o tables",),
+    "survey": ("vanidl survey /logs/2026 -o survey",),
+    "completion": (
+        "source <(vanidl completion bash)",
+        "vanidl completion fish > ~/.config/fish/completions/vanidl.fish",
+    ),
+}
+"""Lines to copy, shown at the end of a command's help."""
 
 
 class Command(Protocol):

@@ -38,8 +38,12 @@ def prepared() -> Iterator[None]:
 
 def unescaped() -> TextIO:
     """Standard error for what moves the cursor on purpose."""
-    stream = sys.stderr
-    return cast(TextIO, stream.unescaped if isinstance(stream, EscapedStream) else stream)
+    return bare(sys.stderr)
+
+
+def bare(stream: TextIO) -> TextIO:
+    """The stream under the escapes, for what is printable and styled on purpose."""
+    return stream.unescaped if isinstance(stream, EscapedStream) else stream
 
 
 def tell(message: str) -> None:

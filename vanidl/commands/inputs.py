@@ -37,14 +37,7 @@ def add_read_arguments(
     parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
 ) -> None:
     """Declares the options that choose what to read of a run and what to look at."""
-    add = parser.add_argument
-    add(
-        "--steps",
-        action="append",
-        default=[],
-        metavar="PATH[:TAG]",
-        help="more profiler output, or event files (TAG: which scalar marks steps)",
-    )
+    add = parser.add_argument_group("what to look at").add_argument
     add(
         "--layer",
         default="",
@@ -56,9 +49,21 @@ def add_read_arguments(
     add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")
     add("--from", dest="from_s", type=float, metavar="T", help="from T seconds into the job")
     add(*window_end, dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
-    add("--job", action="append", default=[], metavar="ID", help="this job of several")
+    add = parser.add_argument_group("what to read, and how").add_argument
+    add(
+        "--job", action="append", default=[], metavar="ID",
+        help="this job of several, by its id or, as @2, its number in the table that is shown",
+    )  # fmt: skip
+    add(
+        "--steps",
+        action="append",
+        default=[],
+        metavar="PATH[:TAG]",
+        help="more profiler output, or event files (TAG: which scalar marks steps)",
+    )
     add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
     add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
+    add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
     add("--data", action="append", default=[], metavar="PATH", help="the dataset as it lies here")
     add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
     add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
@@ -70,13 +75,12 @@ def add_read_arguments(
         const=Pseudonyms(),
         help="replace paths, hosts, users and commands by numbers, the same in all output",
     )
-    add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
     add_executor_arguments(parser)
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options that choose where work runs: a Dask cluster."""
-    who = parser.add_mutually_exclusive_group()
+    who = parser.add_argument_group("where work runs").add_mutually_exclusive_group()
     who.add_argument(
         "--dask", metavar="ADDRESS", help="work on this Dask scheduler, for example tls://HOST:8786"
     )

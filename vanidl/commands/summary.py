@@ -5,20 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 
+from vanidl.commands.colour import shows_blocks, width_of, write_lines
 from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.report.brief import brief
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN, what to look at, and --json."""
+    """RUN, what to look at, --full and --json."""
     add_run_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    output = parser.add_argument_group("output").add_mutually_exclusive_group()
+    output.add_argument("--full", action="store_true", help="every table, finding and warning")
+    output.add_argument("--json", action="store_true", help="one JSON object, for programs")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the summary; exit status 0."""
+    """Prints the summary, on one screen unless asked for more; exit status 0."""
     opened = open_from(options)
-    render = summary_json if options.json else summary_text
-    sys.stdout.write(render(opened).rstrip("\n") + "\n")
+    if options.full or options.json:
+        render = summary_json if options.json else summary_text
+        sys.stdout.write(render(opened).rstrip("\n") + "\n")
+        return 0
+    out = sys.stdout
+    write_lines(brief(opened, width_of(out), blocks=shows_blocks(out)), out)
     return 0

@@ -10,6 +10,7 @@ ranks are different processes under the same numbers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from itertools import combinations
 from pathlib import Path
 
 from vanidl.errors import InputError, SeveralJobsError
+from vanidl.formatting.names import elided
 from vanidl.readers.command_lines import HELPER, arguments, runs_another
 from vanidl.readers.file_names import log_folder
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
@@ -62,21 +64,27 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
         SeveralJobsError: there are several groups and none was asked for.
         InputError: no group holds a wanted job id.
     """
+    every = groups
     if job_ids:
-        groups = [g for g in groups if set(g.job_ids) & set(job_ids)]
+        groups = [g for i, g in enumerate(groups, 1) if {*g.job_ids, f"{PLACE}{i}"} & set(job_ids)]
         if not groups:
             raise InputError(f"--job {', '.join(job_ids)}: no log of that job here.")
     _refuse_executions_of_one_job(groups)
     if len(groups) > 1 and not job_ids:
         raise SeveralJobsError(
             f"expected the logs of one run, found {len(groups)} unrelated groups: choose with "
-            "--job ID (repeatable to take several as one run), or give a narrower path.",
-            _table(groups),
+            f"--job ID or --job {PLACE}NUMBER (repeatable to take several as one run), or give a "
+            "narrower path.",
+            _table(every),
         )
     return Group(
         tuple(log for g in groups for log in g.logs),
         tuple(p for g in groups for p in g.profiles),
     )
+
+
+PLACE = "@"
+"""Before the number of a run in the table of several: ids may be missing, or the same."""
 
 
 def _holds_all_ranks(log: TracerLog) -> bool:
@@ -294,22 +302,38 @@ def _start_ns(group: Group) -> tuple[int, str]:
 
 
 def _table(groups: Sequence[Group]) -> str:
-    rows = [("job", "start (UTC)", "logs", "profiles", "command")]
-    rows += [_row(g) for g in groups]
-    widths = [max(len(r[i]) for r in rows) for i in range(4)]
+    head = ("choose", "job", "start (UTC)", "logs", "profiles", "where", "command")
+    common = _common_folder([path for g in groups for path in _paths(g)])
+    rows = [head, *(_row(f"{PLACE}{i}", g, common) for i, g in enumerate(groups, 1))]
+    widths = [max(len(r[i]) for r in rows) for i in range(6)]
     return "\n".join(
-        "  ".join([*(cell.ljust(w) for cell, w in zip(r, widths, strict=False)), r[4]])
+        "  ".join([*(cell.ljust(w) for cell, w in zip(r, widths, strict=False)), r[6]]).rstrip()
         for r in rows
     )
 
 
-def _row(group: Group) -> tuple[str, str, str, str, str]:
+def _paths(group: Group) -> list[str]:
+    return [log.path for log in group.logs] + [p.path for p in group.profiles]
+
+
+def _common_folder(paths: Sequence[str]) -> str:
+    """The folder of all paths, which says nothing about which is which."""
+    try:
+        return os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
+    except ValueError:  # absolute and relative ones
+        return ""
+
+
+def _row(place: str, group: Group, common: str) -> tuple[str, ...]:
     start = datetime.fromtimestamp(_start_ns(group)[0] / 1e9, tz=timezone.utc)
-    command = group.logs[0].command if group.logs else group.profiles[0].path
+    first = min(_paths(group))
+    where = os.path.relpath(first, common) if common else first
     return (
-        ", ".join(group.job_ids) or "-",
+        place,
+        elided(", ".join(group.job_ids), limit=24) or "-",
         start.strftime("%Y-%m-%d %H:%M:%S"),
         str(len(group.logs)),
         str(len(group.profiles)),
-        command if len(command) <= 60 else command[:57] + "...",
+        elided(where, limit=40),
+        elided(group.logs[0].command, limit=60) if group.logs else "",
     )

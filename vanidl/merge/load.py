@@ -92,7 +92,7 @@ def trace_of(
     steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
     trace = replace(trace, fetches=fetches(steps.fetches, trace.processes, trace.profiles))
-    trace = replace(trace, steps_counted=steps.counted)
+    trace = replace(trace, steps_counted=merge_steps.counted_steps(steps, chosen.profiles))
     return _with_user_data(trace, inputs)
 
 

@@ -33,6 +33,26 @@ _EVALUATION = {"validation", "valid", "val", "evaluation", "eval", "test"}
 
 
 @dataclass(frozen=True, slots=True)
+class CountedSteps:
+    """How many training steps the event file of one process stands for, and when they were."""
+
+    first: ProfileTrace
+    steps: int
+    bounds: tuple[int, int]
+
+    def of(self, profile: ProfileTrace) -> bool:
+        """Whether the profile is of that process, at that time (clocks may differ by an hour)."""
+        steps = profile.start_ns[profile.kind == SpanKind.STEP]
+        if not len(steps) or not _same_process(self.first, profile):
+            return False
+        start, end = self.bounds
+        return start - _HOUR_NS <= int(steps.min()) <= end + _HOUR_NS
+
+
+_HOUR_NS = 3_600_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class StepSources:
     """What profilers and event files say, ready to be put on the run's clock."""
 
@@ -41,7 +61,7 @@ class StepSources:
     notices: tuple[Notice, ...]
     events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
     fetches: tuple[FetchTable, ...] = ()
-    counted: int | None = None  # steps of a process that was profiled, by its event file
+    counted: tuple[CountedSteps, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +156,11 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
         durations=durations,
         notices=(*read_notices, *notices),
         events=events,
-        counted=_counted(marked, with_steps),
+        counted=tuple(
+            CountedSteps(one.log.segments[0], one.training_steps, one.bounds)
+            for one in marked
+            if not one.evaluates
+        ),
         fetches=tuple(table for one in records for table in one.fetches),
     )
 
@@ -270,14 +294,10 @@ def _partly_profiled(
             return
 
 
-def _counted(marked: Sequence[_Marked], profiles: Sequence[ProfileTrace]) -> int | None:
-    """Steps that event files count of one process with a profile; None where none does."""
-    beside = [
-        one.training_steps
-        for one in marked
-        if not one.evaluates and any(_same_process(one.log.segments[0], p) for p in profiles)
-    ]
-    return max(beside, default=None)
+def counted_steps(sources: StepSources, profiles: Sequence[ProfileTrace]) -> int | None:
+    """Training steps of one process of a run, by its event file; None where none counts them."""
+    found = [c.steps for c in sources.counted if any(c.of(profile) for profile in profiles)]
+    return max(found, default=None)
 
 
 def _sampled(used: Sequence[_Marked]) -> Iterator[Notice]:

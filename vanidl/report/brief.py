@@ -1,0 +1,152 @@
+"""The summary on one screen: verdict, sentence, bar of the step in characters, actions.
+
+Lines are made of pieces with a style, so that a terminal can colour what a pipe gets plain.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vanidl.formatting.names import elided
+from vanidl.formatting.terminal import printable
+from vanidl.report.first_screen import Action, Bar, FirstScreen, first_screen
+from vanidl.run import Run
+
+LINES, WIDTH = 25, 80
+_SENTENCES = 7  # lines of verdict, headline and what stands beside it
+_ACTIONS = 3
+_BLOCKS = "█▓▒░▚▞"
+_ASCII = "#%+-=."
+_STYLES = {
+    "io": "red", "run-io": "red", "decode": "magenta", "comm": "yellow", "compute": "blue",
+    "rest": "bright_black",
+}  # fmt: skip
+_SEVERITY = {"high": "bold red", "medium": "bold yellow", "low": "bold"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a line; `style` in the words of rich."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Piece, ...]
+
+
+def brief(run: Run, width: int = WIDTH, *, blocks: bool = True) -> list[Line]:
+    """At most `LINES` lines of at most `width` columns; with `blocks` the bar is of block signs."""
+    screen = first_screen(run)
+    signs = _BLOCKS if blocks else _ASCII
+    end = list(_end(run, screen, width))
+    head = list(_sentences(run, screen, width))
+    bar = list(_bar(screen.bar, width, signs)) if screen.bar else []
+    room = LINES - len(head) - len(bar) - len(end)
+    lines = [*head, *bar, *_actions(screen.actions, width, room), *end]
+    return [_cut(line, width) for line in lines]
+
+
+def _cut(line: Line, width: int) -> Line:
+    """The line up to the last column."""
+    pieces, left = [], width
+    for piece in line:
+        pieces.append(Piece(piece.text[:left], piece.style))
+        left -= len(pieces[-1].text)
+    return tuple(piece for piece in pieces if piece.text)
+
+
+def plain(lines: Sequence[Line]) -> str:
+    """The lines as text without styles."""
+    return "".join("".join(piece.text for piece in line) + "\n" for line in lines)
+
+
+def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Line]:
+    rows = textwrap.wrap(
+        printable(text), width, initial_indent=indent, subsequent_indent=indent,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return [(Piece(row, style),) for row in rows]
+
+
+def _sentences(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
+    """Verdict and headline, then as much of what stands beside it as has room."""
+    said = _wrapped(screen.verdict, width, "bold green") if screen.verdict else []
+    said += _wrapped(run.answer.title, width, "bold")
+    for sentence in run.answer.support:
+        more = _wrapped(sentence, width)
+        if len(said) + len(more) <= _SENTENCES:
+            said += more
+    yield from said[:_SENTENCES]
+
+
+def _bar(bar: Bar, width: int, signs: str) -> Iterator[Line]:
+    yield ()
+    yield (Piece(f"{bar.title} ", "bold"), Piece(f"({bar.note})"))
+    parts = list(zip(bar.parts, signs, strict=False))
+    ends = [
+        round(width * sum(p.share for p in bar.parts[: i + 1]) / 100) for i in range(len(parts))
+    ]
+    begins = [0, *ends[:-1]]
+    yield tuple(
+        Piece(sign * (end - begin), _STYLES[part.style])
+        for (part, sign), begin, end in zip(parts, begins, ends, strict=True)
+        if end > begin
+    )
+    row: list[Piece] = []
+    for part, sign in parts:
+        entry = f" {part.name} {part.amount} ({part.percent})"
+        used = sum(len(piece.text) for piece in row)
+        if row and used + 3 + len(sign + entry) > width:
+            yield tuple(row)
+            row = []
+        row += [Piece("   ")] if row else []
+        row += [Piece(sign, _STYLES[part.style]), Piece(entry)]
+    yield tuple(row)
+
+
+def _actions(actions: Sequence[Action], width: int, room: int) -> Iterator[Line]:
+    """The first actions, as many as have room, each in one line or two and its reason in one."""
+    if not actions:
+        return
+    yield ()
+    blocks = [list(_one(i, action, width)) for i, action in enumerate(actions[:_ACTIONS], start=1)]
+    while sum(map(len, blocks)) > room - 2:  # one line is empty, one says how many more there are
+        blocks.pop()
+    for block in blocks:
+        yield from block
+    if len(actions) > len(blocks):
+        yield (Piece(f"{len(actions) - len(blocks)} more with --full", "bright_black"),)
+
+
+def _one(number: int, action: Action, width: int) -> Iterator[Line]:
+    mark = f"{number}. "
+    title = elided(action.title, limit=width - len(mark))
+    if action.effect and len(mark) + len(title) + 2 + len(action.effect) <= width:
+        yield (
+            Piece(mark, _SEVERITY[action.severity]), Piece(title, "bold"), Piece(": "),
+            Piece(action.effect, "green"),
+        )  # fmt: skip
+    else:
+        yield (Piece(mark, _SEVERITY[action.severity]), Piece(title, "bold"))
+        if action.effect:
+            yield (Piece(f"   {elided(action.effect, limit=width - 3)}", "green"),)
+    codes = ", ".join(item.code for item in action.evidence)
+    reason = f"{action.reason} ({codes})"
+    if len(reason) > width - 3:
+        reason = elided(action.reason, limit=width - 3)
+    yield (Piece(f"   {reason}"),)
+
+
+def _end(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
+    """What the numbers rest on, and where there is more."""
+    yield ()
+    trust = ", ".join(link.text for link in screen.trust)
+    about = f"{screen.name}: {trust}; {', '.join(screen.facts[-2:])}."
+    yield from _wrapped(elided(about, limit=2 * width - 10), width)
+    name = run.name or "RUN"
+    more = "Tables and evidence: vanidl summary --full {0}; page: vanidl report {0}"
+    line = more.format(printable(name))
+    yield (Piece(line if len(line) <= width else more.format("RUN")[:width], "bright_black"),)
