@@ -136,37 +136,28 @@ class Run:
         """The headline as a title and the sentences that support it."""
         return headline(self.trace, self.results)
 
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What to know and to change, most severe first; empty where nothing was found."""
-        return self._findings
-
-    @cached_property
-    def _findings(self) -> tuple[Finding, ...]:
         return find(self.trace, self.results)
 
+    @cached_property
     def what_if(self) -> WhatIf | None:
         """Step times under the usual changes of the input.
 
         None where steps, input waits or single reads were not recorded.
         """
-        return self._what_if
-
-    @cached_property
-    def _what_if(self) -> WhatIf | None:
         return what_if(self.trace, self.results)
 
+    @cached_property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """The findings folded into causes, what saves most first; empty where nothing was found."""
-        return self._diagnoses
-
-    @cached_property
-    def _diagnoses(self) -> tuple[Diagnosis, ...]:
-        return diagnose(self.trace, self.results, self.findings(), self.what_if())
+        return diagnose(self.trace, self.results, self.findings, self.what_if)
 
     @cached_property
     def verdict(self) -> str:
         """That nothing is to be fixed, where the run shows it; else ""."""
-        return verdict(self.results, self.diagnoses())
+        return verdict(self.results, self.diagnoses)
 
     def predict(self, change: Change) -> Predicted:
         """The step time under one change of the input.

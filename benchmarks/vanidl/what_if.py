@@ -159,7 +159,7 @@ def threads() -> dict[Loader, list[Pair]]:
 
 def refusal(name: str, run: Run) -> float:
     """1 where the run is not predicted and says why, else 0."""
-    found = run.what_if()
+    found = run.what_if
     reason = found.refused if found is not None else "no steps, waits or reads were recorded"
     print(f"{name}: {reason or 'predicted, though a thread reads ahead'}", flush=True)
     return float(found is not None and bool(reason))

@@ -33,7 +33,7 @@ def check(name: str, found: tuple[Diagnosis, ...]) -> None:
 
 @pytest.mark.parametrize("name", [n for n in LABELS if n in RECIPES])
 def test_synthetic_runs_show_what_their_labels_say(name):
-    check(name, made(name).diagnoses())
+    check(name, made(name).diagnoses)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -46,7 +46,7 @@ def test_recorded_runs_show_what_their_labels_say(name, request, opened):
         path = request.getfixturevalue("shared") / "data" / name
     if not path.exists():
         pytest.skip(f"{name} is not here")
-    check(name, opened(path).diagnoses())
+    check(name, opened(path).diagnoses)
 
 
 def test_labels_name_every_cause_and_no_other():

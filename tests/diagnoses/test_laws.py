@@ -27,21 +27,21 @@ RUNS = sorted(RECIPES)
 @pytest.mark.parametrize("name", RUNS)
 def test_each_finding_is_evidence_of_exactly_one_diagnosis(name):
     run = made(name)
-    folded_in = [f.code for d in run.diagnoses() for f in d.findings]
-    assert sorted(folded_in) == sorted(f.code for f in run.findings())
+    folded_in = [f.code for d in run.diagnoses for f in d.findings]
+    assert sorted(folded_in) == sorted(f.code for f in run.findings)
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_no_diagnosis_saves_more_than_the_step_has(name):
     run = made(name)
-    for d in run.diagnoses():
+    for d in run.diagnoses:
         assert d.title
         assert d.saved_share is None or 0 <= d.saved_share <= 1
         assert (d.step_s is None) == (d.now_s is None) == (not d.basis)
         if d.step_s is not None:
             assert 0 <= d.step_s <= d.now_s
             assert 1 - d.step_s / d.now_s == pytest.approx(d.saved_share)
-        rows = {row.name: row.step_s for row in run.what_if().rows} if run.what_if() else {}
+        rows = {row.name: row.step_s for row in run.what_if.rows} if run.what_if else {}
         if d.basis == "predicted":
             assert rows[d.change] == d.step_s
 
@@ -58,7 +58,7 @@ def test_a_finding_of_no_cause_is_a_diagnosis_of_its_own():
 
 def remedies() -> list[Remedy]:
     """Every remedy that any labelled run gets."""
-    found = {r.code: r for name in RUNS for d in made(name).diagnoses() for r in d.remedies}
+    found = {r.code: r for name in RUNS for d in made(name).diagnoses for r in d.remedies}
     return list(found.values())
 
 
@@ -84,7 +84,7 @@ def test_loader_commands_are_understood_by_the_loaders():
 
 
 def test_each_proof_is_a_command_of_vanidl():
-    proofs = {d.proof for name in RUNS for d in made(name).diagnoses() if d.proof}
+    proofs = {d.proof for name in RUNS for d in made(name).diagnoses if d.proof}
     assert proofs
     for proof in proofs:
         options = parser().parse_args(shlex.split(proof)[1:])
@@ -117,7 +117,7 @@ def test_the_second_command_has_the_change(command, changed):
 def test_diagnoses_of_every_shape_of_run_are_in_the_json(name):
     run = Run(*EXAMPLES[name]())
     told = json.loads(summary_json(run))["diagnoses"]
-    assert [d["code"] for d in told] == [d.code for d in run.diagnoses()]
+    assert [d["code"] for d in told] == [d.code for d in run.diagnoses]
     assert all(set(d) >= {"title", "step_s", "findings", "remedies", "proof"} for d in told)
 
 
@@ -125,4 +125,4 @@ def test_worst_steps_are_those_that_waited_longest():
     run = made("slow_first_batches")
     table = run.steps.table
     waits = sorted(table.input_wait_s.tolist(), reverse=True)[:3]
-    assert [s.wait_s for s in run.diagnoses()[0].show] == waits
+    assert [s.wait_s for s in run.diagnoses[0].show] == waits

@@ -36,7 +36,7 @@ def test_a_new_rule_is_in_page_text_and_json(monkeypatch):
     ]
     assert "longest_path: A path is long" in summary_text(run)
     assert "A path is long" in render_html(run)
-    assert "longest_path" in [f.code for f in run.findings()]
+    assert "longest_path" in [f.code for f in run.findings]
 
 
 def test_codes_are_unique():

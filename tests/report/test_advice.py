@@ -25,7 +25,7 @@ def slow():
 
 
 def test_every_output_names_the_same_findings(slow):
-    codes = [finding.code for finding in slow.findings()]
+    codes = [finding.code for finding in slow.findings]
     assert len(codes) >= 3
     told = json.loads(summary_json(slow))["findings"]
     assert [finding["code"] for finding in told] == codes
@@ -68,5 +68,5 @@ def test_names_from_logs_are_escaped_in_findings():
 
 
 def test_findings_and_predictions_are_computed_once(slow):
-    assert slow.findings() is slow.findings()
-    assert slow.what_if() is slow.what_if()
+    assert slow.findings is slow.findings
+    assert slow.what_if is slow.what_if

@@ -26,7 +26,7 @@ def test_every_shape_of_run_has_a_first_screen(name):
         assert all(part.name in screen.bar.label for part in screen.bar.parts)
         assert len(screen.bar.ghosts) <= GHOSTS
     said = [e.code for action in screen.actions for e in action.evidence]
-    assert sorted(said) == sorted(f.code for f in run.findings())
+    assert sorted(said) == sorted(f.code for f in run.findings)
 
 
 def test_a_slow_run_shows_its_parts_and_the_best_changes():

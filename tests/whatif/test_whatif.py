@@ -68,7 +68,7 @@ def test_ranks_wait_for_the_slowest():
 
 @pytest.mark.parametrize("name", ["torch_pfs_workers0", "torch_hdf5_workers0"])
 def test_replay_of_reads_in_the_process_gives_back_what_was_measured(shared, name):
-    found = vanidl.open_run(shared / "data/recorded" / name).what_if()
+    found = vanidl.open_run(shared / "data/recorded" / name).what_if
     assert found.replayed_s == pytest.approx(found.step_s, rel=1e-6)
 
 
@@ -206,8 +206,8 @@ def test_request_cost_finds_latency_and_bandwidth():
 
 def test_results_of_a_part_of_the_time_are_not_replayed(shared):
     run = vanidl.open_run(shared / "data/recorded/torch_pfs_workers0")
-    assert run.what_if() is not None
-    assert run.select(vanidl.Selection(from_s=10.0, to_s=20.0)).what_if() is None
+    assert run.what_if is not None
+    assert run.select(vanidl.Selection(from_s=10.0, to_s=20.0)).what_if is None
 
 
 @pytest.mark.parametrize(

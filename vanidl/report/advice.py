@@ -30,7 +30,7 @@ class Replayed:
 
 def replayed(run: Run) -> Replayed | None:
     """The predictions; None where the run cannot be replayed."""
-    found = run.what_if()
+    found = run.what_if
     if found is None:
         return None
     rows = tuple(

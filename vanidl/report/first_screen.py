@@ -125,7 +125,7 @@ def first_screen(run: Run) -> FirstScreen:
         trust=tuple(_trust(run)),
         verdict=run.verdict,
         bar=_bar(run),
-        actions=tuple(_action(d) for d in run.diagnoses()),
+        actions=tuple(_action(d) for d in run.diagnoses),
     )
 
 
@@ -194,7 +194,7 @@ def _bar(run: Run) -> Bar | None:
     ranks = f", {plural(whole.ranks, 'rank')}" if whole.ranks > 1 else ""
     title = f"One step: {seconds(whole.mean_s)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
-    ghosts = _ghosts(run.diagnoses(), len(run.trace.ranks))
+    ghosts = _ghosts(run.diagnoses, len(run.trace.ranks))
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
     return Bar(title, found, ghosts, label, f"{over}{ranks}")

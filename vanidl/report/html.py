@@ -86,7 +86,7 @@ _SHOWN_IN = {
 
 def _marked(run: Run) -> frozenset[str]:
     """Sections in which a diagnosis that is worth acting on shows."""
-    codes = [d.code for d in run.diagnoses() if d.severity != LOW]
+    codes = [d.code for d in run.diagnoses if d.severity != LOW]
     return frozenset(name for code in codes for name in _SHOWN_IN.get(code, ()))
 
 

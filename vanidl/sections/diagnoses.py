@@ -8,7 +8,7 @@ from vanidl.sections.section import Object, Section, values_of
 
 
 def _json(run: Run) -> list[Object]:
-    return [_object(diagnosis) for diagnosis in run.diagnoses()]
+    return [_object(diagnosis) for diagnosis in run.diagnoses]
 
 
 def _object(diagnosis: Diagnosis) -> Object:

@@ -14,7 +14,7 @@ _MARK = {"high": "!!", "medium": "! ", "low": "- "}
 
 
 def _text(run: Run) -> str | None:
-    found = run.findings()
+    found = run.findings
     if not found:
         return None
     head = "Findings (gains are upper bounds and do not add up)"
@@ -42,7 +42,7 @@ def _gain(finding: Finding) -> str:
 
 
 def _json(run: Run) -> list[Object]:
-    return [values_of(finding) for finding in run.findings()]
+    return [values_of(finding) for finding in run.findings]
 
 
 SECTION = Section("findings", text=_text, json={"findings": _json})

@@ -9,7 +9,7 @@ from vanidl.sections.section import Object, Section, values_of
 
 
 def _text(run: Run) -> str | None:
-    found = run.what_if()
+    found = run.what_if
     if found is None:
         return None
     if found.refused or found.replayed_s is None:
@@ -24,7 +24,7 @@ def _text(run: Run) -> str | None:
 
 
 def _json(run: Run) -> Object | None:
-    found = run.what_if()
+    found = run.what_if
     return None if found is None else values_of(found)
 
 

@@ -47,7 +47,7 @@ def test_nothing_is_claimed_over_what_is_not_read(tmp_path, capsys, module, stdi
     assert not run.coverage.complete
     assert module in run.headline
     assert not re.search(r"No (POSIX |I/O|operation)|no I/O at all", run.headline)
-    assert not {"stdio_share", "mostly_writes"} & {f.code for f in run.findings()}
+    assert not {"stdio_share", "mostly_writes"} & {f.code for f in run.findings}
     assert main(["summary", str(path)]) == 0
     out = capsys.readouterr().out
     assert "of the bytes go" not in out
@@ -56,7 +56,7 @@ def test_nothing_is_claimed_over_what_is_not_read(tmp_path, capsys, module, stdi
 
 def test_the_same_log_without_such_a_module_makes_the_claims(tmp_path):
     run = written(tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan", stdio=True)
-    assert {"stdio_share", "mostly_writes"} <= {f.code for f in run.findings()}
+    assert {"stdio_share", "mostly_writes"} <= {f.code for f in run.findings}
     assert run.coverage.complete
 
 
@@ -64,4 +64,4 @@ def test_counters_of_the_machine_limit_no_claim(tmp_path):
     run = written(tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan", "APXC", stdio=True)
     assert "modules_not_read" in {w.code for w in run.coverage.warnings}
     assert run.coverage.complete
-    assert "stdio_share" in {f.code for f in run.findings()}
+    assert "stdio_share" in {f.code for f in run.findings}
