@@ -38,6 +38,12 @@ class EpochLoader(ABC):
     marks_next: ClassVar[bool] = True
     """Batches are taken inside the profiler's span; False where PyTorch's DataLoader does that."""
 
+    advances: ClassVar[bool] = False
+    """An iteration behind a whole one goes through the next epoch, as far as `set_epoch` is silent.
+
+    False: through the same one again, as PyTorch's DistributedSampler has it.
+    """
+
     def __init__(
         self, settings: Settings, counts: Counts, steps: int, identity: Mapping[str, Any]
     ) -> None:
@@ -59,6 +65,8 @@ class EpochLoader(ABC):
             for batch in self._timed(stream):
                 self._position.step += 1
                 yield batch
+        if self.advances:
+            self._position.end()
 
     def __len__(self) -> int:
         """Steps of an epoch: the same on every rank."""

@@ -11,18 +11,22 @@ from ..errors import UsageError
 class Position:
     """Epoch and batches handed out in it.
 
+    Who `end`s an epoch goes on with the next one, unless `set_epoch` says otherwise: not every
+    training framework tells loaders the epoch.
+
     `identity` is what decides the stream of ids (seed, ranks, batch ...): a state of another
     stream is refused, because going on in it would repeat some samples and miss others.
     """
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
         self._identity = dict(identity)
-        self._resumed = False
+        self._resumed = self._ended = False
         self.epoch = 0
         self.step = 0
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration goes through `epoch`: from its start, or from a loaded step in it."""
+        self._ended = False
         if not (self._resumed and epoch == self.epoch):
             self.epoch, self.step, self._resumed = epoch, 0, False
 
@@ -30,8 +34,13 @@ class Position:
         """Starts an iteration; the batches of the epoch to skip: 0 unless a state was loaded."""
         if not self._resumed:
             self.step = 0
-        self._resumed = False
+            self.epoch += self._ended
+        self._resumed = self._ended = False
         return self.step
+
+    def end(self) -> None:
+        """All batches of the epoch were handed out."""
+        self._ended = True
 
     def state_dict(self) -> dict[str, Any]:
         """Epoch, batches handed out in it, and the identity of the stream."""
@@ -47,3 +56,4 @@ class Position:
         if found != self._identity:
             raise UsageError(f"expected a state of {self._identity}, found {found}: start anew")
         self.epoch, self.step, self._resumed = int(state["epoch"]), int(state["step"]), True
+        self._ended = False

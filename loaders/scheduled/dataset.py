@@ -42,6 +42,9 @@ class StepIds(list[int]):
 class ScheduledBatchSampler(Sampler[list[int]]):
     """Lists of ids of one rank, of unequal length, as many on every rank.
 
+    An iteration behind a whole one goes through the next epoch of the plan, unless `set_epoch`
+    says otherwise. Lightning tells the epoch to the `sampler` of a batch sampler: that is this one.
+
     Raises:
         UsageError: The plan has no such rank.
     """
@@ -59,6 +62,12 @@ class ScheduledBatchSampler(Sampler[list[int]]):
         for number, step in enumerate(steps, start):
             self._position.step = number + 1
             yield StepIds(step.ids.tolist(), epoch, number)
+        self._position.end()
+
+    @property
+    def sampler(self) -> ScheduledBatchSampler:
+        """Itself."""
+        return self
 
     def __len__(self) -> int:
         """Steps of an epoch."""

@@ -128,6 +128,8 @@ class ScheduledLoader(EpochLoader):
         UsageError: The plan is of another data set or run.
     """
 
+    advances = True  # what is loaded when is planned for one epoch after another
+
     def __init__(
         self, samples: SampleSet, settings: Settings, plan: Plan, stage: StageSettings
     ) -> None:

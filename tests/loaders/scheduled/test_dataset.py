@@ -55,6 +55,39 @@ def test_a_dataloader_hands_out_the_same_batches(flat, workers, ranks):
     assert total == N + 2 * (N - 60)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_epochs_advance_where_nobody_tells_them(flat, workers):
+    """As under Lightning: the loader is iterated over again and again, and no more."""
+    loader, sampler, dataset = in_dataloader(flat, workers)
+    own = scheduled(flat, 0, 1)
+    silent = scheduled(flat, 0, 1)
+    for epoch in range(3):
+        own.set_epoch(epoch)
+        wanted = [batch["sample"].tolist() for batch in own]
+        assert [batch["sample"].tolist() for batch in loader] == wanted
+        assert [batch["sample"].tolist() for batch in silent] == wanted
+    assert dataset.stats().loads == N + 2 * (N - 60)
+    for each in (own, silent, dataset):
+        each.close()
+    del loader
+
+
+def test_an_epoch_that_is_told_is_followed_and_one_that_is_left_is_begun_anew(flat):
+    _, sampler, dataset = in_dataloader(flat, 0)
+    first = list(sampler)
+    sampler.sampler.set_epoch(0)  # where Lightning looks
+    assert list(sampler) == first
+    second = next(iter(sampler))
+    assert second != first[0]
+    assert next(iter(sampler)) == second
+    state = sampler.state_dict()
+    list(sampler)
+    sampler.load_state_dict(state)
+    assert next(iter(sampler)) != second
+    assert sampler.state_dict()["epoch"] == 1
+    dataset.close()
+
+
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata's call
 @pytest.mark.parametrize("workers", [0, 1])
 def test_torchdata_goes_on_in_mid_epoch(flat, workers):
