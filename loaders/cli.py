@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .commands import COMMANDS
 from .errors import LoadersError, MissingError
-from .ranks.world import abort_on_error
+from .ranks.world import abort_on_error, end_ranks_of_mpi
 
 INTERRUPTED = 130
 
@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def entry() -> None:
     """The console script."""
     abort_on_error()
-    sys.exit(main())
+    status = main()
+    if status:
+        end_ranks_of_mpi(status)
+    sys.exit(status)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -26,10 +26,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import UsageError
-from ..ranks.messages import Transport, open_transport
+from ..ranks.agreement import Attempt
+from ..ranks.messages import Transport, gathered, open_transport
 from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
 from .ownership import NOBODY, Exchange, Int64Array, Ownership
+
+SLOWER_MOST = 3
+"""Times as long as this rank took may another one take to read its share."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,14 @@ class Scheduler:
         with self._waiting():
             held = self.ownership.held(epoch)
             own = self.ownership.held_by(self._rank, epoch)
-            if self._exchange is None or not np.array_equal(own, self._dataset.held()):
-                self._dataset.settle(own)
+            begin = time.perf_counter()
+            with Attempt() as tried:
+                if self._exchange is None or not np.array_equal(own, self._dataset.held()):
+                    self._dataset.settle(own)
+            if self._exchange is not None and tried.error is not None:
+                raise tried.error
             if self._exchange is None:
-                sizes = self._sizes(held)
+                sizes = self._sizes(held, tried, time.perf_counter() - begin)
                 self._exchange = ExchangeThread(
                     self._transport, self._dataset.store, sizes, self._limits
                 )
@@ -188,19 +196,25 @@ class Scheduler:
         """Raises, on every rank, where ranks would do different things."""
         homes = zlib.crc32(np.ascontiguousarray(self._dataset.homes).tobytes())
         own = (self._dataset.source.identity(), homes, *settings)
-        for rank, found in enumerate(self._transport.gather(own)):
+        found_on = gathered(self._transport, own, self._limits.timeout_s)
+        for rank, found in enumerate(found_on):
             if found != own:
                 raise UsageError(
                     f"expected the samples and settings {own} on every rank, found {found} on "
                     f"rank {rank}: start all ranks alike"
                 )
 
-    def _sizes(self, held: Int64Array) -> Int64Array:
-        """Bytes of every sample, by id: each rank knows those that it holds."""
-        own = self._dataset.held()
-        mine = np.array([self._dataset.store.nbytes(i) for i in own.tolist()], np.int64)
+    def _sizes(self, held: Int64Array, tried: Attempt, reading_s: float) -> Int64Array:
+        """Bytes of every sample, by id: each rank knows those that it holds.
+
+        Where a rank could not read its share, all raise. Reading a share takes long: a rank may
+        be slower than this one by `SLOWER_MOST`, and by the limit of an item.
+        """
+        store, own = self._dataset.store, self._dataset.held()
+        mine = np.array([store.nbytes(i) for i in own.tolist() if i in store], np.int64)
         sizes = np.zeros(int(self.ownership.sizes.sum()), np.int64)
-        for rank, of_rank in enumerate(self._transport.gather(mine)):
+        within_s = SLOWER_MOST * reading_s + self._limits.timeout_s
+        for rank, of_rank in enumerate(tried.agree_within(self._transport, mine, within_s)):
             sizes[held[: len(of_rank), rank]] = of_rank
         return sizes
 

@@ -5,10 +5,11 @@ All peers are known, so receives name their source. Nothing is probed, no rank w
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from .world import World, communicator
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+T = TypeVar("T")
 Bytes = NDArray[np.uint8]
 Message = tuple[int, NDArray[Any]]
 """(rank, contiguous array): sent to that rank, or filled by it."""
@@ -236,6 +238,35 @@ class _TorchPending:
                 work.wait(timeout=timedelta(seconds=max(end_s - time.monotonic(), 1e-3)))
         except RuntimeError as error:
             raise TimeoutError from error
+
+
+def gathered(transport: Transport, value: T, timeout_s: float) -> list[T]:
+    """The values of all ranks, by rank; every rank has to call it, before messages of its own.
+
+    In each of log2(ranks) rounds a rank sends all that it knows to the one 2^round behind it.
+
+    Raises:
+        LoadersError: A rank that this one waits for said nothing within that time.
+    """
+    rank, ranks = transport.world.rank, transport.world.ranks
+    known: dict[int, T] = {rank: value}
+    away = 1
+    while away < ranks:
+        to, source = (rank + away) % ranks, (rank - away) % ranks
+        content = np.frombuffer(pickle.dumps(known), np.uint8)
+        length, coming = np.array([len(content)]), np.zeros(1, np.int64)
+        try:
+            transport.start([(to, length)], [(source, coming)]).wait(timeout_s)
+            held = np.empty(int(coming[0]), np.uint8)
+            transport.start([(to, content)], [(source, held)]).wait(timeout_s)
+        except TimeoutError as error:
+            raise LoadersError(
+                f"expected rank {source} and rank {to} to answer within {timeout_s:g} s, found "
+                "none: one ended or is slow; raise --exchange-timeout-s"
+            ) from error
+        known |= pickle.loads(held.tobytes())
+        away *= 2
+    return [known[each] for each in range(ranks)]
 
 
 def open_transport(world: World, backend: str = "auto") -> Transport:

@@ -6,7 +6,6 @@
     posix, mpiio     contiguous bytes through pread or an MPI-IO subarray view
     reading, joint   one rank's part: read alone, or a level share and an exchange
     sharing          P ranks per sample
-    agreement        all ranks succeeded, or all raise
     store            blocks in memory, exchanged instead of read again
     dataset          `SlabDataset`, for those who keep their DataLoader
     loader           `SpatialLoader`, with read-ahead and store

@@ -23,9 +23,9 @@ from torch.utils.data import Dataset, get_worker_info
 from ..data.samples import Field, Place
 from ..errors import InputError, UsageError
 from ..loader.stats import Counts, Stats
+from ..ranks.agreement import Attempt
 from ..ranks.messages import Alone, Transport
 from ..ranks.world import World
-from .agreement import Attempt
 from .describe import RawFile, describe
 from .grid import Division
 from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader

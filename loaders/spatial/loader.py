@@ -30,9 +30,9 @@ from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
+from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport, launched_transport
 from . import mpiio
-from .agreement import Attempt
 from .divided import arrays_of
 from .grid import EDGES, Division
 from .reading import JOINT_MODES, READ_MODES, Begun, BlockReader

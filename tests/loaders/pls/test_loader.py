@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.loaders.ranks.threads import on_ranks
+from tests.loaders.launch import STARTED_BY, run
+from tests.loaders.ranks.threads import on_ranks, outcomes_on_ranks
 from vanidl_loaders import pls
 from vanidl_loaders.data.readers import reader
-from vanidl_loaders.errors import UsageError
+from vanidl_loaders.errors import InputError, LoadersError, UsageError
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.pls import loader as module
 from vanidl_loaders.ranks.world import World
+from vanidl_loaders.workloads.making import make
 
 RANKS = 3
 
@@ -137,3 +140,58 @@ def test_a_local_folder_is_used_again(ptycho, tmp_path):
         loader.close()
         loads.append(loader.stats().loads)
     assert loads == [21, 0]
+
+
+class Unreadable:
+    """Samples of which one cannot be read, by whoever it belongs to."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, sample):
+        if sample == 5:
+            raise InputError("expected sample 5, found: Input/output error; start anew")
+        return sample
+
+
+def test_an_unreadable_sample_ends_all_ranks():
+    """Nobody waits for the rank that could not read: each says whose sample it was."""
+
+    def work(transport):
+        dataset = pls.PartialLocalDataset(Unreadable(), world=transport.world)
+        scheduler = pls.Scheduler(dataset, 2, 0.5, transport=transport, limits=pls.Limits(1, 20))
+        scheduler.scheduling(0)
+
+    found = outcomes_on_ranks(RANKS, work)
+    (rank,) = np.flatnonzero((pls.deal(12, RANKS) == 5).any(0)).tolist()
+    for each, error in enumerate(found):
+        assert isinstance(error, InputError)
+        assert ("rank" in str(error)) == (each != rank)
+        assert "sample 5" in str(error)
+
+
+def test_a_rank_that_never_comes_is_an_error_within_the_limit():
+    def work(transport):
+        if transport.world.rank == 1:
+            return
+        dataset = pls.PartialLocalDataset(list(range(12)), world=transport.world)
+        pls.Scheduler(dataset, 2, 0.5, transport=transport, limits=pls.Limits(1, 0.2))
+
+    found = outcomes_on_ranks(RANKS, work)
+    for rank in (0, 2):
+        assert isinstance(found[rank], LoadersError)
+        assert "exchange-timeout-s" in str(found[rank])
+
+
+@pytest.mark.parametrize(
+    "launcher", [pytest.param("mpiexec", marks=pytest.mark.mpi), "forked to train"]
+)
+def test_an_unreadable_file_ends_the_command_on_every_rank(launcher, tmp_path):
+    samples = make("images", tmp_path / "data", samples=8, seed=1, size=8)
+    samples.path(3).unlink()
+    train = [*STARTED_BY[launcher](2), "-m", "vanidl_loaders", "train", "--data", samples.folder]
+    done = run([*train, "--loader", "pls", "--exchange-timeout-s", 10], folder=tmp_path)
+    lines = [each for each in done.stderr.splitlines() if each.startswith("loaders: ")]
+    assert len(lines) == 2, done.stderr
+    assert all("sample 3" in each for each in lines)
+    assert done.returncode != 0

@@ -58,7 +58,7 @@ def test_a_dataloader_hands_out_the_same_batches(flat, workers, ranks):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_epochs_advance_where_nobody_tells_them(flat, workers):
     """As under Lightning: the loader is iterated over again and again, and no more."""
-    loader, sampler, dataset = in_dataloader(flat, workers)
+    loader, _, dataset = in_dataloader(flat, workers)
     own = scheduled(flat, 0, 1)
     silent = scheduled(flat, 0, 1)
     for epoch in range(3):
