@@ -29,6 +29,7 @@ def objects_log(
         tracer="vanidl-record",
         operations=(operation_table(GETS, OBJECT),),
         start_ns=start_ns,
+        start_resolution_ns=0,
         start_error_ns=0,
         counts_apart=False,
         beside=True,

@@ -12,7 +12,10 @@ from vanidl.analyses.operations import Operations, Totals
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, counted, prefix_of
-from vanidl.model.trace import STORAGE_LAYERS, Trace
+from vanidl.model.trace import OBJECT, STORAGE_LAYERS, Trace
+
+REAL_PART = 0.01
+"""Of the bytes, from which on another layer is named beside the one that is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,20 @@ class Summary:
     storage_bytes_written: int | None
     layers: tuple[LayerTotals, ...]
     counter_s: CounterTime | None = None  # by counters; never added to, or taken for, `time`
+
+
+def objects_apart(summary: Summary) -> bool:
+    """Whether object storage moved a real part of the bytes and the summary is of another layer."""
+    objects = next((t for t in summary.layers if t.layer == OBJECT), None)
+    if objects is None or summary.layer == OBJECT:
+        return False
+    files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    return moved_bytes(objects) > REAL_PART * files
+
+
+def moved_bytes(totals: LayerTotals) -> int:
+    """Bytes read and written, 0 where not monitored."""
+    return (totals.bytes_read or 0) + (totals.bytes_written or 0)
 
 
 def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import by_device
+from vanidl.analyses.summary import objects_apart
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.trace import POSIX, Trace
+from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 
 MATTERS = 0.02
@@ -41,7 +42,12 @@ class Facts:
     @property
     def lossy(self) -> bool:
         """Whether recorded I/O is only a lower bound."""
-        return bool(LOWER_BOUNDS & self.serious)
+        return bool(LOWER_BOUNDS & self.serious) or self.objects_apart
+
+    @property
+    def objects_apart(self) -> bool:
+        """Whether object storage moved a real part of the bytes and another layer is looked at."""
+        return objects_apart(self.results.summary)
 
     @property
     def reads_all_layers(self) -> bool:
@@ -132,8 +138,18 @@ class Facts:
 
     @property
     def counters(self) -> CounterTable | None:
-        """Darshan's POSIX counters."""
-        return self.trace.counters.get(POSIX)
+        """Darshan's POSIX counters; None where another layer than files is looked at."""
+        return None if self.on_objects else self.trace.counters.get(POSIX)
+
+    @property
+    def layer(self) -> str:
+        """The layer that is looked at."""
+        return self.results.summary.layer
+
+    @property
+    def on_objects(self) -> bool:
+        """Whether that is object storage."""
+        return self.layer == OBJECT
 
     def of_kind(self, table: CounterTable, *kinds: str) -> NDArray[np.bool_]:
         """Mask of the records whose file is of one of the kinds."""

@@ -39,6 +39,8 @@ MOST = 0.5
 def _small_reads(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.reads < MANY or facts.mean_read_nbytes >= SMALL:
         return None
+    if facts.on_objects:  # a request costs more there: `object_requests_small`
+        return None
     data = facts.results.dataset
     busiest = data.files[0] if data and data.files[0].bytes_read > MOST * data.bytes_read else None
     return RuleResult(

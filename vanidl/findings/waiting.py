@@ -48,8 +48,8 @@ def _bound_io(facts: Facts) -> RuleResult | None:
     plan = loaders.scheduled(facts)
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
     return RuleResult(
-        _title(overlap, "mostly for I/O"),
-        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean)}.",
+        _title(overlap, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
+        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean, facts.layer)}.",
         "Read ahead: more DataLoader workers or a larger prefetch_factor, tf.data prefetch; then "
         "make the reads themselves cheaper, see the findings about requests and files." + hint,
         evidence | ({"predicted": plan} if plan else {}),
@@ -65,7 +65,7 @@ def _bound_decoding(facts: Facts) -> RuleResult | None:
     predicted = loaders.decoders(facts)
     return RuleResult(
         _title(overlap, "and not for I/O"),
-        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean)}: the rest "
+        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean, facts.layer)}: the rest "
         "is decoding, augmentation, collating or the start of workers.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
         "encoded samples and decodes them on the device. Faster storage will not help.",
@@ -94,9 +94,11 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
 def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
     if mean.input_wait_io_s is None:
         return "no single operation was traced"
+    if facts.objects_apart:
+        return "object storage was used as well, a layer of its own: see --layer OBJECT"
     if facts.lossy:
         return "not all reads were recorded"
-    return parts_of_wait(mean)
+    return parts_of_wait(mean, facts.layer)
 
 
 def _not_overlapped(facts: Facts) -> RuleResult | None:

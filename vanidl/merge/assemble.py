@@ -148,7 +148,8 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
         stripes=merge_counters.stripes(logs, counters, run.codes),
         heatmaps=merge_counters.heatmaps(logs, counters, processes),
         mpi=merge_counters.mpi_times(logs, processes),
-        metadata_calls=operations.metadata_calls(logs, processes),
+        metadata_calls=operations.metadata_calls(logs, processes, beside=False),
+        object_calls=operations.metadata_calls(logs, processes, beside=True),
     )
 
 

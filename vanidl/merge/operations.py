@@ -48,12 +48,20 @@ def parts(
     return store.finished()
 
 
-def metadata_calls(logs: Sequence[TracerLog], processes: ProcessTable) -> dict[int, Intervals]:
-    """Process -> when it was in metadata calls, for logs of one process that time each of them."""
+def metadata_calls(
+    logs: Sequence[TracerLog], processes: ProcessTable, *, beside: bool
+) -> dict[int, Intervals]:
+    """Process -> when it was in metadata calls, for logs of one process that time each of them.
+
+    Args:
+        logs: what was read.
+        processes: which process each log is.
+        beside: of which logs: those of object storage, or all others.
+    """
     found: dict[int, Intervals] = {}
     for i, log in enumerate(logs):
         process = processes.of_log.get((i, 0))
-        if log.metadata_calls is not None and process is not None:
+        if log.metadata_calls is not None and process is not None and log.beside == beside:
             calls, since = log.metadata_calls, log.start_ns
             own = Intervals(calls.start + since, calls.end + since)
             found[process] = intervals.merge(found.get(process, intervals.EMPTY), own)

@@ -131,7 +131,8 @@ def select(trace: Trace, selection: Selection) -> Trace:
     heatmaps = trace.heatmaps if files is None else ()
     if timed:
         heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
-    calls = trace.metadata_calls if files is None else {}  # they know no files
+    calls = trace.object_calls if selection.layer == OBJECT else trace.metadata_calls
+    calls = calls if files is None else {}  # they know no files
     return replace(
         trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps,
         metadata_calls=calls,

@@ -321,6 +321,8 @@ class Trace:
     step_durations: tuple[UndatedSteps, ...] = ()
     metadata_calls: Mapping[int, Intervals] = field(default_factory=dict)
     """Process -> when it was in open, stat, close and the like, where a tracer times each call."""
+    object_calls: Mapping[int, Intervals] = field(default_factory=dict)
+    """The same of requests to object storage that move no data: HEAD, listings."""
     user_data: UserData = field(default_factory=UserData)
     fetches: Fetches = NO_FETCHES
     steps_counted: int | None = None

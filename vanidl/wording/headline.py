@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vanidl.analyses import Results
 from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap, by_device
-from vanidl.analyses.summary import LayerTotals, Summary
+from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import OBJECT, STDIO, Trace
@@ -19,7 +19,6 @@ from vanidl.wording.basis import hidden_words
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import names_metadata, parts_of_wait
 
-STDIO_SHARE = 0.01  # of the bytes, from which on STDIO is named beside POSIX
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps, from which on the answer is of all of them
 COMPLETE = 0.99  # traced fraction from which on times are taken as whole
@@ -136,16 +135,19 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
     if part is None:
         return "how much of that was I/O is not known: no single operation was traced"
     if mostly == IO_WAIT and not names_metadata(mean):
-        return f"{seconds(part)} of that was I/O and {_hidden(overlap)}"
+        what = "object storage" if results.summary.layer == OBJECT else "I/O"
+        return f"{seconds(part)} of that was {what} and {_hidden(overlap)}"
     if mostly == IO_WAIT:
-        return f"of that {parts_of_wait(mean)}; {_hidden(overlap)}"
+        return f"of that {parts_of_wait(mean, results.summary.layer)}; {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
     if LOWER_BOUNDS & serious_codes(results.coverage.warnings):
         rest += ", or I/O that was not recorded"
+    if objects_apart(results.summary):
+        rest += ", or requests to object storage"
     if mostly == UNKNOWN_WAIT:
-        return f"of that {parts_of_wait(mean)}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
+        return f"of that {parts_of_wait(mean, results.summary.layer)}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
     if names_metadata(mean):
-        return f"of that only {parts_of_wait(mean)}: the rest is {rest}; {_hidden(overlap)}"
+        return f"of that only {parts_of_wait(mean, results.summary.layer)}: the rest is {rest}; {_hidden(overlap)}"
     amount = f"only {seconds(part)}" if part > 0 else "none"
     return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
 
@@ -318,7 +320,7 @@ def _stdio(summary: Summary) -> str:
     if stdio is None or not total or summary.layer == STDIO:
         return ""
     moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
-    if moved <= STDIO_SHARE * total or not summary.source:
+    if moved <= REAL_PART * total or not summary.source:
         return ""
     alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
     return f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}{alone}."
@@ -327,14 +329,14 @@ def _stdio(summary: Summary) -> str:
 def _objects(summary: Summary) -> str:
     """Files and object storage are totals of their own: names the one that times are not of."""
     objects = _layer(summary, OBJECT)
-    moved = 0 if objects is None else (objects.bytes_read or 0) + (objects.bytes_written or 0)
-    files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    if summary.layer == OBJECT:
-        share = files > STDIO_SHARE * moved and summary.source
-        return f"POSIX and STDIO moved {nbytes(files)} beside it." if share else ""
-    if moved <= STDIO_SHARE * files:
+    if objects is None:
         return ""
-    return f"Object storage moved {nbytes(moved)}, which is in none of these: see --layer OBJECT."
+    if objects_apart(summary):
+        moved = nbytes(moved_bytes(objects))
+        return f"Object storage moved {moved}, which is in none of these: see --layer OBJECT."
+    files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    beside = summary.layer == OBJECT and files > REAL_PART * moved_bytes(objects)
+    return f"POSIX and STDIO moved {nbytes(files)} beside it." if beside else ""
 
 
 def _layer(summary: Summary, name: str) -> LayerTotals | None:

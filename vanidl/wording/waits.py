@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from vanidl.analyses.overlap import RankOverlap
 from vanidl.formatting.units import seconds
+from vanidl.model.trace import OBJECT
 
 NEGLIGIBLE = 0.05
 """Share of the wait below which metadata calls are not named beside reads and writes."""
-CALLS = "metadata calls (open, stat, close)"
+_CALLS = "metadata calls (open, stat, close)"
+_REQUESTS = "requests that move no data (HEAD, LIST)"
 
 
-def parts_of_wait(mean: RankOverlap) -> str:
+def parts_of_wait(mean: RankOverlap, layer: str) -> str:
     """`982 ms were reads and writes and 918 ms metadata calls (open, stat, close)`."""
+    calls = _REQUESTS if layer == OBJECT else _CALLS
     reads = f"{seconds(mean.input_wait_io_s)} were reads and writes"
     if mean.input_wait_metadata_at_most_s is None:
-        return f"{reads}; {CALLS} were not timed"
-    return f"{reads} and {metadata_words(mean)} {CALLS}" if names_metadata(mean) else reads
+        return f"{reads}; {calls} were not timed"
+    return f"{reads} and {metadata_words(mean)} {calls}" if names_metadata(mean) else reads
 
 
 def names_metadata(mean: RankOverlap) -> bool:

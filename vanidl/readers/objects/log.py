@@ -60,7 +60,7 @@ def log(file: OperationsFile) -> TracerLog:
         nprocs=1,
         start_ns=placed.start_ns,
         end_ns=placed.end_ns,
-        start_resolution_ns=1,
+        start_resolution_ns=0,
         start_error_ns=0,  # every operation is stamped with the clock of the system
         command=" ".join(map(str, _words(process.get("command")))),
         metadata={},
