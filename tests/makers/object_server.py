@@ -9,12 +9,14 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
+LATENCY_S = 0.01
 BODY = bytes(range(256)) * 400  # of every object that nobody has written
 
 
@@ -50,6 +52,8 @@ class _Handler(BaseHTTPRequestHandler):
         name = unquote(urlsplit(self.path).path)
         key = name.rpartition("/")[2]
         sent = len(body) if data and self.command == "GET" and status < 300 else 0
+        if key.startswith("slow"):
+            time.sleep(LATENCY_S)
         self.store.log.append(Served(self.command, name, status, received, sent))
         self.send_response(status)
         for header, value in headers.items():

@@ -54,9 +54,9 @@ def _asked_first(facts: Facts) -> RuleResult | None:
         f"{count(asked)} HEAD and LIST requests beside {count(facts.reads)} reads",
         f"Training waited {seconds(asking_s)} for them alone: they ask whether an object is there "
         "and how large it is, one round trip each, before it is read.",
-        "Read without asking: fs.cat_file(path) instead of fs.open(path) or fs.info; a listing "
-        "made once, or an index with sizes beside the data; boto3's get_object instead of "
-        "download_file for small objects.",
+        "Read without asking: boto3's get_object instead of download_file, fsspec's "
+        "cat_file(path, start, end) instead of open(path) or of whole files, with sizes from a "
+        "listing made once or from an index beside the data.",
         {
             "heads": _requests(facts, "STATS"),
             "lists": _requests(facts, "LISTS"),

@@ -40,6 +40,11 @@ def _title(overlap: Overlap, rest: str) -> str:
     return f"Training waits for input {percent(overlap.input_wait_share)} of the time, {rest}"
 
 
+def _of_wait(facts: Facts, overlap: Overlap) -> str:
+    parts = parts_of_wait(overlap.mean, facts.layer)
+    return f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts}"
+
+
 def _bound_io(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     if overlap is None or overlap.mean.wait_is_mostly != IO_WAIT:
@@ -49,7 +54,7 @@ def _bound_io(facts: Facts) -> RuleResult | None:
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
     return RuleResult(
         _title(overlap, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
-        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean, facts.layer)}.",
+        f"{_of_wait(facts, overlap)}.",
         "Read ahead: more DataLoader workers or a larger prefetch_factor, tf.data prefetch; then "
         "make the reads themselves cheaper, see the findings about requests and files." + hint,
         evidence | ({"predicted": plan} if plan else {}),
@@ -65,8 +70,8 @@ def _bound_decoding(facts: Facts) -> RuleResult | None:
     predicted = loaders.decoders(facts)
     return RuleResult(
         _title(overlap, "and not for I/O"),
-        f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts_of_wait(overlap.mean, facts.layer)}: the rest "
-        "is decoding, augmentation, collating or the start of workers.",
+        f"{_of_wait(facts, overlap)}: the rest is decoding, augmentation, collating or the start "
+        "of workers.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
         "encoded samples and decodes them on the device. Faster storage will not help.",
         evidence | ({"predicted": predicted} if predicted else {}),

@@ -132,22 +132,23 @@ def _average(trace: Trace, overlap: Overlap) -> str:
 def _io_of_wait(results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     part, mostly = mean.input_wait_io_s, mean.wait_is_mostly
+    parts = parts_of_wait(mean, results.summary.layer)
     if part is None:
         return "how much of that was I/O is not known: no single operation was traced"
     if mostly == IO_WAIT and not names_metadata(mean):
         what = "object storage" if results.summary.layer == OBJECT else "I/O"
         return f"{seconds(part)} of that was {what} and {_hidden(overlap)}"
     if mostly == IO_WAIT:
-        return f"of that {parts_of_wait(mean, results.summary.layer)}; {_hidden(overlap)}"
+        return f"of that {parts}; {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
     if LOWER_BOUNDS & serious_codes(results.coverage.warnings):
         rest += ", or I/O that was not recorded"
     if objects_apart(results.summary):
         rest += ", or requests to object storage"
     if mostly == UNKNOWN_WAIT:
-        return f"of that {parts_of_wait(mean, results.summary.layer)}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
+        return f"of that {parts}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
     if names_metadata(mean):
-        return f"of that only {parts_of_wait(mean, results.summary.layer)}: the rest is {rest}; {_hidden(overlap)}"
+        return f"of that only {parts}: the rest is {rest}; {_hidden(overlap)}"
     amount = f"only {seconds(part)}" if part > 0 else "none"
     return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
 
