@@ -22,6 +22,8 @@ BUSY = Recipe(steps=64, epochs=1)
 SMALL = Recipe(workers=0, read_us=3_000, sample_nbytes=200_000, batch=16, steps=40)
 """1,280 reads of 200 KB, one a sample."""
 IMAGES = replace(SMALL, sample_nbytes=100_000, files=1280, name="img-{}.jpg")
+OBJECTS = replace(SMALL, objects=True, code_files=0, name="shard-{}.tar")
+"""1,280 ranges of 200 KB of objects, one a sample."""
 CHECKPOINTS = Recipe(read_us=2_000)
 
 RECIPES: dict[str, Recipe] = {
@@ -120,6 +122,11 @@ RECIPES: dict[str, Recipe] = {
     "whole_files_in_jumps": replace(
         IMAGES, sample_nbytes=1 << 20, pieces=4, open_each=True, backwards=True, read_us=1_000
     ),
+    "objects_small": replace(OBJECTS, files=1280),
+    "objects_large": replace(OBJECTS, sample_nbytes=8 << 20, read_us=20_000),
+    "objects_small_hidden": replace(OBJECTS, workers=4, read_us=200),
+    "objects_asked_first": replace(OBJECTS, open_each=True, open_us=2_000),
+    "objects_asked_first_briefly": replace(OBJECTS, open_each=True, open_us=20),
     "misaligned": replace(PIECES, sample_nbytes=16 << 20, misaligned=True),
     "misaligned_hidden": replace(BUSY, pieces=4, misaligned=True),
 }  # fmt: skip

@@ -14,7 +14,8 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.intervals import union
+from vanidl.model.trace import OBJECT, SpanKind, Trace
 from vanidl.model.user_data import UserData
 from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, TracerLog
 
@@ -75,6 +76,7 @@ class Recipe:
     chunk_rows: int = 0  # samples that a chunk of the opened HDF5 files holds; 0: not opened
     chunk_pieces: int = 1  # chunks that one sample is spread over
     misaligned: bool = False
+    objects: bool = False  # data files are objects; what opens them is a HEAD
 
 
 @dataclass
@@ -84,6 +86,7 @@ class _Process:
     ios: list[Io] = field(default_factory=list)
     opens: dict[int, int] = field(default_factory=dict)
     stats: dict[int, int] = field(default_factory=dict)
+    asked: list[tuple[int, int]] = field(default_factory=list)  # when a file was opened again
     begin_us: int = 0  # when it was started
     reads: int = 0
 
@@ -199,7 +202,9 @@ class _Training:
                 1 if r.open_each or file not in process.opens else 0
             )
             process.stats[file] = process.stats.get(file, 0) + r.stats
-            at += r.open_us if r.open_each else 0
+            if r.open_each:
+                process.asked.append((at, at + r.open_us))
+                at += r.open_us
             if r.index_us:
                 process.opens[INDEX] = process.opens.get(INDEX, 0) + 1
                 process.ios.append(Io(at * US, (at + r.index_us) * US, 0, 46, INDEX))
@@ -269,11 +274,14 @@ class _Training:
             length_ns=(ios[-1].end if parent else self.end * US) - begin,
             names=self._names(process),
         )
+        if self.recipe.objects:
+            return _of_objects(log, process)
         cut = ("DXT_POSIX",) if self.recipe.traced < 1 else ()
         return replace(log, modules=("POSIX", "DXT_POSIX", "STDIO"), partial_layers=cut)
 
     def _names(self, process: _Process) -> dict[int, str]:
-        names = {f: f"/data/{self.recipe.name.format(f)}" for f in process.opens if f < CODE}
+        root = "s3://bucket" if self.recipe.objects else "/data"
+        names = {f: f"{root}/{self.recipe.name.format(f)}" for f in process.opens if f < CODE}
         names |= {
             f: f"/usr/lib/python3.12/m{f}.pyc" for f in process.opens if CODE <= f < CHECKPOINT
         }
@@ -286,6 +294,8 @@ class _Training:
         return names | {UNSEEN + i: f"/data/array-{i}.npy" for i in unseen}
 
     def _tables(self, pid: int, process: _Process) -> list[CounterRecords]:
+        if self.recipe.objects:
+            return [_as_objects(self._posix(process, trainer=False), asked=bool(process.asked))]
         tables = [self._posix(process, trainer=pid < 1000)]
         if self.recipe.stdio_nbytes and pid < 1000:
             n = np.array([self.recipe.stdio_nbytes], np.int64)
@@ -325,6 +335,29 @@ class _Training:
                    "POSIX_F_META_TIME": meta}  # fmt: skip
         ids = np.array(files, np.uint64)
         return CounterRecords("POSIX", ids, np.zeros(len(files), np.int64), counters, seconds)
+
+
+def _of_objects(log: TracerLog, process: _Process) -> TracerLog:
+    asked = np.array(process.asked, np.int64).reshape(-1, 2) * US - process.begin_us * US
+    return replace(
+        log,
+        tracer="vanidl-record",
+        operations=tuple(replace(table, layer=OBJECT) for table in log.operations),
+        metadata_calls=union(asked[:, 0], asked[:, 1]),
+        start_resolution_ns=0,
+        start_error_ns=0,
+        counts_apart=False,
+        beside=True,
+    )
+
+
+def _as_objects(posix: CounterRecords, *, asked: bool) -> CounterRecords:
+    kept = ("READS", "WRITES", "BYTES_READ", "BYTES_WRITTEN")
+    counters = {f"OBJECT_{what}": posix.counters[f"POSIX_{what}"] for what in kept}
+    counters["OBJECT_STATS"] = posix.counters["POSIX_OPENS"] * asked
+    counters["OBJECT_LISTS"] = posix.counters["POSIX_OPENS"] * 0
+    seconds = {name.replace("POSIX", OBJECT): value for name, value in posix.seconds.items()}
+    return CounterRecords(OBJECT, posix.file, posix.rank, counters, seconds)
 
 
 def _user_data(recipe: Recipe) -> UserData:
