@@ -96,8 +96,12 @@ def test_a_reader_that_went_away_is_no_message() -> None:
     assert done.stderr.strip() in ("0", "1")
 
 
+# Signals as a terminal starts a command with them, though the tests may run behind nohup or &.
 SLOW = """
-import sys, time
+import signal, sys, time
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from vanidl import cli
 from vanidl.commands import parser
 from vanidl.files import atomic

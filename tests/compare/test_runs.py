@@ -4,6 +4,7 @@ import pytest
 
 import vanidl
 from tests import DATA
+from vanidl.compare.ab_folder import AB_FILE
 
 PAIR = [DATA / "torch_pfs_workers0", DATA / "torch_pfs_workers4"]
 
@@ -42,8 +43,17 @@ def test_headline_is_that_of_the_command(capsys):
         (PAIR[:1], (), "expected two or more runs"),
         (PAIR, ("a", "b", "c"), "expected at most 2, found 3"),
         (PAIR * 14, (), "found 28"),
+        ([DATA], ("a", "b", "c"), "expected two or more runs to compare, or one folder"),
     ],
 )
 def test_what_cannot_be_compared_is_said(paths, labels, words):
     with pytest.raises(vanidl.UsageError, match=words):
         vanidl.compare_runs(*paths, labels=labels)
+
+
+def test_a_folder_of_both_sides_stands_alone(tmp_path):
+    (tmp_path / AB_FILE).write_text("{}")
+    with pytest.raises(vanidl.UsageError, match="holds both sides of an A/B"):
+        vanidl.compare_runs(tmp_path, PAIR[0])
+    with pytest.raises(vanidl.UsageError, match="--label: expected at most 2, found 3"):
+        vanidl.compare_runs(tmp_path, labels=("a", "b", "c"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.dataset.test_formats import tfrecord_bytes
 from tests.makers.records import Io, darshan_log
 from vanidl.analyses import analyse
+from vanidl.dataset import locate
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import UsageError
 from vanidl.merge.assemble import assemble
@@ -111,3 +114,40 @@ def test_a_file_that_cannot_be_opened_is_a_notice(tmp_path):
     known, notices = read_user_data(trace, DataOptions((str(tmp_path),), inspect=True))
     assert not known.facts
     assert [n.code for n in notices] == ["not_inspected"]
+
+
+def test_a_dataset_may_be_one_file_and_hidden_ones_are_none_of_it(tmp_path):
+    for name in ("a.bin", ".a.bin.swp", "b.bin"):
+        (tmp_path / name).write_bytes(b"xyz")
+    trace = trace_of([Io(0, 1, 0, 3)], {1: "/scratch/a.bin"})
+    alone, _ = read_user_data(trace, DataOptions((str(tmp_path / "a.bin"),)))
+    folder, _ = read_user_data(trace, DataOptions((str(tmp_path),)))
+    assert alone.sizes == folder.sizes == {"/scratch/a.bin": 3}
+    assert (alone.on_disk, folder.on_disk) == ((), (str(tmp_path / "b.bin"),))
+
+
+def test_a_folder_of_too_many_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(locate, "MOST_LISTED", 2)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="more than 2 files"):
+        read_user_data(trace_of([Io(0, 1, 0, 5)], {1: "/a"}), DataOptions((str(tmp_path),)))
+
+
+def test_without_a_folder_the_path_of_the_job_itself_is_inspected(tmp_path, monkeypatch):
+    monkeypatch.setattr(locate, "MOST_INSPECTED", 1)
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", np.zeros((7, 2)))
+    paths = {1: str(tmp_path / "a.npy"), 2: str(tmp_path / "b.npy"), 3: str(tmp_path / "gone.npy")}
+    trace = trace_of([Io(i, i + 1, 0, 5, i) for i in paths], paths)
+    known, notices = read_user_data(trace, DataOptions(inspect=True))
+    assert known.sizes == {paths[i]: Path(paths[i]).stat().st_size for i in (1, 2)}
+    assert {path: facts.samples for path, facts in known.facts.items()} == {paths[1]: 7}
+    assert [n.message for n in notices] == ["--inspect opened 1 of 2 dataset files."]
+
+
+def test_files_that_lie_elsewhere_are_not_inspected():
+    trace = trace_of([Io(0, 1, 0, 5)], {1: "/no/such/folder/a.bin"})
+    known, (notice,) = read_user_data(trace, DataOptions(inspect=True))
+    assert not known.facts
+    assert "no dataset file of the run lies here" in notice.message

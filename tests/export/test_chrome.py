@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from subprocess import CalledProcessError
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.errors import UsageError
 from vanidl.export import export
+from vanidl.export.chrome import lanes as lanes_module
 from vanidl.export.chrome.lanes import NestedLanes, _ManyLanes
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
@@ -246,8 +248,10 @@ def test_nested_lanes_never_cross(rows):
     assert chrome_format._crossing(events) == []
 
 
-@given(bounds, st.integers(1, 7))
-def test_nested_lanes_are_the_first_that_hold_a_span(rows, block):
+@pytest.mark.parametrize("few", [0, 1, 8])
+@given(rows=bounds, block=st.integers(1, 7))
+def test_nested_lanes_are_the_first_that_hold_a_span(few, rows, block):
+    """However many are looked through in turn, and not in the tree."""
     rows = sorted(((a, a + n) for a, n in rows), key=lambda r: (r[0], -r[1]))
     start, end = np.array(rows, np.int64).reshape(-1, 2).T
     lanes, open_ends, expected = NestedLanes(), [], []
@@ -258,8 +262,9 @@ def test_nested_lanes_are_the_first_that_hold_a_span(rows, block):
         open_ends[lane:lane] = [[]] * (lane == len(open_ends))
         open_ends[lane] = [*open_ends[lane], b]
         expected.append(lane)
-    found = [lanes.place(start[i : i + block], end[i : i + block])
-             for i in range(0, len(rows), block)]  # fmt: skip
+    with patch.object(lanes_module, "_FEW", few):
+        found = [lanes.place(start[i : i + block], end[i : i + block])
+                 for i in range(0, len(rows), block)]  # fmt: skip
     assert np.concatenate([np.empty(0, np.int64), *found]).tolist() == expected
 
 

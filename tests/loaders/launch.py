@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import json
 import os
@@ -9,11 +10,14 @@ import pickle
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
-FORKED_RANKS = Path(__file__).with_name("forked_ranks.py")
+FOLDER = Path(__file__).parent
+TRAINING = ["--import", "torch._dynamo"]  # what an optimizer imports at its first step: seconds
 
 
 def mpiexec(ranks):
@@ -30,18 +34,31 @@ def torchrun(ranks):
     return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
 
 
-def forked(ranks):
-    """Ranks with torchrun's environment, forked from one process that has imported PyTorch."""
-    return [sys.executable, FORKED_RANKS, ranks]
+@cache
+def prefork():
+    """A process that has imported PyTorch and forks ranks, for as long as this one works."""
+    path = f"{mkdtemp()}/socket"
+    line = [sys.executable, FOLDER / "prefork.py", path]
+    server = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(shutil.rmtree, Path(path).parent)
+    atexit.register(server.communicate)  # its input ends, so it does
+    assert server.stdout.readline() == "ready\n"
+    return [sys.executable, "-I", "-S", FOLDER / "prefork_client.py", path]
 
 
 STARTED_BY = {
     "torchrun": torchrun,
-    "forked": forked,
-    "forked to train": lambda ranks: [*forked(ranks), "--train"],
     "mpiexec": lambda ranks: [*mpiexec(ranks), sys.executable],
+    "forked": lambda ranks: [*prefork(), "--ranks", ranks],
+    "forked to train": lambda ranks: [*prefork(), "--ranks", ranks, *TRAINING],
+    "mpi": lambda ranks: [*mpiexec(ranks), *prefork()],
+    "mpi to train": lambda ranks: [*mpiexec(ranks), *prefork(), *TRAINING],
 }
-"""Launcher -> ranks -> the command that a Python program (or -m and a module) follows."""
+"""Launcher -> ranks -> the command that a Python program (or -m and a module) follows.
+
+The last four fork ranks of a process that has PyTorch, two with torchrun's environment, two as
+what mpiexec started.
+"""
 
 
 def run(line, *, folder, **environment):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.makers.darshan_logs import Log, log_bytes
 from vanidl.errors import InputError, UsageError
 from vanidl.record import darshan
+from vanidl.record.tracer import CUT, ENDED
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +119,24 @@ def test_the_users_own_configuration_comes_last(
     monkeypatch.setenv("DARSHAN_CONFIG_PATH", str(own))
     values = re.findall(r"^MODMEM (\d+)$", darshan.configuration(), re.M)
     assert values[-1] == "512"
+
+
+def test_logs_in_dated_folders_are_gathered_and_name_their_processes(tmp_path: Path) -> None:
+    """A shared log names all its ranks that ran; one that Darshan did not finish, nobody else."""
+    dated = tmp_path / "2026" / "11" / "22"
+    dated.mkdir(parents=True)
+    contents = {
+        "me_x_id1-10_11-22-1-1_1.darshan": log_bytes(Log(job=(1, 1, 3))),  # ranks 0, 1 and 2
+        "me_x_id1-20_11-22-1-1_2.darshan": log_bytes(Log(job=(1, 1, 1))),
+        "me_x_id1-30_11-22-1-1_3.darshan": b"no log",
+        "me_x_id1-40_11-22-1-1_4.darshan_partial": b"",
+        "renamed.darshan": b"",
+    }
+    for name, content in contents.items():
+        (dated / name).write_bytes(content)
+    pids = {10: 0, 11: 1, 12: 2, 13: 3, 14: None, 20: None, 30: 5, 40: None}
+    states = darshan.found(tmp_path, pids)
+    assert states == dict.fromkeys((10, 11, 12, 20, 30), ENDED) | {40: CUT}
+    whole = {name for name in contents if name.endswith(".darshan")}
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == whole
+    assert [path.name for path in dated.iterdir()] == ["me_x_id1-40_11-22-1-1_4.darshan_partial"]

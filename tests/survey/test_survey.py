@@ -58,6 +58,15 @@ def test_a_job_is_a_row_with_the_numbers_of_its_summary(folder: Path, done) -> N
         assert row["findings"] == len(content["findings"])
 
 
+def test_a_row_does_not_depend_on_the_process_that_reads_the_log(folder: Path, done) -> None:
+    read = [row for row in done.rows if row["problem"] is None]
+    logs = [str(folder / row["first_log"]) for row in read]
+    jobs = [Job("", (log,), log, log) for log in logs]
+    here = survey_rows.rows(jobs, LIMITS)
+    names = [name for name, *_ in COLUMNS] + ["warnings", "findings", "problem"]
+    assert [[row[n] for n in names] for row in here] == [[row[n] for n in names] for row in read]
+
+
 def test_what_cannot_be_read_is_a_row_that_says_so(done) -> None:
     (row,) = [row for row in done.rows if row["problem"] is not None]
     assert row["first_log"].startswith("bad_x")

@@ -20,13 +20,13 @@ MOST_ANSWER_BYTES = 16 << 20
 def main(memory_bytes: int, seconds: int) -> None:
     """Answers the list of paths on standard input; `seconds` is the time for each."""
     paths = json.load(sys.stdin)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the answers
-    _limit(memory_bytes)
-    for path in paths:
-        signal.alarm(seconds)
-        answers.write(_line(_answer(path)))
-        answers.flush()
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # what a library prints must not get between the answers
+        _limit(memory_bytes)
+        for path in paths:
+            signal.alarm(seconds)
+            answers.write(_line(_answer(path)))
+            answers.flush()
 
 
 def _limit(memory_bytes: int) -> None:

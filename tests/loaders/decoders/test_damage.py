@@ -28,7 +28,9 @@ from vanidl_loaders.decoders.container import describe, pack, unpack
 from vanidl_loaders.errors import InputError
 
 
-def sample():
+@pytest.fixture(scope="module")
+def whole():
+    """A container of all codecs; where none was compiled before, that takes seconds."""
     random = np.random.default_rng(3)
     walk = np.cumsum(random.normal(size=(2, 3, 60)), -1).astype(np.float32)
     walk[1] = 4
@@ -41,41 +43,38 @@ def sample():
     return encode_sample(arrays, codecs)
 
 
-CONTENT = sample()
+def test_a_whole_container_is_opened(whole):
+    assert list(open_sample(whole)) == ["counts", "fields", "labels"]
+    assert [each["name"] for each in describe(whole)["arrays"]] == ["counts", "fields", "labels"]
+    assert list(open_sample(memoryview(bytearray(whole)))) == ["counts", "fields", "labels"]
 
 
-def test_a_whole_container_is_opened():
-    assert list(open_sample(CONTENT)) == ["counts", "fields", "labels"]
-    assert [each["name"] for each in describe(CONTENT)["arrays"]] == ["counts", "fields", "labels"]
-    assert list(open_sample(memoryview(bytearray(CONTENT)))) == ["counts", "fields", "labels"]
-
-
-def test_a_cut_at_every_byte_raises():
-    for length in range(len(CONTENT)):
+def test_a_cut_at_every_byte_raises(whole):
+    for length in range(len(whole)):
         with pytest.raises(InputError, match="in the container"):
-            open_sample(CONTENT[:length])
+            open_sample(whole[:length])
 
 
-def test_bytes_behind_the_end_raise():
+def test_bytes_behind_the_end_raise(whole):
     with pytest.raises(InputError, match="bytes"):
-        open_sample(CONTENT + b"\0")
+        open_sample(whole + b"\0")
 
 
-def test_a_flipped_bit_in_every_byte_raises():
-    for at in range(len(CONTENT)):
-        damaged = bytearray(CONTENT)
+def test_a_flipped_bit_in_every_byte_raises(whole):
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
         damaged[at] ^= 1 << at % 8
         with pytest.raises(InputError, match="in the container"):
             open_sample(damaged)
 
 
-@given(st.data())
-def test_random_damage_raises(data):
-    damaged = bytearray(CONTENT)
-    begin = data.draw(st.integers(0, len(CONTENT) - 1))
+@given(data=st.data())
+def test_random_damage_raises(whole, data):
+    damaged = bytearray(whole)
+    begin = data.draw(st.integers(0, len(whole) - 1))
     new = data.draw(st.binary(min_size=1, max_size=40))
     damaged[begin : begin + len(new)] = new
-    if bytes(damaged) == CONTENT:
+    if bytes(damaged) == whole:
         return
     with pytest.raises(InputError, match="in the container"):
         open_sample(damaged)
@@ -87,16 +86,16 @@ def test_foreign_bytes_raise(content):
         open_sample(content)
 
 
-def test_another_version_and_an_unknown_codec_are_named():
+def test_another_version_and_an_unknown_codec_are_named(whole):
     import struct
     from zlib import crc32
 
-    other = bytearray(CONTENT)
+    other = bytearray(whole)
     other[4:6] = struct.pack("<H", 9)
     other[28:32] = struct.pack("<I", crc32(bytes(other[:28])))
     with pytest.raises(InputError, match="version 1"):
         open_sample(other)
-    arrays = unpack(CONTENT)
+    arrays = unpack(whole)
     with pytest.raises(InputError, match="codec among"):
         open_sample(pack({"counts": replace(arrays["counts"], codec="other")}))
 

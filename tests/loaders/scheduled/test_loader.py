@@ -153,10 +153,13 @@ def test_the_loader_is_in_the_registry():
     assert find_loader("scheduled").NAME == "scheduled"
 
 
-def test_two_ranks_train(ptycho, run_python):
+@pytest.mark.parametrize(
+    "launcher", ["forked to train", pytest.param("mpi to train", marks=pytest.mark.mpi)]
+)
+def test_two_ranks_train(launcher, ptycho, run_python):
     line = ["train", "--data", ptycho.folder, "--batch", 4, "--epochs", 3, "--json"]
     line += ["--loader", "scheduled", "--buffer", 14]
-    done = run_python([*STARTED_BY["forked to train"](2), "-m", "vanidl_loaders", *line])
+    done = run_python([*STARTED_BY[launcher](2), "-m", "vanidl_loaders", *line])
     assert done.returncode == 0, done.stderr
     each = json_objects(done.stdout)
     assert sorted(rank["rank"] for rank in each) == [0, 1]

@@ -102,7 +102,9 @@ def test_ranks_out_of_step_are_refused(ptycho, monkeypatch):
         train(ptycho, BaselineLoader(ptycho, settings), settings, Plan())
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("mpiexec", marks=pytest.mark.mpi)])
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", pytest.param("mpi to train", marks=pytest.mark.mpi)]
+)
 def test_two_ranks_train_in_step(launcher, ptycho, tmp_path, run_python):
     line = train_line(ptycho, "--json", "--profile", tmp_path / "tb")
     done = run_python([*STARTED_BY[launcher](2), "-m", "vanidl_loaders", *line])
