@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.vanidl.made_traces import made_trace
-from tests.makers import browser
+from tests.makers.browser import chromium
 from vanidl.analyses import analyse
 from vanidl.report.html import write_html
 from vanidl.run import Run
@@ -47,7 +47,7 @@ _FRAMES = """
 def measure(slices: int, frames: int) -> tuple[list[float], list[float], int]:
     """Milliseconds of drawing each frame, between frames, and the fewest slices in one."""
     trace = made_trace(slices)
-    with tempfile.TemporaryDirectory() as folder, browser.chromium() as driver:
+    with tempfile.TemporaryDirectory() as folder, chromium() as driver:
         page = Path(folder) / "page.html"
         write_html(Run(trace, analyse(trace)), page)
         print(f"page {page.stat().st_size / 1e6:.2f} MB", flush=True)
