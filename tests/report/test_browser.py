@@ -249,3 +249,30 @@ def test_a_printed_page_holds_every_picture(driver, pages):
     )
     assert missing == 0
     assert browser.console_errors(driver) == []
+
+
+def test_tables_are_filtered_by_column_and_saved(driver, pages):
+    browser.opened(driver, pages / "full.html", width=1400)
+    shown = "return [...document.querySelectorAll('#files tbody tr')].length"
+    type_in = (
+        "const box = document.querySelector('#files');"
+        "box.querySelector('.table-files button').click();"
+        "const i = box.querySelectorAll('.filters input')[COLUMN];"
+        "i.value = 'WORDS'; i.dispatchEvent(new Event('input'));"
+    )
+    before = driver.execute_script(shown)
+    driver.execute_script(type_in.replace("COLUMN", "6").replace("WORDS", ">= 0.3"))
+    kept = [row for row in rows(driver) if row[6]]
+    assert 0 < len(kept) < before
+    driver.execute_script(type_in.replace("COLUMN", "0").replace("WORDS", "no such file"))
+    assert driver.execute_script(shown) == 0
+    made = driver.execute_script(
+        "const columns = [['a, b', true], ['n', false]];"
+        "const rows = [['=1|x', [0.5, '500 ms']], [null, null]];"
+        "return [TableFiles.csv(columns, rows), JSON.parse(TableFiles.json(columns, rows)),"
+        "TableFiles.markdown(columns, rows)]"
+    )
+    assert made[0] == '"a, b",n\r\n\'=1|x,0.5\r\n,\r\n'
+    assert made[1] == [{"a, b": "=1|x", "n": 0.5}, {"a, b": None, "n": None}]
+    assert made[2].splitlines()[2:] == ["| =1\\|x | 500 ms |", "| not recorded | not recorded |"]
+    assert browser.console_errors(driver) == []

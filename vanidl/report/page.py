@@ -29,6 +29,7 @@ from vanidl.wording.headline import Headline
 
 SCRIPTS = (
     "plotly-cartesian-4.1.1.min.js",
+    "table-files.js",
     "tables.js",
     "levels.js",
     "plots.js",
@@ -43,6 +44,10 @@ VIEWER_SCRIPTS = (
     "viewer-panel.js",
     "viewer-model.js",
     "viewer-input.js",
+    "viewer-paint.js",
+    "viewer-select.js",
+    "viewer-search.js",
+    "viewer-address.js",
     "viewer.js",
 )
 """Before the last of SCRIPTS, where a figure has a trace viewer."""

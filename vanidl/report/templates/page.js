@@ -11,6 +11,22 @@
     Tables.build(host, tables.get(host.dataset.table), title);
   }
 
+  /* PNG and SVG of a picture, in the light scheme, as it is zoomed. */
+  function figureFiles(host) {
+    const title = document.getElementById("title-" + host.dataset.figure).textContent;
+    const box = document.createElement("p");
+    box.className = "figure-files";
+    for (const format of ["png", "svg"]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = format.toUpperCase();
+      button.setAttribute("aria-label", `${title} as ${button.textContent}`);
+      button.addEventListener("click", () => Plots.save(host, format, title));
+      box.append(button);
+    }
+    host.after(box);
+  }
+
   const hosts = [...document.querySelectorAll("[data-table]")];
   for (const host of hosts) {
     if (host.tagName !== "DETAILS") fill(host);
@@ -35,5 +51,6 @@
     });
     Viewer.onView((range) => Plots.zoom(range));
   }
+  document.querySelectorAll(".plot").forEach(figureFiles);
   document.querySelectorAll(".views").forEach(Views.start);
 })();

@@ -89,6 +89,13 @@ const Plots = (() => {
     });
   }
 
+  /* Saves a picture as a file; one that was not drawn yet is drawn. */
+  function save(host, format, title) {
+    const filename = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
+    const height = figures.get(host.dataset.figure).spec.layout.height;
+    return draw(host).then(() => Plotly.downloadImage(host, {format, filename, width: host.clientWidth, height, scale: format === "png" ? 2 : 1}));
+  }
+
   function horizontal(change) {
     if (change["xaxis.range"]) return change["xaxis.range"];
     const low = change["xaxis.range[0]"];
@@ -183,7 +190,7 @@ const Plots = (() => {
   }
 
   return {
-    start, shown, zoom,
+    start, shown, zoom, save,
     onZoom: (listener) => zoomListeners.push(listener),
     whole: (host) => wholes.get(host) || host._fullLayout.xaxis.range.map(Number),
     onDrawn: (listener) => listeners.push(listener),

@@ -76,6 +76,24 @@ const Tables = (() => {
     });
   }
 
+  /* Rows whose cells hold what was typed above their columns: words, or > < = and a number. */
+  function matchingColumns(rows, filters) {
+    const tests = filters.map(([column, words]) => [column, cellTest(words)]);
+    return rows.filter((row) => tests.every(([column, test]) => test(row[column])));
+  }
+
+  function cellTest(words) {
+    const limit = /^([<>]=?|=)\s*(-?[\d.]+(?:e-?\d+)?)$/i.exec(words);
+    if (!limit) return (cell) => cellText(cell).toLowerCase().includes(words.toLowerCase());
+    const number = Number(limit[2]), sign = limit[1];
+    return (cell) => {
+      const key = cellKey(cell);
+      if (typeof key !== "number") return false;
+      if (sign === "=") return key === number;
+      return (sign[0] === ">" ? key > number : key < number) || (sign.length > 1 && key === number);
+    };
+  }
+
   function said(visible, table) {
     const all = table.rows.length;
     const noun = visible === 1 ? "row matches" : "rows match";
@@ -95,6 +113,55 @@ const Tables = (() => {
     button.addEventListener("click", () => onSort(th));
     th.append(button);
     return th;
+  }
+
+  function press(text, action) {
+    const node = element("button", "", text);
+    node.type = "button";
+    node.addEventListener("click", action);
+    return node;
+  }
+
+  /* A row of fields under the heads, one a column, hidden until it is asked for. */
+  function columnFilters(state, table, draw) {
+    const line = element("tr", "filters");
+    line.hidden = true;
+    table.columns.forEach(([title, isWords], i) => {
+      const cell = element("td"), input = element("input");
+      input.type = "search";
+      input.placeholder = isWords ? "words" : "> 0.5";
+      input.setAttribute("aria-label", `Filter ${title}`);
+      input.addEventListener("input", () => {
+        state.filters.delete(i);
+        if (input.value.trim()) state.filters.set(i, input.value.trim());
+        draw();
+      });
+      cell.append(input);
+      line.append(cell);
+    });
+    return line;
+  }
+
+  function files(state, table, title, filters) {
+    const box = element("p", "table-files");
+    if (table.rows.length >= TOOLS_FROM) {
+      const open = press("filter by column", () => {
+        filters.hidden = !filters.hidden;
+        open.setAttribute("aria-expanded", String(!filters.hidden));
+      });
+      open.setAttribute("aria-expanded", "false");
+      box.append(open);
+    }
+    box.append(...TableFiles.buttons(title, table.columns, () => state.rows, press));
+    return box;
+  }
+
+  /* The second column stays in sight beside the first where that is the rank. */
+  function stick(grid, columns) {
+    if (columns.length < 5 || columns[0][0] !== "rank") return;
+    grid.classList.add("two");
+    const width = () => grid.style.setProperty("--first", `${grid.tHead.rows[0].cells[0].offsetWidth}px`);
+    new ResizeObserver(width).observe(grid);
   }
 
   function tools(state, table, draw) {
@@ -123,12 +190,13 @@ const Tables = (() => {
   }
 
   function build(host, table, title) {
-    const state = {column: null, direction: 1, words: "", tell: () => {}};
+    const state = {column: null, direction: 1, words: "", filters: new Map(), rows: [], tell: () => {}};
     const grid = element("table");
     const body = element("tbody");
     const draw = () => {
-      let rows = matching(table.rows, state.words);
+      let rows = matchingColumns(matching(table.rows, state.words), [...state.filters]);
       if (state.column !== null) rows = sorted(rows, state.column, state.direction);
+      state.rows = rows;
       fillBody(body, table.columns, rows);
       state.tell(rows.length);
     };
@@ -139,7 +207,8 @@ const Tables = (() => {
       head.append(headCell(column, table.rows.length > 2 ? onSort : null));
     });
     const thead = element("thead");
-    thead.append(head);
+    const filters = columnFilters(state, table, draw);
+    thead.append(head, filters);
     grid.append(element("caption", "unseen", title), thead, body);
     if (long) host.append(tools(state, table, draw));
     const box = element("div", "table-box");
@@ -147,8 +216,9 @@ const Tables = (() => {
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", title + ", table");
     box.append(grid);
-    host.append(box);
+    host.append(box, files(state, table, title, filters));
     draw();
+    stick(grid, table.columns);
     if (!long && table.cut) host.append(element("p", "made", `Shown: ${table.cut}.`));
   }
 
