@@ -15,6 +15,7 @@ from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
+from vanidl.analyses.fetching import Fetching
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.perstep import PerStep
@@ -120,6 +121,11 @@ class Run:
     def phases(self) -> Phases | None:
         """Start-up, training, epochs, checkpoints, tail."""
         return self.results.phases
+
+    @property
+    def fetching(self) -> Fetching | None:
+        """Which batch waited for what, where the fetches of loaders were recorded."""
+        return self.results.fetching
 
     @property
     def placement(self) -> Placement | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 import vanidl
 from tests import DATA
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
-from vanidl.analyses.dataloader_batches import deliveries
+from vanidl.analyses.dataloader_batches import deliveries, guessed, recorded
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.model.trace import READ, SpanKind
+from vanidl.model.trace import READ, SpanKind, Spans, Trace, concatenate_spans
 
 RUNS = DATA
 MS = 1_000_000
@@ -197,3 +198,60 @@ def test_without_workers_there_is_nothing_to_tell():
     assert deliveries(vanidl.open_run(RUNS / "torch_pfs_workers0").trace) == ()
     trace = simulated(Loader()).trace
     assert all((part.op == READ).all() for part in trace.io)
+
+
+RECORDED = RUNS / "torch_fetches"  # by Darshan and the recorder: 3 epochs of 16 batches, 2 workers
+
+
+def profiled(trace: Trace) -> Trace:
+    """The run as a profiler marks it: a step to the next batch, found ends of epochs in steps."""
+    spans = trace.spans
+    waits = spans.pick(spans.kind == SpanKind.INPUT_WAIT)
+    got = np.isin(waits.end, trace.fetches.wait_end)
+    after_end = np.append(False, ~got[:-1])
+    start = np.where(after_end, np.append(0, waits.start[:-1]), waits.start)[got]
+    none = np.zeros(len(start), np.int32)
+    steps = Spans(
+        start=start,
+        end=np.append(start[1:], waits.start[-1]),
+        process=none,
+        step=np.arange(len(start), dtype=np.int32),
+        kind=np.full(len(start), SpanKind.STEP, np.uint8),
+        thread=none - 1,
+        name=none,
+        source=none,
+        names=spans.names,
+    )
+    both = concatenate_spans([spans.pick(spans.kind != SpanKind.STEP), steps], spans.names)
+    return replace(trace, spans=both.pick(np.argsort(both.start, kind="stable")))
+
+
+def test_the_guess_agrees_with_what_was_recorded() -> None:
+    trace = vanidl.open_run(RECORDED).trace
+    (known,), (guess,) = recorded(trace), guessed(profiled(trace))
+    assert len(known) == 48
+    for column in ("worker", "read_ns", "taken_ns"):
+        assert (getattr(guess, column) == getattr(known, column)).all(), column
+    (used,) = deliveries(trace)
+    assert (used.read_ns == known.read_ns).all()
+
+
+def test_every_sample_of_a_recorded_run_is_read_in_the_fetch_of_its_batch() -> None:
+    run = vanidl.open_run(RECORDED)
+    fetches, codes = run.trace.fetches, np.flatnonzero(run.trace.files.is_data)
+    reads = np.zeros(len(fetches), np.int64)
+    total = 0
+    for part in run.trace.io:
+        rows = part.rows(np.isin(part.file, codes) & (part.op == READ))
+        mine = np.flatnonzero(fetches.process == part.process)
+        total += len(rows)
+        for row in mine.tolist():
+            inside = (rows.start >= fetches.begin[row]) & (rows.end <= fetches.end[row])
+            reads[row] += int(inside.sum())
+    assert total == 3 * 64
+    assert (reads == 4).all()
+    assert run.fetching is not None
+    assert run.fetching.io_recorded
+    assert [loader.workers for loader in run.fetching.loaders] == [2]
+    groups = {(row.group, row.process) for row in run.results.workers.rows}
+    assert [sum(g == k for g, _ in groups) for k in range(3)] == [2, 2, 2]

@@ -29,6 +29,7 @@ from vanidl.merge.jobs import Group
 from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, StepDurations
+from vanidl.record.injected.vanidl_steps import journal
 
 KIB = 1024
 SECOND = 1_000_000_000
@@ -150,6 +151,17 @@ def folder_of(kept: float, folder: Path, beside: str = "") -> tuple[Notice, ...]
     (folder / "user_python_id7-7_1.darshan").write_bytes(content[: int(kept * len(content))])
     if beside:
         (folder / beside).write_text("not a log")
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def told_of_profiling(folder: Path, **text: object) -> tuple[Notice, ...]:
+    """Warnings of recorded steps in which a process says what became of --profile."""
+    events = journal.Journal(str(folder))
+    if text:
+        events.describe(text)
+    for k in range(1, 9):
+        events.add(journal.OPTIMIZER, 0, k * SECOND, k * SECOND)
+    events.close()
     return vanidl.open_run(folder).coverage.warnings
 
 
@@ -409,6 +421,21 @@ TABLE: dict[str, Cases] = {
     "steps_incomplete": Cases(
         {"a hook failed": lambda folder: folder_of(1, folder, "node01-7.steps-error")},
         {"nothing failed": lambda folder: folder_of(1, folder)},
+    ),
+    "steps_profiled": Cases(
+        {
+            "a window of ten": lambda folder: told_of_profiling(
+                folder, profile="steps", first=10, steps=10
+            )
+        },
+        {
+            "no window": told_of_profiling,
+            "no numbers": lambda folder: told_of_profiling(folder, profile="steps", steps="x"),
+        },
+    ),
+    "profile_gave_way": Cases(
+        {"a profiler of its own": lambda folder: told_of_profiling(folder, profile="own")},
+        {"none": told_of_profiling},
     ),
     "unreadable": Cases(
         {

@@ -37,6 +37,7 @@ RECIPES: dict[str, Recipe] = {
     "decoding_in_process": Recipe(workers=0, read_us=200, decode_us=20_000),
     "decoding_in_a_worker": Recipe(workers=1, read_us=200, decode_us=20_000),
     "reading_and_decoding": Recipe(workers=0, read_us=6_000, decode_us=4_000),
+    "slow_delivery": Recipe(read_us=200, delivery_us=120_000),
     "just_under_the_limit": Recipe(workers=0, read_us=900),
     "waits_not_recorded": replace(SLOW, wait_spans=False),
     "no_profile": replace(SLOW, profiled=False),

@@ -17,7 +17,13 @@ from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
 from vanidl.model.intervals import union
 from vanidl.model.trace import OBJECT, SpanKind, Trace
 from vanidl.model.user_data import UserData
-from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, TracerLog
+from vanidl.readers.records import (
+    CounterFile,
+    CounterRecords,
+    FetchTable,
+    ProfileTrace,
+    TracerLog,
+)
 
 US = 1_000
 START_UP_US = 1_000_000
@@ -65,6 +71,7 @@ class Recipe:
     backwards: bool = False  # the pieces of a sample are read from its end
     nothing_us: int = 0  # more for such a read
     slow_read_us: int = 0  # more for every 60th read
+    delivery_us: int = 0  # from a worker to the training process; then fetches are recorded
     index_us: int = 0  # before each sample a file of 46 bytes is opened and read
     stats: int = 0  # for each sample
     stdio_nbytes: int = 0
@@ -101,6 +108,17 @@ def trace_of(recipe: Recipe) -> Trace:
     return replace(trace, user_data=_user_data(recipe)) if recipe.chunk_rows else trace
 
 
+@dataclass(frozen=True)
+class _Fetch:
+    """One batch: (rank, epoch, worker), its step, when it was fetched, when it was asked for."""
+
+    worker: tuple[int, int, int]
+    step: int
+    begin: int
+    end: int
+    asked: int
+
+
 class _Training:
     """Plays the job step by step."""
 
@@ -111,6 +129,7 @@ class _Training:
         self.workers: dict[tuple[int, int, int], _Process] = {}
         self.spans: list[list[Span]] = [[] for _ in range(recipe.ranks)]
         self.now = START_UP_US
+        self.fetches: list[list[_Fetch]] = [[] for _ in range(recipe.ranks)]
 
     def run(self) -> None:
         r = self.recipe
@@ -152,6 +171,8 @@ class _Training:
                     last = max((io.end // US for io in process.ios), default=begin)
                     at = max(slots.pop(0), last)
                     ready = self._load(process, k, epoch, step, order, at)
+                    self.fetches[k].append(_Fetch((k, epoch, w), step, at, ready, self.now))
+                    ready += r.delivery_us
                     slots.append(max(ready, self.now))
                 ready = max(ready, self.now + 50)
                 done.append(ready + r.compute_us)
@@ -241,6 +262,36 @@ class _Training:
             self.now = end
 
     def profiles(self) -> list[ProfileTrace]:
+        """Where fetches were recorded so was the loop."""
+        found = self._profiles()
+        if not self.recipe.delivery_us:
+            return found
+        return [replace(p, fetches=self._fetched(k), marks_loop=True) for k, p in enumerate(found)]
+
+    def _fetched(self, rank: int) -> FetchTable:
+        pids = {key: 1000 + i for i, key in enumerate(sorted(self.workers))}
+        members = sorted({fetch.worker for fetch in self.fetches[rank]})
+        n, every = len(self.fetches[rank]), self.fetches[rank]
+        ready = [max(f.end + self.recipe.delivery_us, f.asked + 50) for f in every]
+        times = {
+            "begin": [f.begin for f in every], "collate": [f.end for f in every],
+            "end": [f.end for f in every], "wait_begin": [f.asked for f in every],
+            "wait_end": ready,
+        }  # fmt: skip
+        return FetchTable(
+            host="",
+            pid=100 + rank,
+            by=((100 + rank, -1), *((pids[key], key[2]) for key in members)),
+            loaders={0: "loader"},
+            member=np.array([1 + members.index(f.worker) for f in every]),
+            loader=np.zeros(n, np.int64),
+            epoch=np.array([f.worker[1] for f in every]),
+            batch=np.array([f.step for f in every]),
+            samples=np.full(n, self.recipe.batch),
+            **{name: JOB_START_NS + np.array(us) * US for name, us in times.items()},
+        )
+
+    def _profiles(self) -> list[ProfileTrace]:
         shift = round(self.recipe.shift_s * 1e9)
         ranks = self.recipe.ranks
         return [

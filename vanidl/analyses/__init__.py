@@ -21,6 +21,8 @@ from vanidl.analyses import (
     dataset,
     durations,
     fates,
+    fetch_reads,
+    fetching,
     files,
     filetimeline,
     heatmaps,
@@ -42,6 +44,7 @@ from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
 from vanidl.analyses.fates import RankFates
+from vanidl.analyses.fetching import Fetching
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.overlap import Overlap
@@ -91,6 +94,7 @@ class Results:
     placement: Placement | None = None
     perstep: PerStep | None = None
     workers: Workers | None = None
+    fetching: Fetching | None = None
     durations: Durations | None = None
     fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
 
@@ -124,6 +128,7 @@ def reductions_of(trace: Trace) -> dict[str, Reduction]:
     made: dict[str, Reduction] = {
         "checkpoints": checkpoints.of_trace(trace),
         "perstep": perstep.of_trace(trace),
+        "fetches": fetch_reads.of_trace(trace),
     }
     files = filetimeline.of_all(trace)
     return made if files is None else made | {"filetimeline": files}
@@ -162,6 +167,7 @@ def finish(
         placement=placement.finish(chosen),
         perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
         workers=workers.finish(reduced["workers"], chosen, data),
+        fetching=fetching.finish(reduced["fetches"], splits, chosen),
         durations=durations.finish(reduced["durations"]),
         fates=fates.finish(splits),
     )

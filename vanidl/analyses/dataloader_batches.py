@@ -5,15 +5,15 @@ worker k mod W, and is read before the k-th `__next__` of that epoch returns. Th
 last batch finds nothing (StopIteration), shows as a step with two waits, and comes before every
 read of the next epoch, for which the workers are started anew.
 
-`deliveries` tells which reads went into which step of a trace. It tries every number of batches
-per epoch among which the reads divide evenly, and every mapping of batches to waits. A mapping
-is known where it is the only one that breaks none of these rules: mostly that takes a profile
-that holds the end of an epoch.
+`deliveries` tells which reads went into which step of a trace: as the fetches were recorded,
+else by `guessed`. That tries every number of batches per epoch among which the reads divide
+evenly, and every mapping of batches to waits. A mapping is known where it is the only one that
+breaks none of these rules: mostly that takes a profile that holds the end of an epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -189,7 +189,44 @@ def epoch_ends(wait_start: Int64Array, step_start: Int64Array, step_end: Int64Ar
 
 def deliveries(trace: Trace) -> tuple[Deliveries, ...]:
     """What is known, for each training process with waits and workers."""
-    waits = {process: found for process in trace.ranks if (found := _waits(trace, process))}
+    known = recorded(trace)
+    told = {each.trainer for each in known}
+    return (*known, *(each for each in guessed(trace, without=told)))
+
+
+def recorded(trace: Trace) -> tuple[Deliveries, ...]:
+    """Of each training process whose workers' fetches were recorded: batches with reads."""
+    fetches = trace.fetches
+    taken = (fetches.worker >= 0) & (fetches.process >= 0) & (fetches.wait_end >= 0)
+    fetches = fetches.pick(taken)
+    fetches = fetches.pick(np.argsort(fetches.wait_end, kind="stable"))
+    reads = _data_reads(trace, set(fetches.process.tolist()))
+    last = np.full(len(fetches), -1, np.int64)
+    for process, own in reads.items():
+        mine = fetches.process == process
+        place = np.searchsorted(own.start, fetches.end[mine]) - 1
+        start = np.append(own.start, -1)[place]
+        last[mine] = np.where(start >= fetches.begin[mine], start, -1)
+    has = last >= 0
+    return tuple(
+        Deliveries(
+            trainer,
+            fetches.process[has & mine].astype(np.int32),
+            last[has & mine],
+            fetches.wait_end[has & mine],
+        )
+        for trainer in np.unique(fetches.trainer[has]).tolist()
+        for mine in [fetches.trainer == trainer]
+    )
+
+
+def guessed(trace: Trace, without: Collection[int] = ()) -> tuple[Deliveries, ...]:
+    """What follows from the order of reads and waits, but for some training processes."""
+    waits = {
+        process: found
+        for process in trace.ranks
+        if process not in without and (found := _waits(trace, process))
+    }
     workers = {
         i: p.trainer
         for i, p in enumerate(trace.processes)
@@ -252,6 +289,12 @@ def _sample_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
 
     None of any where one has too many.
     """
+    found = _data_reads(trace, workers)
+    return {process: equal_reads(reads) for process, reads in found.items()}
+
+
+def _data_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
+    """The same of all reads of data files."""
     is_data = trace.files.is_data
     found: dict[int, list[Part]] = {process: [] for process in sorted(workers)}
     for part in trace.io:  # once, as parts may have to be read from disk
@@ -261,7 +304,7 @@ def _sample_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
             if sum(map(len, reads)) > _MOST_READS:
                 return {}
     joined = {p: concatenate_parts(p, POSIX, parts) for p, parts in found.items()}
-    return {process: equal_reads(reads) for process, reads in joined.items() if len(reads)}
+    return {process: reads for process, reads in joined.items() if len(reads)}
 
 
 def _calls(epochs: Sequence[Generation], batches: int, per_batch: int) -> _Calls:

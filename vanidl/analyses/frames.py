@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,6 +166,22 @@ def _phases(results: Results) -> tuple[Phase, ...]:
     return (*found.stages, *found.epochs, *found.checkpoints) if found else ()
 
 
+def _fetches(trace: Trace, results: Results, selection: Selection) -> dict[str, Any]:  # noqa: ARG001
+    """One row a fetch; what was not recorded is nan, None or -1."""
+    found = results.fetching
+    if found is None:
+        return {}
+    batches = found.batches
+    labels = [trace.processes[i].label for i in trace.ranks]
+    names, paths = (*found.names, None), (*trace.files.path, None)
+    columns = {f.name: getattr(batches, f.name) for f in fields(batches)}
+    columns["rank"] = np.array([labels[k] for k in batches.rank.tolist()], object)
+    columns["name"] = np.array([names[k] for k in batches.name.tolist()], object)
+    files = batches.longest_read_file.tolist()
+    columns["longest_read_file"] = np.array([paths[k] for k in files], object)
+    return columns
+
+
 FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "operations": _operations,
     "timeline": _timeline,
@@ -181,6 +197,7 @@ FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "sizes": _rows(lambda r: r.sizes.histogram),
     "ranks": _rows(lambda r: r.balance.rows if r.balance else ()),
     "overlap": _rows(lambda r: r.overlap.per_rank if r.overlap else ()),
+    "fetches": _fetches,
     "layers": _rows(lambda r: r.summary.layers),
     "warnings": _rows(lambda r: r.coverage.warnings),
 }

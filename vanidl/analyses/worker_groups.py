@@ -4,6 +4,7 @@ A loader starts all its workers before the first of them is asked for a sample. 
 started after others had begun to read works for another loader (of validation, or of the next
 epoch), and so does one that was started after the first of them had ended. Loaders that are
 created together differ in what they read: their workers have no files, or no folders, in common.
+Where the fetches of all were recorded, it is known.
 """
 
 from __future__ import annotations
@@ -63,9 +64,34 @@ def groups_of_trainers(
             )
             found.setdefault(worker.trainer, []).append(life)
     files = {} if visits is None else files_read(visits)
+    loaders = _loaders(trace)
     return {
-        trainer: worker_groups(lives, files, trace.files.path) for trainer, lives in found.items()
+        trainer: _recorded_groups(lives, loaders) or worker_groups(lives, files, trace.files.path)
+        for trainer, lives in found.items()
     }
+
+
+def _loaders(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Process -> loader and first epoch that it fetched for, where that was recorded."""
+    fetches = trace.fetches
+    known = fetches.pick((fetches.process >= 0) & (fetches.worker >= 0) & (fetches.name >= 0))
+    rows = zip(known.process.tolist(), known.name.tolist(), known.epoch.tolist(), strict=True)
+    found: dict[int, tuple[int, int]] = {}
+    for process, name, epoch in rows:
+        found[process] = min(found.get(process, (name, epoch)), (name, epoch))
+    return found
+
+
+def _recorded_groups(
+    lives: Sequence[WorkerLife], loaders: Mapping[int, tuple[int, int]]
+) -> list[list[WorkerLife]]:
+    """The workers by loader and epoch, in order of their start; none where one is not known."""
+    if any(life.process not in loaders for life in lives):
+        return []
+    groups: dict[tuple[int, int], list[WorkerLife]] = {}
+    for life in sorted(lives, key=lambda one: (one.begin, one.process)):
+        groups.setdefault(loaders[life.process], []).append(life)
+    return [sorted(group, key=lambda one: one.process) for group in groups.values()]
 
 
 def files_read(visits: Visits) -> dict[int, frozenset[int]]:

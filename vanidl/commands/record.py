@@ -9,6 +9,7 @@ from vanidl.commands import console
 from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.record.recording import TRACERS
+from vanidl.record.steps import PROFILED_STEPS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
     add("--no-steps", action="store_true", help="do not record steps and input waits")
     add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add(
+        "--profile", metavar="STEPS", type=int, nargs="?", const=PROFILED_STEPS,
+        help="switch PyTorch's profiler on for so many steps after a warm-up (default: "
+        f"{PROFILED_STEPS}), and for half as many later in a long run",
+    )  # fmt: skip
     add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
     add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
@@ -34,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         darshan_lib=options.darshan_lib,
         with_steps=not options.no_steps,
         waits=options.wait,
+        profile_steps=options.profile,
     )
     console.tell(_message(recorded))
     return recorded.exit_status

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from vanidl.analyses.fetching import WORKERS_WAIT, WaitParts
 from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap, RankOverlap
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.formatting.units import percent, seconds
-from vanidl.wording.waits import parts_of_wait
+from vanidl.wording.waits import known_parts, parts_of_wait
 
 BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
@@ -40,14 +41,30 @@ def _title(overlap: Overlap, rest: str) -> str:
     return f"Training waits for input {percent(overlap.input_wait_share)} of the time, {rest}"
 
 
+def _mostly(facts: Facts, overlap: Overlap) -> str:
+    """What the wait mostly is: as known batch by batch, else by what the rank did meanwhile."""
+    known = _known(facts)
+    return overlap.mean.wait_is_mostly if known is None else known.mostly
+
+
+def _known(facts: Facts) -> WaitParts | None:
+    """The parts of the wait where the fetches of its batches were recorded."""
+    found = facts.results.fetching
+    return found.mean if found is not None else None
+
+
 def _of_wait(facts: Facts, overlap: Overlap) -> str:
-    parts = parts_of_wait(overlap.mean, facts.layer)
-    return f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts}"
+    known = _known(facts)
+    if known is None:
+        parts = parts_of_wait(overlap.mean, facts.layer)
+        return f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts}"
+    parts = known_parts(known, whole=not facts.lossy)
+    return f"Of {seconds(known.wait_s)} of wait, known per batch: {parts}"
 
 
 def _bound_io(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or overlap.mean.wait_is_mostly != IO_WAIT:
+    if overlap is None or _mostly(facts, overlap) != IO_WAIT:
         return None
     evidence = _wait_evidence(overlap)
     plan = loaders.scheduled(facts)
@@ -64,14 +81,14 @@ def _bound_io(facts: Facts) -> RuleResult | None:
 
 def _bound_decoding(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or overlap.mean.wait_is_mostly != OTHER_WAIT or facts.lossy:
+    if overlap is None or _mostly(facts, overlap) != OTHER_WAIT or facts.lossy:
         return None
     evidence = _wait_evidence(overlap)
     predicted = loaders.decoders(facts)
+    unnamed = ": the rest is decoding, augmentation, collating or the start of workers"
     return RuleResult(
         _title(overlap, "and not for I/O"),
-        f"{_of_wait(facts, overlap)}: the rest is decoding, augmentation, collating or the start "
-        "of workers.",
+        f"{_of_wait(facts, overlap)}{'' if _known(facts) else unnamed}.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
         "encoded samples and decodes them on the device. Faster storage will not help.",
         evidence | ({"predicted": predicted} if predicted else {}),
@@ -83,8 +100,8 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     if overlap is None:
         return None
-    mostly = overlap.mean.wait_is_mostly
-    if mostly == IO_WAIT or (mostly == OTHER_WAIT and not facts.lossy):
+    mostly = _mostly(facts, overlap)
+    if mostly in (IO_WAIT, WORKERS_WAIT) or (mostly == OTHER_WAIT and not facts.lossy):
         return None
     return RuleResult(
         _title(overlap, "for I/O or decoding"),
@@ -96,7 +113,33 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
     )
 
 
+def _bound_workers(facts: Facts) -> RuleResult | None:
+    overlap, known = _waits(facts), _known(facts)
+    if overlap is None or known is None or known.mostly != WORKERS_WAIT:
+        return None
+    starting = known.rest_s + known.not_begun_s >= known.delivery_s
+    advice = (
+        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). Start them "
+        "before the training begins, and import in them no more than they need; "
+        "multiprocessing_context='forkserver' starts faster than 'spawn'."
+        if starting
+        else "Hand over less: smaller types (uint8 instead of float32), fewer tensors a batch, "
+        "cast and enlarge on the device. pin_memory copies in the training process; without it "
+        "that copy is gone."
+    )
+    return RuleResult(
+        _title(overlap, "mostly for workers to start or to hand over"),
+        f"{_of_wait(facts, overlap)}.",
+        f"{advice} Faster storage or decoding will not help.",
+        _wait_evidence(overlap)
+        | {"starting_s": known.rest_s + known.not_begun_s, "delivery_s": known.delivery_s},
+        facts.lost_s,
+    )
+
+
 def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
+    if _known(facts) is not None and not facts.lossy:
+        return _of_wait(facts, facts.results.overlap) if facts.results.overlap else ""
     if mean.input_wait_io_s is None:
         return "no single operation was traced"
     if facts.objects_apart:
@@ -182,6 +225,12 @@ RULES = (
     Rule(
         "input_bound", "the same, where it is not known how much of the wait is I/O",
         "10 % of the window", _SHARE_REASON, _bound_unknown,
+    ),
+    Rule(
+        "input_bound_workers",
+        "the same, with more of the wait for workers than for what they make of a batch",
+        "10 % of the window, less than half in I/O, more than what decoding and collating took",
+        _SHARE_REASON, _bound_workers,
     ),
     Rule(
         "io_not_overlapped", "observed I/O that did not run under compute",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from vanidl.merge import clocks as merge_clocks
 from vanidl.merge import counters as merge_counters
+from vanidl.merge import fetches as merge_fetches
 from vanidl.merge import files as merge_files
 from vanidl.merge import operations
 from vanidl.merge import profiles as merge_profiles
@@ -135,13 +136,14 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
     logs, processes, counters = placed.logs, run.processes, run.counters
     tables = merge_counters.tables(logs, counters, processes, run.codes)
     rules = (*options.kind_rules, *profiler_rules([p.written_as for p in run.profiles]))
+    profiles = merge_profiles.describe(run.profiles, processes, placed.clocks)
     return Trace(
         job=_job(logs, run.profiles),
         processes=placed.rows,
         files=merge_files.describe(tuple(run.codes), logs, tables, placed.io, rules),
         io=placed.io,
         spans=merge_profiles.spans(run.profiles, processes, placed.clocks),
-        profiles=merge_profiles.describe(run.profiles, processes, placed.clocks),
+        profiles=profiles,
         counters=tables,
         logs=_states(logs),
         layers_traced=_layers_traced(logs),
@@ -150,6 +152,7 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
         mpi=merge_counters.mpi_times(logs, processes),
         metadata_calls=operations.metadata_calls(logs, processes, beside=False),
         object_calls=operations.metadata_calls(logs, processes, beside=True),
+        fetches=merge_fetches.fetches(run.profiles, placed.rows, profiles),
     )
 
 

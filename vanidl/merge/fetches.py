@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vanidl.model.fetches import COLUMNS, NO_FETCHES, Fetches, Int64Array, of_columns
 from vanidl.model.trace import Process, Profile
-from vanidl.readers.records import FetchTable, same_host
+from vanidl.readers.records import FetchTable, ProfileTrace, TracerLog, same_host
 
 _TIMES = ("begin", "collate", "end", "wait_begin", "wait_end")
 _AS_READ = ("epoch", "batch", "samples")
 
 
 def fetches(
-    tables: Sequence[FetchTable], processes: Sequence[Process], profiles: Sequence[Profile]
+    found: Sequence[ProfileTrace], processes: Sequence[Process], profiles: Sequence[Profile]
 ) -> Fetches:
-    """All fetches of the training processes of the trace whose clock is that of their steps."""
+    """All fetches of the training processes of the trace whose clock is that of their steps.
+
+    Args:
+        found: what was read, with the tables of fetches.
+        processes: those of the trace.
+        profiles: those of the trace, with their clocks.
+    """
+    tables = _tables(found)
     names = tuple(sorted({name for table in tables for name in table.loaders.values()}))
     blocks = []
     for table in sorted(tables, key=lambda table: (table.host, table.pid or -1)):
@@ -28,6 +36,35 @@ def fetches(
     if not blocks:
         return NO_FETCHES
     return of_columns({c: np.concatenate([b[c] for b in blocks]) for c in COLUMNS}, names)
+
+
+def _tables(profiles: Sequence[ProfileTrace]) -> list[FetchTable]:
+    return [p.fetches for p in profiles if p.fetches is not None]
+
+
+def with_trainers(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> list[TracerLog]:
+    """The logs, those of workers with the process that they fetched for as their parent.
+
+    Tracers know the parent of a forked process only, not that of a spawned one.
+    """
+    tables = _tables(profiles)
+    return [_with_trainer(log, tables) for log in logs]
+
+
+def _with_trainer(log: TracerLog, tables: Sequence[FetchTable]) -> TracerLog:
+    if log.parent_pid is not None or log.pid is None or log.nprocs > 1:
+        return log
+    fits = [t.pid for t in tables if same_host(t.host, log.host) and _worked(log, t)]
+    return replace(log, parent_pid=fits[0]) if len(fits) == 1 else log
+
+
+def _worked(log: TracerLog, table: FetchTable) -> bool:
+    """Whether a log is of a worker of a training process, by what it fetched in its life."""
+    members = [m for m, (pid, worker) in enumerate(table.by) if pid == log.pid and worker >= 0]
+    mine = np.isin(table.member, members)
+    late_ns = log.start_uncertainty_ns
+    inside = (table.end > log.start_ns - late_ns) & (table.begin < log.end_ns + late_ns)
+    return bool((mine & inside).any())
 
 
 def _process(host: str, pid: int | None, processes: Sequence[Process]) -> int | None:

@@ -16,7 +16,7 @@ from vanidl.formatting.units import plural
 from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
-from vanidl.merge.fetches import fetches
+from vanidl.merge.fetches import with_trainers
 from vanidl.merge.jobs import Group, choose, group
 from vanidl.merge.profiles import without_bare_loops
 from vanidl.model.file_kinds import parse_rules
@@ -91,7 +91,6 @@ def trace_of(
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
-    trace = replace(trace, fetches=fetches(steps.fetches, trace.processes, trace.profiles))
     trace = replace(trace, steps_counted=merge_steps.counted_steps(steps, chosen.profiles))
     return _with_user_data(trace, inputs)
 
@@ -116,6 +115,7 @@ def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     offsets = (one.utc_offset_s for one in traced if one.utc_offset_s is not None)
     reading = replace(reading, utc_offset_s=next(offsets, 0))
     steps = merge_steps.read(once, inputs.steps, reading)
+    logs = with_trainers(logs, steps.profiles)
     own = _own_profiles((p for one in traced for p in one.profiles), logs, steps.profiles)
     told = without_bare_loops([*steps.profiles, *own])
     profiles, other_profiles = copies.most_complete_profiles(told)

@@ -22,7 +22,6 @@ from vanidl.readers.discover import Found
 from vanidl.readers.format import Format, Reading, Records
 from vanidl.readers.records import (
     EventRecords,
-    FetchTable,
     ProfileTrace,
     StepDurations,
     StepLog,
@@ -60,7 +59,6 @@ class StepSources:
     durations: tuple[StepDurations, ...]
     notices: tuple[Notice, ...]
     events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
-    fetches: tuple[FetchTable, ...] = ()
     counted: tuple[CountedSteps, ...] = ()
 
 
@@ -161,7 +159,6 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
             for one in marked
             if not one.evaluates
         ),
-        fetches=tuple(table for one in records for table in one.fetches),
     )
 
 

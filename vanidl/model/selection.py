@@ -133,9 +133,11 @@ def select(trace: Trace, selection: Selection) -> Trace:
         heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
     calls = trace.object_calls if selection.layer == OBJECT else trace.metadata_calls
     calls = calls if files is None else {}  # they know no files
+    begun = (trace.fetches.begin >= start) & (trace.fetches.begin < end)
+    fetches = trace.fetches.pick(begun) if timed else trace.fetches
     return replace(
         trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps,
-        metadata_calls=calls,
+        metadata_calls=calls, fetches=fetches,
     )  # fmt: skip
 
 

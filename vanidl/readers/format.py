@@ -14,14 +14,7 @@ from typing import Protocol, TypeVar
 from vanidl.errors import InputError
 from vanidl.model.warnings import Notice
 from vanidl.readers.one_file import read_one
-from vanidl.readers.records import (
-    CounterFile,
-    FetchTable,
-    ProfileTrace,
-    StepDurations,
-    StepLog,
-    TracerLog,
-)
+from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
 from vanidl.readers.sniff import Opening
 from vanidl.readers.verdict import Verdict, by_reading, not_checked
 
@@ -110,7 +103,6 @@ class Records:
     profiles: tuple[ProfileTrace, ...] = ()
     step_logs: tuple[StepLog, ...] = ()
     durations: tuple[StepDurations, ...] = ()
-    fetches: tuple[FetchTable, ...] = ()
     notices: tuple[Notice, ...] = ()
     utc_offset_s: int | None = None  # local time minus UTC, where the files tell
 

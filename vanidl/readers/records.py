@@ -190,6 +190,7 @@ class ProfileTrace:
     clock_method: str = "absolute"  # how its times were put on the epoch
     clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
+    fetches: FetchTable | None = None  # of its loaders, where they were recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Recorded:
     problem: str = ""  # why there is no run.json
 
 
-def record(
+def record(  # noqa: PLR0913 - all but two by keyword
     command: Sequence[str],
     folder: str | Path,
     *,
@@ -43,24 +43,32 @@ def record(
     darshan_lib: str | None = None,
     with_steps: bool = True,
     waits: Sequence[str] = (),
+    profile_steps: int | None = None,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
     `auto` takes Darshan where libdarshan.so is found, else DFTracer. Steps and input waits of
     its Python processes are recorded unless `with_steps` is False; `waits` names iterators to wait
-    for beside those that are known, as `MODULE:NAME`.
+    for beside those that are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is
+    switched on for so many of them, in the processes that train.
 
     Raises:
-        UsageError: no command, an unknown tracer, a folder in use, a name that is none.
+        UsageError: no command, an unknown tracer, a folder in use, a name that is none, steps to
+            profile without steps.
         InputError: the tracer is not here.
         CommandError: the command cannot be started.
     """
     if not command:
         raise UsageError("record: expected a command after --, found none.")
+    if profile_steps is not None and (profile_steps < 1 or not with_steps):
+        raise UsageError(
+            f"record: expected at least one step to profile, and steps recorded, found "
+            f"--profile {profile_steps}{'' if with_steps else ' with --no-steps'}."
+        )
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
     with passed_on() as signals:
-        more = steps.environment(root, waits) if with_steps else {}
+        more = steps.environment(root, waits, profile_steps) if with_steps else {}
         environment = _environment(chosen, root, more)
         ended = run(command, environment, signals)
         result = run_record(command, chosen, ended)

@@ -15,17 +15,21 @@ from vanidl.errors import UsageError
 from vanidl.record.watch import RANK_VARIABLES
 
 FOLDER = "steps"
+PROFILED_STEPS = 10
 _INJECTED = Path(__file__).parent / "injected"
 _PYTHONPATH = "PYTHONPATH"
 _NAMED = re.compile(r"[\w.]+:[\w.]+")
 
 
-def environment(run: Path, waits: Sequence[str] = ()) -> dict[str, str]:
+def environment(
+    run: Path, waits: Sequence[str] = (), profile_steps: int | None = None
+) -> dict[str, str]:
     """The variables that have steps recorded into a folder of the run, which is made.
 
     Args:
         run: the RUN.
         waits: `MODULE:NAME` of iterators beside those that are known.
+        profile_steps: how many steps PyTorch's profiler is switched on for; None: for none.
 
     Raises:
         UsageError: one of these is written otherwise.
@@ -44,4 +48,5 @@ def environment(run: Path, waits: Sequence[str] = ()) -> dict[str, str]:
         "VANIDL_STEPS": str(folder),
         "VANIDL_RANK_VARIABLES": ",".join(RANK_VARIABLES),
         "VANIDL_WAITS": ",".join(waits),
+        **({} if profile_steps is None else {"VANIDL_PROFILE": str(profile_steps)}),
     }

@@ -20,6 +20,7 @@ from vanidl.sections import (
     dataset,
     diagnoses,
     each_step,
+    fetches,
     files,
     findings,
     heatmap,
@@ -54,6 +55,7 @@ SECTIONS: tuple[Section, ...] = (
     overlap.SECTION,
     steps.SECTION,
     each_step.SECTION,
+    fetches.SECTION,
     placement.SECTION,
     throughput.SECTION,
     sizes.SECTION,
@@ -77,15 +79,15 @@ SECTIONS: tuple[Section, ...] = (
 
 TEXT_ORDER = (
     "coverage", "findings", "job", "summary", "sizes", "dataset", "phases", "steps", "each step",
-    "overlap", "what if", "placement", "kinds", "files",
+    "overlap", "fetches", "what if", "placement", "kinds", "files",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
 JSON_ORDER = (
     "job", "coverage", "io", "io.sizes", "io.access", "io.files.count", "io.files.by_kind",
     "io.files.by_mount", "io.files.by_file_system", "io.files.stripes", "io.dataset",
-    "io.balance", "io.timeline", "storage", "layers", "steps", "overlap", "placement", "epochs",
-    "phases", "throughput", "step_parts", "diagnoses", "findings", "what_if",
+    "io.balance", "io.timeline", "storage", "layers", "steps", "overlap", "fetches", "placement",
+    "epochs", "phases", "throughput", "step_parts", "diagnoses", "findings", "what_if",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

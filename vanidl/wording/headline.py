@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.analyses import Results
+from vanidl.analyses.fetching import WaitParts
 from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap, by_device
 from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
 from vanidl.formatting.names import elided
@@ -17,7 +18,7 @@ from vanidl.model.trace import OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording.basis import hidden_words
 from vanidl.wording.placement import placement_bounds
-from vanidl.wording.waits import names_metadata, parts_of_wait
+from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps, from which on the answer is of all of them
@@ -109,7 +110,17 @@ def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
     part = f" ({percent(share)})" if share is not None else ""
     times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
     waited = f"Training waited {times} for input{average}"
-    return f"{waited}; {_io_of_wait(results, overlap)}."
+    known = results.fetching.mean if results.fetching else None
+    of_wait = _io_of_wait(results, overlap) if known is None else _per_batch(results, known)
+    return f"{waited}; {of_wait}."
+
+
+def _per_batch(results: Results, known: WaitParts) -> str:
+    """What the wait was for, where the fetches of its batches were recorded."""
+    lossy = LOWER_BOUNDS & serious_codes(results.coverage.warnings)
+    parts = longest_parts(known, whole=not lossy and not objects_apart(results.summary))
+    hidden = f"; {_hidden(results.overlap)}" if results.overlap else ""
+    return f"known per batch, most of that was {parts}{hidden}"
 
 
 def _within_steps(mean: RankOverlap, average: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vanidl.analyses.fetching import WaitParts
 from vanidl.analyses.overlap import RankOverlap
 from vanidl.formatting.units import seconds
 from vanidl.model.trace import OBJECT
@@ -39,3 +40,52 @@ def metadata_words(mean: RankOverlap) -> str:
         if not likely
         else (f"about {seconds(likely)}, up to {seconds(at_most)},")
     )
+
+
+_DECODING = "decoding (`__getitem__` without I/O)"
+_OR_UNRECORDED = "decoding, or I/O that was not recorded"
+KNOWN_PARTS = (
+    ("reads_s", "reading and writing"),
+    ("metadata_s", "metadata calls"),
+    ("decoding_s", _DECODING),
+    ("samples_s", "`__getitem__` (its I/O was not recorded)"),
+    ("collating_s", "collating"),
+    ("collate_s", "collating"),
+    ("not_begun_s", "before a worker began"),
+    ("delivery_s", "delivery from worker to training process"),
+    ("rest_s", "starting workers and ending epochs"),
+)
+"""Fields of `WaitParts`, and what they are called in a sentence."""
+
+_WORTH = 0.02  # of the wait: shorter parts are not named
+
+
+def known_parts(parts: WaitParts, *, whole: bool) -> str:
+    """`1.20 s reading and writing, 180 ms collating`: what is worth naming, longest first.
+
+    Args:
+        parts: the parts of the wait.
+        whole: whether all I/O was recorded; what is missing of it is taken for decoding.
+    """
+    return ", ".join(_named(parts, whole=whole))
+
+
+def longest_parts(parts: WaitParts, *, whole: bool) -> str:
+    """The same of the three longest."""
+    return ", ".join(_named(parts, whole=whole)[:3])
+
+
+def _named(parts: WaitParts, *, whole: bool) -> list[str]:
+    traced = parts.reads_s is not None
+    left_out = {"samples_s", "collate_s"} if traced else {"collating_s"}
+    known = [
+        (value, words)
+        for name, words in KNOWN_PARTS
+        if name not in left_out and (value := getattr(parts, name)) is not None
+    ]
+    worth = [(value, words) for value, words in known if value >= _WORTH * parts.wait_s > 0]
+    longest = sorted(worth, key=lambda part: -part[0])
+    return [
+        f"{seconds(value)} {words if whole or words != _DECODING else _OR_UNRECORDED}"
+        for value, words in longest
+    ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from vanidl.formatting.units import plural, seconds
-from vanidl.merge.clocks import log_order
+from vanidl.merge.clocks import log_fetches, log_order
 from vanidl.merge.clocks.align import Clock
 from vanidl.merge.clocks.inputs import AlignmentInputs, TracedProcess
 from vanidl.merge.clocks.log_clock import LogClock
@@ -21,13 +21,15 @@ from vanidl.readers.records import TracerLog
 def clocks_of_logs(
     traced: Mapping[int, TracedProcess], aligned: Iterable[tuple[AlignmentInputs, Clock]]
 ) -> dict[int, LogClock]:
-    """The clock of the log of every traced process: its own records, then each profile's order.
+    """The clock of the log of every traced process: its own records, then each profile's.
 
-    Of a process with several profiles the narrowest is used.
+    A profile tells by the order of its waits, and by fetches where they were recorded. Of a
+    process with several profiles the narrowest is used.
     """
     known = {number: process.clock for number, process in traced.items()}
     for inputs, clock in aligned:
-        for number, found in log_order.find(inputs, clock).items():
+        of_order, of_fetches = log_order.find(inputs, clock), log_fetches.find(inputs, clock)
+        for number, found in (*of_order.items(), *of_fetches.items()):
             if found.high_ns - found.low_ns < known[number].high_ns - known[number].low_ns:
                 known[number] = found
     return known

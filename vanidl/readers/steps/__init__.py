@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.errors import InputError
+from vanidl.formatting.units import plural
 from vanidl.model.warnings import Notice
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
 from vanidl.readers.sniff import Opening
-from vanidl.readers.steps.fetches import fetch_tables
-from vanidl.readers.steps.journal import MAGICS, read_journal
+from vanidl.readers.steps.fetches import fetch_table
+from vanidl.readers.steps.journal import MAGICS, Journal, read_journal
 from vanidl.readers.steps.loop import profile
 
 _STEPS = "steps"
@@ -18,13 +21,40 @@ _FAILURE = "steps_failure"
 
 def _read(files: Files, reading: Reading) -> Records:
     journals = reading.each("recorded steps", read_journal, files.get(_STEPS, ()))
-    profiles = [profile(journal) for journal in journals]
+    profiles = [
+        replace(profile(journal), fetches=fetch_table(journal, journals)) for journal in journals
+    ]
     failures = reading.each("recorded steps", _failures, files.get(_FAILURE, ()))
     return Records(
         profiles=tuple(each for each in profiles if len(each.start_ns)),
-        fetches=fetch_tables(journals),
-        notices=tuple(notice for each in failures for notice in each),
+        notices=(
+            *(notice for each in failures for notice in each),
+            *(notice for journal in journals for notice in _profiled(journal)),
+        ),
     )
+
+
+def _profiled(journal: Journal) -> Iterator[Notice]:
+    """What became of `vanidl record --profile` in a process."""
+    windows = [
+        f"{plural(text['steps'], 'step')} from number {text['first']} on"
+        for text in journal.profiled
+        if text["profile"] == "steps" and type(text.get("steps")) is type(text.get("first")) is int
+    ]
+    if windows:
+        yield Notice(
+            "steps_profiled",
+            f"{journal.path}: PyTorch's profiler was on for {' and '.join(windows)} (--profile). "
+            "It slows these steps, and writing its trace the one after them.",
+            "info",
+        )
+    if any(text["profile"] == "own" for text in journal.profiled):
+        yield Notice(
+            "profile_gave_way",
+            f"{journal.path}: the program runs a profiler of its own, so --profile switched none "
+            "on.",
+            "info",
+        )
 
 
 def _failures(path: Path) -> tuple[Notice, ...]:

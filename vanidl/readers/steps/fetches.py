@@ -55,11 +55,17 @@ class _Done:
         return len(self.begin)
 
 
-def fetch_tables(journals: Sequence[Journal]) -> tuple[FetchTable, ...]:
-    """A table for each training process whose loaders fetched something."""
-    workers = [journal for journal in journals if not _trains(journal)]
-    tables = [_table(journal, workers) for journal in journals if _trains(journal)]
-    return tuple(table for table in tables if len(table.begin))
+def fetch_table(journal: Journal, journals: Sequence[Journal]) -> FetchTable | None:
+    """What the loaders of a training process fetched; None for other processes, and nothing.
+
+    Args:
+        journal: that of the process.
+        journals: all of the run, those of its workers among them.
+    """
+    if not _trains(journal):
+        return None
+    table = _table(journal, [other for other in journals if not _trains(other)])
+    return table if len(table.begin) else None
 
 
 def _trains(journal: Journal) -> bool:

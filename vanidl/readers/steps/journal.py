@@ -59,6 +59,7 @@ class Journal:
     loaders: Mapping[int, Mapping[str, Any]]  # number -> class, dataset, batches, workers
     events: Events
     losses: tuple[str, ...]
+    profiled: tuple[Mapping[str, Any], ...] = ()  # what became of --profile
 
 
 def read_journal(path: Path) -> Journal:
@@ -85,7 +86,8 @@ def read_journal(path: Path) -> Journal:
     if lost:
         losses.append(f"events left out as their kind is unknown or their times run back: {lost:,}")
     loaders = {text["loader"]: text for text in texts if type(text.get("loader")) is int}
-    return Journal(str(path), process, loaders, events, tuple(losses))
+    profiled = tuple(text for text in texts if "profile" in text)
+    return Journal(str(path), process, loaders, events, tuple(losses), profiled)
 
 
 def _unusable(path: Path, found: str) -> str:

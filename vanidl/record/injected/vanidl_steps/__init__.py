@@ -2,8 +2,8 @@
 
 It knows nothing of vanidl and needs nothing but the standard library: it runs in the Python of
 the program. `vanidl record` sets its environment: `VANIDL_STEPS` names the folder to write to,
-`VANIDL_RANK_VARIABLES` the variables that may hold the rank, `VANIDL_WAITS` iterators by name. A
-process without a loader writes no file.
+`VANIDL_RANK_VARIABLES` the variables that may hold the rank, `VANIDL_WAITS` iterators by name,
+`VANIDL_PROFILE` how many steps to profile, if any. A process without a loader writes no file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 
 FOLDER_VARIABLE = "VANIDL_STEPS"
 NAMED_VARIABLE = "VANIDL_WAITS"
+PROFILE_VARIABLE = "VANIDL_PROFILE"
 
 
 def start() -> None:
@@ -22,10 +23,11 @@ def start() -> None:
     from . import hooks, journal
 
     events = journal.Journal(folder)
+    profiling = hooks.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
     if not os.environ.get(NAMED_VARIABLE):
-        hooks.install(events)
+        hooks.install(events, (*hooks.HOOKS, *profiling))
         return
     from . import named
 
-    hooks.install(events, (*hooks.HOOKS, *named.hooks()))
+    hooks.install(events, (*hooks.HOOKS, *named.hooks(), *profiling))
     named.watch_main(hooks.Channel("named", events))

@@ -46,6 +46,14 @@ HOOKS = (
 )
 """(module of the program, module here and its function); several may be for one module."""
 
+PROFILE_HOOKS = (
+    ("torch.utils.data.dataloader", "window.watch_loaders"),
+    ("torch.optim.optimizer", "window.watch_optimizers"),
+    ("torch.autograd.profiler", "window.watch_profilers"),
+    ("torch.profiler.profiler", "window.watch_profilers"),
+)
+"""The same for `--profile`; those of one module come after the above, around them."""
+
 
 class Channel:
     """The journal as the hooks of one module use it.
