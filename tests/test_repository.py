@@ -72,7 +72,7 @@ def test_benchmarks_share_makers_and_no_test(path) -> None:
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     tests = {name for name in modules if name.split(".")[0] == "tests"}
-    assert all(name.startswith("tests.makers.") for name in tests)
+    assert all(f"{name}.".startswith("tests.makers.") for name in tests)
 
 
 @pytest.mark.parametrize(

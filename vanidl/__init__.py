@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vanidl.compare.runs import Compared, compare_runs
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
+    from vanidl.interactive.run import Run, open_run
     from vanidl.merge.load import Inputs
     from vanidl.model.selection import Selection
-    from vanidl.run import Run, open_run
 
 __version__ = "0.1.0"
 
@@ -39,8 +39,8 @@ _MODULES = {
     "UsageError": "errors",
     "VanidlError": "errors",
     "Inputs": "merge.load",
-    "Run": "run",
-    "open_run": "run",
+    "Run": "interactive.run",
+    "open_run": "interactive.run",
     "Selection": "model.selection",
 }
 
@@ -53,4 +53,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class or a function
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

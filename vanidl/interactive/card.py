@@ -1,0 +1,60 @@
+"""What a notebook shows of a run: name, sentence, the mean step as a bar, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from vanidl.figures import palette
+from vanidl.report.first_screen import Bar, first_screen
+from vanidl.run import Run
+
+MOST_ACTIONS = 3
+_COLOURS = {
+    "io": palette.IN_WAIT,
+    "decode": palette.WRITE,
+    "comm": palette.COMMUNICATION,
+    "compute": palette.HIDDEN,
+    "rest": palette.UNOBSERVED,
+}
+"""Part of the bar -> its colour; sites strip style sheets from notebooks, not colours."""
+
+
+def card(run: Run) -> str:
+    """HTML without script, style sheet or address: it shows in trusted and other notebooks."""
+    screen = first_screen(run)
+    name = " · ".join([screen.name, *screen.facts])
+    return "".join([
+        '<div style="max-width:56em">',
+        f"<div><small>{escape(name)}</small></div>",
+        f"<p><b>{escape(screen.verdict)}</b></p>" if screen.verdict else "",
+        f'<p style="font-size:1.25em">{escape(str(run.answer.title))}</p>',
+        *(_bar(screen.bar) if screen.bar else ()),
+        *_actions(run),
+        "</div>",
+    ])  # fmt: skip
+
+
+def _bar(bar: Bar) -> Iterator[str]:
+    """The mean step as a stack, with the same in words for who does not see it."""
+    yield f"<div>{escape(bar.title)}</div>"
+    yield f'<div role="img" aria-label="{escape(bar.label)}" style="display:flex;height:1.6em">'
+    for part in bar.parts:
+        yield (
+            f'<div title="{escape(part.name)}" style="width:{part.share:.3f}%;'
+            f'background:{_COLOURS[part.style]}"></div>'
+        )
+    yield "</div><div><small>"
+    yield "; ".join(escape(f"{part.name} {part.amount} ({part.percent})") for part in bar.parts)
+    yield "</small></div>"
+
+
+def _actions(run: Run) -> Iterator[str]:
+    found = first_screen(run).actions[:MOST_ACTIONS]
+    if not found:
+        return
+    yield "<ol>"
+    for action in found:
+        effect = f" ({action.effect})" if action.effect else ""
+        yield f"<li><b>{escape(action.title)}</b>{escape(effect)}<br/>{escape(action.reason)}</li>"
+    yield "</ol>"

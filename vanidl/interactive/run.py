@@ -1,0 +1,90 @@
+"""`Run` as `import vanidl` offers it: everything that is known, and ways to look at it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import fields
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from vanidl import run as plain
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.formatting.units import plural
+from vanidl.interactive import plots
+from vanidl.interactive.card import card
+from vanidl.interactive.progress import bar_in_notebooks
+from vanidl.merge.load import Inputs
+from vanidl.model.selection import Selection
+from vanidl.parallel.executors import ExecutorOptions
+from vanidl.readers.format import Progress
+from vanidl.report.html import render_html
+
+if TYPE_CHECKING:
+    import plotly.graph_objects
+
+
+class Run(plain.Run):
+    """One run: its trace and every result, all frozen; see `vanidl.run.Run` for what it holds."""
+
+    def __repr__(self) -> str:
+        """One line: the run, its size, its headline."""
+        ranks = plural(len(self.trace.ranks), "rank")
+        return f"<vanidl.Run {self.name or self.trace.job.id or ''}: {ranks}; {self.answer.title}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: the sentence, the mean step as a bar, what to do."""
+        return card(self)
+
+    def figure(self, name: str) -> plotly.graph_objects.Figure:
+        """A section's picture as a plotly figure; `figure_names` lists them.
+
+        Raises:
+            UsageError: there is no such picture for this run, or plotly is not installed.
+        """
+        return plots.figure(self, name)
+
+    @property
+    def figure_names(self) -> tuple[str, ...]:
+        """The names that `figure` takes for this run."""
+        return plots.names(self)
+
+    def view(self, height: int = 800) -> Any:  # noqa: ANN401 - IPython's record
+        """The whole report in a cell of a notebook, `height` pixels high."""
+        from IPython.display import IFrame
+
+        page = base64.b64encode(render_html(self).encode("utf-8", errors="backslashreplace"))
+        return IFrame(f"data:text/html;base64,{page.decode()}", width="100%", height=height)
+
+    def select(self, selection: Selection) -> Run:
+        """The same run through another filter."""
+        return _shown(super().select(selection))
+
+
+def open_run(
+    path: str | PathLike[str],
+    *,
+    selection: Selection | None = None,
+    inputs: Inputs | None = None,
+    progress: Progress | None = None,
+    names: Pseudonyms | None = None,
+    executor_options: ExecutorOptions | None = None,
+) -> Run:
+    """Reads a log file, or a folder of logs and profiler output, and analyses it.
+
+    The arguments and errors are those of `vanidl.run.open_run`. In a notebook a progress bar
+    appears where reading takes longer than a second and no `progress` is given.
+    """
+    with bar_in_notebooks(progress) as shown:
+        opened = plain.open_run(
+            path,
+            selection=selection,
+            inputs=inputs,
+            progress=shown,
+            names=names,
+            executor_options=executor_options,
+        )
+    return _shown(opened)
+
+
+def _shown(run: plain.Run) -> Run:
+    return Run(**{field.name: getattr(run, field.name) for field in fields(run)})
