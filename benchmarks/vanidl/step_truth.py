@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 import vanidl
 from tests.makers.step_truth import PROGRAMS, Compared, against, joined
@@ -37,7 +38,8 @@ class Program:
     @property
     def missing(self) -> list[str]:
         """What it needs and is not installed."""
-        return [name for name in self.needs if find_spec(name) is None]
+        modules = [name for name in self.needs if find_spec(name) is None]
+        return modules if which(self.command[0]) else [self.command[0], *modules]
 
 
 def _torch(name: str, *needs: str) -> Program:
@@ -52,6 +54,17 @@ def _script(
     return Program(" ".join((name.replace("_", " "), *more)), words, needs, waits)
 
 
+def _launched(
+    name: str, launcher: tuple[str, ...], script: str, *needs: str, more: tuple[str, ...] = ()
+) -> Program:
+    words = (str(PROGRAMS / f"{script}.py"), "TRUTH", *more)
+    return Program(name, (*launcher, *words), ("torch", *needs))
+
+
+MODULE = (sys.executable, "-m")
+TORCHRUN = (*MODULE, "torch.distributed.run", "--standalone", "--nproc-per-node=4")
+LAUNCH = (*MODULE, "accelerate.commands.launch", "--cpu", "--num_processes=1", "--num_machines=1")
+MPIEXEC = ("mpiexec", "-n", "4", sys.executable)
 KERAS = ("torch", "jax")
 GRAIN = ("map", "threads", "workers")
 OWN = ("own_data:batches", "own_data:Counted")
@@ -72,6 +85,9 @@ EVERY = (
     *(_script("jax_loops", "jax", "grain", more=(f"grain-{kind}",)) for kind in GRAIN),
     _script("jax_loops", "jax", more=("plain",), waits=("__main__:Batches",)),
     _script("jax_loops", "jax", more=("generated",), waits=OWN),
+    _launched("accelerate launch", LAUNCH, "accelerate_loop", "accelerate"),
+    _launched("torchrun 4 ranks", TORCHRUN, "torch_loops", more=("two-workers",)),
+    _launched("mpiexec 4 ranks", MPIEXEC, "torch_loops", more=("two-workers",)),
 )  # fmt: skip
 
 

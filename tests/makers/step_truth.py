@@ -57,12 +57,17 @@ def of_waits(truth: Spans, found: Spans, *, at_least: bool) -> Compared:
     return Compared(len(truth), len(found), error, length)
 
 
-def of_steps(truth: Spans, found: Spans) -> Compared:
-    """Where each step begins and ends; there must be as many."""
+def of_steps(truth: Spans, found: Spans, *, at_least: bool) -> Compared:
+    """Where each step begins and ends; there must be as many.
+
+    They may begin earlier where the true waits are known to be too short.
+    """
     length = truth[:, 1] - truth[:, 0]
     if len(truth) != len(found):
         return Compared(len(truth), len(found), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return Compared(len(truth), len(found), np.abs(found - truth).max(axis=1), length)
+    late = found - truth
+    error = (np.maximum(late, 0) if at_least else np.abs(late)).max(axis=1)
+    return Compared(len(truth), len(found), error, length)
 
 
 def joined(each: list[Compared]) -> Compared:
@@ -102,7 +107,11 @@ def against(trace: Trace, folder: Path, *, at_least: bool = False) -> list[Proce
                 spans(SpanKind.INPUT_WAIT, truth["pid"]),
                 at_least=at_least,
             ),
-            of_steps(in_order(truth["steps"]), spans(SpanKind.STEP, truth["pid"])),
+            of_steps(
+                in_order(truth["steps"]),
+                spans(SpanKind.STEP, truth["pid"]),
+                at_least=at_least,
+            ),
         )
         for truth in truths(folder)
     ]

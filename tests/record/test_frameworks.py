@@ -16,7 +16,7 @@ INSIDE = 0.8  # of the times: on a busy machine a process may be stopped between
 
 IMPORT_AGAIN = ("spawned", "forkserver")  # takes its time; test_steps has one of them
 TORCH = [p for p in EVERY if p.name.startswith("torch ") and p.command[-1] not in IMPORT_AGAIN]
-OTHERS = [p for p in EVERY if not p.name.startswith("torch ")]
+OTHERS = [p for p in EVERY if not p.name.startswith("torch ") and "ranks" not in p.name]
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def spans(found: ProfileTrace, kind: SpanKind) -> list[tuple[int, int]]:
         ("w0:0-1 o:5 o:6 w0:10-11 o:15 o:16 e0:20-21", [(0, 10), (10, 20)]),
         # making the iterator belongs to the first step, where the first batch follows at once
         ("i0:0-8 w0:8-9 o:15 w0:20-21 o:25 e0:30-31", [(0, 20), (20, 30)]),
-        ("i0:0-8 w0:200-201 o:215 e0:230-231", [(200, 230)]),
+        ("i0:0-8 w0:2000-2001 o:2015 e0:2030-2031", [(2000, 2030)]),
         # validation between two steps, and after an epoch, is in none
         ("w0:0-1 o:5 i1:10-11 w1:11-12 e1:20-21 w0:30-31 o:35 e0:40-41", [(0, 10), (30, 40)]),
         ("w0:0-1 o:5 e0:10-11 w1:20-21 w1:22-23 e1:30-31 w0:50-51 o:60", [(0, 10), (50, 60)]),

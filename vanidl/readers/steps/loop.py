@@ -34,6 +34,8 @@ _ADJACENT_NS = 100_000_000
 
 Workers that have just been forked can keep the process off its core in between (18 ms were seen).
 """
+_SOON_NS = 1_000_000_000
+"""What a framework does between the two (Lightning collects garbage) is of the first step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +220,9 @@ def _before_a_step(events: Events) -> Mask:
 
 
 def _with_iter(events: Events, waits: Int64Array) -> Int64Array:
-    """For each wait the row of the first `__iter__` that comes just before it, else its own."""
+    """For each wait the row of the first `__iter__` that comes soon before it, else its own."""
     rows = np.arange(len(events))
-    soon = np.append(False, events.begin[1:] - events.end[:-1] <= _ADJACENT_NS)
+    soon = np.append(False, events.begin[1:] - events.end[:-1] <= _SOON_NS)
     follows = np.append(False, events.kind[:-1] == ITER) & soon  # the row before belongs to it
     chain = np.maximum.accumulate(np.where(follows, -1, rows))
     return chain[waits]

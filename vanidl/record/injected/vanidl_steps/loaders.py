@@ -152,8 +152,8 @@ def _reference(thing: object) -> Callable[[], object]:
 
 def in_worker() -> bool:
     """Whether this is a worker of a loader: what it iterates over is no wait of training."""
-    worker = sys.modules.get("torch.utils.data._utils.worker")
-    if getattr(worker, "_worker_info", None) is not None:
+    torch = sys.modules.get("torch.utils.data._utils.worker")
+    if getattr(torch, "_worker_info", None) is not None:
         return True
-    processes = sys.modules.get("multiprocessing.process")
-    return processes is not None and bool(processes.current_process().daemon)
+    grain = sys.modules.get("grain._src.python.dataset.transformations.process_prefetch")
+    return grain is not None and bool(grain.is_in_worker_process())
