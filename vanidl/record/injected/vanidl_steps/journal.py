@@ -61,7 +61,7 @@ class Journal:
         self._rows: list[tuple[int, int, int, int] | bytes] = []
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._file = -1
-        self._flushed_ns = time_ns()
+        self._flushed_ns = 0  # the first event opens the file: only then the end is looked after
 
     def _forked(self) -> None:
         if self._file >= 0:

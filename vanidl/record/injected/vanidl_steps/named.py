@@ -15,7 +15,7 @@ from .waits import Waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
     from typing import Any
 
@@ -23,17 +23,21 @@ if TYPE_CHECKING:
 
 _KNOWN = ("torchdata.nodes.loader:Loader",)  # each has its line in `hooks.HOOKS`
 
-_MAIN = "__main__"
+_MAIN = ("__main__", "__mp_main__")  # and in a spawned process
 
 
 def hooks() -> Iterator[tuple[str, str]]:
     """Lines as those of `hooks.HOOKS`, one for each module that is named."""
-    for module in {module for module, _ in _named()} - {_MAIN}:
+    known = {module for module, _ in _split(_KNOWN)}
+    for module in {module for module, _ in _named()} - known - set(_MAIN):
         yield module, "named.watch"
 
 
 def _named() -> list[tuple[str, str]]:
-    words = (*_KNOWN, *os.environ.get(NAMED_VARIABLE, "").split(","))
+    return _split((*_KNOWN, *os.environ.get(NAMED_VARIABLE, "").split(",")))
+
+
+def _split(words: Iterable[str]) -> list[tuple[str, str]]:
     return [(module, name) for module, _, name in (word.partition(":") for word in words) if name]
 
 
@@ -41,27 +45,32 @@ def watch(module: ModuleType, channel: Channel) -> None:
     """Has what is named of a module note what it is asked for."""
     for where, name in _named():
         if where == module.__name__:
-            owner: Any = module
-            *parents, last = name.split(".")
-            for parent in parents:
-                owner = getattr(owner, parent)
-            _watch(owner, last, channel)
+            try:
+                _watch(module, name, channel)
+            except Exception as error:  # the other names are recorded
+                channel.journal.note_failure(f"--wait {where}:{name}", error)
 
 
-def _watch(owner: Any, name: str, channel: Channel) -> None:  # noqa: ANN401
+def _watch(module: ModuleType, dotted: str, channel: Channel) -> None:
+    owner: Any = module
+    *parents, name = dotted.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
     found = getattr(owner, name)
     if isinstance(found, type):
         _watch_class(found, channel)
-    else:
+    elif callable(found):
         waits = Waits(channel, lambda *_: {"class": name})
         setattr(owner, name, waits.following(found, lambda _: found))
+    else:
+        raise TypeError("expected a class that is iterated over or a function, found neither")
 
 
 def _watch_class(found: Any, channel: Channel) -> None:  # noqa: ANN401
     waits = Waits(channel, _description)
     own = {name for parent in found.__mro__ for name in vars(parent)}
     if not own & {"__iter__", "__next__"}:
-        raise TypeError(f"--wait {found.__module__}:{found.__name__}: it cannot be iterated over")
+        raise TypeError("expected a class that is iterated over, found one that is not")
     if "__next__" in own:
         waits.watch_next(found)
     if "__iter__" in own:
@@ -74,7 +83,7 @@ def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN4
 
 def watch_main(channel: Channel) -> None:
     """Classes that are named of the main file, which no import tells of."""
-    names = {name for module, name in _named() if module == _MAIN}
+    names = {name for module, name in _named() if module in _MAIN}
     if not names:
         return
     namespace: dict[str, Any] = vars(builtins)
@@ -82,12 +91,12 @@ def watch_main(channel: Channel) -> None:
 
     def building(function: Any, name: str, *bases: Any, **more: Any) -> Any:  # noqa: ANN401
         made = build(function, name, *bases, **more)
-        if name in names and getattr(made, "__module__", "") == _MAIN:
+        if name in names and getattr(made, "__module__", "") in _MAIN:
             names.discard(name)
             try:
                 _watch_class(made, channel)
             except Exception as error:
-                channel.fail(error)
+                channel.journal.note_failure(f"--wait {_MAIN[0]}:{name}", error)
             if not names and namespace["__build_class__"] is building:
                 namespace["__build_class__"] = build
         return made
