@@ -13,8 +13,10 @@ import pytest
 
 import vanidl
 from tests.record import timed_fetches as program
+from tests.record.conftest import recorder, whole
 from vanidl.model.fetches import Fetches
-from vanidl.record import record
+from vanidl.readers.steps.journal import FETCH, read_journal
+from vanidl.record import Recorded, record
 
 PROGRAM = Path(program.__file__)
 MS = 1_000_000
@@ -30,6 +32,7 @@ class Truth:
     pid: int
     rows: list[int]
     items_ns: int
+    read_ns: int
     collate_ns: int
     begin: int
     end: int
@@ -53,16 +56,28 @@ def truth_of(path: Path) -> list[Truth]:
         rows, samples, (begin, end) = [], line["samples"], line["collate"]
         rows = [sample[0] for sample in samples]
         items = sum(after - before for _, before, _, after in samples)
+        reads = sum(read - before for _, before, read, _ in samples)
         pid = int(path.name.rpartition("-")[2])
-        found.append(Truth(pid, rows, items, end - begin, samples[0][1], end))
+        found.append(Truth(pid, rows, items, reads, end - begin, samples[0][1], end))
     return found
 
 
-def train(folder: Path, *how: str, launcher: tuple[str, ...] = (), data: str = "-") -> Timed:
-    command = [*(launcher or (sys.executable,)), str(PROGRAM), str(folder / "truth"), *how, data]
-    assert record(command, folder / "RUN", tracer="none").exit_status == 0
+def train(folder: Path, *how: str, launcher: tuple[str, ...] = ()) -> Timed:
+    command = [*(launcher or (sys.executable,)), str(PROGRAM), str(folder / "truth"), *how, "-"]
+    done = record(command, folder / "RUN", tracer="none")
+    assert done.exit_status == 0
+    return timed(folder, done)
+
+
+def timed(folder: Path, done: Recorded) -> Timed:
     found = [batch for path in folder.glob("truth-*") for batch in truth_of(path)]
-    return Timed(vanidl.open_run(folder / "RUN"), sorted(found, key=lambda batch: batch.begin))
+    return Timed(vanidl.open_run(done.folder), sorted(found, key=lambda batch: batch.begin))
+
+
+def same(fetches: Fetches, truth: list[Truth]) -> list[Truth]:
+    """The truth of each fetch: what began in it."""
+    begins = np.array([batch.begin for batch in truth])
+    return [truth[k] for k in np.searchsorted(begins, fetches.begin).tolist()]
 
 
 WITHOUT_WORKERS = ("0", "fork", "no")
@@ -94,23 +109,19 @@ def near(found: np.ndarray, truth: np.ndarray) -> bool:
 def assert_true(fetches: Fetches, truth: list[Truth]) -> None:
     """Each fetch holds what its process measured, and fills it."""
     assert len(fetches) == len(truth)
-    order = np.argsort(fetches.begin, kind="stable")
-    by_begin = {batch.begin: batch for batch in truth}
-    starts = np.array(sorted(by_begin))
-    place = np.searchsorted(starts, fetches.begin[order])
-    same = [by_begin[start] for start in starts[place].tolist()]
-    assert len({batch.begin for batch in same}) == len(same)
-    begin, collate, end = (getattr(fetches, c)[order] for c in ("begin", "collate", "end"))
-    assert (end >= [batch.end for batch in same]).all()
-    assert near(end - begin, np.array([batch.items_ns + batch.collate_ns for batch in same]))
-    assert near(collate - begin, np.array([batch.items_ns for batch in same]))
-    assert near(end - collate, np.array([batch.collate_ns for batch in same]))
-    first = [batch.rows[0] for batch in same]
+    own = same(fetches, truth)
+    assert len({batch.begin for batch in own}) == len(own)
+    begin, collate, end = (getattr(fetches, column) for column in ("begin", "collate", "end"))
+    assert (end >= [batch.end for batch in own]).all()
+    assert near(end - begin, np.array([batch.items_ns + batch.collate_ns for batch in own]))
+    assert near(collate - begin, np.array([batch.items_ns for batch in own]))
+    assert near(end - collate, np.array([batch.collate_ns for batch in own]))
+    first = [batch.rows[0] for batch in own]
     of_training = np.array([row < program.ROWS for row in first])
     expected = np.array(first) % program.ROWS // program.BATCH
-    assert (fetches.batch[order] == expected).all()
+    assert (fetches.batch == expected).all()
     assert (fetches.samples == program.BATCH).all()
-    named = np.array(["training" in fetches.names[k] for k in fetches.name[order].tolist()])
+    named = np.array(["training" in fetches.names[k] for k in fetches.name.tolist()])
     assert (named == of_training).all()
 
 
@@ -146,3 +157,43 @@ def test_each_rank_of_torchrun_has_its_fetches(tmp_path: Path) -> None:
     timed = train(tmp_path, "2", "fork", "yes", launcher=torchrun)
     assert_true(timed.fetches, timed.truth)
     assert np.bincount(timed.fetches.trainer).tolist() == [A_PASS * program.EPOCHS] * RANKS
+
+
+@pytest.mark.parametrize("tracer", ["darshan", "dftracer"])
+def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, tracer: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    data = tmp_path / "samples.f32"
+    data.write_bytes(bytes(program.SAMPLE_BYTES * program.SAMPLES_STORED))
+    run = recorder(tracer, tmp_path)
+    done = whole(run, sys.executable, PROGRAM, tmp_path / "truth", *WITHOUT_WORKERS, data)
+    found = timed(tmp_path, done)
+    fetching, own = found.run.fetching, same(found.fetches, found.truth)
+    assert fetching is not None
+    assert fetching.io_recorded
+    batches = fetching.batches
+    reads = batches.reads_s + np.nan_to_num(batches.metadata_s)
+    decoded = np.array([batch.items_ns - batch.read_ns for batch in own]) / 1e9
+    off = np.abs(reads - np.array([batch.read_ns for batch in own]) / 1e9)
+    length = batches.samples_s + batches.collate_s
+    limit = np.maximum(0.02 * length, 1e-3)
+    assert np.median(off - limit) <= 0  # a process that was stopped between two clocks is off
+    assert np.median(np.abs(batches.decoding_s - decoded) - limit) <= 0
+    assert fetching.mean is not None
+    assert fetching.mean.delivery_s <= 0.1 * fetching.mean.wait_s
+    assert (batches.longest_read_nbytes == program.SAMPLE_BYTES).mean() >= SAME_TIME
+
+
+def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:
+    """It writes what it has when it idles, and once a second."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    words = [
+        "import os, signal, time, torch", "from torch.utils.data import DataLoader",
+        "batches = iter(DataLoader(range(8), batch_size=2, num_workers=1))", "next(batches)",
+        "time.sleep(0.5)",  # it has fetched ahead, and waits for a task
+        "os.kill(batches._workers[0].pid, signal.SIGKILL)", "os._exit(0)",
+    ]  # fmt: skip
+    done = record([sys.executable, "-c", "\n".join(words)], tmp_path / "RUN", tracer="none")
+    assert done.exit_status == 0
+    journals = [read_journal(path) for path in (tmp_path / "RUN" / "steps").glob("*.steps")]
+    kinds = np.concatenate([journal.events.kind for journal in journals])
+    assert (kinds == FETCH).sum() == 3  # two ahead, and one for the batch that was taken

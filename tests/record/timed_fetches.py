@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 NOW = time.time_ns
 EPOCHS = 2
 ROWS, HELD_OUT, BATCH = 24, 8, 4
-SAMPLE_BYTES = 1 << 22
+SAMPLE_BYTES, SAMPLES_STORED = 1 << 22, 4
 DECODE_S, COLLATE_S = 0.002, 0.003
 
 
@@ -36,7 +36,7 @@ class Rows(Dataset):
         begin = NOW()
         if self.data != "-":
             descriptor = os.open(self.data, os.O_RDONLY)
-            os.pread(descriptor, SAMPLE_BYTES, i * SAMPLE_BYTES)
+            os.pread(descriptor, SAMPLE_BYTES, i % SAMPLES_STORED * SAMPLE_BYTES)
             os.close(descriptor)
         read = NOW()
         time.sleep(DECODE_S)
