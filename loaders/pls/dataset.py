@@ -56,7 +56,7 @@ class PartialLocalDataset(Dataset[Any]):
         self.source, self.partition = _source(base), partition
         ranks, rank = self.world.ranks, self.world.rank
         self.homes = deal(len(self.source), ranks, partition=partition, seed=seed)
-        self.store = Measured(_store(folder, rank, self.source.identity()))
+        self.store = Measured(_store(folder, rank, self.source))
         self.counts = Counts()
         own = self.homes[self.homes[:, rank] >= 0, rank]
         # Shared: DataLoader workers that live on see what was exchanged.
@@ -159,10 +159,11 @@ def _source(base: Base) -> Source:
     return Items(base)
 
 
-def _store(folder: str | Path | None, rank: int, identity: str) -> MemoryStore | FolderStore:
+def _store(folder: str | Path | None, rank: int, source: Source) -> MemoryStore | FolderStore:
     if folder is None:
         return MemoryStore()
-    return FolderStore(Path(folder) / f"rank{rank:05d}", identity)
+    version = getattr(source, "version", None)
+    return FolderStore(Path(folder) / f"rank{rank:05d}", source.identity(), version)
 
 
 def _classes(folder: Path, class_file: str | Path | None) -> list[str]:

@@ -19,7 +19,15 @@ from ..data.samples import SampleSet
 from ..errors import InputError
 from ..loader.stats import Counts
 from ..ranks.messages import Bytes
-from .storage import HEADER_NBYTES, content, new_message, read_file, sample_of
+from .storage import (
+    HEADER_NBYTES,
+    UNVERSIONED,
+    content,
+    file_version,
+    new_message,
+    read_file,
+    sample_of,
+)
 
 THREADS = 8
 """Reads under way at once."""
@@ -49,6 +57,9 @@ class Source(Protocol):
     def decode(self, message: Bytes) -> Item:
         """The sample that a message holds; none of it lies in the message's memory."""
 
+    def version(self, sample: int) -> int:
+        """As in the messages that `read` gives: another one where the sample was replaced."""
+
 
 class ArraySource:
     """Samples in HDF5 files: their bytes are those of the arrays, one behind the other."""
@@ -76,7 +87,8 @@ class ArraySource:
         try:
             with ThreadPoolExecutor(THREADS) as pool:
                 for some in _windows(sorted(ids), window):
-                    messages = {i: new_message(i, self._samples.sample_nbytes) for i in some}
+                    nbytes = self._samples.sample_nbytes
+                    messages = {i: new_message(i, nbytes, self.version(i)) for i in some}
                     target = _Fields(self._samples, messages)
                     tasks = reads.tasks(np.array(some, np.int64), nothing, target)
                     for done in pool.map(lambda task: task(), tasks):
@@ -91,6 +103,10 @@ class ArraySource:
         views = _Fields(self._samples, {sample_of(message): message})
         found = {f.name: views(f.name, sample_of(message)).copy() for f in self._samples.fields}
         return found | {"sample": np.asarray(sample_of(message), np.int64)}
+
+    def version(self, sample: int) -> int:
+        """Of the sample's file: one for all samples where they are rows of one."""
+        return _version(self._samples.path(sample))
 
 
 class _Fields:
@@ -164,6 +180,10 @@ class ImageFiles:
             ) from error
         return self._present(sample, picture, self._labels[sample])
 
+    def version(self, sample: int) -> int:
+        """Of the image file."""
+        return _version(self._paths[sample])
+
 
 class Items:
     """Samples of any map-style data set: their bytes are a pickle of what it returns.
@@ -194,6 +214,17 @@ class Items:
     def decode(self, message: Bytes) -> Item:
         """What the data set returned."""
         return pickle.loads(content(message).tobytes())
+
+    def version(self, _sample: int) -> int:
+        """None: only the data set knows where its items come from."""
+        return UNVERSIONED
+
+
+def _version(path: Path) -> int:
+    try:
+        return file_version(path.stat())
+    except OSError as error:
+        raise InputError(f"expected samples in {path}, found: {error.strerror}") from error
 
 
 def identity(samples: SampleSet) -> str:

@@ -1,25 +1,33 @@
 """Where a rank keeps its samples: in memory, or as files in a folder on its node.
 
-A sample is kept and sent as bytes. On the wire it is a message: 8 bytes of its id, then the
-bytes. A folder gets a file under another name first, which is renamed when it is whole, so that
-a rank that is killed leaves no half sample under a sample's name.
+A sample is kept and sent as bytes. On the wire it is a message: 8 bytes of its id, 8 of the
+version of what it was read from, then the bytes. A folder gets a file under another name first,
+which is renamed when it is whole, so that a rank that is killed leaves no half sample under a
+sample's name. Behind the bytes such a file has a trailer: the version, and the CRC-32C of bytes
+and version. What a former run left is used again only where both are right.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
+import google_crc32c
 import numpy as np
 
 from ..data.pread import read_into
 from ..errors import InputError
 from ..ranks.messages import Bytes
 
-HEADER_NBYTES = 8
+HEADER_NBYTES = 16
+_TRAILER = struct.Struct("<qI")
+UNVERSIONED = 0
+"""Version of samples that nobody can look up again: equal to itself."""
 SUFFIX, PART = ".sample", ".part"
 IDENTITY = "samples.identity"
 
@@ -48,16 +56,27 @@ class Store(Protocol):
         """Ids that are here, with their bytes (headers not counted)."""
 
 
-def new_message(sample: int, nbytes: int) -> Bytes:
+def new_message(sample: int, nbytes: int, version: int = UNVERSIONED) -> Bytes:
     """A message with its header, for `nbytes` bytes that are still to be written."""
     message = np.empty(HEADER_NBYTES + nbytes, np.uint8)
-    message[:HEADER_NBYTES].view(np.int64)[0] = sample
+    message[:HEADER_NBYTES].view(np.int64)[:] = sample, version
     return message
 
 
 def sample_of(message: Bytes) -> int:
     """The id in a message."""
     return int(message[:HEADER_NBYTES].view(np.int64)[0])
+
+
+def version_of(message: Bytes) -> int:
+    """The version in a message."""
+    return int(message[:HEADER_NBYTES].view(np.int64)[1])
+
+
+def file_version(status: os.stat_result) -> int:
+    """A file's version: another one where it was replaced or written to."""
+    named = f"{status.st_size} {status.st_mtime_ns}".encode()
+    return int.from_bytes(blake2b(named, digest_size=7).digest(), "little") + 1
 
 
 def content(message: Bytes) -> Bytes:
@@ -73,7 +92,8 @@ def read_file(path: Path, sample: int) -> Bytes:
     """
     try:
         with path.open("rb", buffering=0) as file:
-            message = new_message(sample, os.fstat(file.fileno()).st_size)
+            status = os.fstat(file.fileno())
+            message = new_message(sample, status.st_size, file_version(status))
             read_into(file.fileno(), content(message).data, 0)
     except OSError as error:
         raise InputError(
@@ -123,17 +143,23 @@ class FolderStore:
     Args:
         folder: Where to.
         identity: What the samples are: files of other samples are not taken for these.
+        version: Of a sample, as its source has it now: what was kept of another is not used.
 
     Raises:
         InputError: The folder holds other samples.
     """
 
-    def __init__(self, folder: Path, identity: str) -> None:
+    def __init__(
+        self, folder: Path, identity: str, version: Callable[[int], int] | None = None
+    ) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(f"*{PART}"):
             part.unlink()  # of a run that was killed
         self._claim(identity)
+        for path in folder.glob(f"*{SUFFIX}"):
+            if not _is_current(path, version):
+                path.unlink()
 
     def add(self, message: Bytes) -> None:
         """Writes the sample's file.
@@ -142,7 +168,7 @@ class FolderStore:
             InputError: It cannot be written.
         """
         try:
-            _write(self._path(sample_of(message)), content(message))
+            _write(self._path(sample_of(message)), content(message), _trailer(message))
         except OSError as error:
             raise InputError(
                 f"expected room for {message.nbytes} bytes in {self._folder}, found: {error}; "
@@ -153,9 +179,9 @@ class FolderStore:
         """The file's bytes behind a header.
 
         Raises:
-            InputError: There is no such file.
+            InputError: There is no such file, or it is damaged.
         """
-        return read_file(self._path(sample), sample)
+        return _read_kept(self._path(sample), sample)
 
     def discard(self, sample: int) -> None:
         """Removes the file, if it is here."""
@@ -163,7 +189,10 @@ class FolderStore:
 
     def sizes(self) -> dict[int, int]:
         """Ids that are here, with their bytes."""
-        return {int(p.stem): p.stat().st_size for p in self._folder.glob(f"*{SUFFIX}")}
+        return {
+            int(path.stem): path.stat().st_size - _TRAILER.size
+            for path in self._folder.glob(f"*{SUFFIX}")
+        }
 
     def _path(self, sample: int) -> Path:
         return self._folder / f"{sample:010d}{SUFFIX}"
@@ -241,13 +270,53 @@ class Measured:
         self.__dict__.update(state, _lock=threading.Lock())
 
 
-def _write(path: Path, values: Bytes) -> None:
+def _crc(values: Bytes, version: int) -> int:
+    crc = google_crc32c.value(values.tobytes())  # it takes bytes only
+    return int(google_crc32c.extend(crc, version.to_bytes(8, "little", signed=True)))
+
+
+def _trailer(message: Bytes) -> bytes:
+    version = version_of(message)
+    return _TRAILER.pack(version, _crc(content(message), version))
+
+
+def _read_kept(path: Path, sample: int) -> Bytes:
+    """The message of a file of a folder.
+
+    Raises:
+        InputError: It cannot be read, or is damaged.
+    """
+    whole = read_file(path, sample)
+    nbytes = len(content(whole)) - _TRAILER.size
+    if nbytes >= 0:
+        version, crc = _TRAILER.unpack(content(whole)[nbytes:].tobytes())
+        message = whole[: HEADER_NBYTES + nbytes]
+        if _crc(content(message), version) == crc:
+            message[:HEADER_NBYTES].view(np.int64)[1] = version
+            return message
+    raise InputError(
+        f"expected sample {sample} as it was kept in {path}, found a damaged one: remove the "
+        "file and start anew"
+    )
+
+
+def _is_current(path: Path, version: Callable[[int], int] | None) -> bool:
+    """True where a kept sample is whole, and its source was not replaced since."""
+    sample = int(path.stem)
+    try:
+        message = _read_kept(path, sample)
+    except InputError:
+        return False
+    return version is None or version(sample) == version_of(message)
+
+
+def _write(path: Path, values: Bytes, trailer: bytes = b"") -> None:
     part = path.with_name(f"{path.name}{PART}")
     try:
         with part.open("wb", buffering=0) as file:
-            left = values.data
-            while left:
-                left = left[file.write(left) :]
+            for left in (values.data, memoryview(trailer)):
+                while left:
+                    left = left[file.write(left) :]
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -55,7 +55,7 @@ def exchange(options):
 def checksums(dataset):
     """Id in the message -> checksum, of all that the store has."""
     messages = [dataset.store.message(i) for i in dataset.store]
-    return {sample_of(m): zlib.crc32(m[8:]) for m in messages}
+    return {sample_of(m): zlib.crc32(content(m)) for m in messages}
 
 
 def killed(options):

@@ -106,7 +106,7 @@ def persistent(kept):
 def exchange(dataset):
     """Sample 3 leaves, sample 9 comes in its place."""
     (packed,) = dataset.source.read([0], dataset.counts)
-    message = new_message(9, packed.nbytes - 8)
+    message = new_message(9, len(content(packed)))
     content(message)[:] = content(packed)
     dataset.store.add(message)
     dataset.switch(np.array([0, 1, 2, 9]), [3])

@@ -120,7 +120,8 @@ def test_laws(samples, ranks, fraction, kept, tmp_path):
     assert everything == whole(Numbers(samples))
     moves = sum(int((owner.exchange(e).targets != np.arange(ranks)).sum()) for e in range(EPOCHS))
     stay_away = sum(int((owner.exchange(e).targets == NOBODY).sum()) for e in range(EPOCHS))
-    assert switch.messages == moves - stay_away == sum(r[4].swapped for r in results)
+    told = 2 * 2 * ranks * (ranks - 1).bit_length()  # settings and sizes: a length, then a value
+    assert switch.messages - told == moves - stay_away == sum(r[4].swapped for r in results)
     for rank, (_, _, _, store, _) in enumerate(results):
         assert store.peak_samples <= (1 + fraction) * int(owner.sizes[rank])
         assert len(store) == owner.sizes[rank]

@@ -23,7 +23,7 @@ from tests.loaders.pls.ranks import EPOCHS
 from vanidl_loaders import pls
 from vanidl_loaders.loader.stats import Counts
 from vanidl_loaders.pls.sources import sample_source
-from vanidl_loaders.pls.storage import FolderStore, sample_of
+from vanidl_loaders.pls.storage import HEADER_NBYTES, FolderStore, content, sample_of
 from vanidl_loaders.workloads.making import make
 
 RANKS_PROGRAM = Path(__file__).with_name("ranks.py")
@@ -46,7 +46,7 @@ def samples(tmp_path_factory):
 def contents(samples):
     """Checksum of every sample's bytes."""
     messages = sample_source(samples).read(range(101), Counts())
-    return {sample_of(m): zlib.crc32(m[8:]) for m in messages}
+    return {sample_of(m): zlib.crc32(content(m)) for m in messages}
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def check_folders(local, samples, contents):
         assert len(sizes) >= 25
         assert set(sizes.values()) == {samples.sample_nbytes}
         for sample in sizes:
-            assert zlib.crc32(store.message(sample)[8:]) == contents[sample]
+            assert zlib.crc32(content(store.message(sample))) == contents[sample]
     assert not list(local.glob("*/*.part"))
 
 
@@ -173,7 +173,7 @@ def test_samples_of_60_mb(launcher, launched):
         assert each["right"] == [True, True]
         assert each["lengths"] == [60_000_000]
         assert each["swapped"] > 0
-        assert each["peak"] == 2 * 60_000_008  # one item each way, no more
+        assert each["peak"] == 2 * (60_000_000 + HEADER_NBYTES)  # one item each way, no more
 
 
 @pytest.mark.gpu

@@ -81,7 +81,7 @@ def test_a_write_that_is_cut_leaves_no_sample(after, tmp_path, monkeypatch):
     class Dies(Exception):
         pass
 
-    def dies(path, values):
+    def dies(path, values, trailer):
         path.with_name(f"{path.name}{storage.PART}").write_bytes(values[:after].tobytes())
         raise Dies
 
@@ -118,6 +118,49 @@ def test_a_folder_of_other_samples_is_refused(tmp_path):
         FolderStore(tmp_path / "b", "these")
 
 
+@pytest.mark.parametrize("place", [0, 50, -1, -9])
+def test_a_kept_sample_that_was_damaged_is_noticed(place, tmp_path):
+    store = FolderStore(tmp_path, "x")
+    store.add(message(1))
+    store.add(message(2))
+    (path,) = tmp_path.glob("*1.sample")
+    damaged = bytearray(path.read_bytes())
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="damaged"):
+        store.message(1)
+    assert FolderStore(tmp_path, "x").sizes() == {2: 100}
+
+
+def test_kept_samples_of_a_source_that_was_replaced_are_read_again(small, tmp_path):
+    """A replaced image, and zeros in place of a kept sample, come back as they are now."""
+    import os
+    import shutil
+
+    from vanidl_loaders.data.samples import open_samples
+    from vanidl_loaders.pls import PartialLocalDataset
+    from vanidl_loaders.ranks.world import World
+
+    shutil.copytree(small("images").folder, tmp_path / "data")
+    samples = open_samples(tmp_path / "data")
+
+    def images():
+        dataset = PartialLocalDataset(
+            samples, world=World(), folder=tmp_path / "local", partition="blocks"
+        )
+        read = dataset.settle(dataset.held())
+        return read, [dataset[slot]["image"].tobytes() for slot in range(len(dataset))]
+
+    read, first = images()
+    assert (read, images()) == (len(samples), (0, first))
+    content_of_2 = samples.path(2).read_bytes()
+    samples.path(0).write_bytes(content_of_2)
+    os.utime(samples.path(0), (1, 1))  # older than before: a newer date is no condition
+    kept = tmp_path / "local" / "rank00000" / "0000000003.sample"
+    kept.write_bytes(bytes(kept.stat().st_size))
+    assert images() == (2, [first[2], *first[1:]])
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_source_gives_what_the_baseline_reads(workload, small):
     samples = small(workload)
@@ -137,7 +180,7 @@ def test_a_source_gives_what_the_baseline_reads(workload, small):
         assert all(np.array_equal(again[name], expected[name]) for name in expected)
     assert counts.stats([]).loads == 3
     assert counts.stats([]).requests >= 3 or workload == "ptycho"
-    assert counts.stats([]).nbytes == sum(each.nbytes - 8 for each in messages.values())
+    assert counts.stats([]).nbytes == sum(content(each).nbytes for each in messages.values())
     direct.close()
 
 
