@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from .commands import COMMANDS
-from .errors import LoadersError, MissingError
+from .errors import InputError, LoadersError, MissingError
 from .ranks.world import abort_on_error, end_ranks_of_mpi
 
 INTERRUPTED = 130
@@ -26,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error)
     except ModuleNotFoundError as error:
         return _fail(_missing(error))
+    except OSError as error:
+        return _fail(_unreadable(error))
+    except MemoryError as error:
+        return _fail(InputError(f"expected enough memory, found too little: {error}; ask for less"))
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
@@ -69,6 +73,11 @@ def _missing(error: ModuleNotFoundError) -> LoadersError:
         f"expected the package {error.name.split('.')[0]}, found none: "
         "install it, or the extras with pip install 'vanidl-io[loaders,mpi,storage]'"
     )
+
+
+def _unreadable(error: OSError) -> InputError:
+    what = f"to use {error.filename}" if error.filename else "storage and network to answer"
+    return InputError(f"expected {what}, found: {error.strerror or error}; see to it, start again")
 
 
 def _fail(error: LoadersError) -> int:

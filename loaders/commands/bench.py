@@ -51,10 +51,12 @@ def _epochs(
 ) -> tuple[float, str]:
     """Seconds for all epochs with a fresh loader, and what it counted."""
     from ..loader.loader import find_loader
+    from .settings import require_steps
 
     begin = time.perf_counter()
     loader = find_loader(name).open_loader(samples, settings, options)
     try:
+        require_steps(loader, samples, settings)
         seen = 0
         for epoch in range(settings.epochs):
             loader.set_epoch(epoch)

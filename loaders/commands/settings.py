@@ -7,8 +7,11 @@ from contextlib import suppress
 
 from ..data.samples import SampleSet, open_samples
 from ..errors import UsageError
-from ..loader.loader import LOADERS, Settings, find_loader
+from ..loader.loader import LOADERS, Loader, Settings, find_loader
 from ..ranks.world import World
+
+WHOLE_ONLY = ("ptycho",)
+"""Workloads whose models take samples of one size."""
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +45,29 @@ def settings_from(options: argparse.Namespace) -> Settings:
         workers=options.workers,
         pin_memory=options.pin_memory,
     )
+
+
+def require_sense(loader: str, samples: SampleSet, settings: Settings) -> None:
+    """Nothing; what cannot work is refused here, before anything is read, on every rank alike.
+
+    Raises:
+        UsageError: Ranks would train on blocks that the workload's model cannot use.
+    """
+    if loader == "spatial" and settings.world.ranks > 1 and samples.workload in WHOLE_ONLY:
+        raise UsageError(
+            f"expected a workload whose model trains on blocks, found {samples.workload}, whose "
+            "model needs whole samples: choose another loader, or one rank"
+        )
+
+
+def require_steps(opened: Loader, samples: SampleSet, settings: Settings) -> None:
+    """Nothing; raises UsageError where an epoch has no step: nothing has been read yet."""
+    if not len(opened):
+        raise UsageError(
+            f"expected at least one step per epoch, found none: {len(samples)} samples make no "
+            f"full batch of {settings.world.ranks} x {settings.batch}; lower --batch or do not "
+            "set --drop-last"
+        )
 
 
 def samples_from(options: argparse.Namespace) -> SampleSet:

@@ -40,11 +40,12 @@ def run(options: argparse.Namespace) -> int:
     from ..loader.loader import find_loader
     from ..train.profiling import Places
     from ..train.train import Plan, train
-    from .settings import samples_from, settings_from
+    from .settings import require_sense, require_steps, samples_from, settings_from
 
     if options.threads:
         torch.set_num_threads(options.threads)
     samples, settings = samples_from(options), settings_from(options)
+    require_sense(options.loader, samples, settings)
     plan = Plan(
         places=Places.chosen(options.profile, options.events, os.environ),
         checkpoints=Path(options.checkpoints) if options.checkpoints else None,
@@ -52,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
     )
     loader = find_loader(options.loader).open_loader(samples, settings, options)
     try:
+        require_steps(loader, samples, settings)
         outcome = train(samples, loader, settings, plan)
     finally:
         loader.close()

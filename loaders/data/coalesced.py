@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .coalesce import StorageSpeed, measure, runs
-from .pread import ReadTotals, read_into
+from .pread import NamedFile, ReadTotals
 from .readers import HDF5Reader, Reader, reader
 from .samples import Field, SampleSet
 
@@ -47,7 +47,7 @@ class RowSource(Protocol):
 class ContiguousRows:
     """Rows of a contiguous dataset, by position in the file."""
 
-    def __init__(self, file: int, offset: int, field: Field, most_gap: int) -> None:
+    def __init__(self, file: NamedFile, offset: int, field: Field, most_gap: int) -> None:
         self._file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
 
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -58,9 +58,9 @@ class ContiguousRows:
         """One `pread`: a single row straight to its target, more through memory between."""
         nbytes, begin = self._field.nbytes, self._offset + start * self._field.nbytes
         if stop - start == 1 and len(wanted):
-            return ReadTotals(nbytes, read_into(self._file, self._bytes(target, start).data, begin))
+            return ReadTotals(nbytes, self._file.read_into(self._bytes(target, start).data, begin))
         block = np.empty((stop - start, nbytes), np.uint8)
-        requests = read_into(self._file, block.reshape(-1).data, begin)
+        requests = self._file.read_into(block.reshape(-1).data, begin)
         for row in wanted.tolist():
             self._bytes(target, row)[:] = block[row - start]
         return ReadTotals(block.nbytes, requests)
@@ -168,7 +168,8 @@ class RowReads:
         offset = dataset.id.get_offset() if dataset.chunks is None else None
         if offset is None or dataset.dtype != np.dtype(field.dtype):
             return ChunkedRows(dataset, field)
-        return ContiguousRows(self._file, offset, field, self._gap or 0)
+        file = NamedFile(self._file, self._samples.path(0))
+        return ContiguousRows(file, offset, field, self._gap or 0)
 
     def _choose_gap(self) -> None:
         flat = {n: s for n, s in self._sources.items() if isinstance(s, ContiguousRows)}

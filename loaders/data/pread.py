@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..errors import InputError
 
@@ -28,6 +29,31 @@ class ReadTotals:
 
     def __add__(self, other: ReadTotals) -> ReadTotals:
         return ReadTotals(self.nbytes + other.nbytes, self.requests + other.requests)
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """An open file, and what it is called where it cannot be read."""
+
+    number: int
+    path: Path
+
+    def read_into(self, target: memoryview, offset: int) -> int:
+        """As the function of that name.
+
+        Raises:
+            InputError: The file ends before, or cannot be read; it is named.
+        """
+        try:
+            return read_into(self.number, target, offset)
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from error
+        except OSError as error:
+            end = offset + len(target)
+            raise InputError(
+                f"expected to read bytes {offset} to {end} of {self.path}, found: "
+                f"{error.strerror}; see to the storage and start again"
+            ) from error
 
 
 def read_into(file: int, target: memoryview, offset: int) -> int:

@@ -138,6 +138,8 @@ class Layout:
         if encoded.decoded.dtype != "<f2" or not shape or not 1 <= shape[0] <= REDSHIFTS_MOST:
             raise damaged("float16 of one to four redshifts", encoded.decoded)
         voxels = math.prod(shape[1:])
+        if voxels > len(encoded.section("keys", "|u1")):
+            raise damaged(f"a key for each of {voxels} voxels", len(encoded.sections["keys"]))
         tiles = -(-voxels // TILE)
         tables = encoded.section("tables", "<i8", ndim=2)
         if encoded.parameters.get("tile") != TILE or tables.shape[1:] != (3,):

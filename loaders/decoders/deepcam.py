@@ -35,13 +35,11 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from .container import Encoded, Spec
-from .lines import LineSections, decode_delta, encode_lines
+from .lines import WIDTH_MOST, LineSections, decode_delta, encode_lines
 from .threads import spread
 
 MODES = ("closed", "open")
 AXES = ("last", "first")
-WIDTH_MOST = 500_000
-"""Longest line: the sum over a line stays in 32 bits."""
 SPACING = 64
 """Lines that a thread normalises at a time."""
 

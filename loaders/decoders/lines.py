@@ -13,6 +13,9 @@ from .container import Encoded, Sections, damaged
 from .deltas import CONST, DELTA, RAW
 from .threads import spread
 
+WIDTH_MOST = 500_000
+"""Longest line: the sum over a line stays in 32 bits."""
+
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint16]
 Numbers = NDArray[np.uint32]
@@ -107,13 +110,16 @@ class LineSections:
 
     def _check(self) -> None:
         listed = (self.const_lines, self.raw_lines, self.delta_lines)
+        if sum(map(len, listed)) != self.lines or self.width > WIDTH_MOST:
+            found = f"{sum(map(len, listed))}, of width {self.width}"
+            raise damaged(f"each of {self.lines} lines once, up to {WIDTH_MOST} wide", found)
         seen = np.zeros(self.lines, bool)
         for lines in listed:
             if len(lines) and lines.max() >= self.lines:
                 raise damaged(f"line numbers below {self.lines}", lines.max())
             seen[lines] = True
-        if not seen.all() or sum(map(len, listed)) != self.lines:
-            raise damaged(f"each of {self.lines} lines once", sum(map(len, listed)))
+        if not seen.all():
+            raise damaged(f"each of {self.lines} lines once", "one twice")
         shapes = (self.const_values.shape, self.raw.shape, self.codes.shape)
         const, raw, delta = map(len, listed)
         if shapes != ((const,), (raw, self.width), (delta, self.width)):

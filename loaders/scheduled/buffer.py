@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.samples import SampleSet
+from ..errors import UsageError
+
+
+def _require_memory(nbytes: int) -> None:
+    """Raises UsageError where this host can never hold as much: it would end in mid-epoch."""
+    held = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if nbytes > held:
+        raise UsageError(
+            f"expected buffers within the memory of this host, {held} bytes, found {nbytes} for "
+            "one rank: lower --buffer, --buffer-fraction or --staging-bytes"
+        )
 
 
 class Buffer:
@@ -22,6 +34,7 @@ class Buffer:
     """
 
     def __init__(self, samples: SampleSet, capacity: int) -> None:
+        _require_memory(capacity * samples.sample_nbytes)
         self.capacity, self.peak = capacity, 0
         self._sample_nbytes = samples.sample_nbytes
         self._rows: dict[str, NDArray[Any]] = {

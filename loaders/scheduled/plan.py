@@ -177,9 +177,27 @@ def load_plan(path: Path) -> Plan:
                 )
             names = [n for n in data.files if n.startswith("settings_")]
             settings = {n.removeprefix("settings_"): data[n].item() for n in names}
-            return Plan(PlanSettings(**settings), data["order"], data["owner"])
+            plan = Plan(PlanSettings(**settings), data["order"], data["owner"])
     except (OSError, KeyError, ValueError, TypeError, BadZipFile) as error:
         raise InputError(f"{path}: expected a saved plan, found: {error}; plan anew") from error
+    _require_whole(plan, path)
+    return plan
+
+
+def _require_whole(plan: Plan, path: Path) -> None:
+    """Raises InputError where no `make_plan` gives such a plan: ranks would miss samples."""
+    settings, owner = plan.settings, plan.owner
+    known = owner.shape == (settings.samples,) and owner.dtype == np.int32
+    if not known or (owner < FREE).any() or (owner >= settings.ranks).any():
+        raise InputError(
+            f"{path}: expected for each of {settings.samples} samples a rank below "
+            f"{settings.ranks} or {FREE}, found others; plan anew"
+        )
+    held = np.bincount(owner[owner != FREE], minlength=settings.ranks)
+    if (held > [settings.capacity(rank) for rank in range(settings.ranks)]).any():
+        raise InputError(f"{path}: expected ranks within their buffers, found {held.max()} held")
+    if not np.array_equal(np.sort(plan.order), np.arange(settings.epochs)):
+        raise InputError(f"{path}: expected each of {settings.epochs} epochs once, found others")
 
 
 def _bounds(sizes: list[int]) -> Int64Array:

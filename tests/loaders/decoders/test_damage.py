@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -172,3 +173,68 @@ def test_kernels_flag_it_and_stay_in_bounds(broken, device):
     out = torch.zeros((1, *encoded.decoded.shape), dtype=kind, device=device)
     with pytest.raises(InputError, match="samples \\[0\\] of batch"):
         kernels.decode([encoded], out)
+
+
+def claimed(codec, shape, dtype="<f2", sections=(), **parameters):
+    from vanidl_loaders.decoders.container import Encoded, Spec
+
+    spec = Spec(shape, dtype)
+    return Encoded(codec, spec, spec, parameters, dict(sections))
+
+
+def lines_of_nothing():
+    numbers = {"const_lines": "<u4", "raw_lines": "<u4", "delta_lines": "<u4", "firsts": "<u4"}
+    empty = {name: np.zeros(int(name == "firsts"), kind) for name, kind in numbers.items()} | {
+        "const_values": np.empty(0, "<u2"), "raw": np.empty((0, 1), "<u2"),
+        "codes": np.empty((0, 1), "|u1"), "segments": np.empty(0, "<i8"),
+    }  # fmt: skip
+    return claimed("deepcam", (1 << 15, 1 << 10, 1), sections=empty)
+
+
+def one_line_of_half_a_tebibyte():
+    held = lines_of_nothing().sections | {
+        "const_lines": np.zeros(1, "<u4"), "const_values": np.zeros(1, "<u2"),
+        "raw": np.empty((0, 1 << 39), "<u2"), "codes": np.empty((0, 1 << 39), "|u1"),
+    }  # fmt: skip
+    return claimed("deepcam", (1, 1 << 39), sections=held)
+
+
+def voxels_without_keys():
+    held = {"tables": np.array([[0, 1, 1]], "<i8"), "keys": np.zeros(1, "|u1")}
+    held["entries"] = np.zeros(1, "<u8")
+    return claimed("cosmoflow", (4, 1 << 26), sections=held, tile=4096)
+
+
+def nothing_of_a_long_axis():
+    return claimed("lossless", (0, 1 << 60), "<i8", {"raw": np.empty(0, "<u8")}, key_bits=0)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [lines_of_nothing, one_line_of_half_a_tebibyte, voxels_without_keys, nothing_of_a_long_axis],
+)
+def test_a_small_container_that_claims_much_takes_no_memory(hostile):
+    import tracemalloc
+
+    content = pack({"array": hostile()})
+    assert len(content) < 2048
+    tracemalloc.start()
+    with pytest.raises(InputError, match="in the container"):
+        decode(content, device="cpu")
+    peak_nbytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_nbytes < 1 << 20
+
+
+def test_a_description_nested_without_end_is_refused():
+    from isal.isal_zlib import crc32
+
+    content = bytearray(pack({"array": Lossless().encode(np.zeros(3))}))
+    text = b"[" * 200_000
+    text += bytes(-(len(text) + 32) % 64)
+    content[8:16] = struct.pack("<II", len(text), crc32(text))
+    content[28:32] = struct.pack("<I", crc32(bytes(content[:28])))
+    body_nbytes = int.from_bytes(content[16:24], "little")
+    whole = bytes(content[:32]) + text + bytes(content[len(content) - body_nbytes :])
+    with pytest.raises(InputError, match="JSON"):
+        decode(whole, device="cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -214,6 +215,22 @@ def test_a_gap_is_read_through_only_where_that_is_faster():
     speed = StorageSpeed(latency_s=0.002, bytes_per_s=200e6)
     gap = speed.most_gap_rows(196_608)
     assert gap * 196_608 / 200e6 < 0.002 <= (gap + 1) * 196_608 / 200e6
+
+
+@pytest.mark.parametrize("change", ["owner", "below", "too many", "length", "order"])
+def test_a_plan_that_was_tampered_with_is_refused(change, tmp_path):
+    """Samples of a rank that does not exist would be trained on by nobody."""
+    plan = make_plan(PlanSettings(40, ranks=2, batch=4, epochs=3, buffer=20))
+    owner, order = plan.owner.copy(), plan.order.copy()
+    if change == "length":
+        owner = owner[:-1]
+    elif change == "order":
+        order[0] = order[1]
+    else:
+        owner[:] = {"owner": 2, "below": -2, "too many": 1}[change]
+    replace(plan, owner=owner, order=order).save(tmp_path / "plan.npz")
+    with pytest.raises(InputError, match=r"plan\.npz: expected"):
+        load_plan(tmp_path / "plan.npz")
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,31 @@ def test_bench_prints_a_ratio_and_list_lists(ptycho, capsys):
     listed = capsys.readouterr().out
     assert "ptycho" in listed
     assert "baseline" in listed
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--drop-last", "--batch", "64"], "at least one step per epoch"),
+        (["--loader", "scheduled", "--staging-bytes", 10**15], "memory of this host"),
+        (["--loader", "spatial", "--rank", "1", "--ranks", "2"], "trains on blocks"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(more, said, ptycho, capsys):
+    assert main(train_line(ptycho, *more)) in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize("loader", ["scheduled", "pls"])
+def test_an_error_of_the_storage_names_the_file(loader, ptycho, capsys, monkeypatch):
+    from vanidl_loaders.data import pread
+
+    def broken(*_arguments):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(pread, "_pread", broken)
+    assert main(train_line(ptycho, "--loader", loader)) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(ptycho.path(0)) in line
+    assert "Input/output error" in line
