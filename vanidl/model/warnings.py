@@ -23,7 +23,9 @@ UNREAD = frozenset({"modules_not_read"})
 INCOMPLETE = DAMAGED | DROPPED | UNREAD
 """What was recorded is not whole, or not read as a whole."""
 
-UNSEEN = frozenset({"reads_not_seen", "stdio_untraced", "descriptors_lost"})
+UNSEEN = frozenset(
+    {"reads_not_seen", "stdio_untraced", "descriptors_lost", "files_mapped", "files_loaded"}
+)
 """Reads went past the tracer."""
 
 LOST_PROCESSES = frozenset({"processes_missing", "processes_unfinished"})
@@ -47,7 +49,9 @@ UNSURE_CLOCK = frozenset({"clock_unverified", "clock_coarse", "clock_contradicti
 UNUSABLE = frozenset({"unreadable", "processes_missing"})
 """A file, or a process, is in no number."""
 
-NAMES_COMMANDS = LOST_PROCESSES | {"processes_brief", "copies", "versions_left_out"}
+NAMES_COMMANDS = LOST_PROCESSES | {
+    "processes_brief", "copies", "versions_left_out", "files_mapped", "files_loaded",
+}  # fmt: skip
 """The message quotes, in brackets, commands or files of which nothing else is known."""
 
 

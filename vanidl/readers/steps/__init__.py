@@ -14,6 +14,7 @@ from vanidl.readers.sniff import Opening
 from vanidl.readers.steps.fetches import fetch_table
 from vanidl.readers.steps.journal import MAGICS, Journal, read_journal
 from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.unseen import notices
 
 _STEPS = "steps"
 _FAILURE = "steps_failure"
@@ -30,6 +31,7 @@ def _read(files: Files, reading: Reading) -> Records:
         notices=(
             *(notice for each in failures for notice in each),
             *(notice for journal in journals for notice in _profiled(journal)),
+            *notices(journals),
         ),
     )
 

@@ -60,6 +60,7 @@ class Journal:
     events: Events
     losses: tuple[str, ...]
     profiled: tuple[Mapping[str, Any], ...] = ()  # what became of --profile
+    unseen: tuple[Mapping[str, Any], ...] = ()  # files read past tracers: unseen (how), path, size
 
 
 def read_journal(path: Path) -> Journal:
@@ -87,7 +88,8 @@ def read_journal(path: Path) -> Journal:
         losses.append(f"events left out as their kind is unknown or their times run back: {lost:,}")
     loaders = {text["loader"]: text for text in texts if type(text.get("loader")) is int}
     profiled = tuple(text for text in texts if "profile" in text)
-    return Journal(str(path), process, loaders, events, tuple(losses), profiled)
+    unseen = tuple(text for text in texts if "unseen" in text)
+    return Journal(str(path), process, loaders, events, tuple(losses), profiled, unseen)
 
 
 def _unusable(path: Path, found: str) -> str:
