@@ -56,6 +56,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(LATENCY_S)
         self.store.log.append(Served(self.command, name, status, received, sent))
         self.send_response(status)
+        self.send_header("ETag", '"1"')
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
         for header, value in headers.items():
             self.send_header(header, value)
         if key.startswith("chunked") and status < 300:
@@ -104,13 +106,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         whole = self.store.objects.get(unquote(urlsplit(self.path).path), BODY)
-        self._answer(200, whole, {"ETag": '"1"'}, data=False)
+        self._answer(200, whole, {}, data=False)
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.received = len(body)
         self.store.objects[unquote(urlsplit(self.path).path)] = body
-        self._answer(200, b"", {"ETag": '"1"'}, data=False)
+        self._answer(200, b"", {}, data=False)
 
     def do_DELETE(self) -> None:
         self._answer(204, b"", {}, data=False)

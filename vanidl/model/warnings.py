@@ -23,9 +23,7 @@ UNREAD = frozenset({"modules_not_read"})
 INCOMPLETE = DAMAGED | DROPPED | UNREAD
 """What was recorded is not whole, or not read as a whole."""
 
-UNSEEN = frozenset(
-    {"reads_not_seen", "stdio_untraced", "descriptors_lost", "files_mapped", "files_loaded"}
-)
+UNSEEN = frozenset({"reads_not_seen", "stdio_untraced", "descriptors_lost", "files_mapped"})
 """Reads went past the tracer."""
 
 LOST_PROCESSES = frozenset({"processes_missing", "processes_unfinished"})

@@ -11,6 +11,20 @@ from tests.makers.object_server import BODY, Served, Store, object_server
 from tests.record.objects.conftest import ACCESS_KEY, SECRET, Recorded
 from vanidl.readers.objects.operations import LIST, OTHER, READ, STAT, WRITE, OperationsFile
 
+S3TORCH = f"""
+import os, sys
+os.environ |= dict(AWS_ACCESS_KEY_ID="{ACCESS_KEY}", AWS_SECRET_ACCESS_KEY="{SECRET}")
+from s3torchconnector._s3client import S3Client, S3ClientConfig
+client = S3Client("us-east-1", endpoint=sys.argv[1], s3client_config=S3ClientConfig(
+    force_path_style=True, max_attempts=1))
+assert len(client.get_object("data", "a").read()) == 102_400
+client.head_object("data", "a")
+try:
+    client.get_object("data", "none").read()
+except Exception as error:
+    print(type(error).__name__)
+"""
+
 Counted = Counter[tuple[int, str, int]]
 KIND = {"GET": READ, "HEAD": STAT, "PUT": WRITE, "DELETE": OTHER}
 
@@ -206,6 +220,15 @@ def test_google_cloud_storage(recorded: Recorded, server: tuple[str, Store]) -> 
     reads = file.requests.of_kind(READ)
     assert sorted(file.requests.nbytes[reads].tolist()) == sorted(media) == [10, len(BODY)]
     assert {file.names[n] for n in file.requests.name[reads].tolist()} == {"gs://data/a b/c"}
+
+
+def test_s3torchconnector(recorded: Recorded, server: tuple[str, Store], tmp_path: Path) -> None:
+    pytest.importorskip("s3torchconnector")
+    url, store = server
+    file = recorded(S3TORCH, url, prints="S3Exception\n")
+    whole = [row.sent for row in store.log if row.path == "/data/a" and row.method == "GET"]
+    assert int(file.requests.nbytes.sum()) == sum(whole) == len(BODY)
+    clean(tmp_path)
 
 
 def _with_folder(counted: Counted) -> Counted:

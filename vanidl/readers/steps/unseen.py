@@ -17,19 +17,23 @@ _TEXTS = {
     "mapped": (
         "files_mapped",
         "mapped into memory, as np.memmap, mmap, Arrow and safetensors do",
-        "What was read of them are page faults, which no tracer sees",
+        "What was read of them are page faults, which no tracer sees: these bytes are in no "
+        "number here, and waiting for them looks like decoding",
+        WARNING,
     ),
     "loaded": (
         "files_loaded",
         "read by np.load",
-        "Its reads are made inside the C library, past the calls that tracers see",
+        "Darshan before 3.5 and DFTracer do not see its reads, which are made inside the C "
+        "library: where they are in no number here, waiting for them looks like decoding",
+        "info",
     ),
 }
 
 
 def notices(journals: Sequence[Journal]) -> Iterator[Notice]:
     """One for each way to read a file past the tracers."""
-    for way, (code, how, why) in _TEXTS.items():
+    for way, (code, how, why, severity) in _TEXTS.items():
         sizes = _sizes(journals, way)
         if not sizes:
             continue
@@ -40,9 +44,8 @@ def notices(journals: Sequence[Journal]) -> Iterator[Notice]:
         yield Notice(
             code,
             f"{plural(len(sizes), 'file')} of {nbytes(total)} in all {_were(len(sizes))} {how}. "
-            f"{why}: these bytes are in no number here, and waiting for them looks like decoding "
-            f"({named}{more}).",
-            WARNING if total >= _MATTERS_NBYTES else "info",
+            f"{why} ({named}{more}).",
+            severity if total >= _MATTERS_NBYTES else "info",
         )
 
 

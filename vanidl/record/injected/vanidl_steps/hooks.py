@@ -46,6 +46,7 @@ HOOKS = (
     ("aiobotocore.endpoint", "botocore_requests.watch_async"),
     ("urllib3.connectionpool", "urllib3_requests.watch"),
     ("aiohttp.client", "aiohttp_requests.watch"),
+    ("s3torchconnector._s3client._s3client", "s3torchconnector_client.watch"),
     ("fsspec.implementations.http", "aiohttp_requests.watch_file_system"),
 )
 """(module of the program, module here and its function); several may be for one module."""

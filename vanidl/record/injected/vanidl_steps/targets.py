@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Target = tuple[int, str]
 """(kind of operation, name of the object)."""
 
-_S3_PARTS = ("acl", "attributes", "legal-hold", "retention", "tagging", "torrent", "uploads")
+_S3_PARTS = frozenset(
+    ("acl", "attributes", "legal-hold", "retention", "tagging", "torrent", "uploads")
+)
 _KINDS = {"GET": READ, "HEAD": STAT, "PUT": WRITE}
 _GCS = "/storage/v1/b"
 _GCS_HOST = "storage.googleapis.com"
@@ -36,16 +38,12 @@ class Request:
         self.scheme = scheme
         self.host = host
         self.path, _, self.query = target.partition("?")
-        self.headers = headers
+        plain = type(headers) is dict  # all other mappings of headers take names in any case
+        self.headers = {str(k).lower(): v for k, v in headers.items()} if plain else headers
 
     def header(self, name: str) -> str:
         """By its name in lower case, however the library spells and keeps it."""
-        headers = self.headers
-        if not headers:
-            return ""
-        value = headers.get(name)
-        if value is None and type(headers) is dict:
-            value = next((v for k, v in headers.items() if str(k).lower() == name), None)
+        value = self.headers.get(name) if self.headers else None
         if value is None:
             return ""
         return value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -64,7 +62,8 @@ def of_url(request: Request) -> Target | None:
         return _s3("gs", request, *_split(path))
     if host.endswith(_AWS) and (".s3." in host or ".s3-" in host or host.startswith("s3")):
         return s3(request)
-    if _SCOPE in request.header("authorization") or any(m in request.query for m in _SIGNED):
+    query = request.query
+    if _SIGNED[0] in query or _SIGNED[1] in query or _SCOPE in request.header("authorization"):
         return s3(request)
     return None
 
@@ -99,13 +98,17 @@ def _s3(scheme: str, request: Request, bucket: str, key: str) -> Target:
     kind = _KINDS.get(request.method, OTHER)
     if not key:
         return (LIST if kind == READ else STAT if kind == STAT else OTHER), name
-    if kind in (READ, WRITE) and request.query:
-        of_parts = kind == READ and request.has("uploadId")
-        if of_parts or any(request.has(part) for part in _S3_PARTS):
-            return OTHER, name
+    if kind in (READ, WRITE) and request.query and _of_parts(request, kind):
+        return OTHER, name
     if kind == WRITE and request.header("x-amz-copy-source"):
         return OTHER, name
     return kind, name
+
+
+def _of_parts(request: Request, kind: int) -> bool:
+    """Whether a request is for what S3 keeps beside an object, or for the parts of an upload."""
+    names = {part.partition("=")[0] for part in request.query.split("&")}
+    return not names.isdisjoint(_S3_PARTS) or (kind == READ and "uploadId" in names)
 
 
 def _split(path: str) -> tuple[str, str]:
