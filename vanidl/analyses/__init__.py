@@ -26,6 +26,7 @@ from vanidl.analyses import (
     files,
     filetimeline,
     heatmaps,
+    latencies,
     operations,
     overlap,
     perstep,
@@ -47,6 +48,7 @@ from vanidl.analyses.fates import RankFates
 from vanidl.analyses.fetching import Fetching
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
+from vanidl.analyses.latencies import Latencies
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
@@ -68,6 +70,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "files": files,
     "dataset": dataset,
     "workers": workers,
+    "latencies": latencies,
     "durations": durations,
 }
 
@@ -96,6 +99,7 @@ class Results:
     workers: Workers | None = None
     fetching: Fetching | None = None
     durations: Durations | None = None
+    latencies: Latencies | None = None
     fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
 
 
@@ -169,6 +173,7 @@ def finish(
         workers=workers.finish(reduced["workers"], chosen, data),
         fetching=fetching.finish(reduced["fetches"], splits, chosen),
         durations=durations.finish(reduced["durations"]),
+        latencies=latencies.finish(reduced["latencies"], chosen),
         fates=fates.finish(splits),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)

@@ -195,6 +195,8 @@ FRAMES: dict[str, Callable[[Trace, Results, Selection], Any]] = {
     "dataset": _rows(lambda r: r.dataset.files if r.dataset else ()),
     "phases": _rows(_phases),
     "sizes": _rows(lambda r: r.sizes.histogram),
+    "durations": _rows(lambda r: r.latencies.histogram if r.latencies else ()),
+    "slowest": _rows(lambda r: r.latencies.slowest if r.latencies else ()),
     "ranks": _rows(lambda r: r.balance.rows if r.balance else ()),
     "overlap": _rows(lambda r: r.overlap.per_rank if r.overlap else ()),
     "fetches": _fetches,

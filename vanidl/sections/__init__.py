@@ -19,6 +19,7 @@ from vanidl.sections import (
     data_shares,
     dataset,
     diagnoses,
+    durations,
     each_step,
     fetches,
     files,
@@ -60,6 +61,7 @@ SECTIONS: tuple[Section, ...] = (
     throughput.SECTION,
     sizes.SECTION,
     access.SECTION,
+    durations.SECTION,
     kinds.SECTION,
     mounts.SECTION,
     files.SECTION,
@@ -78,16 +80,17 @@ SECTIONS: tuple[Section, ...] = (
 """Every section, in the order of the page."""
 
 TEXT_ORDER = (
-    "coverage", "findings", "job", "summary", "sizes", "dataset", "phases", "steps", "each step",
-    "overlap", "fetches", "what if", "placement", "kinds", "files",
+    "coverage", "findings", "job", "summary", "sizes", "durations", "dataset", "phases", "steps",
+    "each step", "overlap", "fetches", "what if", "placement", "kinds", "files",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
 JSON_ORDER = (
-    "job", "coverage", "io", "io.sizes", "io.access", "io.files.count", "io.files.by_kind",
-    "io.files.by_mount", "io.files.by_file_system", "io.files.stripes", "io.dataset",
-    "io.balance", "io.timeline", "storage", "layers", "steps", "overlap", "fetches", "placement",
-    "epochs", "phases", "throughput", "step_parts", "diagnoses", "findings", "what_if",
+    "job", "coverage", "io", "io.sizes", "io.access", "io.durations", "io.files.count",
+    "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
+    "io.dataset", "io.balance", "io.timeline", "storage", "layers", "steps", "overlap",
+    "fetches", "placement", "epochs", "phases", "throughput", "step_parts", "diagnoses", "findings",
+    "what_if",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

@@ -1,4 +1,4 @@
-"""The files of the run, largest traffic first."""
+"""The files of the run, those that took longest first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vanidl.wording.data import traced_words
 LIMIT = 1000
 OSTS = 8
 _CAPTION = (
-    "Largest traffic first. Time is the sum of durations over all ranks, so operations side by "
+    "Longest time first. Time is the sum of durations over all ranks, so operations side by "
     "side count twice. Paths longer than 160 characters are cut in the middle."
 )
 _COLUMNS = (
@@ -41,12 +41,17 @@ def figure(run: Run) -> Figure:
     if not files:
         reason = "No file was read or written through this layer."
         return Figure("files", "Files", "Files", "", empty_reason=reason)
-    rows = tuple(_row(file) for file in files[:LIMIT])
+    rows = tuple(_row(file) for file in _by_time(run)[:LIMIT])
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(files), "files"))
     cut = traced_words(run.coverage, run.summary.layer)
     many = sum(file.truncated for file in files) if cut else 0
     note = f" {cut}: numbers of {plural(many, 'file')} are those of the counters." if many else ""
     return Figure("files", "Files", "Files", _CAPTION + note, None, table)
+
+
+def _by_time(run: Run) -> list[FileRow]:
+    """Those that took longest first; where times are not recorded, by traffic."""
+    return sorted(run.files.rows, key=lambda file: -(file.io_s or 0.0))
 
 
 def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
@@ -92,7 +97,7 @@ def _text(run: Run) -> str | None:
     header = ("file", "kind", "read", "written", "in I/O")
     rows = [
         (_short(r.path), r.kind, nbytes(r.bytes_read), nbytes(r.bytes_written), seconds(r.io_s))
-        for r in run.files.rows[:_MOST_IN_TEXT]
+        for r in _by_time(run)[:_MOST_IN_TEXT]
     ]
     return aligned_table("Busiest files", [header, *rows])
 
