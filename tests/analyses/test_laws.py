@@ -29,6 +29,7 @@ BUILT = Way("pieces", "pieces", Path())
 US = 1_000
 GRID = 400  # microseconds of a synthetic run
 LATEST_START = 14  # of its processes: none does I/O before it is there
+REPEATED = 15 if settings.default.derandomize else 100  # for each pair of sources
 
 
 def bounds(longest: int = 60, first: int = 0) -> st.SearchStrategy[tuple[int, int]]:
@@ -121,7 +122,7 @@ def ends_empty(seen: list[Span]) -> bool:
     return each[-1] < 0.1 * np.median(each[:-1])
 
 
-@settings(max_examples=25)
+@settings(max_examples=REPEATED)
 @given(operations(), spans)
 def test_overlap_agrees_with_the_grid_and_splits_exactly(way, ios, seen):
     seen = way.holds(seen, steps())
@@ -164,7 +165,7 @@ def test_overlap_agrees_with_the_grid_and_splits_exactly(way, ios, seen):
         assert round(sum(getattr(rank, n) for n in names) * 1e9) == busy.sum() * US
 
 
-@settings(max_examples=25)
+@settings(max_examples=REPEATED)
 @given(operations())
 def test_busy_time_agrees_with_the_grid_and_is_at_most_the_sum(way, ios):
     time = analyse(trace_of(ios, None, way)).summary.time
@@ -178,7 +179,7 @@ def test_busy_time_agrees_with_the_grid_and_is_at_most_the_sum(way, ios):
     assert time.per_rank_mean_s <= time.per_rank_max_s + 1e-12
 
 
-@settings(max_examples=25)
+@settings(max_examples=REPEATED)
 @given(operations())
 def test_bins_sum_to_totals(way, ios):
     results = analyse(trace_of(ios, None, way))
@@ -228,7 +229,7 @@ def _rows_of_files_are_those_of_the_table(results):
     assert abs(files.bytes_read.sum(axis=0) - fine).max() == 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=REPEATED)
 @given(operations())
 def test_access_agrees_with_a_plain_loop(way, ios):
     trace = trace_of(ios, None, way)
@@ -249,7 +250,7 @@ def test_access_agrees_with_a_plain_loop(way, ios):
         assert [counts.first, counts.consecutive, counts.forward, counts.backward] == got[op]
 
 
-@settings(max_examples=15)
+@settings(max_examples=REPEATED)
 @given(operations(), spans, st.permutations([0, 1, 2]), st.integers(1, 7))
 def test_any_order_and_part_size_give_the_same_bits(way, ios, seen, order, rows):
     seen = way.holds(seen, steps())
@@ -285,7 +286,7 @@ def _finish(reduced, trace):
     return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
 
 
-@settings(max_examples=15)
+@settings(max_examples=REPEATED)
 @given(operations(), spans, st.integers(-(10**15), 10**15))
 def test_a_shift_of_all_clocks_changes_nothing_but_the_clock(way, ios, seen, shift):
     seen, shift = way.holds(seen, steps()), shift // way.tick_ns * way.tick_ns
@@ -293,7 +294,7 @@ def test_a_shift_of_all_clocks_changes_nothing_but_the_clock(way, ios, seen, shi
     assert same(analyse(trace_of(ios, seen, way, shift_ns=shift)), here)
 
 
-@settings(max_examples=25)
+@settings(max_examples=REPEATED)
 @given(operations(process_count=1), st.lists(bounds(40), min_size=1, max_size=6))
 def test_without_concurrency_nothing_is_hidden(way, ios, waits):
     """One thread reads in its waits or between operators: compute never covers I/O."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,12 +67,17 @@ def prefer(driver: Any, scheme: str) -> None:
 
 def opened(driver: Any, page: Path, *, width: int) -> None:
     """Open a page from disk at a width and draw everything in it."""
+    resized(driver, width)
+    driver.get(page.resolve().as_uri())
+    scrolled(driver)
+
+
+def resized(driver: Any, width: int) -> None:
+    """The window is as wide from now on, that of a phone below 600 pixels."""
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
     )
-    driver.get(page.resolve().as_uri())
-    scrolled(driver)
 
 
 def scrolled(driver: Any) -> None:
@@ -91,6 +96,35 @@ def scrolled(driver: Any) -> None:
         }, 60);
         """
     )
+
+
+def sound_inks(driver: Any, width: int, *, before: Sequence[str] = ()) -> list[str]:
+    """Colours of the text in every picture in view, of a page that is as it should be.
+
+    It is no wider than the window, all pictures are drawn, nothing was requested, and no error
+    or warning is on the console. Colours of `before` are waited out: pictures are drawn anew.
+    """
+    inks: list[str | None] = driver.execute_async_script(
+        """
+        const [before, done] = arguments, end = Date.now() + 30000;
+        const inks = () => [...document.querySelectorAll(".plot")]
+          .filter((plot) => plot.offsetParent)
+          .map((plot) => plot.querySelector("svg.main-svg") && plot._fullLayout.font.color);
+        const poll = setInterval(() => {
+          const found = inks();
+          if (found.some((ink) => !ink || before.includes(ink)) && Date.now() < end) return;
+          clearInterval(poll);
+          done(found);
+        }, 20);
+        """,
+        list(before),
+    )
+    assert None not in inks, "a picture in view is not drawn"
+    assert not set(inks) & set(before), "a picture in view is in the colours of before"
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    assert console_errors(driver) == []
+    assert requests(driver) == []
+    return [ink for ink in inks if ink]
 
 
 def console_errors(driver: Any) -> list[str]:

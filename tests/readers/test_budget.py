@@ -32,7 +32,7 @@ def darshan(*regions: tuple[int, int, bytes], names: bytes = b"", job: Log | Non
     """A log of version 3.41 with these regions: (number, version, text that is compressed)."""
     log = job or Log()
     size = header_length(log)
-    parts = [zlib.compress(job_record(log)), zlib.compress(names, 9) if names else b""]
+    parts = [zlib.compress(job_record(log)), zlib.compress(names, 6) if names else b""]
     table, versions = [0] * 130, [0] * 64
     at = size + len(parts[0])
     table[:2] = (at, len(parts[1])) if names else (0, 0)

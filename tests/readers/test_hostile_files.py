@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.readers import HOSTILE_VALUES, READERS, Reader, count, replaced
+from tests.fuzz.readers import HOSTILE_VALUES, READERS, Reader, count, hostile_at, replaced
 from vanidl.cli import main
 from vanidl.errors import InputError
 from vanidl.readers.dftracer import run as dftracer_run
@@ -73,7 +73,7 @@ def test_any_value_in_the_place_of_any_other(folder: Path, name: str) -> None:
     reader = READERS[name]
     value = json.loads(reader.content)
     for place in range(count(value)):
-        for new in HOSTILE_VALUES:
+        for new in hostile_at(place):
             tried(reader, json.dumps(replaced(value, place, new)).encode(), folder)
 
 
@@ -83,7 +83,7 @@ def test_any_value_in_the_place_of_any_other_in_a_line(folder: Path) -> None:
     for i, line in enumerate(lines):
         value = json.loads(line)
         for place in range(1, count(value)):
-            for new in HOSTILE_VALUES:
+            for new in hostile_at(place + i):
                 changed = json.dumps(replaced(value, place, new)).encode()
                 read = tried(reader, b"\n".join([*lines[:i], changed, *lines[i + 1 :]]), folder)
                 assert isinstance(read, TraceFile)

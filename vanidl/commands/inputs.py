@@ -49,6 +49,11 @@ def add_read_arguments(
     add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")
     add("--from", dest="from_s", type=float, metavar="T", help="from T seconds into the job")
     add(*window_end, dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
+    _add_inputs(parser)
+    add_executor_arguments(parser)
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to read, and how").add_argument
     add(
         "--job", action="append", default=[], metavar="ID",
@@ -75,7 +80,6 @@ def add_read_arguments(
         const=Pseudonyms(),
         help="replace paths, hosts, users and commands by numbers, the same in all output",
     )
-    add_executor_arguments(parser)
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
