@@ -17,6 +17,7 @@ PACKAGES = ("vanidl", "loaders")
 INSTALLED_AS = {"loaders": "vanidl_loaders"}
 DOCS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 PAGES = ["README.md", "loaders/README.md", *DOCS]
+MODULES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 
 
@@ -46,6 +47,39 @@ def test_what_contributing_names_is_there() -> None:
     assert named
     for path in named:
         assert (ROOT / path).exists() or (ROOT / "vanidl" / path).exists() or "X" in path, path
+
+
+MOST_LINES = 400
+MOST_BODY_LINES = 40
+
+
+def test_no_module_is_long() -> None:
+    lines = {str(m.relative_to(ROOT)): len(m.read_text("utf-8").splitlines()) for m in MODULES}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
+
+
+def test_no_function_is_long() -> None:
+    """In lines of its body, without signature and docstring."""
+    assert {
+        f"{module.relative_to(ROOT)}:{function.lineno} {function.name}": lines
+        for module in MODULES
+        for function in ast.walk(ast.parse(module.read_text("utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (lines := body_lines(function)) > MOST_BODY_LINES
+    } == {}
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    documented = ast.get_docstring(function) is not None
+    body = function.body[documented:]
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_long_functions_would_be_seen() -> None:
+    text = 'def f(a,\n  b):\n  """Says\n  it."""\n' + "  a = 1\n" * 41
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    assert body_lines(function) == 41
 
 
 @pytest.mark.parametrize("page", PAGES)

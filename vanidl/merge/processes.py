@@ -10,21 +10,17 @@ process is a trainer. What fits nothing is `unassigned`: in the totals, in no ra
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vanidl.merge.jobs import contains, launches
 from vanidl.merge.process_table import ProcessTable
+from vanidl.merge.unassigned import unassigned_notices
 from vanidl.model.trace import Process
-from vanidl.model.warnings import Notice
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
 from vanidl.readers.file_names import log_folder
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
 
-_TRACKER_PIPE = re.compile(r"tracker_fd=(\d+)")
-_MOST_NAMES = 4
 _CLOCK_NS = 1_000_000_000  # what starts in whole seconds may be off
 
 
@@ -360,7 +356,7 @@ def _table(entries: Sequence[_Entry], order: Sequence[int]) -> ProcessTable:
         rows=tuple(processes),
         of_log=_rows_of_logs(entries, place),
         of_profile=tuple(by_profile[k] for k in sorted(by_profile)),
-        notices=_notices(processes),
+        notices=unassigned_notices(processes),
     )
 
 
@@ -369,41 +365,3 @@ def _rows_of_logs(
 ) -> dict[tuple[int, int], int]:
     own = {(e.log, e.log_rank): place[i] for i, e in enumerate(entries) if e.log is not None}
     return own | {(log, 0): place[i] for i, e in enumerate(entries) for log in e.beside}
-
-
-def _notices(processes: Sequence[Process]) -> tuple[Notice, ...]:
-    roles = Counter(p.role for p in processes)
-    if not roles["unassigned"]:
-        return ()
-    lost = [p for p in processes if p.role == "unassigned"]
-    names = ", ".join(p.label for p in lost[:_MOST_NAMES])
-    more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
-    return (
-        Notice(
-            "unassigned",
-            f"{len(lost)} of {len(processes)} processes could not be tied to one of the "
-            f"{roles['trainer']} training processes ({names}{more}): the tracer does not "
-            "record who started them, and several training processes ran around them. Their I/O "
-            "is in the totals, in no rank, so busy time and overlap of the ranks lack it. "
-            "DataLoader workers that are forked "
-            f'(multiprocessing_context="fork") can be tied.{_families(lost)}',
-        ),
-    )
-
-
-def _families(processes: Sequence[Process]) -> str:
-    """What the commands of spawned children tell: siblings name the same tracker's pipe.
-
-    The number is that of a descriptor of the parent, so it tells families apart and does not
-    say whose they are.
-    """
-    pipes = [_TRACKER_PIPE.search(p.command) for p in processes]
-    sizes = Counter((p.host, pipe[1]) for p, pipe in zip(processes, pipes, strict=True) if pipe)
-    if sum(sizes.values()) < len(processes) or len(sizes) < 2:
-        return ""
-    each = sorted(set(sizes.values()))
-    many = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
-    return (
-        f" All were started by multiprocessing (spawn); by their common pipe they are "
-        f"{len(sizes)} families of {many}, and Darshan does not record whose."
-    )
