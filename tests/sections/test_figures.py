@@ -242,3 +242,29 @@ def test_undated_steps_are_in_no_picture_of_time():
     table = figures["steps"].table
     start = [c.title for c in table.columns].index("start")
     assert {row[start] for row in table.rows} == {None}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_overlap_picture_draws_all_busy_time(name):
+    """Whatever is known of it: bars add up to the time in I/O of each rank."""
+    run = Run(*EXAMPLES[name]())
+    split = run.overlap
+    drawn = overlap.figure(run)
+    if split is None or drawn.spec is None:
+        return
+    bars = [trace for trace in drawn.spec["data"] if trace["type"] == "bar"]
+    rows = [split.mean, *split.per_rank] if len(split.per_rank) > 1 else split.per_rank
+    for i, label in enumerate(trace[0] for trace in bars[0]["customdata"]):
+        shown = sum(trace["x"][i] or 0.0 for trace in bars)
+        row = rows[0] if label == "mean" else next(r for r in rows if r.label in label)
+        assert shown == pytest.approx(row.io_s), label
+
+
+def test_io_of_unknown_fate_is_drawn_as_that():
+    trace, results = EXAMPLES["no_wait_spans"]()
+    run = Run(trace, results)
+    assert run.overlap.mean.in_wait_s is None
+    drawn = overlap.figure(run)
+    names = [bar["name"] for bar in drawn.spec["data"]]
+    assert ("in steps, not known" in names) == bool(run.overlap.mean.unknown_s)
+    assert "not recorded" not in drawn.alt_text

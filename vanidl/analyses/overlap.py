@@ -60,6 +60,15 @@ class RankOverlap:
     in_wait_at_most_s: float | None = None
 
     @property
+    def unknown_s(self) -> float | None:
+        """I/O in the window of which it was not recorded what training did meanwhile."""
+        if self.io_s is None or self.unobserved_s is None:
+            return None
+        known = (self.in_wait_s, self.hidden_s, self.behind_communication_s, self.other_s)
+        left_s = self.io_s - self.unobserved_s - sum(part or 0.0 for part in known)
+        return max(left_s, 0.0) if None in known else 0.0
+
+    @property
     def wait_is_mostly(self) -> str:
         """What half of the input wait or more is: `IO_WAIT`, `OTHER_WAIT` or `UNKNOWN_WAIT`."""
         if self.input_wait_s is None or self.input_wait_io_s is None:

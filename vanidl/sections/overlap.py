@@ -22,7 +22,13 @@ PARTS = (
     ("behind_communication_s", "behind communication", palette.COMMUNICATION, "/"),
     ("other_s", "other exposed", palette.OTHER, "x"),
     ("hidden_s", "hidden", palette.HIDDEN, ""),
+    ("unknown_s", "in steps, not known", palette.BUSY, "-"),
     ("unobserved_s", "unobserved", palette.UNOBSERVED, "."),
+)
+UNKNOWN = "unknown_s"
+_UNKNOWN_CAPTION = (
+    " Dark grey: I/O in profiled steps of which it was not recorded whether training waited for "
+    "it or computed."
 )
 _CAPTION = (
     "One bar per rank: the time its processes spent in I/O. Orange: the training process waited "
@@ -48,7 +54,8 @@ def figure(run: Run) -> Figure:
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
-    figure = _record(_CAPTION + note, spec=_spec(rows), table=table, empty_reason="")
+    unknown = _UNKNOWN_CAPTION if any(row.unknown_s for row in rows) else ""
+    figure = _record(_CAPTION + unknown + note, spec=_spec(rows), table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
 
 
@@ -98,7 +105,8 @@ def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
 def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
     positions = list(range(len(rows)))
-    data = [_bars(rows, labels, part) for part in PARTS]
+    parts = [part for part in PARTS if part[0] != UNKNOWN or any(row.unknown_s for row in rows)]
+    data = [_bars(rows, labels, part) for part in parts]
     data.append(_waits(rows, labels))
     return {
         "data": data,
@@ -175,12 +183,19 @@ def _table(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
 
 
 def _alt_text(mean: RankOverlap) -> str:
-    return (
-        f"On average a rank spent {seconds(mean.io_s)} in I/O: {seconds(mean.in_wait_s)} in input "
-        f"waits, {seconds(mean.hidden_s)} hidden, {seconds(mean.behind_communication_s)} behind "
-        f"communication, {seconds(mean.other_s)} otherwise exposed, {seconds(mean.unobserved_s)} "
-        f"unobserved."
+    """What was recorded of the split, in a sentence."""
+    parts = (
+        (mean.in_wait_s, "in input waits"),
+        (mean.hidden_s, "hidden"),
+        (mean.behind_communication_s, "behind communication"),
+        (mean.other_s, "otherwise exposed"),
+        (mean.unknown_s or None, "in profiled steps, hidden or not"),
+        (mean.unobserved_s, "outside the profiled steps"),
     )
+    said = [f"{seconds(value)} {where}" for value, where in parts if value is not None]
+    if mean.io_s is None:
+        return "Single operations were not traced."
+    return f"On average a rank spent {seconds(mean.io_s)} in I/O: {', '.join(said)}."
 
 
 _SPLIT = (
