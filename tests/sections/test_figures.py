@@ -253,11 +253,9 @@ def test_the_overlap_picture_draws_all_busy_time(name):
     if split is None or drawn.spec is None:
         return
     bars = [trace for trace in drawn.spec["data"] if trace["type"] == "bar"]
-    rows = [split.mean, *split.per_rank] if len(split.per_rank) > 1 else split.per_rank
-    for i, label in enumerate(trace[0] for trace in bars[0]["customdata"]):
+    for i, row in enumerate(overlap._picked(split)):
         shown = sum(trace["x"][i] or 0.0 for trace in bars)
-        row = rows[0] if label == "mean" else next(r for r in rows if r.label in label)
-        assert shown == pytest.approx(row.io_s), label
+        assert shown == pytest.approx(row.io_s), row.label
 
 
 def test_io_of_unknown_fate_is_drawn_as_that():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult
-from vanidl.formatting.units import count, factor, nbytes, percent, seconds
+from vanidl.formatting.units import nbytes, percent, plural, seconds, times
 
 UNEVEN = 1.5
 ALONE = 0.9
@@ -34,15 +34,15 @@ def _ranks(facts: Facts) -> RuleResult | None:
     spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
     if spread < UNEVEN:
         return None
-    times = [r.busy_s for r in balance.rows if r.busy_s is not None]
-    excess = max(times) - sum(times) / len(times) if times else None
+    busy = [r.busy_s for r in balance.rows if r.busy_s is not None]
+    excess = max(busy) - sum(busy) / len(busy) if busy else None
     by = "busy_s" if (balance.busy_spread or 0) >= (balance.bytes_spread or 0) else "bytes_read"
     busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
     bound = facts.io_bound_s
     return RuleResult(
-        f"{busiest.label} does {factor(spread)} the mean I/O per rank",
+        f"{busiest.label} does {times(spread)} the mean I/O per rank",
         f"It was in I/O for {seconds(busiest.busy_s)} and read {nbytes(busiest.bytes_read)}; "
-        f"{count(balance.silent_ranks)} ranks did none.",
+        f"{plural(balance.silent_ranks, 'rank')} did none.",
         "Give ranks equal parts; look for a slower node, path or mount where bytes are equal and "
         "times are not; let no rank write or read for the others during training.",
         {
@@ -64,7 +64,7 @@ def _workers(facts: Facts) -> RuleResult | None:
     busiest = max(workers.rows, key=lambda r: r.bytes_read)
     bound = facts.io_bound_s
     return RuleResult(
-        f"The busiest of the workers side by side reads {factor(workers.spread)} the mean",
+        f"The busiest of the workers side by side reads {times(workers.spread)} the mean",
         f"{facts.trace.processes[busiest.process].label} read {nbytes(busiest.bytes_read)} in "
         f"{seconds(busiest.read_s)}; batches are handed over in order, so all wait for it.",
         "Make batches equal in bytes; with an IterableDataset give each worker an equal share of "

@@ -45,8 +45,8 @@ def _small_reads(facts: Facts) -> RuleResult | None:
     busiest = data.files[0] if data and data.files[0].bytes_read > MOST * data.bytes_read else None
     return RuleResult(
         f"{count(facts.reads)} dataset reads of {nbytes(facts.mean_read_nbytes)} on average",
-        "Each pays the latency of the storage. "
-        + (f"Most bytes come from {busiest.path}." if busiest else ""),
+        "Each pays the latency of the storage."
+        + (f" Most bytes come from {busiest.path}." if busiest else ""),
         "Read more at once: larger shards or chunks, whole samples per request, neighbouring "
         "samples merged (the scheduled loader merges where a gap costs less than a request).",
         {

@@ -10,7 +10,7 @@ from vanidl.analyses.perstep import first_within
 from vanidl.analyses.steps import StepTable
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult
-from vanidl.formatting.units import count, factor, seconds, times
+from vanidl.formatting.units import count, seconds, times
 
 FIRST_FACTOR = 3.0
 TAIL_FACTOR = 2.0
@@ -48,7 +48,7 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
         return None
     return RuleResult(
-        f"The first step of an epoch takes {factor(mean / usual)} the usual time",
+        f"The first step of an epoch takes {times(mean / usual)} the usual time",
         f"{seconds(mean)} on average against {seconds(usual)} of the others: workers are "
         "restarted, or buffers fill while nothing computes.",
         "Keep workers over epochs (persistent_workers=True), start reading the next epoch before "

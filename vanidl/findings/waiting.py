@@ -7,7 +7,7 @@ from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap, RankOverlap
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
-from vanidl.formatting.units import percent, seconds
+from vanidl.formatting.units import percent, plural, seconds
 from vanidl.wording.waits import known_parts, parts_of_wait
 
 BOUND_SHARE = 0.10
@@ -191,8 +191,8 @@ def _others(facts: Facts) -> RuleResult | None:
         return None
     slowest = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0)
     return RuleResult(
-        f"{len(blamed)} of {overlap.ranks_observed} ranks wait in collectives for other ranks' "
-        "input",
+        f"{plural(len(blamed), 'rank')} of {overlap.ranks_observed} "
+        f"{'waits' if len(blamed) == 1 else 'wait'} in collectives for the input of other ranks",
         f"Up to {seconds(max(blamed.values()))} of a rank's communication is waiting for "
         f"slower ranks; {slowest.label} waited longest for input "
         f"({seconds(slowest.input_wait_s)}).",

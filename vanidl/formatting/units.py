@@ -97,7 +97,9 @@ def percent(share: float | None) -> str:
         return "< 0.1 %"
     if 99.9 < value < 100:
         return "> 99.9 %"
-    return f"{value:.1f} %" if value < 10 or value > 99 else f"{value:.0f} %"
+    if value > 999.5:
+        return f"{_three_digits(value)} %"
+    return f"{value:.1f} %" if value < 10 or 99 < value < 100 else f"{value:.0f} %"
 
 
 def count(value: float | None) -> str:
@@ -106,16 +108,24 @@ def count(value: float | None) -> str:
 
 
 def factor(value: float | None) -> str:
-    """A ratio: `1.25x`."""
-    return UNKNOWN if value is None else f"{value:.2f}x"
+    """A ratio: `1.25x`, `11,800x`: three digits of it."""
+    return UNKNOWN if value is None else f"{_three_digits(value)}x"
+
+
+def _three_digits(value: float) -> str:
+    if value < 9.995:
+        return f"{value:.2f}"
+    if value < 99.95:
+        return f"{value:.1f}"
+    digits = max(len(str(int(value))) - 3, 0)
+    return f"{round(value, -digits):,.0f}"
 
 
 def times(value: float) -> str:
     """`2.4 times`, `11,800 times`: a large factor in words, three digits of it."""
     if value < 10:
         return f"{value:.1f} times"
-    digits = max(len(str(int(value))) - 3, 0)
-    return f"{round(value, -digits):,.0f} times"
+    return f"{_three_digits(value)} times" if value >= 99.95 else f"{value:.0f} times"
 
 
 def ratio(value: float | None) -> str:

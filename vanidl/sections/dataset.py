@@ -72,10 +72,7 @@ def figure(run: Run) -> Figure:
 
 
 def _summary(data: Dataset) -> list[str]:
-    words = [
-        f"In all {plural(len(data.files), 'file')}: {nbytes(data.bytes_read)} read, "
-        f"{nbytes(data.unique_bytes)} different, re-read factor {factor(data.reread_factor)}."
-    ]
+    words = [f"In all {plural(len(data.files), 'file')}: {_bytes_words(data)}."]
     orders = [o for o in (order_words(data.order), within_words(data.within)) if o]
     words += [f"{order[0].upper()}{order[1:]}." for order in orders]
     if data.size is None:
@@ -83,9 +80,24 @@ def _summary(data: Dataset) -> list[str]:
             "Logs hold no file sizes: the highest byte read stands in for them (--data PATH)."
         )
     if data.traced_share is not None and data.traced_share < 1:
-        words.append(f"Only {percent(data.traced_share)} of the reads were traced: lower bounds.")
+        share = percent(data.traced_share)
+        words.append(
+            f"Only {share} of the reads were traced: lower bounds."
+            if data.traced_share
+            else "None of the reads was traced: these are totals by counters."
+        )
     shown = n_of_m(min(len(data.files), BARS), len(data.files), "files (most bytes)")
     return words + ([f"Shown: {shown}."] if shown else [])
+
+
+def _bytes_words(data: Dataset) -> str:
+    """`120 MiB read, 60 MiB of them unique, re-read factor 2.00x`, as far as it was recorded."""
+    if data.unique_bytes is None:
+        return f"{nbytes(data.bytes_read)} read"
+    return (
+        f"{nbytes(data.bytes_read)} read, {nbytes(data.unique_bytes)} unique, "
+        f"re-read factor {factor(data.reread_factor)}"
+    )
 
 
 def _spec(files: Sequence[DataFile]) -> Spec:
@@ -118,10 +130,7 @@ def _row(file: DataFile) -> tuple[str | int | float | None, ...]:
 
 
 def _alt_text(data: Dataset) -> str:
-    return (
-        f"{plural(len(data.files), 'dataset file')}: {nbytes(data.bytes_read)} read, "
-        f"{nbytes(data.unique_bytes)} of it unique bytes."
-    )
+    return f"{plural(len(data.files), 'dataset file')}: {_bytes_words(data)}."
 
 
 Pairs = list[tuple[str, str]]
@@ -136,8 +145,7 @@ def _text(run: Run) -> str | None:
         return None
     rows = [
         ("files read", plural(len(data.files), "file") + _visits(data)),
-        ("bytes", f"{nbytes(data.bytes_read)} read, {nbytes(data.unique_bytes)} different "
-                  f"(re-read factor {factor(data.reread_factor)})"),
+        ("bytes", _bytes_words(data)),
         *_within(data),
         *_sharing(data),
         *_samples(data),

@@ -24,7 +24,7 @@ _APART = "First steps of epochs and steps with a checkpoint"
 _CAPTION = (
     "What happened during each step, whichever step the data is for. Time in I/O = in wait + "
     "hidden + behind communication + other. Of the input wait, the part in I/O is I/O, the rest "
-    "decoding and other work of the loader. A dash: not recorded. Beside a file: the time in it. "
+    "decoding and other work of the loader. A dash: not recorded. Beside a file: the time in it."
 )
 _APART_CAPTION = (
     "They take longer for reasons of their own: the loader starts anew, or the model is saved. "

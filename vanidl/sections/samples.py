@@ -78,7 +78,8 @@ def _spec(samples: SamplesPerFile) -> Spec:
 
 def _alt_text(samples: SamplesPerFile) -> str:
     bins = samples.histogram
-    return f"{count(sum(b.files for b in bins))} files in {plural(len(bins), 'class', 'classes')}."
+    files = plural(sum(b.files for b in bins), "file")
+    return f"{files} in {plural(len(bins), 'class', 'classes')}."
 
 
 SECTION = Section("samples", (figure,))

@@ -13,7 +13,7 @@ from vanidl.figures import palette
 from vanidl.figures.downsample import folded, n_of_m, rounded
 from vanidl.figures.figure import Figure, Spec
 from vanidl.formatting.names import plotted
-from vanidl.formatting.units import byte_scale, count, seconds
+from vanidl.formatting.units import byte_scale, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.dataset import NO_DATASET
 from vanidl.sections.heatmap import TABLE_FILES, span_table
@@ -92,7 +92,7 @@ def rounded_edges(edges: NDArray[np.float64]) -> list[float]:
 
 def _alt_text(grid: ReadGrid) -> str:
     first = seconds(float(grid.edges_s[int(np.flatnonzero(grid.nbytes.sum(axis=0))[0])]))
-    return f"{count(grid.files)} files, the first of them read {first} after the start."
+    return f"{plural(grid.files, 'file')}, the first read {first} after the start."
 
 
 SECTION = Section("visits", (figure,))

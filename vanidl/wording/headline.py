@@ -159,7 +159,8 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
     if mostly == UNKNOWN_WAIT:
         return f"of that {parts}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
     if names_metadata(mean):
-        return f"of that only {parts}: the rest is {rest}; {_hidden(overlap)}"
+        only = "only " if part > 0 else ""
+        return f"of that {only}{parts}: the rest is {rest}; {_hidden(overlap)}"
     amount = f"only {seconds(part)}" if part > 0 else "none"
     return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
 
@@ -318,10 +319,12 @@ def _run(trace: Trace) -> str:
 
 
 def _by_counters(summary: Summary) -> str:
-    moved = f"read {nbytes(summary.bytes_read)} and wrote {nbytes(summary.bytes_written)}"
+    amounts = (("read", summary.bytes_read), ("wrote", summary.bytes_written))
+    known = [f"{verb} {nbytes(amount)}" for verb, amount in amounts if amount is not None]
+    moved = " and ".join(known) or "did I/O"
     layer = _layer(summary, summary.layer)
-    known = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
-    took = f" in {seconds(sum(known))} summed over all processes" if known else ""
+    spent = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
+    took = f" in {seconds(sum(spent))} summed over all processes" if spent else ""
     return f"By its counters, the run {moved} through {summary.layer}{took}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.analyses.placement import EXPOSED, HIDDEN, Placement, RankPlacement
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, seconds
+from vanidl.formatting.units import count, plural, seconds
 
 _VERDICT = {
     HIDDEN: "nearly all of it was hidden, wherever the steps lay",
@@ -60,9 +60,9 @@ def _slope_words(placement: Placement) -> str:
     ahead = sum(_apart(r, 1.0) and not _apart(r, 0.0) for r in known)
     return (
         "Where training waits for reads, a burst that is 1 s longer makes its iteration 1 s longer "
-        f"beside the step. By that slope, {count(ahead)} of {count(len(known))} ranks read ahead, "
-        f"{count(blocks)} waited; the others tell neither. It is evidence, no proof: it does not "
-        "say under what the reads ran."
+        f"beside the step. By that slope, of {plural(len(known), 'rank')} {count(ahead)} read "
+        f"ahead, {count(blocks)} waited; the others tell neither. It is evidence, no proof: it "
+        "does not say under what the reads ran."
     )
 
 

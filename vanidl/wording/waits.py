@@ -16,10 +16,15 @@ _REQUESTS = "requests that move no data (HEAD, LIST)"
 def parts_of_wait(mean: RankOverlap, layer: str) -> str:
     """`982 ms were reads and writes and 918 ms metadata calls (open, stat, close)`."""
     calls = _REQUESTS if layer == OBJECT else _CALLS
-    reads = f"{seconds(mean.input_wait_io_s)} were reads and writes"
+    some = bool(mean.input_wait_io_s)
+    reads = f"{seconds(mean.input_wait_io_s)} were" if some else "none was"
+    reads += " reads and writes" if some else " reading or writing"
     if mean.input_wait_metadata_at_most_s is None:
         return f"{reads}; {calls} were not timed"
-    return f"{reads} and {metadata_words(mean)} {calls}" if names_metadata(mean) else reads
+    if not names_metadata(mean):
+        return reads
+    took = metadata_words(mean)
+    return f"{reads} and {took} {calls}" if some else f"{reads}, and {took} were {calls}"
 
 
 def names_metadata(mean: RankOverlap) -> bool:

@@ -1,0 +1,162 @@
+"""Sentences over extreme values: numbers agree with their nouns, and no template shows through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.findings.labeled import RECIPES
+from tests.makers.results import EXAMPLES
+from tests.makers.training_jobs import trace_of
+from vanidl.analyses import analyse
+from vanidl.findings import find
+from vanidl.report.brief import brief, plain
+from vanidl.report.first_screen import first_screen
+from vanidl.run import Run
+from vanidl.sections import figures
+from vanidl.wording.headline import headline
+
+EXTREMES = (0.0, 1.0, None, 1e9)
+NOUNS = (
+    "rank|step|read|write|file|open|worker|host|operation|profile|epoch|process|burst|warning|array"
+)
+FAULTS = {
+    "one and many": rf"(?<![\d.,@])1 (?:{NOUNS})e?s\b",
+    "many and one": rf"(?<![\d.,])(?:0|[2-9]|\d\d+|\d+,\d\d\d) (?:{NOUNS})\b(?! \d)",
+    "not recorded in another sentence": r"(?<!was )(?<!were )(?<!is )(?<!are )(?<!dash: )"
+    r"(?<!means )\bnot recorded",
+    "only nothing": r"\b[Oo]nly 0\b",
+    "too many digits": r"\d\d\.\d\dx|(?<![\d.,])[1-9]\d*\.\d+ times(?<!\d\.\d times)|\d{4,}\.\d",
+    "a value of Python": r"\bNone\b(?! of)|\bnan\b|\binf\b|[{}]",
+    "empty parts": r"  |(?<!\w)\(\)|\( |,,| ,|;;|(?<!\.)\.\.(?!\.)|: ;|, \.(?!\w)",
+}
+ALLOWED = re.compile(r"1 (?:reads|writes|opens|files|steps|profiles|processes) the\b")  # verbs
+
+
+def faults(text: str) -> list[tuple[str, str]]:
+    """(what is wrong, the sentence) of each fault."""
+    return [
+        (name, sentence)
+        for sentence in re.split(r"(?<=[.;]) (?=[A-Z0-9])", text.replace("\n", " "))
+        for name, pattern in FAULTS.items()
+        if re.search(pattern, sentence) and not ALLOWED.search(sentence)
+    ]
+
+
+@cache
+def example(name: str) -> Any:
+    return EXAMPLES[name]()
+
+
+@cache
+def job(name: str) -> Any:
+    trace = trace_of(RECIPES[name])
+    return trace, analyse(trace)
+
+
+def varied(record: Any) -> Iterator[Any]:
+    """The record with each number set to each extreme; whole numbers stay whole."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        for extreme in EXTREMES:
+            if extreme is None and "None" not in str(field.type):
+                continue
+            whole = isinstance(value, int) and extreme is not None
+            yield replace(record, **{field.name: int(extreme) if whole else extreme})
+
+
+def runs_of(trace: Any, results: Any) -> Iterator[Any]:
+    """Results with one number of one of their records at an extreme."""
+    for name in ("overlap", "summary", "steps", "placement"):
+        record = getattr(results, name)
+        if record is None:
+            continue
+        for one in varied(record):
+            yield replace(results, **{name: one})
+        inner = getattr(record, "mean", None) or getattr(record, "time", None)
+        if is_dataclass(inner):
+            key = "mean" if getattr(record, "mean", None) is inner else "time"
+            for one in varied(inner):
+                yield replace(results, **{name: replace(record, **{key: one})})
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_headlines_of_extreme_values_read_well(name):
+    trace, results = example(name)
+    if len(trace.ranks) > 100:
+        return
+    for changed in (results, *runs_of(trace, results)):
+        assert faults(str(headline(trace, changed))) == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_first_screens_and_summaries_read_well(name):
+    run = Run(*example(name))
+    screen = first_screen(run)
+    said = [screen.verdict, *screen.facts, *(link.text for link in screen.trust)]
+    said += [screen.bar.label] if screen.bar else []
+    for action in screen.actions:
+        said += [action.title, action.effect, action.reason]
+        said += [r.explanation for r in action.remedies]
+        said += [link.text for link in action.show]
+    for text in said:
+        assert faults(text) == [], text
+    assert faults(" ".join(plain(brief(run)).replace("\n ", " ").split())) == []
+
+
+@pytest.mark.parametrize("name", [n for n in EXAMPLES if n != "hostile"])
+def test_what_pictures_show_reads_well(name):
+    for figure in figures(Run(*example(name))):
+        for text in (figure.alt_text, figure.empty_reason, figure.caption):
+            assert faults(text) == [], (figure.id, text)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_findings_read_well(name):
+    for finding in find(*job(name)):
+        assert faults(f"{finding.title}. {finding.detail} {finding.advice}") == []
+
+
+@pytest.mark.parametrize("name", ["slow_rank", "one_reader", "read_again", "tiny_files"])
+def test_findings_of_extreme_values_read_well(name):
+    trace, results = job(name)
+    for changed in runs_of(trace, results):
+        for finding in find(trace, changed):
+            text = f"{finding.title}. {finding.detail} {finding.advice}"
+            assert faults(text) == [], finding.code
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("1 ranks wait.", "one and many"),
+        ("2 rank waits.", "many and one"),
+        ("The clock is known to not recorded only.", "not recorded in another sentence"),
+        ("Only 0 % of the reads were traced.", "only nothing"),
+        ("11844.36x as much.", "too many digits"),
+        ("It took None.", "a value of Python"),
+        ("It took , and ended.", "empty parts"),
+    ],
+)
+def test_faults_are_seen(text, fault):
+    assert fault in [name for name, _ in faults(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 rank of 4 waits.",
+        "Input wait was not recorded.",
+        "11,800 times as much.",
+        "2.4 times it.",
+    ],
+)
+def test_good_sentences_have_none(text):
+    assert faults(text) == []
