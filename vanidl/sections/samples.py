@@ -42,7 +42,7 @@ def _caption(samples: SamplesPerFile) -> str:
     size = f"{nbytes(samples.record_bytes)} each, " if samples.record_bytes else ""
     return (
         f"Samples in the part of each file that was read ({size}{samples.evidence}): "
-        f"{count(samples.total)} in {count(samples.files)} files, {count(samples.min)} to "
+        f"{count(samples.total)} in {plural(samples.files, 'file')}, {count(samples.min)} to "
         f"{count(samples.max)} in one, median {count(samples.median)}."
     )
 
