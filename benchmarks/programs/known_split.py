@@ -1,0 +1,94 @@
+"""I/O that is hidden or exposed by construction: known_split.py FOLDER TRUTH.
+
+Each batch is read while training waits for it; while it computes, a child reads something else, as
+workers do. Reads are of pipes: they last as long as their writers make them. Who reads times it.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+STEPS = 40
+EXPOSED_S, HIDDEN_S, COMPUTE_S = 0.008, 0.012, 0.016
+NBYTES = 4096
+
+Spans = list[tuple[int, int]]
+
+
+class Slow:
+    """A file each read of which takes as long as asked."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.seconds, self.asked = 0.0, threading.Semaphore(0)
+        self.spans: Spans = []
+        threading.Thread(target=self._write, args=(path,), daemon=True).start()
+        self.descriptor = os.open(path, os.O_RDONLY)
+
+    def _write(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_WRONLY)
+        while True:
+            self.asked.acquire()
+            time.sleep(self.seconds)
+            os.write(descriptor, bytes(NBYTES))
+
+    @property
+    def read_s(self) -> float:
+        """How long all reads took."""
+        return sum(end - begin for begin, end in self.spans) / 1e9
+
+    def read(self, seconds: float) -> None:
+        """One read."""
+        self.seconds = seconds
+        self.asked.release()
+        begin = time.time_ns()
+        os.read(self.descriptor, NBYTES)
+        self.spans.append((begin, time.time_ns()))
+
+
+class Batches:
+    """What training waits for: `--wait __main__:Batches`."""
+
+    def __init__(self, data: Slow) -> None:
+        self.data = data
+
+    def __iter__(self) -> Iterator[int]:
+        for k in range(STEPS):
+            self.data.read(EXPOSED_S)
+            yield k
+
+
+def read_ahead(folder: Path, orders: Any) -> None:  # noqa: ANN401
+    """The child: a read for every order, then how long all took."""
+    data = Slow(folder / "hidden.bin")
+    while orders.recv():
+        data.read(HIDDEN_S)
+        orders.send(True)
+    orders.send(data.read_s)
+
+
+def main(folder: Path, truth: Path) -> None:
+    """The loop."""
+    orders, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=read_ahead, args=(folder, theirs))
+    child.start()
+    exposed = Slow(folder / "exposed.bin")
+    for _ in Batches(exposed):
+        orders.send(True)
+        time.sleep(COMPUTE_S)
+        orders.recv()
+    orders.send(False)
+    truth.write_text(json.dumps({"in_wait_s": exposed.read_s, "hidden_s": orders.recv()}))
+    child.join()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

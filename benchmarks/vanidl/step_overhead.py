@@ -1,0 +1,172 @@
+"""What recording steps adds to a training loop of 10 ms a step, in processor time and in wall time.
+
+    python -m benchmarks.vanidl.step_overhead [PAIRS]
+
+One process trains; the recorder's hooks are taken out of PyTorch and put back every few steps, in
+the order ABBA, so that both sides see the same machine, caches and clock rate. Shown is the
+geometric mean of the middle 80 % of the pairs' ratios (a step that an interrupt meets says nothing)
+with a 95 % interval (bootstrap over pairs). Limit: the interval of processor time is below 1.01.
+Wall time is said beside it: on a shared machine it scatters more.
+What recording adds to the start of a process that trains nothing is the last line.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+
+import numpy as np
+import torch
+import torch.utils.data.dataloader
+from torch.utils.data import DataLoader, Dataset
+
+from benchmarks.measure import processor_s
+from benchmarks.vanidl.record_overhead import interval
+from vanidl.record.injected import vanidl_steps
+from vanidl.record.injected.vanidl_steps import hooks, journal
+from vanidl.record.steps import environment
+
+LIMIT = 1.01
+STEP_MS = 10.0
+BLOCK = 10  # steps
+TRIMMED = 0.1  # of the pairs, at each end
+STARTS = 15
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Rows at hand."""
+
+    def __init__(self) -> None:
+        self.rows = torch.rand(64, 256)
+
+    def __len__(self) -> int:
+        """As many as anybody asks for."""
+        return 1 << 30
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        """Row i."""
+        return self.rows[i % 64]
+
+
+class Hooks:
+    """The recorder's hooks, to take out and put back."""
+
+    def __init__(self, folder: str) -> None:
+        before = dict(self._functions())
+        events = journal.Journal(folder)
+        channels: dict[str, hooks.Channel] = {}
+        for theirs, ours in hooks.HOOKS:
+            if theirs in sys.modules:
+                name, _, function = ours.partition(".")
+                channel = channels.setdefault(name, hooks.Channel(name, events))
+                module = import_module(f"{vanidl_steps.__name__}.{name}")
+                getattr(module, function)(sys.modules[theirs], channel)
+        after = dict(self._functions())
+        self._changed = [(key, before[key], f) for key, f in after.items() if f is not before[key]]
+        self._optimizer = import_module("torch.optim.optimizer")._global_optimizer_post_hooks
+        self._of_steps = dict(self._optimizer)
+
+    @staticmethod
+    def _functions() -> Iterator[tuple[tuple[type, str], FunctionType]]:
+        """Every function of a class of the modules that hooks are for."""
+        for name in {theirs for theirs, _ in hooks.HOOKS} & set(sys.modules):
+            for owner in vars(sys.modules[name]).values():
+                if isinstance(owner, type):
+                    for key, value in vars(owner).items():
+                        if isinstance(value, FunctionType):
+                            yield (owner, key), value
+
+    def put(self, there: bool) -> None:
+        """Puts all back, or takes all out."""
+        for (owner, name), original, hooked in self._changed:
+            setattr(owner, name, hooked if there else original)
+        self._optimizer.clear()
+        self._optimizer.update(self._of_steps if there else {})
+
+
+def training() -> Iterator[None]:
+    """A loop of steps of about 10 ms."""
+    net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+    optimizer = torch.optim.SGD(net.parameters(), 1e-9)
+    batches = DataLoader(Rows(), batch_size=32)
+    repeats = 1
+    while True:
+        for batch in batches:
+            begin = time.thread_time()
+            for _ in range(repeats):
+                net(batch).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            spent_ms = (time.thread_time() - begin) * 1e3
+            if repeats == 1 and spent_ms < STEP_MS / 2:
+                repeats = max(1, round(STEP_MS / max(spent_ms, 0.1)))
+            yield
+
+
+def block(steps: Iterator[None]) -> tuple[float, float]:
+    """(processor, wall) seconds of a few steps."""
+    begin, used = time.perf_counter(), time.process_time()
+    for _ in range(BLOCK):
+        next(steps)
+    return time.process_time() - used, time.perf_counter() - begin
+
+
+def pairs(count: int, folder: str) -> np.ndarray:
+    """(pair, without or with, processor or wall) seconds."""
+    installed, steps = Hooks(folder), training()
+    for _ in range(30):
+        next(steps)
+    found = []
+    for k in range(count):
+        pair = {}
+        for there in (False, True) if k % 2 else (True, False):
+            installed.put(there)
+            pair[there] = block(steps)
+        found.append((pair[False], pair[True]))
+    written = sum(path.stat().st_size for path in Path(folder).glob("*.steps"))
+    assert written > 32 * count * BLOCK, "nothing was recorded"
+    return np.array(found)
+
+
+def trimmed(ratios: np.ndarray) -> np.ndarray:
+    """Those in the middle."""
+    low, high = np.quantile(ratios, [TRIMMED, 1 - TRIMMED])
+    return ratios[(low <= ratios) & (ratios <= high)]
+
+
+def start_s(more: dict[str, str]) -> float:
+    """Processor seconds of a Python that does nothing."""
+    before = processor_s()
+    subprocess.run([sys.executable, "-c", "pass"], env={**os.environ, **more}, check=True)
+    return processor_s() - before
+
+
+def main() -> int:
+    """Prints both ratios; 1 where the limit is not kept."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        found = pairs(count, folder)
+        more = environment(Path(folder))
+        starts = [(start_s({}), start_s(more)) for _ in range(STARTS)]
+    step_ms = float(np.median(found[:, 0, 0])) / BLOCK * 1e3
+    highest = []
+    for k, name in enumerate(("processor time", "wall time")):
+        ratio, low, high = interval(trimmed(found[:, 1, k] / found[:, 0, k]))
+        highest.append(high)
+        print(f"{name:15} x{ratio:.4f} (95 %: {low:.4f} to {high:.4f}) of {step_ms:.1f} ms a step")
+    added_ms = statistics.median(b - a for a, b in starts) * 1e3
+    print(f"start of Python {added_ms:.1f} ms more ({count} pairs, limit x{LIMIT})")
+    return int(highest[0] > LIMIT)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
