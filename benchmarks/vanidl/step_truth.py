@@ -72,7 +72,7 @@ EVERY = (
     *(_torch(name) for name in (
         "no-workers", "two-workers", "spawned", "forkserver", "persistent", "iterable",
         "iterable-workers", "two-optimizers", "validation", "accumulation", "grad-scaler",
-        "inference", "break", "exception", "side-by-side",
+        "inference", "break", "exception", "side-by-side", "profiled",
     )),
     _torch("stateful", "torchdata"),
     _torch("webdataset", "webdataset"),

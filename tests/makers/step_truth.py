@@ -85,6 +85,7 @@ class Process:
     """One process of a recorded run."""
 
     loop: str
+    pid: int
     rank: int
     waits: Compared
     steps: Compared
@@ -101,6 +102,7 @@ def against(trace: Trace, folder: Path, *, at_least: bool = False) -> list[Proce
     return [
         Process(
             truth["loop"],
+            truth["pid"],
             truth["rank"],
             of_waits(
                 in_order([wait[1:] for wait in truth["waits"]]),

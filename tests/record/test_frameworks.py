@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vanidl
 from benchmarks.vanidl.step_truth import EVERY, Program
 from tests.makers.step_truth import PROGRAMS, Compared, Process, against, joined
+from vanidl.model.trace import SpanKind
 from vanidl.record import record
 
+AGREES = 0.01
 INSIDE = 0.8  # of the times: on a busy machine a process may be stopped between two clocks
 
 IMPORT_AGAIN = ("spawned", "forkserver")  # takes its time; test_steps has one of them
@@ -20,9 +23,14 @@ OTHERS = [p for p in EVERY if not p.name.startswith("torch ") and "ranks" not in
 
 
 @pytest.fixture(scope="session")
-def torch_loops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Process]:
+def loops_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("loops")
+
+
+@pytest.fixture(scope="session")
+def torch_loops(loops_folder: Path) -> dict[str, Process]:
     """All loops of PyTorch, in one run: each in a process forked from one."""
-    folder = tmp_path_factory.mktemp("loops")
+    folder = loops_folder
     names = [program.command[-1] for program in TORCH if not program.missing]
     command = [sys.executable, str(PROGRAMS / "torch_loops.py"), str(folder / "truth"), *names]
     assert record(command, folder / "RUN", tracer="none").exit_status == 0
@@ -38,6 +46,24 @@ def test_loops_of_pytorch(torch_loops: dict[str, Process], program: Program) -> 
     found = torch_loops[program.command[-1]]
     assert found.waits.found == found.waits.expected
     assert_true(found.waits, found.steps)
+
+
+def test_recorded_waits_agree_with_those_of_the_profiler(
+    torch_loops: dict[str, Process], loops_folder: Path
+) -> None:
+    pid = torch_loops["profiled"].pid
+    profiled = input_waits(loops_folder / "truth.profile.pt.trace.json")
+    recorded = input_waits(next((loops_folder / "RUN" / "steps").glob(f"*-{pid}.steps")))
+    window = slice(np.searchsorted(recorded[:, 1], profiled[0, 0]), None)
+    same = recorded[window][: len(profiled)]
+    assert len(profiled) >= 8
+    assert np.diff(same).sum() == pytest.approx(np.diff(profiled).sum(), rel=AGREES)
+
+
+def input_waits(path: Path) -> np.ndarray:
+    spans = vanidl.open_run(path).trace.spans
+    mine = spans.kind == SpanKind.INPUT_WAIT
+    return np.stack([spans.start[mine], spans.end[mine]], axis=1)
 
 
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.name.replace(" ", "-"))

@@ -199,6 +199,21 @@ def shards(truth: Truth) -> None:
                 model.step()
 
 
+def profiled(truth: Truth) -> None:
+    """PyTorch's own profiler looks at eight steps in the middle: TRUTH.profile.pt.trace.json."""
+    model, batches = Model(), loader(num_workers=1)
+    window = torch.profiler.schedule(wait=2, warmup=2, active=8, repeat=1)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=window,
+        on_trace_ready=lambda p: p.export_chrome_trace(f"{sys.argv[1]}.profile.pt.trace.json"),
+    ) as profiler:
+        for batch in truth.batches(batches):
+            model.backward(batch)
+            model.step()
+            profiler.step()
+
+
 LOOPS: dict[str, Callable[[Truth], None]] = {
     "no-workers": plain,
     "two-workers": lambda truth: plain(truth, num_workers=2),
@@ -217,6 +232,7 @@ LOOPS: dict[str, Callable[[Truth], None]] = {
     "break": broken_off,
     "exception": failing,
     "side-by-side": pairs,
+    "profiled": profiled,
     "stateful": stateful,
     "webdataset": shards,
 }
