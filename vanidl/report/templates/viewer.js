@@ -3,6 +3,7 @@
 const Viewer = (() => {
   const {element, button} = TracePanel;
   const {seconds, GUTTER, NARROW, AXIS, BANDWIDTH} = TraceView;
+  const KINDS = [["steps", "step"], ["waits", "input wait"], ["kernels", "kernel"], ["operators", "operator"], ["communication", "collective"]];
   const KEYS = "w and s zoom, a and d move, arrows go from slice to slice, f fills the view with "
     + "the selected one, 0 shows the whole run, Escape clears.";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -84,7 +85,7 @@ const Viewer = (() => {
 
     legend() {
       const list = element("p", "tv-legend");
-      const {palette} = this.model.packed;
+      const {packed} = this.model, {palette} = packed;
       const entry = (name, colour, hatch) => {
         const sample = element("span", "tv-sample");
         sample.dataset.colour = colour;
@@ -93,13 +94,19 @@ const Viewer = (() => {
         item.append(sample, document.createTextNode(name));
         list.append(item);
       };
-      entry("step", palette.kinds.steps);
-      entry("input wait", palette.kinds.waits);
-      const used = new Set(this.model.base.code);
-      if (this.model.base.bins) for (const all of this.model.base.bins.series.values()) for (const s of all) used.add(s.fate);
-      if (this.byFate) palette.fates.forEach((f, i) => { if (used.has(i)) entry(f.label, f.colour, f.hatch); });
-      else { entry("read", palette.read); entry("write", palette.write, "/"); }
+      const kinds = new Set(packed.lanes.map((lane) => lane.kind));
+      for (const [kind, name] of KINDS) if (kinds.has(kind)) entry(name, palette.kinds[kind]);
+      if (this.byFate && kinds.has("io")) palette.fates.forEach((f, i) => { if (this.hasFate(i)) entry(f.label, f.colour, f.hatch); });
+      else if (this.model.bandwidth) { entry("read", palette.read); entry("write", palette.write, "/"); }
       return list;
+    }
+
+    /* Whether any operation here has a fate, or has it in part. */
+    hasFate(fate) {
+      const {base, packed} = this.model, isIo = (lane) => packed.lanes[lane].kind === "io";
+      if (base.tracks.some((t) => isIo(t.lane) && base.code.subarray(t.low, t.high).includes(fate))) return true;
+      if (!base.bins) return false;
+      return [...base.bins.series].some(([key, all]) => isIo(Number(key.split(",")[0])) && all.some((s) => s.fate === fate));
     }
 
     /* ---- size and colours ---- */
@@ -113,10 +120,11 @@ const Viewer = (() => {
       this.ratio = this.printing ? 2 : Math.min(window.devicePixelRatio || 1, 2);
       this.plan = TraceView.layout(this.model.packed, this.rows, this.rank, this.narrow);
       const height = this.printing ? this.plan.height : Math.min(this.plan.height, 0.62 * window.innerHeight);
-      this.height = Math.max(Math.round(height), 40);
+      this.height = this.plan.boxes.length ? Math.max(Math.round(height), 40) : 0;
+      this.above = AXIS + (this.model.bandwidth ? BANDWIDTH : 0);
       this.scroll.style.height = `${this.height}px`;
       this.space.style.height = `${this.plan.height}px`;
-      for (const [canvas, h] of [[this.map, 26], [this.top, AXIS + BANDWIDTH], [this.canvas, this.height]]) {
+      for (const [canvas, h] of [[this.map, 26], [this.top, this.above], [this.canvas, this.height]]) {
         canvas.width = Math.round(width * this.ratio);
         canvas.height = Math.round(h * this.ratio);
         canvas.style.width = `${width}px`;
