@@ -93,6 +93,16 @@ def test_the_sample_is_of_reads_that_took_place_however_parts_are_cut(ios):
         assert len(sample.offset) == len(reads)
 
 
+@given(operations())
+def test_reads_of_nothing_are_counted_by_file(ios):
+    trace = trace_of(ios)
+    found = result(trace)
+    reads = [row for row in rows_of(trace) if row[4] == READ]
+    paths = {row[3] for row in reads}
+    counts = {path: sum(row[3] == path and row[6] == 0 for row in reads) for path in paths}
+    assert (found.empty_reads if found else {}) == counts
+
+
 def test_bounds_grow_by_one_two_five():
     assert EDGES_NS.tolist()[:8] == [0, 1, 2, 5, 10, 20, 50, 100]
     assert (np.diff(EDGES_NS) > 0).all()
@@ -116,3 +126,23 @@ def test_pages_text_and_contract_show_them(opened):
     assert "dataset reads" in durations.SECTION.text(run)
     assert len(run.frame("durations")) == len(table.rows)
     assert run.frame("slowest")["duration_s"].is_monotonic_decreasing
+
+
+def test_files_say_how_often_they_were_opened(opened):
+    from tests import DATA
+    from vanidl.sections import files
+
+    run = opened(DATA / "torch_pfs_workers0")
+    table = files.figure(run).table
+    column = [c.title for c in table.columns].index("opens")
+    opens = sum(row[column] or 0 for row in table.rows)
+    counted = 0
+    for layer in ("POSIX", "STDIO"):
+        counters = run.trace.counters[layer]
+        counts = counters.counters[f"{layer}_OPENS"]
+        shown = {row.path for row in run.files.rows}
+        mine = [run.trace.files.path[f] in shown for f in counters.file.tolist()]
+        counted += int(counts[mine][counts[mine] > 0].sum())
+    assert opens == counted > 0
+    times = [row[6] or 0 for row in table.rows]
+    assert times == sorted(times, reverse=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,7 @@ class Latencies:
     histogram: tuple[DurationBin, ...]
     slowest: tuple[SlowOperation, ...]  # the longest first
     sample: OffsetSample | None  # of the data file of which most was sampled; None without reads
+    empty_reads: Mapping[str, int]  # path -> reads of 0 bytes, of every file that was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class Reduced:
 
     Rows of `slowest`: -duration, start, process, file, op, offset, nbytes. Rows of `sample`: a
     number that is drawn from the read itself, start, offset, nbytes, file, position. Both are
-    sorted, and hold the smallest. `sampled_from` counts the reads of each file (file, count).
+    sorted, and hold the smallest. `reads` counts the reads of each of `files`: all, and those of 0
+    bytes, shape (files, 2).
     """
 
     bins: Int64Array
@@ -91,7 +94,7 @@ NOTHING = Reduced(
     np.empty((0, 7), np.int64),
     np.empty((0, 6), np.int64),
     _NONE,
-    _NONE,
+    np.empty((0, 2), np.int64),
 )
 
 
@@ -106,15 +109,15 @@ def partial(rows: Rows, trace: Trace) -> Reduced:
         np.add.at(bins[2 + op], place[mine], rows.duration[mine])
     is_data = trace.files.is_data
     data = np.flatnonzero((rows.op == READ) & is_data[rows.file]) if len(is_data) else _NONE
-    files, reads = np.unique(rows.file[data], return_counts=True)
-    return Reduced(bins, _slowest(rows), _sample(rows, data), files.astype(np.int64), reads)
+    by_file = rows.reads
+    counts = np.stack([by_file.counts, by_file.sums(by_file.nbytes == 0)], axis=1)
+    files, reads = _added(by_file.file, counts)
+    return Reduced(bins, _slowest(rows), _sample(rows, data), files, reads)
 
 
 def combine(a: Reduced, b: Reduced) -> Reduced:
     """The numbers of both."""
-    files, place = np.unique(np.concatenate([a.files, b.files]), return_inverse=True)
-    reads = np.zeros(len(files), np.int64)
-    np.add.at(reads, place.ravel(), np.concatenate([a.reads, b.reads]))
+    files, reads = _added(np.concatenate([a.files, b.files]), np.concatenate([a.reads, b.reads]))
     return Reduced(
         a.bins + b.bins,
         _first(np.concatenate([a.slowest, b.slowest]), SLOWEST),
@@ -130,18 +133,29 @@ def finish(reduced: Reduced, trace: Trace) -> Latencies | None:
         return None
     since = trace.job.start_ns
     slowest = tuple(_slow(row, trace) for row in reduced.slowest.tolist())
+    paths = trace.files.path
+    counts_of = zip(reduced.files.tolist(), reduced.reads[:, 1].tolist(), strict=True)
+    empty = {paths[code]: count for code, count in counts_of}
     if not len(reduced.sample):
-        return Latencies(_histogram(reduced.bins), slowest, None)
+        return Latencies(_histogram(reduced.bins), slowest, None, empty)
     files, counts = np.unique(reduced.sample[:, 4], return_counts=True)
     code = int(files[counts.argmax()])
     mine = reduced.sample[reduced.sample[:, 4] == code]
     mine = mine[np.lexsort((mine[:, 2], mine[:, 1]))]
-    reads = int(reduced.reads[np.searchsorted(reduced.files, code)])
+    reads = int(reduced.reads[np.searchsorted(reduced.files, code), 0])
     start_s = (mine[:, 1] - since) / 1e9
     sample = OffsetSample(
         trace.files.path[code], reads, start_s, mine[:, 2], mine[:, 3], mine[:, 5]
     )
-    return Latencies(_histogram(reduced.bins), slowest, sample)
+    return Latencies(_histogram(reduced.bins), slowest, sample, empty)
+
+
+def _added(files: Int64Array, reads: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Each file once, ascending, with the sum of its rows."""
+    distinct, place = np.unique(files, return_inverse=True)
+    total = np.zeros((len(distinct), 2), np.int64)
+    np.add.at(total, place.ravel(), reads)
+    return distinct, total
 
 
 def _slowest(rows: Rows) -> Int64Array:

@@ -8,6 +8,7 @@ from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.model.trace import STORAGE_LAYERS
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
 from vanidl.wording.data import traced_words
@@ -26,6 +27,8 @@ _COLUMNS = (
     Column("reads", "count"),
     Column("writes", "count"),
     Column("time", "s"),
+    Column("opens", "count"),
+    Column("reads of 0 bytes", "count"),
     Column("ranks", "count"),
     Column("first", "s"),
     Column("last", "s"),
@@ -41,7 +44,12 @@ def figure(run: Run) -> Figure:
     if not files:
         reason = "No file was read or written through this layer."
         return Figure("files", "Files", "Files", "", empty_reason=reason)
-    rows = tuple(_row(file) for file in _by_time(run)[:LIMIT])
+    opens, found = _opens(run), run.results.latencies
+    empty = found.empty_reads if found is not None else {}
+    rows = tuple(
+        _row(file, opens.get(file.path), None if file.truncated else empty.get(file.path))
+        for file in _by_time(run)[:LIMIT]
+    )
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(files), "files"))
     cut = traced_words(run.coverage, run.summary.layer)
     many = sum(file.truncated for file in files) if cut else 0
@@ -54,7 +62,24 @@ def _by_time(run: Run) -> list[FileRow]:
     return sorted(run.files.rows, key=lambda file: -(file.io_s or 0.0))
 
 
-def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
+def _opens(run: Run) -> dict[str, int]:
+    """Path -> how often it was opened, over the storage layers, where that was counted."""
+    found: dict[str, int] = {}
+    for layer in STORAGE_LAYERS:
+        table = run.trace.counters.get(layer)
+        counts = table.counters.get(f"{layer}_OPENS") if table is not None else None
+        if table is None or counts is None:
+            continue
+        for file, count in zip(table.file.tolist(), counts.tolist(), strict=True):
+            if count >= 0:  # below 0: not monitored
+                path = run.trace.files.path[file]
+                found[path] = found.get(path, 0) + count
+    return found
+
+
+def _row(
+    file: FileRow, opens: int | None, empty_reads: int | None
+) -> tuple[str | int | float | None, ...]:
     mount = f"{file.mount} ({file.file_system})" if file.file_system else file.mount
     return (
         elided(file.path, limit=120),
@@ -64,6 +89,8 @@ def _row(file: FileRow) -> tuple[str | int | float | None, ...]:
         file.reads,
         file.writes,
         file.io_s,
+        opens,
+        empty_reads,
         file.ranks,
         file.first_s,
         file.last_s,
