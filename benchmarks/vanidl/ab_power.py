@@ -108,7 +108,7 @@ def experiment(
     plan = Plan(command(STEP_S), command(STEP_S * factor), folder, options.pairs)
     run_pairs(plan, lambda words, run, tracer: record(words, run, tracer=tracer))
     sides, _ = open_recorded(folder, vanidl.open_run)
-    change = compare(sides).pairings[0].change("step_time_s")
+    change = compare(sides).pairings[0].change("throughput")
     shutil.rmtree(folder)
     if change is None or None in change.values_a:
         raise SystemExit(f"a run has no steps: {[s.missing for s in sides[0].samples]}")

@@ -10,11 +10,13 @@ from vanidl.compare import METRICS, Side, compare
 from vanidl.compare.comparison import (
     BETTER,
     LESS,
+    MIN_RUNS,
     MORE,
     NO_DIFFERENCE,
     NO_INTERVAL,
     NOT_COMPARABLE,
     NOT_RECORDED,
+    TOO_FEW,
     VERDICTS,
     WORSE,
 )
@@ -92,12 +94,21 @@ def test_verdict_of_the_wall_time(b, verdict):
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize("pairs", [2, 3, 4, 5, 6])
+def test_few_runs_get_no_verdict_however_large_the_change(pairs):
+    a, b = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0][:pairs], [2.0, 2.03, 1.97, 2.05, 1.96, 2.0][:pairs]
+    for paired in (True, False):
+        change = changes(timed("A", a, paired=paired), timed("B", b, paired=paired))["wall_time_s"]
+        assert change.verdict == (WORSE if pairs >= MIN_RUNS else TOO_FEW)
+        assert change.low < change.ratio < change.high  # what was seen is shown
+
+
 def test_the_primary_metric_is_not_corrected_and_the_others_are():
     pairing = EXAMPLE_COMPARISONS["slower"]().pairings[0]
-    primary = pairing.change("step_time_s")
+    primary = pairing.change("throughput")
     assert primary.p_corrected == primary.p
     tested = [c for c in pairing.changes if c.p is not None and c.p_corrected is not None]
-    others = [c for c in tested if c.metric.name != "step_time_s"]
+    others = [c for c in tested if c.metric.name != "throughput"]
     least = min(others, key=lambda c: c.p)
     assert least.p_corrected == pytest.approx(min(1, len(others) * least.p))
 
@@ -110,7 +121,7 @@ def test_what_never_varies_costs_the_others_nothing():
 
 def test_more_sides_are_a_family():
     three = EXAMPLE_COMPARISONS["three"]().pairings
-    primary = [p.change("step_time_s") for p in three]
+    primary = [p.change("throughput") for p in three]
     assert max(c.p_corrected / c.p for c in primary) == pytest.approx(2)
     assert [p.b.letter for p in three] == ["B", "C"]
 
@@ -173,7 +184,7 @@ def test_io_that_moved_to_an_untraced_layer_is_no_improvement():
 
 @pytest.mark.parametrize(
     ("name", "primary"),
-    [("slower", "step_time_s"), ("wall_time_only", "wall_time_s"), ("nothing", "run_time_s")],
+    [("slower", "throughput"), ("wall_time_only", "wall_time_s"), ("nothing", "run_time_s")],
 )
 def test_primary_metric_is_what_all_recorded(name, primary):
     assert EXAMPLE_COMPARISONS[name]().primary == primary

@@ -6,28 +6,29 @@ A pure function of the comparison, so that page, terminal and JSON say the same.
 from __future__ import annotations
 
 from vanidl.compare.comparison import (
-    BETTER,
     MIN_CHANGE,
     NO_DIFFERENCE,
     NO_INTERVAL,
     NOT_COMPARABLE,
-    WORSE,
+    NOT_RECORDED,
+    TOO_FEW,
     Change,
     Comparison,
     Pairing,
 )
 from vanidl.compare.statistics import ALPHA
-from vanidl.formatting.units import count, percent, plural, ratio, shown
+from vanidl.formatting.units import count, percent, plural, relative, shown, times
 from vanidl.wording.headline import Headline
 
 CONFIDENCE = percent(1 - ALPHA)
 _NOUN = {
-    "step_time_s": ("typical step takes", "step time"),
-    "wall_time_s": ("command takes", "wall time"),
-    "run_time_s": ("job takes", "run time"),
+    "throughput": "throughput",
+    "wall_time_s": "wall time",
+    "run_time_s": "run time",
 }
-_SUPPORT = ("throughput", "input_wait_s", "lost_to_input_s", "exposed_io_s", "hidden_io_s")
-_JUDGED = (BETTER, WORSE)
+_SUPPORT = ("step_time_s", "input_wait_s", "lost_to_input_s", "exposed_io_s", "hidden_io_s")
+UNBOUNDED = 1000.0
+"""Factor beyond which a bound of an interval says nothing."""
 
 
 def headline(comparison: Comparison) -> Headline:
@@ -37,15 +38,25 @@ def headline(comparison: Comparison) -> Headline:
 
 
 def interval(change: Change) -> str:
-    """`0.44 to 0.48`, of a difference `+1.2 s to +1.4 s`; "" where there is none."""
+    """`+102 % to +129 %`, of a difference `+1.2 s to +1.4 s`; "" where there is none."""
     if change.p is not None and len({*change.values_a, *change.values_b}) == 1:
         return "equal in all runs"
     if change.low is not None and change.high is not None:
-        return f"{ratio(change.low)} to {ratio(change.high)}"
+        if change.low < 1 / UNBOUNDED or change.high > UNBOUNDED:
+            return "not bounded"
+        return _range(change.low, change.high)
     if change.difference is not None:
         low, high = (signed(v, change.metric.unit) for v in change.difference[1:])
         return f"{low} to {high}"
     return ""
+
+
+def _range(low: float, high: float) -> str:
+    """`1.97 to 2.31 times` where one is a factor, else `-58 % to -42 %`."""
+    if low >= 1 and high >= 2:
+        first = f"{low:.2f}" if low < 10 else times(low).removesuffix(" times")
+        return f"{first} to {relative(high)}"
+    return f"{relative(low)} to {relative(high)}"
 
 
 def signed(value: float, unit: str) -> str:
@@ -74,50 +85,60 @@ def _b(change: Change) -> str:
 
 
 def _answer(pairing: Pairing, primary: str) -> str:
-    change, throughput = pairing.change(primary), pairing.change("throughput")
+    change, noun = pairing.change(primary), _NOUN[primary]
     if change is None or change.ratio is None:
         why = change.note if change is not None else "not recorded"
-        noun = _NOUN[primary][1]
         return f"Neither better nor worse can be said of {pairing.b.letter}: {noun} was {why}."
-    if primary != "step_time_s" or throughput is None or throughput.verdict not in _JUDGED:
-        return f"{_taken(pairing, change, primary)}."
-    if throughput.verdict == change.verdict:
-        return f"{_taken(pairing, change, primary)}."
-    return f"{_many(pairing, throughput)}, though {_taken(pairing, change, primary)}."
-
-
-def _taken(pairing: Pairing, change: Change, primary: str) -> str:
-    """`B's typical step takes 1.10 times A's time (98 % interval ..., 5 pairs): worse`."""
-    verb, noun = _NOUN[primary]
-    value = change.ratio or 0.0
-    a, b = pairing.a.letter, pairing.b.letter
-    of = "of" if value < 1 else "times"
-    taken = f"{b}'s {verb} {ratio(value)} {of} {a}'s time"
     if change.verdict == NO_INTERVAL:
         alone = len(pairing.a.samples) == len(pairing.b.samples) == 1
         why = runs(pairing) if alone else change.note.split(" give")[0]
-        return f"{taken} ({why}: no interval)"
+        return f"{_had(pairing, change, noun, relative(change.ratio))} ({why}: no interval)."
+    if change.verdict == TOO_FEW:
+        return _few(pairing, change, noun)
     sure = f"{CONFIDENCE} interval {interval(change)}, {runs(pairing)}"
+    had = _had(pairing, change, noun, relative(change.ratio))
     if change.verdict == NO_DIFFERENCE:
-        return f"no difference in {noun} shown: {taken} ({sure})"
-    return f"{taken} ({sure}): {change.verdict}"
+        return f"no difference in {noun} shown: {had} ({sure})."
+    return f"{had} ({sure}): {change.verdict}."
 
 
-def _many(pairing: Pairing, change: Change) -> str:
-    """The throughput, where it says something else than the typical step."""
+def _had(pairing: Pairing, change: Change, noun: str, amount: str) -> str:
+    """`B has 2.2 times the throughput of A`, `B has -9 % throughput ...` in words."""
     a, b = pairing.a.letter, pairing.b.letter
-    sure = f"{CONFIDENCE} interval {interval(change)}, {runs(pairing)}"
-    return (
-        f"{b} does {ratio(change.ratio)} times {a}'s steps per second ({sure}): {change.verdict} "
-        "by the steps that wait longest"
-    )
+    if amount == "equal":
+        return f"{b} has the {noun} of {a}"
+    if amount.endswith("times"):
+        return f"{b} has {amount} the {noun} of {a}"
+    more = "less" if (change.ratio or 0.0) < 1 else "more"
+    return f"{b} has {amount.lstrip('+-')} {more} {noun} than {a}"
+
+
+def _few(pairing: Pairing, change: Change, noun: str) -> str:
+    """The changes seen in the runs, and that they are too few to judge."""
+    seen, a, b = _ratios(pairing, change), pairing.a.letter, pairing.b.letter
+    low, high = min(seen), max(seen)
+    if relative(low) == relative(high):
+        had = _had(pairing, change, noun, relative(change.ratio))
+    elif low >= 1 and high >= 2:
+        had = f"{b} had {_range(low, high)} the {noun} of {a}"
+    else:
+        had = f"{b}'s {noun} against {a}'s: {_range(low, high)}"
+    bounds = interval(change)
+    sure = f" ({CONFIDENCE} interval {bounds})" if bounds else ""
+    return f"{runs(pairing)}, too few for a verdict; seen: {had}{sure}."
+
+
+def _ratios(pairing: Pairing, change: Change) -> list[float]:
+    """The ratio of every pair; of runs that are not paired, of their means."""
+    both = zip(change.values_a, change.values_b, strict=True) if pairing.paired else ()
+    return [b / a for a, b in both if a and b] or [change.ratio or 1.0]
 
 
 def _support(comparison: Comparison) -> tuple[str, ...]:
     sentences = []
     for pairing in comparison.pairings:
         found = [_support_words(pairing, name) for name in _SUPPORT]
-        known = [words for words in found if words]
+        known = [words for words in (*found, _not_recorded(pairing)) if words]
         lead = f"{pairing.b.letter}: " if len(comparison.pairings) > 1 else ""
         if known:
             words = "; ".join(known)
@@ -126,25 +147,49 @@ def _support(comparison: Comparison) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if sentence)
 
 
+def _not_recorded(pairing: Pairing) -> str:
+    """`input wait and hidden I/O were not recorded in A`, all that miss alike in one go."""
+    found: dict[str, list[str]] = {}
+    for name in _SUPPORT:
+        change = pairing.change(name)
+        if (
+            change is not None
+            and change.verdict == NOT_RECORDED
+            and not _repeats_itself(name, pairing)
+        ):
+            found.setdefault(change.note, []).append(change.metric.title)
+    return "; ".join(
+        f"{_listed(titles)} {'was' if len(titles) == 1 else 'were'} {note}"
+        for note, titles in found.items()
+    )
+
+
 def _support_words(pairing: Pairing, name: str) -> str:
     """`input wait fell from 15.86 s to 781 ms`; "" where it says nothing new."""
     change = pairing.change(name)
-    if change is None or (name == "lost_to_input_s" and _one_rank(pairing)):
+    if change is None or change.a is None or change.b is None or _repeats_itself(name, pairing):
         return ""
     title = change.metric.title
-    if change.a is None or change.b is None:
-        return f"{title} was {change.note}"
     a, b = (shown(value, change.metric.unit) for value in (change.a, change.b))
     if change.verdict in (NO_DIFFERENCE, NOT_COMPARABLE):
         return f"{title}: {change.verdict} ({a} and {b})"
     if change.a == change.b:
         return f"{title} stayed at {a}"
-    return f"{title} {'rose' if change.b > change.a else 'fell'} from {a} to {b}"
+    by = f" ({relative(change.ratio)})" if change.ratio is not None else ""
+    return f"{title} {'rose' if change.b > change.a else 'fell'} from {a} to {b}{by}"
 
 
-def _one_rank(pairing: Pairing) -> bool:
+def _listed(words: list[str]) -> str:
+    """`input wait, exposed I/O and hidden I/O`."""
+    *rest, last = words
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def _repeats_itself(name: str, pairing: Pairing) -> bool:
     """With one rank, lost to input and input wait are the same."""
-    return all(len(sample.ranks) <= 1 for side in (pairing.a, pairing.b) for sample in side.samples)
+    return name == "lost_to_input_s" and all(
+        len(sample.ranks) <= 1 for side in (pairing.a, pairing.b) for sample in side.samples
+    )
 
 
 def _capital(text: str) -> str:

@@ -137,6 +137,18 @@ def ratio(value: float | None) -> str:
     return f"{value:.2f}" if 0.095 <= value < 99.5 else f"{value:.3g}"
 
 
+def relative(value: float | None) -> str:
+    """A ratio as a change: `2.18 times`, `+18 %`, `-95 %`; `equal` of 1."""
+    if value is None:
+        return UNKNOWN
+    if value == 1:
+        return "equal"
+    if value >= 2:
+        return f"{value:.2f} times" if value < 10 else times(value)
+    share = percent(abs(value - 1))
+    return share if share.startswith("<") else f"{'+' if value > 1 else '-'}{share}"
+
+
 def steps_per_second(value: float | None) -> str:
     """A throughput: `2.40 steps/s`."""
     if value is None:
@@ -172,6 +184,7 @@ _FORMATS: dict[str, Callable[[float | None], str]] = {
     "count": count,
     "factor": factor,
     "ratio": ratio,
+    "relative": relative,
     "steps/s": steps_per_second,
 }
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 
 from vanidl.compare import Change, Comparison, Pairing
-from vanidl.compare.comparison import BETTER, NO_INTERVAL, WORSE
+from vanidl.compare.comparison import BETTER, NO_INTERVAL, TOO_FEW, WORSE
 from vanidl.compare.wording import CONFIDENCE, interval, values
 from vanidl.figures import palette
 from vanidl.figures.figure import Figure, Spec
-from vanidl.formatting.units import ratio
+from vanidl.formatting.units import relative
 
 _COLOURS = {BETTER: palette.BETTER, WORSE: palette.WORSE}
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross")
+_SHAPES = {BETTER: "triangle-up", WORSE: "triangle-down"}
+_SYMBOLS = ("circle", "square", "diamond", "hexagon", "cross")
+_FARTHEST = 100.0  # times more or less: intervals are drawn as far as that
 _CAPTION = (
     "Each point is a metric of the other side over that of A, on a scale of factors: left of the "
     "line at 1 it fell, right of it it rose."
 )
 _BARS = (
-    f"Bars are {CONFIDENCE} intervals. Green is better, red is worse; grey has no good direction, "
-    "or no difference was shown."
+    f"Bars are {CONFIDENCE} intervals. A green triangle up is better, a red one down is worse; "
+    "grey has no good direction, or no verdict."
 )
 _SINGLE = "One run each gives no interval and no measure of how far the next run would be off."
 _TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
@@ -75,7 +77,7 @@ def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple
         "customdata": [_hover(change) for change in rows],
         "marker": {
             "size": 10,
-            "symbol": _SYMBOLS[index % len(_SYMBOLS)],
+            "symbol": [_SHAPES.get(c.verdict, _SYMBOLS[index % len(_SYMBOLS)]) for c in rows],
             "color": [_COLOURS.get(change.verdict, palette.SOFT) for change in rows],
         },
         "hovertemplate": "%{customdata}<extra></extra>",
@@ -84,8 +86,8 @@ def _points(pairing: Pairing, rows: list[Change], names: list[str], place: tuple
 
 def _bars(rows: list[Change]) -> Spec:
     """Error bars to the bounds of the interval, of no length where there is none."""
-    above = [0.0 if c.high is None or c.ratio is None else c.high - c.ratio for c in rows]
-    below = [0.0 if c.low is None or c.ratio is None else c.ratio - c.low for c in rows]
+    above = [0.0 if c.high is None or c.ratio is None else _near(c, c.high) - c.ratio for c in rows]
+    below = [0.0 if c.low is None or c.ratio is None else c.ratio - _near(c, c.low) for c in rows]
     return {
         "type": "data",
         "symmetric": False,
@@ -97,11 +99,17 @@ def _bars(rows: list[Change]) -> Spec:
     }
 
 
+def _near(change: Change, bound: float) -> float:
+    """The bound, or how far it is drawn."""
+    value = change.ratio or 1.0
+    return min(max(bound, value / _FARTHEST), value * _FARTHEST)
+
+
 def _hover(change: Change) -> str:
     bounds = interval(change)
     sure = f" ({bounds})" if bounds else ""
-    judged = "" if change.verdict == NO_INTERVAL else f", {change.verdict}"
-    return f"{change.metric.title}: {values(change)}, factor {ratio(change.ratio)}{sure}{judged}"
+    judged = "" if change.verdict in (NO_INTERVAL, TOO_FEW) else f", {change.verdict}"
+    return f"{change.metric.title}: {values(change)}, {relative(change.ratio)}{sure}{judged}"
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -113,8 +121,13 @@ def _ticks(low: float, high: float) -> list[float]:
     return [1 + k * step for k in range(-below, above + 1)]
 
 
+def _drawn_values(change: Change) -> list[float]:
+    bounds = [_near(change, bound) for bound in (change.low, change.high) if bound]
+    return [change.ratio, *bounds] if change.ratio else []
+
+
 def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
-    reach = [v for rows in drawn for c in rows for v in (c.ratio, c.low, c.high) if v]
+    reach = [v for rows in drawn for c in rows for v in _drawn_values(c)]
     low, high = math.log10(min(*reach, 0.8)), math.log10(max(*reach, 1.25))
     margin = 0.04 * (high - low)
     ticks = _ticks(10 ** (low - margin), 10 ** (high + margin))

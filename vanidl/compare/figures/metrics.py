@@ -21,7 +21,7 @@ def figure(comparison: Comparison) -> Figure:
         b = pairing.b.letter
         columns += [
             Column(b, "own"),
-            Column(f"{b}/{pairing.a.letter}", "ratio"),
+            Column(f"{b} against {pairing.a.letter}", "relative"),
             Column(f"{CONFIDENCE} interval"),
             Column("verdict"),
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vanidl.compare import Comparison, Sample, Side
+from vanidl.compare.differences import differences
 from vanidl.compare.figures import FIGURES
 from vanidl.compare.report.terms import TERMS
 from vanidl.compare.report.tiles import tiles
@@ -43,7 +44,9 @@ def write_comparison(comparison: Comparison, path: str | Path) -> None:
 def _facts(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     """Who is who, and how the runs were made."""
     sides = tuple((side.letter, elided(side.name, limit=60)) for side in comparison.sides)
-    return (*sides, ("runs", runs(comparison.pairings[0])), *comparison.conditions[:1])
+    what = tuple((f"{name} differs", elided(text, limit=200)) for name, text in
+                 differences(comparison))  # fmt: skip
+    return (*sides, *what, ("runs", runs(comparison.pairings[0])), *comparison.conditions[:1])
 
 
 def _warnings(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.compare.comparison import MIN_CHANGE
+from vanidl.compare.comparison import MIN_CHANGE, MIN_RUNS
 from vanidl.compare.statistics import ALPHA
 from vanidl.formatting.units import percent
 from vanidl.wording.glossary import TERMS as OF_A_RUN
@@ -35,15 +35,22 @@ TERMS: tuple[tuple[str, str], ...] = (
         "do not count as repeats.",
     ),
     (
-        "Step time",
-        "Median of the profiled steps of a run: a machine that stops for a moment does not move "
-        "it. Few steps that wait long, in every run, show in the throughput and the input wait.",
+        "Too few runs",
+        f"With fewer than {MIN_RUNS} runs of each side even large changes mostly go unproved, so "
+        "no verdict is given: what was seen is shown, with its interval.",
+    ),
+    (
+        "Throughput",
+        "Steps per second over the observed window: the question that is asked, where it was "
+        "recorded; else the wall time of the command. The median step is beside it: few long waits "
+        "leave the median alone.",
     ),
     (
         "Corrected",
-        "Step time is the question that was asked. All other verdicts are corrected for their "
-        f"number (Holm): together they call a difference that is not there in {percent(ALPHA)} of "
-        "comparisons. So an interval beside 1 may still read: no difference shown.",
+        "The first metric is the question that was asked. All other verdicts are corrected for "
+        "their number (Holm): together they call a difference that is not there in "
+        f"{percent(ALPHA)} of comparisons. So an interval beside 0 may still read: no difference "
+        "shown.",
     ),
     *OF_A_RUN,
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from vanidl.compare import Change, Comparison, Pairing, Side
+from vanidl.compare.differences import differences
 from vanidl.compare.wording import CONFIDENCE, headline, interval, runs
 from vanidl.formatting.terminal import aligned_table, paragraph, printable
-from vanidl.formatting.units import ratio, shown
+from vanidl.formatting.units import relative, shown
 from vanidl.model.warnings import NOT_COMPARABLE, WARNING
 
 
@@ -17,6 +18,7 @@ def comparison_text(comparison: Comparison) -> str:
         *(paragraph(sentence) for sentence in answer.support),
         "",
         *(f"  {side.letter}  {_named(side)}" for side in comparison.sides),
+        *(f"  {name} differs: {text}" for name, text in differences(comparison)),
         *(f"  {name}: {value}" for name, value in comparison.conditions),
         "",
         *(line for side in comparison.sides for line in _missing(side)),
@@ -44,7 +46,7 @@ def _missing(side: Side) -> list[str]:
 
 def _table(pairing: Pairing) -> str:
     a, b = pairing.a.letter, pairing.b.letter
-    header = (f"{runs(pairing)}", a, b, f"{b}/{a}", f"{CONFIDENCE} interval", "verdict")
+    header = (f"{runs(pairing)}", a, b, "change", f"{CONFIDENCE} interval", "verdict")
     rows = [header, *(_row(change) for change in pairing.changes)]
     return aligned_table(f"{b} compared with {a}", rows) or ""
 
@@ -55,7 +57,7 @@ def _row(change: Change) -> tuple[str, ...]:
         change.metric.title,
         shown(change.a, unit),
         shown(change.b, unit),
-        ratio(change.ratio) if change.ratio is not None else "-",
+        relative(change.ratio) if change.ratio is not None else "-",
         interval(change) or "-",
         change.verdict,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from vanidl.compare import Change, Comparison
-from vanidl.compare.comparison import NO_INTERVAL, NOT_RECORDED
+from vanidl.compare.comparison import NO_INTERVAL, NOT_RECORDED, TOO_FEW
 from vanidl.compare.wording import interval, values
-from vanidl.formatting.units import UNKNOWN, ratio, shown
+from vanidl.formatting.units import UNKNOWN, relative, shown
 from vanidl.report.tiles import Tile
 
-_NAMES = ("step_time_s", "throughput", "input_wait_s", "exposed_io_s", "bytes_read")
+_NAMES = ("throughput", "step_time_s", "input_wait_s", "exposed_io_s", "bytes_read")
 _ALONE = ("wall_time_s", "run_time_s", "io_time_s", "requests")
 
 
@@ -26,10 +26,10 @@ def _tile(change: Change) -> Tile:
     label = title[:1].upper() + title[1:]
     if change.verdict == NOT_RECORDED:
         return Tile(label, UNKNOWN, change.note)
-    value = shown(change.b, change.metric.unit) if change.ratio is None else (
-        f"\N{MULTIPLICATION SIGN} {ratio(change.ratio)}")  # fmt: skip
+    unit = change.metric.unit
+    value = shown(change.b, unit) if change.ratio is None else relative(change.ratio)
     bounds = interval(change)
-    judged = "" if change.verdict == NO_INTERVAL else f"; {change.verdict}"
+    judged = "" if change.verdict in (NO_INTERVAL, TOO_FEW) else f"; {change.verdict}"
     if bounds and change.ratio is not None:
         judged += f" ({bounds})"
     return Tile(label, value, values(change) + judged)
