@@ -72,6 +72,18 @@ class LogClock:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceSteps:
+    """How long devices were at the steps that events were recorded for, over all ranks.
+
+    `device_s` is the most that they were busy; `host_s` what the processes took for the same.
+    """
+
+    steps: int
+    device_s: float
+    host_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderWaits:
     """What training waited for one loader, over all ranks; known where the loop was marked."""
 
@@ -97,6 +109,7 @@ class Steps:
     steps_from: str = ""  # "input waits" where some were not marked but derived from those
     log_clocks: tuple[LogClock, ...] = ()  # of every log with an offset of its own
     loaders: tuple[LoaderWaits, ...] = ()  # empty where waits do not tell which loader
+    device: DeviceSteps | None = None  # where the recorder saw one
     counted: int | None = None  # of a rank, profiled or not; None: not more than were profiled
 
 
@@ -150,7 +163,8 @@ def finish(reduced: Operations, trace: Trace) -> Steps | None:
         source, min(counts), max(counts), len(ranks), float(duration.mean()),
         float(np.median(duration)), float(np.percentile(duration, 99)), worst(trace), table,
         clocks(trace), next((p.steps_from for p in sources if p.steps_from), ""),
-        log_clocks(trace), loader_waits(trace), _counted(trace, max(counts)),
+        log_clocks(trace), loader_waits(trace), counted=_counted(trace, max(counts)),
+        device=_device(trace),
     )  # fmt: skip
 
 
@@ -164,6 +178,17 @@ def _source(profile: Profile) -> str:
     """Which program saw the steps, and what they were found by."""
     by = f", steps from {profile.steps_from}" if profile.steps_from else ""
     return f"{profile.source}{by}"
+
+
+def _device(trace: Trace) -> DeviceSteps | None:
+    found = [profile.device for profile in trace.profiles if profile.device is not None]
+    if not found:
+        return None
+    return DeviceSteps(
+        sum(each.steps for each in found),
+        sum(each.device_ns for each in found) / 1e9,
+        sum(each.host_ns for each in found) / 1e9,
+    )
 
 
 def loader_waits(trace: Trace) -> tuple[LoaderWaits, ...]:

@@ -94,6 +94,7 @@ def describe(
             clock_high_ns=clocks[k].high_ns,
             clock_evidence=clocks[k].evidence,
             marks_loop=p.marks_loop,
+            device=p.device,
         )
         for k, p in enumerate(profiles)
     )

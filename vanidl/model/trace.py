@@ -272,11 +272,24 @@ class Profile:
     clock_high_ns: int = 0
     clock_evidence: tuple[ClockReason, ...] = ()
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
+    device: DeviceTime | None = None
 
     @property
     def aligned(self) -> bool:
         """Whether its spans are on the clock of the logs; they are left out where not."""
         return self.clock_method != "not aligned"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """How long a device was at so many steps, each from the first work that it was given.
+
+    It may have waited for more in between: `device_ns` is the most that it was busy.
+    """
+
+    steps: int
+    device_ns: int
+    host_ns: int  # that the process took for the same, from its first batch on
 
 
 @dataclass(frozen=True, slots=True)

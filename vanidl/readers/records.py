@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.intervals import Intervals
+from vanidl.model.trace import DeviceTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,7 @@ class ProfileTrace:
     clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
     fetches: FetchTable | None = None  # of its loaders, where they were recorded
+    device: DeviceTime | None = None  # at its steps, where events were recorded on it
 
 
 @dataclass(frozen=True, slots=True)

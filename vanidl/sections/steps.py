@@ -260,9 +260,20 @@ def _text(run: Run) -> str | None:
         ("duration", f"mean {seconds(steps.mean_s)}, median {seconds(steps.median_s)}, "
                      f"99 % under {seconds(steps.p99_s)}"),
         *(("waited for", words) for words in _by_loader(steps)),
+        *(("device", words) for words in _of_device(steps)),
         *clock_pairs(steps),
     ]  # fmt: skip
     return named_values("Steps", rows)
+
+
+def _of_device(steps: Steps) -> Iterator[str]:
+    """How long the device was at the steps, beside the process that gave it work."""
+    device = steps.device
+    if device is not None:
+        yield (
+            f"busy for {seconds(device.device_s)} at most in {plural(device.steps, 'step')}; the "
+            f"process took {seconds(device.host_s)} for the same, from the first batch on"
+        )
 
 
 def _by_loader(steps: Steps) -> Iterator[str]:
@@ -286,6 +297,7 @@ def _json(run: Run) -> Object | None:
         "median_s": steps.median_s,
         "p99_s": steps.p99_s,
         "loaders": [values_of(loader) for loader in steps.loaders],
+        "device": None if steps.device is None else values_of(steps.device),
         "clock": values_of(steps.clock),
         "clocks": [values_of(clock) for clock in steps.clocks],
         "log_clocks": [values_of(clock) for clock in steps.log_clocks],

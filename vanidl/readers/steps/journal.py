@@ -20,7 +20,7 @@ from vanidl.errors import InputError
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2))
 """How files begin; version 2 has the kinds of events from COLLATE on."""
 
-TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN = range(9)
+TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE = range(10)
 
 ROW_BYTES = 32
 _THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
@@ -44,6 +44,12 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    @property
+    def number(self) -> Int64Array:
+        """Epoch and place as the one number that holds them: of DEVICE ns on the host."""
+        number: Int64Array = (self.epoch << _EPOCH_SHIFT) | self.place
+        return number
 
     def pick(self, rows: NDArray[np.bool_] | Int64Array) -> Events:
         """Those of a mask, or of these rows."""
@@ -126,7 +132,7 @@ def _events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & 0xFF
-    sound = (kind >= WAIT) & (kind <= TAKEN) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= DEVICE) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import DeviceTime, SpanKind
 from vanidl.readers.records import ProfileTrace
-from vanidl.readers.steps.journal import END, ITER, OPTIMIZER, WAIT, Events, Journal
+from vanidl.readers.steps.journal import DEVICE, END, ITER, OPTIMIZER, WAIT, Events, Journal
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -74,7 +74,15 @@ def profile(journal: Journal) -> ProfileTrace:
         names=names,
         losses=journal.losses,
         marks_loop=True,
+        device=_device(journal.events),
     )
+
+
+def _device(events: Events) -> DeviceTime | None:
+    mine = events.pick(events.kind == DEVICE)
+    if not len(mine):
+        return None
+    return DeviceTime(len(mine), int((mine.end - mine.begin).sum()), int(mine.number.sum()))
 
 
 def _of_training(events: Events) -> Events:

@@ -26,6 +26,8 @@ HOOKS = (
     ("torch.utils.data.dataloader", "fetches.watch_iterators"),
     ("torchdata.stateful_dataloader.worker", "fetches.watch_workers"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "fetches.watch_iterators"),
+    ("torch.utils.data.dataloader", "device.watch_loaders"),
+    ("torch.optim.optimizer", "device.watch_optimizers"),
     ("torch.amp.grad_scaler", "pytorch.watch_scalers"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "pytorch.watch_stateful"),
     ("torchdata.nodes.loader", "named.watch"),

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAGIC = b"vanidl-steps 2".ljust(31) + b"\n"
-TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN = range(9)
+TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE = range(10)
 """Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
-`fetches` says of a batch's samples, of the workers that fetch them, and of who takes them."""
+`fetches` says of a batch's samples, of the workers that fetch them, and of who takes them; what
+`device` says of a step: from begin to end on the device, `number` ns on the host."""
 
 THREAD_SHIFT = 8
 LOADER_SHIFT = 16
