@@ -30,7 +30,7 @@ from vanidl.readers.objects.log import counters
 from vanidl.readers.objects.log import log as object_log
 from vanidl.readers.objects.operations import read_operations
 from vanidl.readers.pytorch import trace as pytorch_trace
-from vanidl.readers.steps.fetches import fetch_table
+from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import Journal, read_journal
 from vanidl.readers.steps.loop import profile
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
@@ -70,7 +70,7 @@ def _read_steps(path: Path) -> Journal:
     """A journal, of which everything is made that it is for."""
     journal = read_journal(path)
     profile(journal)
-    fetch_table(journal, [journal])
+    fetch_table(journal, workers_of([journal]))
     return journal
 
 

@@ -11,7 +11,7 @@ from vanidl.formatting.units import plural
 from vanidl.model.warnings import Notice
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
 from vanidl.readers.sniff import Opening
-from vanidl.readers.steps.fetches import fetch_table
+from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import MAGICS, Journal, read_journal
 from vanidl.readers.steps.loop import profile
 from vanidl.readers.steps.unseen import notices
@@ -22,8 +22,9 @@ _FAILURE = "steps_failure"
 
 def _read(files: Files, reading: Reading) -> Records:
     journals = reading.each("recorded steps", read_journal, files.get(_STEPS, ()))
+    workers = workers_of(journals)
     profiles = [
-        replace(profile(journal), fetches=fetch_table(journal, journals)) for journal in journals
+        replace(profile(journal), fetches=fetch_table(journal, workers)) for journal in journals
     ]
     failures = reading.each("recorded steps", _failures, files.get(_FAILURE, ()))
     return Records(

@@ -8,7 +8,7 @@ of the wait that it does so in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -55,16 +55,25 @@ class _Done:
         return len(self.begin)
 
 
-def fetch_table(journal: Journal, journals: Sequence[Journal]) -> FetchTable | None:
-    """What the loaders of a training process fetched; None for other processes, and nothing.
+Workers = Mapping[tuple[str, int], Sequence[Journal]]
+"""Host and process id -> journals of processes that trained nothing: ids come again."""
 
-    Args:
-        journal: that of the process.
-        journals: all of the run, those of its workers among them.
-    """
+
+def workers_of(journals: Iterable[Journal]) -> Workers:
+    """The journals that may be those of workers."""
+    found: dict[tuple[str, int], list[Journal]] = {}
+    for journal in journals:
+        pid = _pid(journal)
+        if pid is not None and not _trains(journal):
+            found.setdefault((_host(journal), pid), []).append(journal)
+    return found
+
+
+def fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
+    """What the loaders of a training process fetched; None for other processes, and nothing."""
     if not _trains(journal):
         return None
-    table = _table(journal, [other for other in journals if not _trains(other)])
+    table = _table(journal, workers)
     return table if len(table.begin) else None
 
 
@@ -72,23 +81,21 @@ def _trains(journal: Journal) -> bool:
     return bool(np.isin(journal.events.kind, (WAIT, END, TAKEN, WORKER)).any())
 
 
-def _table(journal: Journal, others: Sequence[Journal]) -> FetchTable:
+def _table(journal: Journal, workers: Workers) -> FetchTable:
     events, pid = journal.events, _pid(journal)
     by = [(-1 if pid is None else pid, -1)]
     blocks = [_own(events)]
     taken = _Taken.of(events)
-    for worker in others:
-        place = _started(journal, worker)
-        if place is not None:
-            blocks.append(_of_worker(worker, len(by), int(events.loader[place]), taken))
-            by.append((int(events.begin[place]), int(events.place[place])))
+    for row, worker in _started(journal, workers):
+        blocks.append(_of_worker(worker, len(by), int(events.loader[row]), taken))
+        by.append((int(events.begin[row]), int(events.place[row])))
     columns = {
         f.name: np.concatenate([getattr(b, f.name) for b in blocks]) for f in fields(_Fetches)
     }
     for column in columns.values():
         column.flags.writeable = False
-    host = str(journal.process.get("host", ""))
-    return FetchTable(host=host, pid=pid, by=tuple(by), loaders=loader_names(journal), **columns)
+    loaders = loader_names(journal)
+    return FetchTable(host=_host(journal), pid=pid, by=tuple(by), loaders=loaders, **columns)
 
 
 def _pid(journal: Journal) -> int | None:
@@ -96,17 +103,27 @@ def _pid(journal: Journal) -> int | None:
     return pid if type(pid) is int and pid >= 0 else None
 
 
-def _started(journal: Journal, worker: Journal) -> int | None:
-    """The row that says that a process is a worker of another one: the last before it began.
+def _host(journal: Journal) -> str:
+    return str(journal.process.get("host", ""))
 
-    Process ids come again; a worker begins to fetch while its iterator is being made.
+
+def _started(journal: Journal, workers: Workers) -> Iterator[tuple[int, Journal]]:
+    """Each worker of a process, with the row that says so: the last of its id before it fetched.
+
+    A worker begins to fetch while its iterator is being made.
     """
-    events, begun = journal.events, worker.events.begin[worker.events.kind == FETCH]
-    if journal.process.get("host") != worker.process.get("host") or not len(begun):
-        return None
-    mine = (events.kind == WORKER) & (events.begin == (_pid(worker) or 0))
-    rows = np.flatnonzero(mine & (events.end <= begun.min()))
-    return int(rows[events.end[rows].argmax()]) if len(rows) else None
+    events, host = journal.events, _host(journal)
+    rows = np.flatnonzero(events.kind == WORKER)
+    rows = rows[np.lexsort((events.end[rows], events.begin[rows]))]  # by process id, then time
+    pids, first = np.unique(events.begin[rows], return_index=True)
+    for pid, mine in zip(pids.tolist(), np.split(rows, first[1:]), strict=False):
+        for worker in workers.get((host, pid), ()):
+            begun = worker.events.begin[worker.events.kind == FETCH]
+            place = (
+                np.searchsorted(events.end[mine], begun.min(), side="right") if len(begun) else 0
+            )
+            if place:
+                yield int(mine[place - 1]), worker
 
 
 def _own(events: Events) -> _Fetches:
