@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from vanidl.analyses.summary import LayerTotals
 from vanidl.figures.figure import Column, Figure, Table
-from vanidl.model.trace import STORAGE_LAYERS
+from vanidl.model.trace import OBJECT, STORAGE_LAYERS
 from vanidl.run import Run
 from vanidl.sections.section import Object, Section, values_of
 
 _CAPTION = (
     "POSIX and STDIO are disjoint and together are storage. Every other layer lies above POSIX: "
     "its bytes are counted there again, so rows must not be added. Times are sums over processes."
+)
+_WITH_OBJECTS = (
+    "POSIX and STDIO are disjoint and together are storage. OBJECT, requests to object storage, is "
+    "a total of its own; metadata there is HEAD, listings and the like. Every other layer lies "
+    "above POSIX, so rows must not be added. Times are sums over processes."
 )
 _COLUMNS = (
     Column("layer"),
@@ -43,7 +48,8 @@ def figure(run: Run) -> Figure:
     )
     reason = "" if rows else "The run holds no Darshan counters: record it with Darshan."
     table = Table(_COLUMNS, rows) if rows else None
-    caption = _CAPTION if rows else ""
+    objects = any(layer.layer == OBJECT for layer in run.summary.layers)
+    caption = (_WITH_OBJECTS if objects else _CAPTION) if rows else ""
     return Figure("layers", "Totals", "Layers by counters", caption, None, table, reason)
 
 
