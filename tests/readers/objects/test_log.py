@@ -68,6 +68,16 @@ def test_names_are_given_again_when_there_were_too_many(tmp_path: Path, monkeypa
     assert sorted(file.names) == [f"s3://b/{k}" for k in range(5)]
 
 
+def test_a_file_that_cannot_be_written_breaks_nothing_and_is_said_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    log = written.Operations(str(tmp_path / "gone"), lambda _, error: said.append(str(error)))
+    for k in range(3):
+        log.add(written.READ | OK, "s3://b/signature=CANARY", 0, 1, k, 2 * 10**18)
+    log._last()
+    assert len(said) == 1
+    assert "CANARY" not in said[0]
+
+
 def test_a_time_far_from_the_process_is_left_out(tmp_path: Path) -> None:
     path = objects_of(tmp_path)
     content = bytearray(path.read_bytes())

@@ -23,6 +23,8 @@ from .journal import new_file, process_description
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .hooks import Channel
 
 MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"
@@ -46,10 +48,16 @@ _OTHER_THREADS = 255
 
 
 class Operations:
-    """Operations of this process; a forked child has a file of its own."""
+    """Operations of this process; a forked child has a file of its own.
 
-    def __init__(self, folder: str) -> None:
+    Args:
+        folder: where the file goes.
+        failed: called, once, with the name of this module and why no more can be written.
+    """
+
+    def __init__(self, folder: str, failed: Callable[[str, Exception], None] | None = None) -> None:
         self._folder = folder
+        self._failed = failed
         self._closed = False
         self._begin()
         atexit.register(self._last)
@@ -70,7 +78,19 @@ class Operations:
         self._begin()
 
     def add(self, code: int, name: str, offset: int, nbytes: int, begin: int, end: int) -> None:
-        """An operation that has ended, in the calling thread."""
+        """An operation that has ended, in the calling thread; raises nothing."""
+        try:
+            self._add(code, name, (offset, nbytes, begin, end))
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._closed = True
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            failed("operations", error_without_text(error))
+
+    def _add(self, code: int, name: str, values: tuple[int, int, int, int]) -> None:
         ident = get_ident()
         with self._lock:
             if self._closed:
@@ -80,8 +100,8 @@ class Operations:
             if number is None:
                 number = self._number(name)
             code |= thread << THREAD_SHIFT
-            self._rows.append(_ROW.pack(code, number, offset, nbytes, begin, end))
-            if end - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
+            self._rows.append(_ROW.pack(code, number, *values))
+            if values[-1] - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
                 self._flush()
 
     def _number(self, name: str) -> int:
@@ -119,10 +139,13 @@ class Operations:
         return MAGIC + _text(process_description() | {"start_ns": self._started_ns})
 
     def _last(self) -> None:
-        with self._lock:
-            if self._rows or self._file >= 0:
-                self._rows.append(_text({"end_ns": time_ns()}))
-                self._flush()
+        try:
+            with self._lock:
+                if not self._closed and (self._rows or self._file >= 0):
+                    self._rows.append(_text({"end_ns": time_ns()}))
+                    self._flush()
+        except Exception as error:
+            self._give_up(error)
 
 
 def _text(values: dict[str, object]) -> bytes:
@@ -140,7 +163,7 @@ def operations(channel: Channel) -> Operations:
     """The operations of this process, the same for all libraries."""
     folder = channel.journal.folder
     if folder not in _of_folder:
-        _of_folder[folder] = Operations(folder)
+        _of_folder[folder] = Operations(folder, channel.journal.note_failure)
     return _of_folder[folder]
 
 
