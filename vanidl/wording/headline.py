@@ -350,8 +350,11 @@ def _objects(summary: Summary) -> str:
         moved = nbytes(moved_bytes(objects))
         return f"Object storage moved {moved}, which is in none of these: see --layer OBJECT."
     files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    beside = summary.layer == OBJECT and files > REAL_PART * moved_bytes(objects)
-    return f"POSIX and STDIO moved {nbytes(files)} beside it." if beside else ""
+    if summary.layer != OBJECT:
+        return ""
+    beside = files > REAL_PART * moved_bytes(objects)
+    files_too = f"; POSIX and STDIO moved {nbytes(files)} beside it" if beside else ""
+    return f"I/O here is object storage{files_too}."
 
 
 def _layer(summary: Summary, name: str) -> LayerTotals | None:
