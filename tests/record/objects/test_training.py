@@ -80,14 +80,14 @@ def test_workers_belong_to_the_trainer_and_its_waits_are_for_object_storage(
     assert 0 < mean.input_wait_io_s <= mean.input_wait_s
     assert mean.input_wait_metadata_s is not None
     assert mean.input_wait_metadata_s > 0
-    assert "object_asked_first" in {finding.code for finding in run.findings()}
+    assert "object_asked_first" in {finding.code for finding in run.findings}
 
 
 def test_every_output_shows_the_layer_and_the_names(
     trained: tuple[Path, list], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(trained[0])
-    assert main(["summary", folder, "--layer", "OBJECT"]) == 0
+    assert main(["summary", folder, "--full", "--layer", "OBJECT"]) == 0
     text = capsys.readouterr().out
     assert "I/O through OBJECT" in text
     assert "s3://train/samples/slow000.bin" in text
