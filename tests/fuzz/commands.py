@@ -42,8 +42,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "summary brief": ("summary", "RUN"),
     "summary --anonymize": ("summary", "RUN", "--anonymize", "--json"),
     "report": ("report", "RUN", "-o", "OUT/page.html"),
+    "report --anonymize": ("report", "RUN", "--anonymize", "-o", "OUT/page.html"),
     "export chrome": ("export", "RUN", "--to", "chrome", "-o", "OUT/t.json"),
     "export csv": ("export", "RUN", "--to", "csv", "-o", "OUT/csv"),
+    "export json": ("export", "RUN", "--to", "json", "-o", "OUT/t.json"),
+    "export parquet": ("export", "RUN", "--to", "parquet", "-o", "OUT/parquet"),
     "check": ("check", "RUN", "--json"),
     "survey": ("survey", "RUN", "-o", "OUT/survey"),
     "compare": ("compare", "RUN", "RUN"),
@@ -54,14 +57,15 @@ INSPECT = "summary --inspect"
 def main() -> int:
     """Prints the table; 1 where there is a fault in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.commands", description=__doc__)
-    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     options = parser.parse_args()
     table: dict[str, Counter[str]] = {name: Counter() for name in (*COMMANDS, INSPECT)}
     notes = []
     for name in vanidl_commands.COMMANDS:  # before any fork, so that no case pays for it
         vanidl_commands.find_command(name)
-    for number in range(options.cases):
+    for number in range(options.first, options.first + options.cases):
         rng = np.random.default_rng((options.seed, number))
         with tempfile.TemporaryDirectory(prefix="commands-") as folder:
             name, way, line = _case(Path(folder), rng)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tests.fuzz import wire
 from tests.fuzz.readers import HOSTILE_VALUES, READERS, count, replaced
 from tests.makers import xplane_files
 from tests.makers.darshan_logs import (
@@ -25,7 +27,7 @@ from tests.makers.darshan_logs import (
     log_bytes,
     random_records,
 )
-from tests.makers.event_files import Event, event_file
+from tests.makers.event_files import Event, event_body, event_file, record
 
 Rng = np.random.Generator
 Written = tuple[str, bytes]
@@ -155,13 +157,53 @@ def xplane(rng: Rng) -> Written:
     return f"plugins/profile/{folder}/n.xplane.pb", content
 
 
+def protobuf_of_xplane(rng: Rng) -> Written:
+    """A profile with fields changed at any depth, lengths right."""
+    name = f"plugins/profile/{xplane_files.SESSION}/n.xplane.pb"
+    return name, wire.changed(READERS["xplane"].content, rng)
+
+
+def protobuf_of_steps(rng: Rng) -> Written:
+    """A step table with fields changed at any depth."""
+    name = f"plugins/profile/{xplane_files.SESSION}/n.input_pipeline.pb"
+    return name, wire.changed(READERS["input pipeline"].content, rng)
+
+
+def protobuf_of_events(rng: Rng) -> Written:
+    """Event records with fields changed at any depth, checksums right."""
+    bodies = [event_body(Event(1.7e9 + i, i, ("loss", "lr"))) for i in range(6)]
+    for _ in range(int(rng.integers(1, 4))):
+        i = int(rng.integers(0, len(bodies)))
+        bodies[i] = wire.changed(bodies[i], rng)
+    return "events.out.tfevents.1700000000.n.2.0", b"".join(map(record, bodies))
+
+
+def step_journal(rng: Rng) -> Written:
+    """A journal of recorded steps with odd numbers in rows and odd values in its texts."""
+    content = bytearray(READERS["steps"].content)
+    for _ in range(int(rng.integers(1, 6))):
+        row, column = int(rng.integers(1, len(content) // 32)), int(rng.integers(0, 4))
+        struct.pack_into("<q", content, 32 * row + 8 * column, int(_of(rng, INTEGERS)))
+    if rng.random() < 0.5:
+        value = {"pid": 7, "host": "n", "rank": 0, "world_size": 1}
+        value[_of(rng, tuple(value))] = _of(rng, HOSTILE_VALUES)
+        text = json.dumps(value).encode()
+        rows = -(-len(text) // 32)
+        content[32:32] = struct.pack("<4q", 0, rows, 0, 0) + text.ljust(32 * rows)
+    return "n-7.steps", bytes(content)
+
+
 WAYS: dict[str, Callable[[Rng], Written]] = {
     "darshan": darshan,
     "kineto": _json("kineto", "n_10.1700000099000.pt.trace.json"),
     "kineto gzip": _json("kineto", "n_10.1700000099000.pt.trace.json.gz"),
     "dftracer": dftracer,
     "tfevents": event_files,
+    "tfevents fields": protobuf_of_events,
     "xplane": xplane,
+    "xplane fields": protobuf_of_xplane,
+    "step table fields": protobuf_of_steps,
+    "steps": step_journal,
     "trace viewer": _json(
         "trace viewer", f"plugins/profile/{xplane_files.SESSION}/n.trace.json.gz"
     ),

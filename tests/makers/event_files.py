@@ -48,11 +48,15 @@ def record(body: bytes) -> bytes:
 
 
 def event(e: Event) -> bytes:
+    return record(event_body(e))
+
+
+def event_body(e: Event) -> bytes:
     values = b"".join(
         message(1, message(1, tag.encode()) + b"\x15" + struct.pack("<f", 0.5)) for tag in e.tags
     )
     body = b"\x09" + struct.pack("<d", e.wall_s) + b"\x10" + varint(e.step)
-    return record(body + (message(5, values) if e.tags else b"") + message(99, bytes(e.padding)))
+    return body + (message(5, values) if e.tags else b"") + message(99, bytes(e.padding))
 
 
 def event_file(events: Sequence[Event]) -> bytes:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -16,6 +17,7 @@ from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
 from vanidl.analyses import analyse, reducing
 from vanidl.merge.load import Inputs, read_trace
+from vanidl.parallel import limits
 from vanidl.parallel.executors import (
     ExecutorOptions,
     dask_executor,
@@ -47,6 +49,25 @@ def test_a_worker_that_dies_takes_nothing_along() -> None:
         done = list(run_batches(squares, batches, executor, lambda item: -item))
     results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
     assert results == {i: i * i for i in range(1, 10) if i != 7} | {7: -7}
+
+
+def within_limits(items: list[int]) -> list[int]:
+    """What workers do; 7 never returns from a call into C."""
+    limits.GRACE_SECONDS = 0.1
+    results = []
+    for i in items:
+        with limits.limited(limits.Limits(0.1 if i == 7 else 60, 1 << 40)):
+            if i == 7:
+                re.compile("(a*)*b").match("a" * 60)
+            results.append(i * i)
+    return results
+
+
+def test_an_item_that_is_stuck_in_c_takes_nothing_along() -> None:
+    with open_executor(ExecutorOptions()) as executor:
+        done = list(run_batches(within_limits, [[5, 6, 7, 8], [9]], executor, lambda item: -item))
+    results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
+    assert results == {5: 25, 6: 36, 7: -7, 8: 64, 9: 81}
 
 
 def test_nothing_to_do() -> None:

@@ -1,7 +1,7 @@
 """Distributes work over processes of this machine or a Dask cluster.
 
-Both are executors of `concurrent.futures`. What a worker that died was doing is done again, in
-halves; only an item that kills a worker alone is given up.
+Both are executors of `concurrent.futures`. What a worker that died was doing is done again, at
+last item by item; only an item that kills a worker alone is given up.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def run_batches(
         if results is not None:
             yield items, results
         elif len(items) > 1:
-            suspects.extendleft((items[len(items) // 2 :], items[: len(items) // 2]))
+            # Not in halves: each of them would wait once more for an item that never ends.
+            suspects.extendleft([item] for item in reversed(items))
         elif id(items) in seen:
             yield items, [lost(items[0])]
         else:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+GRACE_SECONDS = 10.0
+"""What ending the work in an orderly way may take."""
+
 _STATM = Path("/proc/self/statm")
+_deadlines: list[float] = []
+_changing = threading.Lock()
 
 
 class TimeLimit(BaseException):
@@ -30,7 +37,9 @@ def limited(limits: Limits) -> Iterator[None]:
     """Raises TimeLimit or MemoryError where the work inside takes more.
 
     Memory is limited where the system counts address space (Linux), for the whole process. Time
-    is checked between instructions of Python: one call into C that never returns is not ended.
+    is checked between instructions of Python. A call into C that does not return is not ended by
+    that, so GRACE_SECONDS later the system ends the process, unless the process handles SIGALRM
+    itself: only for workers, whose caller knows what to do about one that died.
     """
     work, over = threading.get_ident(), threading.Lock()
 
@@ -44,11 +53,38 @@ def limited(limits: Limits) -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        with _memory(limits.nbytes):
+        with _memory(limits.nbytes), _ended_by_the_system(limits.seconds + GRACE_SECONDS):
             yield
     finally:
         over.acquire(blocking=False)  # from here on the timer does nothing
         timer.cancel()
+
+
+@contextmanager
+def _ended_by_the_system(seconds: float) -> Iterator[None]:
+    """SIGALRM ends the process where the work inside takes longer, whatever holds it.
+
+    A timer of the kernel, as a thread could not run beside a call that keeps the interpreter's
+    lock. It is one for the process, so it is set to the nearest end of all that is under way.
+    """
+    if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
+        yield
+        return
+    deadline = time.monotonic() + seconds
+    with _changing:
+        _deadlines.append(deadline)
+        _set_alarm()
+    try:
+        yield
+    finally:
+        with _changing:
+            _deadlines.remove(deadline)
+            _set_alarm()
+
+
+def _set_alarm() -> None:
+    left = max(min(_deadlines) - time.monotonic(), 1e-3) if _deadlines else 0.0
+    signal.setitimer(signal.ITIMER_REAL, left)
 
 
 @contextmanager

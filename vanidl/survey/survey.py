@@ -29,7 +29,8 @@ LIMITS = Limits(seconds=600, nbytes=8 << 30)
 """What each job may take: a log of a hundred million operations takes half of it."""
 
 _KILLED = (
-    "the process that read it ended twice before it was done; look at its logs with `vanidl check`"
+    "the process that read it ended twice before it was done, by a crash or in one call that took "
+    "longer than its time; look at its logs with `vanidl check`"
 )
 
 
