@@ -5,7 +5,7 @@ A reader is a folder whose `__init__` exports a `Format`, and a line in `vanidl.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +87,12 @@ class Reading:
             except InputError as error:
                 self.unreadable[path] = error
         return records
+
+
+def unused(path: str | Path, losses: Iterable[str]) -> Iterator[Notice]:
+    """Warnings about a file of which so little is left that no record speaks for it."""
+    for loss in losses:
+        yield Notice("damaged", f"{path}: {loss}. Nothing of it is in this report.")
 
 
 def no_counters() -> dict[str, CounterFile]:

@@ -9,7 +9,16 @@ from pathlib import Path
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.model.warnings import Notice
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.budget import read_whole
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Reading,
+    Records,
+    check_by_reading,
+    unused,
+)
 from vanidl.readers.sniff import Opening
 from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import MAGICS, Journal, read_journal
@@ -18,6 +27,8 @@ from vanidl.readers.steps.unseen import notices
 
 _STEPS = "steps"
 _FAILURE = "steps_failure"
+_MOST_REASON = 4000  # characters of a file
+_MOST_FAILURES = 8
 
 
 def _read(files: Files, reading: Reading) -> Records:
@@ -27,13 +38,14 @@ def _read(files: Files, reading: Reading) -> Records:
         replace(profile(journal), fetches=fetch_table(journal, workers)) for journal in journals
     ]
     failures = reading.each("recorded steps", _failures, files.get(_FAILURE, ()))
+    said = [notice for each in failures for notice in each]
+    for journal, each in zip(journals, profiles, strict=True):
+        said += _profiled(journal)
+        if not len(each.start_ns):
+            said += unused(journal.path, journal.losses)
     return Records(
         profiles=tuple(each for each in profiles if len(each.start_ns)),
-        notices=(
-            *(notice for each in failures for notice in each),
-            *(notice for journal in journals for notice in _profiled(journal)),
-            *notices(journals),
-        ),
+        notices=(*said, *notices(journals)),
     )
 
 
@@ -63,7 +75,7 @@ def _profiled(journal: Journal) -> Iterator[Notice]:
 def _failures(path: Path) -> tuple[Notice, ...]:
     """What a process left whose recording of something ended with an error: one a line."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        text = read_whole(path)[:_MOST_REASON].decode(errors="replace")
     except OSError as error:
         raise InputError(f"{path}: permission denied or missing ({error.strerror})") from error
     return tuple(
@@ -72,7 +84,7 @@ def _failures(path: Path) -> tuple[Notice, ...]:
             f"{path}: recording ended in this process because of an error ({why}); the program "
             "went on. What that hook records is missing from then on.",
         )
-        for why in lines
+        for why in text.splitlines()[:_MOST_FAILURES]
     )
 
 

@@ -16,6 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import read_whole
 
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2))
 """How files begin; version 2 has the kinds of events from COLLATE on."""
@@ -76,7 +77,7 @@ def read_journal(path: Path) -> Journal:
         InputError: it cannot be read, or is something else.
     """
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except OSError as error:
         raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
     if not content.startswith(MAGICS):

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.model.warnings import Notice
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Reading,
+    Records,
+    check_by_reading,
+    unused,
+)
 from vanidl.readers.records import StepLog
 from vanidl.readers.tensorboard.event_file import read_events, records_of, steps_of
 
@@ -20,18 +30,24 @@ def _read(files: Files, reading: Reading) -> Records:
     named = {path.absolute() for path, _ in asked}
     wanted = [*asked, *((path, None) for path in paths if path.absolute() not in named)]
     tags = iter([tag for _, tag in wanted])
-    step_logs = reading.each(
+    read = reading.each(
         "event files", lambda path: _step_log(path, next(tags)), [path for path, _ in wanted]
     )
     lost = (StepLog(path, tag, ()) for path, tag in wanted if path in reading.unreadable)
-    return Records(step_logs=(*step_logs, *lost))
+    notices = (notice for log, losses in read for notice in _without_steps(log, losses))
+    return Records(step_logs=(*(log for log, _ in read), *lost), notices=tuple(notices))
 
 
-def _step_log(path: Path, tag: str | None) -> StepLog:
+def _step_log(path: Path, tag: str | None) -> tuple[StepLog, Sequence[str]]:
     content = read_events(path)
-    return StepLog(
-        path, tag, steps_of(path, content, tag), tuple(content.tags), records_of(path, content)
-    )
+    steps = steps_of(path, content, tag)
+    log = StepLog(path, tag, steps, tuple(content.tags), records_of(path, content))
+    return log, content.losses
+
+
+def _without_steps(log: StepLog, losses: Sequence[str]) -> Iterable[Notice]:
+    """What a file lost; where it still has steps, they say so themselves."""
+    return () if log.segments else unused(log.path, losses)
 
 
 FORMAT = Format(
