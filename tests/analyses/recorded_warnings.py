@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import vanidl
+from tests.makers.darshan_logs import Log, Record, log_bytes, random_records
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
 from vanidl.model.warnings import Notice
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
@@ -83,6 +85,16 @@ def twice(folder: Path, *, changed: bool) -> tuple[Notice, ...]:
     return vanidl.open_run(folder).coverage.warnings
 
 
+def both(folder: Path, *, pid: int) -> tuple[Notice, ...]:
+    """Warnings of a run with a DFTracer trace of process 100 and a Darshan log of `pid`."""
+    start = EPOCH_US // 10**6
+    reads = [Record(1, 0, "node01", [], [(0, 10, 0.1, 0.2, 1)])]
+    log = Log(job=(os.getuid(), 7, 1), start=(start, 0), end=(start + 9, 0),
+              names={1: b"/data/a.h5"}, metadata=b"", dxt={"DXT_POSIX": [reads]})  # fmt: skip
+    (folder / f"user_python_id7-{pid}_1-1-1-1_1.darshan").write_bytes(log_bytes(log))
+    return watched(folder)
+
+
 RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "not_traced": (
         {"a DFTracer trace": lambda folder: traced(folder, PREAD)},
@@ -95,6 +107,10 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "versions_left_out": (
         {"a trace and a part of it": lambda folder: twice(folder, changed=True)},
         {"a trace twice": lambda folder: twice(folder, changed=False)},
+    ),
+    "two_tracers": (
+        {"a log and a trace of one process": lambda folder: both(folder, pid=100)},
+        {"of two processes": lambda folder: both(folder, pid=7)},
     ),
     "descriptors_lost": (
         {"an open that nothing follows": lambda folder: by_threads(folder, seen=False)},
@@ -139,8 +155,6 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
 
 
 def _darshan(folder: Path) -> tuple[Notice, ...]:
-    from tests.makers.darshan_logs import Log, log_bytes, random_records
-
     log = Log(job=(1000, 7, 1), dxt={"DXT_POSIX": random_records(1, ranks=1)})
     (folder / "user_python_id7-7_1.darshan").write_bytes(log_bytes(log))
     return vanidl.open_run(folder).coverage.warnings

@@ -1,11 +1,11 @@
 """Which logs and profiles are one run.
 
-Links: the same job id; a fork parent; a profile of a process that a log knows; profiles of
-one distributed job; the same user and command at the same time; a launcher whose command
-ends with that of what it started. What hangs together is a run. Multiprocessing's own
-processes, and programs that a Python program ran, join the only run around them. Logs that
-each hold all ranks of an MPI program are runs of their own, even those of one job: their
-ranks are different processes under the same numbers.
+Links: the same job id; a fork parent; one process by two tracers; a profile of a process that a
+log knows; profiles of one distributed job; the same user and command at the same time; a launcher
+whose command ends with that of what it started. What hangs together is a run. Multiprocessing's
+own processes, and programs that a Python program ran, join the only run around them. Logs that
+each hold all ranks of an MPI program are runs of their own, even those of one job: their ranks
+are different processes under the same numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
+from vanidl.merge.tracers import of_one_process
 from vanidl.readers.command_lines import HELPER, arguments, runs_another
 from vanidl.readers.file_names import log_folder
 from vanidl.readers.records import ProfileTrace, TracerLog, same_host
@@ -170,6 +171,7 @@ def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
         if log.beside:
             same = by_pid.get((log.user_id, str(log.pid)), ())
             yield from ((i, j) for j in same if contains(logs[j], log) or contains(log, logs[j]))
+    yield from of_one_process(logs)
     for (_, command), members in by_command.items():
         if command and not HELPER.search(command):
             yield from _overlapping(members, logs)

@@ -19,6 +19,7 @@ from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
 from vanidl.merge.fetches import with_trainers
 from vanidl.merge.jobs import Group, choose, group
 from vanidl.merge.profiles import without_bare_loops
+from vanidl.merge.tracers import traced_once
 from vanidl.model.file_kinds import parse_rules
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
@@ -86,8 +87,10 @@ def trace_of(
     if not read.logs and not read.profiles:
         raise InputError(_nothing_usable(found, read.notices))
     chosen = choose(group(read.logs, read.profiles), inputs.job_ids)
+    once, both = traced_once(chosen.logs)
+    chosen = replace(chosen, logs=once)
     counted = {path: file for one in read.traced for path, file in one.counters().items()}
-    notices = [*read.notices, *_losses(chosen, counted)]
+    notices = [*read.notices, *both, *_losses(chosen, counted)]
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)

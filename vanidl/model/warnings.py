@@ -48,7 +48,7 @@ UNUSABLE = frozenset({"unreadable", "processes_missing"})
 """A file, or a process, is in no number."""
 
 NAMES_COMMANDS = LOST_PROCESSES | {
-    "processes_brief", "copies", "versions_left_out", "files_mapped", "files_loaded",
+    "processes_brief", "copies", "versions_left_out", "two_tracers", "files_mapped", "files_loaded",
 }  # fmt: skip
 """The message quotes, in brackets, commands or files of which nothing else is known."""
 
