@@ -13,6 +13,7 @@ from vanidl.commands import console, find_command
 from vanidl.commands.installation import mixed_up
 from vanidl.commands.parser import parser
 from vanidl.errors import SeveralJobsError, VanidlError
+from vanidl.parallel.children import ended_with_block
 
 INTERRUPTED = 130
 _GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What is read stays until the end, so looking through it for garbage finds none.
         gc.set_threshold(_GARBAGE)
         try:
-            status = find_command(options.command).run(options)
+            with ended_with_block():
+                status = find_command(options.command).run(options)
             sys.stdout.flush()
         except VanidlError as error:
             return _fail(error)

@@ -100,7 +100,7 @@ def warm() -> None:
     library._wait = _forked
 
 
-def _forked(request: bytes, seconds: float) -> str:
+def _forked(request: bytes, seconds: float, mine: object) -> str:
     """Does what `counters._wait` does; the child itself keeps to its time."""
     pid = os.fork()
     if not pid:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
@@ -16,6 +18,7 @@ from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
 from vanidl.merge.load import Inputs, read_trace
+from vanidl.parallel import children, interpreter
 from vanidl.parallel.workers import LocalWorkers, local_workers
 from vanidl.readers.darshan import run as darshan_run
 
@@ -132,3 +135,38 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["started", str(20 * 20)]
+
+
+def test_who_leaves_early_ends_the_children_and_starts_no_more() -> None:
+    code = "import sys, time; sys.stdin.read(); time.sleep(600)"
+    line, env = interpreter.command(code), interpreter.environment()
+    endings = []
+
+    def once(mine: children.Children) -> None:
+        with contextlib.suppress(children.Stopped):
+            mine.run(line, b"", 600, env)
+        endings.append(None)
+
+    def leave() -> None:
+        with children.ended_with_block():
+            mine = children.current()
+            threads.extend(threading.Thread(target=once, args=(mine,)) for _ in range(3))
+            threads[0].start()
+            while not mine._running:
+                time.sleep(0.01)
+            raise SystemExit(143)
+
+    threads: list[threading.Thread] = []
+    with pytest.raises(SystemExit):
+        leave()
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(endings) == 3
+
+
+def test_a_child_that_takes_too_long_is_ended() -> None:
+    line = interpreter.command("import time; time.sleep(600)")
+    with pytest.raises(subprocess.TimeoutExpired):
+        children.Children().run(line, b"", 0.1, interpreter.environment())

@@ -2,7 +2,7 @@
 
 Memory: at most 64 MB + 40 x the file's size + what the result holds. Time is bounded by the same
 budgets, as every byte and object takes a bounded number of steps: text inflated and elements parsed
-are counted instead of seconds.
+are counted instead of seconds, and calls where parts of a file are decoded one by one.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import gc
 import gzip
 import struct
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -54,6 +56,14 @@ def kineto(text: bytes) -> bytes:
 _HEAD = struct.pack("<Qqq64sqq", 1, 0, -1, b"h", 0, 0)
 _LINE = b'{"id":1,"name":"FH","cat":"dftracer","ph":"M","args":{"name":"%d","value":"%d"}}\n'
 
+_CALL = b'{"name":"read","cat":"POSIX","ph":1,"pid":%d,"tid":%d,"ts":1,"dur":1,"args":{"ret":1}}\n'
+
+
+def one_line(events: bytes) -> bytes:
+    """A profile of one plane with one line."""
+    return message(1, message(2, b"/host:CPU") + message(3, message(2, b"Steps") + events))
+
+
 HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     "twenty regions": ("darshan", lambda: darshan(*((n, 1, bytes(8 * MB)) for n in range(20, 40)))),
     "counters": ("darshan", lambda: darshan((1, 4, bytes(60 * MB)))),
@@ -80,11 +90,16 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     "hashes": (
         "dftracer gzip", lambda: gzip.compress(b"".join(_LINE % (i, i) for i in range(60_000)), 1)
     ),
+    "an event of fields": ("xplane", lambda: one_line(message(4, b"\x22\0" * 100_000))),
+    "events of nothing": ("xplane", lambda: one_line(b"\x22\0" * 500_000)),
+    "planes of nothing": ("xplane", lambda: b"\x0a\0" * 100_000),
+    "lines of nothing": ("xplane", lambda: message(1, message(3, b"\x22\0") * 50_000)),
     "empty fields": ("xplane", lambda: b"\x0a\0" * (MB // 8)),
     "empty names of events": ("xplane", lambda: message(1, message(4, b"\x12\0") * 50_000)),
+    "processes": ("dftracer", lambda: b"".join(_CALL % (i, i) for i in range(20_000))),
     "rows of nothing": ("steps", lambda: READERS["steps"].content + bytes(4 * MB)),
     "steps of nothing": ("input pipeline", lambda: b"\x22\0" * (MB // 8)),
-    "an event of fields": ("tfevents", lambda: READERS["tfevents"].content * 300),
+    "records": ("tfevents", lambda: READERS["tfevents"].content * 300),
     "a step of 5,001 digits": (
         "trace viewer",
         lambda: READERS["trace viewer"].content.replace(b'"4"', b'"%b"' % (b"4" * 5001)),
@@ -113,6 +128,34 @@ def test_a_file_costs_no_more_than_its_size_allows(tmp_path: Path, name: str) ->
     tracemalloc.stop()
     assert result is not None
     assert peak - held <= 64 * MB + 40 * size
+
+
+IN_PIECES = [name for name, (which, _) in HOSTILE.items() if which in ("xplane", "dftracer")]
+
+
+@pytest.mark.parametrize("name", IN_PIECES)
+def test_a_file_takes_no_more_steps_than_its_size_allows(tmp_path: Path, name: str) -> None:
+    """Calls of functions, in Python and C, instead of seconds, which no test can rely on."""
+    which, content = HOSTILE[name]
+    reader, data = READERS[which], content()
+    path = tmp_path / reader.name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        read_one(reader.read, path)
+    except InputError:
+        pass
+    finally:
+        sys.setprofile(before)
+    assert calls <= 1_500_000 + 10 * len(data)  # some take 0.1 us, some of NumPy's 5
 
 
 def test_every_format_has_a_hostile_file() -> None:

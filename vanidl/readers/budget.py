@@ -26,6 +26,11 @@ FREE_BYTES = 48 << 20
 BYTES_A_BYTE = 32
 """What is held of a file beside its result, in the same way."""
 
+FREE_PIECES = 4_000
+BYTES_A_PIECE = 512
+"""A file may hold FREE_PIECES + 1 per BYTES_A_PIECE threads, planes or other parts that are
+decoded one by one, with the overhead of some dozens of calls into NumPy."""
+
 OBJECT_BYTES = 200
 """Memory of a small object with its place in a list: a view, a name, a field."""
 
@@ -47,11 +52,13 @@ class Budget:
         text_bytes: of text that may still be inflated.
         held_bytes: of memory that may still be taken beside the result.
         values: elements of lists that may still be parsed.
+        pieces: parts that may still be decoded by themselves.
     """
 
     text_bytes: int
     held_bytes: int
     values: int
+    pieces: int
 
     @classmethod
     def of_file(cls, nbytes: int) -> Budget:
@@ -60,6 +67,7 @@ class Budget:
             FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes,
             FREE_BYTES + BYTES_A_BYTE * nbytes,
             FREE_VALUES + nbytes,
+            FREE_PIECES + nbytes // BYTES_A_PIECE,
         )
 
     def inflate(self, nbytes: int) -> bool:
@@ -77,6 +85,11 @@ class Budget:
         self.values -= values
         return self.values >= 0
 
+    def divide(self, pieces: int) -> bool:
+        """Take that many parts; False where it is more than is left."""
+        self.pieces -= pieces
+        return self.pieces >= 0
+
     @property
     def objects(self) -> int:
         """How many small objects may still be made."""
@@ -90,7 +103,7 @@ def read_whole(path: str | PathLike[str]) -> bytes:
         OSError: It cannot be read.
         InputError: It is no regular file, or larger than this machine can hold beside its result.
     """
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", opener=without_waiting) as file:
         found = os.fstat(file.fileno())
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(None, "Is a directory")
@@ -104,7 +117,7 @@ def read_whole(path: str | PathLike[str]) -> bytes:
         return file.read()
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def without_waiting(path: str, flags: int) -> int:
     """A pipe that nobody writes to must not stop us."""
     return os.open(path, flags | os.O_NONBLOCK)
 

@@ -13,7 +13,7 @@ from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers.darshan import library
-from vanidl.readers.darshan.log import UNFINISHED, has_new_counters, read_identity
+from vanidl.readers.darshan.log import UNFINISHED, needs_library, read_identity
 from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
 from vanidl.readers.discover import Found
 from vanidl.readers.one_file import read_one
@@ -87,7 +87,7 @@ _LARGEST = 2**63
 def rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:
     """A row for each job, in turn; the same children read the old counters of all."""
     paths = [path for job in jobs for path in job.paths]
-    pending = library.start_counters([path for path in paths if not has_new_counters(path)])
+    pending = library.start_counters([path for path in paths if needs_library(path)])
     return [row(job, pending, limits) for job in jobs]
 
 

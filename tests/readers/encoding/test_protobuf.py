@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 
 from tests.makers.event_files import message, varint
+from vanidl.readers.encoding import protobuf_columns
 from vanidl.readers.encoding.protobuf import NotProtobuf, fields, varint_int64
 
 
@@ -33,3 +35,36 @@ def test_every_wire_type_in_order():
 def test_what_is_no_message(data):
     with pytest.raises(NotProtobuf):
         fields(memoryview(data))
+
+
+@pytest.mark.parametrize("few", [0, 1 << 60])
+def test_columns_are_the_fields_of_each_message(monkeypatch, few):
+    """Decoded together and one by one: the same fields in the same order."""
+    monkeypatch.setattr(protobuf_columns, "_FEW", few)
+    monkeypatch.setattr(protobuf_columns, "_BLOCK", 5)
+    rng = np.random.default_rng(3)
+    messages = []
+    for _ in range(40):
+        parts = [
+            b"\x08" + varint(int(rng.integers(-(2**63), 2**63))),
+            message(2, rng.bytes(int(rng.integers(0, 300)))),
+            b"\x19" + rng.bytes(8),
+            b"\x25" + rng.bytes(4),
+        ]
+        messages.append(b"".join(parts[i] for i in rng.integers(0, 4, int(rng.integers(0, 9)))))
+    ends = np.cumsum([len(one) for one in messages])
+    text = np.frombuffer(b"".join(messages) + protobuf_columns.PADDING, np.uint8)
+    found: dict[int, list[tuple[int, object]]] = {}
+    for one in protobuf_columns.rounds(text, ends - [len(m) for m in messages], ends):
+        rows = zip(one.message, one.number, one.is_varint, one.value, one.nbytes, strict=True)
+        for i, number, is_varint, value, nbytes in rows:
+            content = int(value) if is_varint else bytes(text[value : value + nbytes])
+            found.setdefault(int(i), []).append((int(number), content))
+    for i, one in enumerate(messages):
+        expected = fields(memoryview(one))
+        mine = found.get(i, [])
+        assert [v for n, v in mine if n == 2] == [bytes(m) for m in expected.messages(2)]
+        assert ([varint_int64(0), *(v for n, v in mine if n == 1)])[-1] == varint_int64(
+            expected.varint(1)
+        )
+        assert ([bytes(8), *(v for n, v in mine if n == 3)])[-1] == expected.fixed64(3)

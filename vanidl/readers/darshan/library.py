@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vanidl.errors import InputError, VanidlError
-from vanidl.parallel import interpreter
+from vanidl.parallel import children, interpreter
 from vanidl.readers.darshan.counter_checks import (
     LAYERS,
     OTHERS,
@@ -79,16 +79,17 @@ def start_counters(paths: Sequence[str]) -> PendingCounters:
     workers = max(1, min(os.cpu_count() or 1, -(-len(paths) // BATCH)))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="counters")
     batches = [list(paths[i : i + BATCH]) for i in range(0, len(paths), BATCH)]
-    pending = PendingCounters(paths, [pool.submit(_batch, batch) for batch in batches])
+    mine = children.current()
+    pending = PendingCounters(paths, [pool.submit(_batch, batch, mine) for batch in batches])
     pool.shutdown(wait=False)
     return pending
 
 
-def _batch(paths: list[str]) -> dict[str, CounterFile]:
+def _batch(paths: list[str], mine: children.Children) -> dict[str, CounterFile]:
     files: dict[str, CounterFile] = {}
     left = list(dict.fromkeys(paths))
     while left:
-        answers, ending = _run_child(left)
+        answers, ending = _run_child(left, mine)
         files |= {path: _file_or_loss(path, a) for path, a in zip(left, answers, strict=False)}
         left = left[len(answers) :]
         if not answers:
@@ -104,7 +105,7 @@ def _file_or_loss(path: str, answer: Mapping[str, Any]) -> CounterFile:
         return CounterFile((), (str(error),))
 
 
-def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:
+def _run_child(paths: list[str], mine: children.Children) -> tuple[list[dict[str, Any]], str]:
     """The answers of one child, in order, and how it ended if there are too few."""
     with _folder() as folder:
         result = Path(folder) / "answers"
@@ -116,7 +117,8 @@ def _run_child(paths: list[str]) -> tuple[list[dict[str, Any]], str]:
             "result": str(result),
             "memory": MEMORY_BYTES,
         }
-        ending = _wait(pickle.dumps(request), CHILD_SECONDS + _LOG_SECONDS * len(paths))
+        seconds = CHILD_SECONDS + _LOG_SECONDS * len(paths)
+        ending = _wait(pickle.dumps(request), seconds, mine)
         answers = zip(logs, _answers(result), strict=False)
         return [_with(log.losses, answer) for log, answer in answers], ending
 
@@ -142,20 +144,13 @@ def _with(losses: tuple[str, ...], answer: dict[str, Any]) -> dict[str, Any]:
     return answer | {"losses": [*losses, *answer["losses"]]}
 
 
-def _wait(request: bytes, seconds: float) -> str:
+def _wait(request: bytes, seconds: float, mine: children.Children) -> str:
+    command = interpreter.command(_START.format(file=str(CHILD)))
     try:
-        ended = subprocess.run(
-            interpreter.command(_START.format(file=str(CHILD))),
-            input=request,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=interpreter.environment(),
-            timeout=seconds,
-            check=False,
-        )
+        status = mine.run(command, request, seconds, interpreter.environment())
     except subprocess.TimeoutExpired:
         return f"Darshan's library took more than {seconds:.0f} s"
-    return ending(ended.returncode)
+    return ending(status)
 
 
 def ending(status: int) -> str:

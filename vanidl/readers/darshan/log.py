@@ -10,11 +10,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 from vanidl.errors import InputError
-from vanidl.readers.budget import Budget, read_whole, whole_number
+from vanidl.readers.budget import Budget, read_whole, whole_number, without_waiting
 from vanidl.readers.darshan import apmpi, dxt, start_error
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
@@ -199,13 +198,16 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     return replace(_log(_Gathered(name, source.header, job, {}, (), (), [], None), []), host=host)
 
 
-def has_new_counters(path: str | os.PathLike[str]) -> bool:
-    """Whether `read_log` gives the counters of a log, if it is whole; reads its header only."""
+def needs_library(path: str | os.PathLike[str]) -> bool:
+    """Whether a log's counters are for Darshan's library to read; reads its header only.
+
+    Not those of a file without a header, which nobody can read.
+    """
     name = os.fspath(path)
     try:
-        with Path(name).open("rb") as file:
+        with open(name, "rb", opener=without_waiting) as file:
             head = memoryview(file.read(_HEADER_BYTES))
-        return darshan_counters.decodable(read_header(head, name))
+        return not darshan_counters.decodable(read_header(head, name))
     except (OSError, InputError):
         return False
 

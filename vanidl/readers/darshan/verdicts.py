@@ -15,7 +15,7 @@ from vanidl.readers import verdict as verdicts
 from vanidl.readers.budget import read_whole
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
-from vanidl.readers.darshan.log import has_new_counters, read_log
+from vanidl.readers.darshan.log import needs_library, read_log
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.format import FileKind
 from vanidl.readers.one_file import read_one
@@ -28,7 +28,7 @@ def check(
 ) -> Sequence[Verdict]:
     """One verdict a log, in turn; Darshan's library reads the counters that we do not."""
     logs = [str(path) for kind, path in files if kind.name == LOG]
-    pending = library.start_counters([path for path in logs if not has_new_counters(path)])
+    pending = library.start_counters([path for path in logs if needs_library(path)])
     found = []
     counts: dict[str, CounterFile | None] = {}
     for kind, path in files:
@@ -101,7 +101,9 @@ def _all_counted(
     """The verdicts with counters; those that are not there yet are read by Darshan's library."""
     whole = {path: file for path, file in counts.items() if file is not None}
     known = pending.result() | whole
-    known |= library.read_counters([v.path for v in found if v.path in counts.keys() - known])
+    known |= library.read_counters(
+        [v.path for v in found if v.read and v.path in counts.keys() - known]
+    )
     for verdict in found:
         file = known.get(verdict.path)
         yield verdict if file is None else _with_counters(verdict, file)

@@ -92,10 +92,15 @@ def processes(files: Sequence[TraceFile]) -> tuple[TracedProcess, ...]:
 def _members(file: TraceFile, names: Mapping[str, str], table: PathTable) -> Iterator[_Member]:
     own = names_of(file, names)
     possible, losses = possible_events(file)
-    column = possible.columns["pid"]
-    for pid in sorted({s.pid for s in file.starts} | set(np.unique(column).tolist())):
-        events = picked(possible, column == pid)
-        starts = tuple(s for s in file.starts if s.pid == pid)
+    order = np.argsort(possible.columns["pid"], kind="stable")
+    column = possible.columns["pid"][order]
+    starts_of: dict[int, tuple[Start, ...]] = {}
+    for start in file.starts:
+        starts_of[start.pid] = (*starts_of.get(start.pid, ()), start)
+    for pid in sorted({*starts_of, *np.unique(column).tolist()}):
+        low, high = np.searchsorted(column, pid, "left"), np.searchsorted(column, pid, "right")
+        events = picked(possible, order[low:high])
+        starts = starts_of.get(pid, ())
         codes = paths_of(events, own, starts[0] if starts else None, table)
         columns = dict(events.columns)
         columns |= {key: columns[key] * file.tick_ns for key in ("ts", "dur")}
@@ -157,15 +162,16 @@ def picked(events: Events, rows: NDArray[np.bool_] | Int64Array) -> Events:
     return Events(columns, events.names, events.files)
 
 
+def _renamed(block: Events, names: dict[tuple[str, str], int]) -> Int64Array:
+    """The codes of the block's names in `names`, where those that it uses are added."""
+    used, place = np.unique(block.columns["name"], return_inverse=True)
+    codes = [names.setdefault(block.names[code], len(names)) for code in used.tolist()]
+    return np.array(codes, np.int64)[place]
+
+
 def _joined(blocks: Sequence[Events], paths: tuple[str, ...]) -> Events:
     """All events on one list of names, sorted by start."""
     names: dict[tuple[str, str], int] = {}
     columns = {key: np.concatenate([b.columns[key] for b in blocks]) for key in COLUMNS}
-    renamed = [
-        np.array([names.setdefault(n, len(names)) for n in b.names] or [0], np.int64)[
-            b.columns["name"]
-        ]
-        for b in blocks
-    ]
-    columns["name"] = np.concatenate(renamed)
+    columns["name"] = np.concatenate([_renamed(block, names) for block in blocks])
     return picked(Events(columns, tuple(names), paths), np.argsort(columns["ts"], kind="stable"))

@@ -18,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError
+from vanidl.readers.budget import Budget
 from vanidl.readers.encoding.text_stream import TextStream
 
 Event = dict[str, Any]
@@ -39,6 +40,7 @@ _TRACER = "dftracer"
 _MOST_CHUNKS = 256  # of one line, 64 MiB: a lost line end must not pull the file into memory
 _TOO_LONG = b"\xff"  # in place of such a line: no JSON
 _NO_ARGUMENTS: Event = {}
+_PIECES_A_PROCESS = 10  # of the budget: each has tables of its own from here to the report
 
 COLUMNS = ("pid", "tid", "ts", "dur", "name", "file", "ret", "size", "offset", "flags", "epoch")
 
@@ -88,6 +90,12 @@ class TraceFile:
     losses: tuple[str, ...]
 
     @property
+    def processes(self) -> int:
+        """How many process numbers it names."""
+        pids = np.unique(self.events.columns["pid"])
+        return len({*pids.tolist(), *(start.pid for start in self.starts)})
+
+    @property
     def empty(self) -> bool:
         """Whether no process wrote anything into it."""
         return not len(self.events) and not self.starts
@@ -112,7 +120,13 @@ def read_file(path: str | Path) -> TraceFile:
             f"{path}: expected a DFTracer trace, one JSON object a line; found {content.lines:,} "
             "lines, none of them an event; record it again"
         )
-    return content.trace_file()
+    found = content.trace_file()
+    if not content.budget.divide(_PIECES_A_PROCESS * found.processes):
+        raise InputError(
+            f"{path}: expected the trace of one process, or of some, found {found.processes:,} "
+            "process numbers: more than a file of its size may have; record it again"
+        )
+    return found
 
 
 @dataclass(slots=True)
@@ -136,9 +150,11 @@ class _Content:
     keys: dict[str, int] = field(default_factory=dict)
     blocks: list[Int64Array] = field(default_factory=list)
     damage: str = ""
+    budget: Budget = field(default_factory=lambda: Budget.of_file(0))
 
     def read(self) -> None:
         text = TextStream(self.path)
+        self.budget = text.budget
         for lines in _line_blocks(text):
             self._take(lines)
         self.damage = text.damage

@@ -1,7 +1,8 @@
 """Many messages of one type decoded together, field by field: the first of all, then the second.
 
 A message of a profile has a few fields and a profile has millions of them, so the loop runs
-over fields and numpy over messages.
+over fields and numpy over messages. Where few messages are left, of a short line or with many
+fields, it runs over their bytes instead: the time of both is bounded by the number of bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.encoding.protobuf import NotProtobuf
+from vanidl.readers.encoding.protobuf import NotProtobuf, field_end, varint_at, varint_int64
 
 Int64Array = NDArray[np.int64]
 
@@ -25,12 +26,17 @@ _KNOWN = np.zeros(8, bool)
 _KNOWN[[_VARINT, _FIXED64, _BYTES, _FIXED32]] = True
 
 
+_FEW = 64  # messages: for fewer, numpy's overhead is more than decoding them one by one
+_BLOCK = 1 << 15  # fields of few messages that are handed on together
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The next field of each message that has one more; one entry such a message.
+    """The next field of each message that has one more, or the next ones; one entry a field.
 
-    `value` is a varint as the signed number that its 64 bits hold, else the place of the
-    field's bytes in the text.
+    Fields of one message are in their order in and over rounds: the last one counts. `value` is a
+    varint as the signed number that its 64 bits hold, else the place of the field's bytes in the
+    text.
     """
 
     message: Int64Array
@@ -55,7 +61,7 @@ def rounds(text: NDArray[np.uint8], start: Int64Array, end: Int64Array) -> Itera
     """
     at = start.copy()
     message = np.flatnonzero(at < end)
-    while message.size:
+    while message.size >= _FEW:
         here, stop = at[message], end[message]
         key, here = _varints(text, here)
         wire = key & 7
@@ -67,6 +73,42 @@ def rounds(text: NDArray[np.uint8], start: Int64Array, end: Int64Array) -> Itera
         yield Round(message, key >> 3, wire == _VARINT, value, nbytes)
         at[message] = here
         message = message[here < stop]
+    if message.size:
+        yield from _one_by_one(memoryview(text), message, at[message], end[message])
+
+
+def _one_by_one(
+    text: memoryview, message: Int64Array, start: Int64Array, end: Int64Array
+) -> Iterator[Round]:
+    """All fields of some messages."""
+    rows: list[tuple[int, int, bool, int, int]] = []
+    for number, low, high in zip(message.tolist(), start.tolist(), end.tolist(), strict=True):
+        at = low
+        while at < high:
+            key, behind = varint_at(text, at)
+            at = field_end(text, at)
+            if at > high:
+                raise NotProtobuf("a field that ends behind its message")
+            rows.append((number, key >> 3, *_value(text, key & 7, behind, at)))
+            if len(rows) == _BLOCK:
+                yield _round(rows)
+                rows = []
+    yield _round(rows)
+
+
+def _value(text: memoryview, wire: int, at: int, end: int) -> tuple[bool, int, int]:
+    """(whether it is a varint, value or place, number of bytes) of one field."""
+    if wire == _VARINT:
+        return True, varint_int64(varint_at(text, at)[0]), 0
+    low = varint_at(text, at)[1] if wire == _BYTES else at
+    return False, low, end - low
+
+
+def _round(rows: list[tuple[int, int, bool, int, int]]) -> Round:
+    message, number, is_varint, value, nbytes = zip(*rows, strict=True) if rows else ((),) * 5
+    whole = (np.array(column, np.int64) for column in (message, number, value, nbytes))
+    of_message, of_number, of_value, of_nbytes = whole
+    return Round(of_message, of_number, np.array(is_varint, bool), of_value, of_nbytes)
 
 
 def _values(

@@ -7,6 +7,7 @@ XSpace, XPlane, XLine, XEvent, XEventMetadata, XStat of tsl/profiler/protobuf/xp
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -96,8 +97,15 @@ def space(data: memoryview) -> Space:
     budget = Budget.of_file(len(data))
     whole, loss = _whole(data)
     top = fields(data[:whole], budget)
-    planes = tuple(_plane(fields(plane, budget), budget) for plane in top.messages(_PLANES))
+    found = top.messages(_PLANES)
+    _divide(budget, len(found), "planes")
+    planes = tuple(_plane(fields(plane, budget), budget) for plane in found)
     return Space(planes, _texts(top.messages(_HOSTS)), _texts(top.messages(_ERRORS)), loss)
+
+
+def _divide(budget: Budget, pieces: int, what: str) -> None:
+    if not budget.divide(pieces):
+        raise NotProtobuf(f"more {what} than a file of its size may have")
 
 
 def _whole(data: memoryview) -> tuple[int, str]:
@@ -155,6 +163,7 @@ def _plane(plane: Fields, budget: Budget) -> Plane:
         value = stat.varint(_UNSIGNED) or varint_int64(stat.varint(_SIGNED))
         stats[stat_names.get(stat.varint(_STAT), "")] = value
     lines = tuple(plane.messages(_LINES))
+    _divide(budget, len(lines), "lines of planes")
     return Plane(_text(plane.messages(_NAME)), lines, names, stat_names, stats)
 
 
@@ -171,7 +180,7 @@ def _entries(plane: Fields, number: int, budget: Budget) -> Iterator[tuple[int, 
 def _parts(encoded: memoryview) -> tuple[Fields, Int64Array, Int64Array]:
     """A line's own fields, and the starts and ends of its events."""
     text, stop = bytes(encoded) + PADDING, len(encoded)
-    starts, ends, head = [], [], []
+    starts, ends, head = array("q"), array("q"), []  # an event may take two bytes of the file
     at = 0
     while at < stop:
         if text[at] != _EVENT_TAG:
@@ -189,7 +198,7 @@ def _parts(encoded: memoryview) -> tuple[Fields, Int64Array, Int64Array]:
     if at != stop:
         raise NotProtobuf("a line that ends behind its plane")
     own = fields(memoryview(b"".join(head)))
-    return own, np.array(starts, np.int64), np.array(ends, np.int64)
+    return own, np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 
 def _block(
