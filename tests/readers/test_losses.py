@@ -18,6 +18,7 @@ FILES = {
     "darshan": "u_x_id7-7_1-2-3-4_1.darshan",
     "kineto": "n_10.1700000099000.pt.trace.json",
     "kineto gzip": "n_10.1700000099000.pt.trace.json.gz",
+    "objects": "node01-7.objects",
     "steps": "node01-7.steps",
     "tfevents": "events.out.tfevents.1.n.2.0",
     "input pipeline": "plugins/profile/2026_11_21_00_02_36/n.input_pipeline.pb",
@@ -64,6 +65,7 @@ def field_borders(whole: bytes) -> Iterator[int]:
 
 BORDERS: dict[str, Callable[[bytes], Iterable[int]]] = {
     "steps": lambda whole: range(0, len(whole), 32),
+    "objects": lambda whole: range(0, len(whole), 32),
     "tfevents": event_borders,
     "input pipeline": field_borders,
 }

@@ -74,7 +74,7 @@ def rounds(text: NDArray[np.uint8], start: Int64Array, end: Int64Array) -> Itera
         at[message] = here
         message = message[here < stop]
     if message.size:
-        yield from _one_by_one(memoryview(text), message, at[message], end[message])
+        yield from _one_by_one(text.data, message, at[message], end[message])
 
 
 def _one_by_one(

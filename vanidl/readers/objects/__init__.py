@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.format import (
+    FileKind,
+    Files,
+    Format,
+    Reading,
+    Records,
+    check_by_reading,
+    unused,
+)
 from vanidl.readers.objects.log import counters, log, notices
 from vanidl.readers.objects.operations import MAGIC, read_operations
 from vanidl.readers.sniff import Opening
@@ -12,12 +20,12 @@ _TITLE = "recorded operations on object storage"
 
 
 def _read(files: Files, reading: Reading) -> Records:
-    found = reading.each(_TITLE, read_operations, files.get(_OBJECTS, ()))
-    found = [file for file in found if len(file.requests)]
+    every = reading.each(_TITLE, read_operations, files.get(_OBJECTS, ()))
+    found = [file for file in every if len(file.requests)]
     counted = {file.path: counters(file) for file in found}
-    return Records(
-        tuple(log(file) for file in found), lambda: counted, notices=tuple(notices(found))
-    )
+    lost = [note for one in every if not len(one.requests) for note in unused(one.path, one.losses)]
+    said = (*notices(found), *lost)
+    return Records(tuple(log(file) for file in found), lambda: counted, notices=said)
 
 
 def _sniff(opening: Opening) -> str:
