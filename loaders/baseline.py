@@ -1,7 +1,7 @@
 """The baseline: PyTorch's DataLoader with a DistributedSampler, as people use it.
 
-Each worker process opens the HDF5 files itself, on its first read. `SampleDataset` is the
-map-style data set of the other loaders too.
+Each worker process opens the HDF5 files itself, on its first read, and lives as long as the
+loader. `SampleDataset` is the map-style data set of the other loaders too.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class BaselineLoader(EpochLoader):
         super().__init__(settings, counts, steps, settings.identity(samples))
         self._dataset = SampleDataset(samples, self._counts)
         self._sampler = _sampler(self._dataset, settings)
-        self._loader = self._data_loader(prefetch_factor)
+        self._prefetch_factor = prefetch_factor
+        self._loader = self._data_loader()
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         self._sampler.set_epoch(epoch)
@@ -92,12 +93,13 @@ class BaselineLoader(EpochLoader):
         return (batch for batch in iter(self._loader))  # workers start here
 
     def close(self) -> None:
-        """Closes the files of this process; workers end with their iterator."""
+        """Closes the files of this process, and ends the workers."""
         super().close()
+        self._loader = self._data_loader()  # workers end with the DataLoader that has them
         self._dataset.close()
 
-    def _data_loader(self, prefetch_factor: int) -> DataLoader[Arrays]:
-        workers = self._settings.workers
+    def _data_loader(self) -> DataLoader[Arrays]:
+        workers, prefetch_factor = self._settings.workers, self._prefetch_factor
         return DataLoader(
             self._dataset,
             batch_size=self._settings.batch,
@@ -106,6 +108,7 @@ class BaselineLoader(EpochLoader):
             drop_last=self._settings.drop_last,
             pin_memory=self._settings.pin_memory,
             prefetch_factor=prefetch_factor if workers else None,
+            persistent_workers=workers > 0,  # each opens its files once, not once an epoch
             collate_fn=collate,
         )
 

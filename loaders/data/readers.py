@@ -43,6 +43,7 @@ class HDF5Reader:
     def __init__(self, samples: SampleSet) -> None:
         self._samples = samples
         self._files: OrderedDict[Path, h5py.File] = OrderedDict()
+        self._datasets: dict[tuple[Path, str], h5py.Dataset] = {}
         self._process = os.getpid()
 
     def read(self, sample: int) -> Arrays:
@@ -72,7 +73,7 @@ class HDF5Reader:
     def dataset(self, place: Place) -> h5py.Dataset:
         """The open HDF5 dataset that a place names."""
         try:
-            return self._file(place.path)[place.dataset]
+            return self._opened(place)
         except (OSError, KeyError) as error:
             raise InputError(
                 f"expected the dataset {place.dataset} in the HDF5 file {place.path}, "
@@ -86,20 +87,32 @@ class HDF5Reader:
     def close(self) -> None:
         """Closes all files."""
         while self._files:
-            self._files.popitem()[1].close()
+            self._forget(*self._files.popitem())
+
+    def _opened(self, place: Place) -> h5py.Dataset:
+        """Looking a dataset up by name takes longer than reading a small sample: done once."""
+        file, key = self._file(place.path), (place.path, place.dataset)
+        if key not in self._datasets:
+            self._datasets[key] = file[place.dataset]
+        return self._datasets[key]
 
     def _file(self, path: Path) -> h5py.File:
         if self._process != os.getpid():  # forked: the parent's handles are not ours to use
-            self._files, self._process = OrderedDict(), os.getpid()
+            self._files, self._datasets, self._process = OrderedDict(), {}, os.getpid()
         if path not in self._files:
             self._files[path] = h5py.File(path, "r")
             if len(self._files) > MOST_OPEN_FILES:
-                self._files.popitem(last=False)[1].close()
+                self._forget(*self._files.popitem(last=False))
         self._files.move_to_end(path)
         return self._files[path]
 
+    def _forget(self, path: Path, file: h5py.File) -> None:
+        file.close()
+        self._datasets = {key: each for key, each in self._datasets.items() if key[0] != path}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"_samples": self._samples, "_files": OrderedDict(), "_process": -1}
+        nothing = {"_files": OrderedDict[Path, h5py.File](), "_datasets": {}}
+        return {"_samples": self._samples, "_process": -1} | nothing
 
 
 class ImageReader:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
+import sys
+from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from ..data.readers import Arrays
@@ -21,3 +24,40 @@ def pinned(batch: Batch) -> Batch:
     if not torch.cuda.is_available():
         return batch
     return {name: tensor.pin_memory() for name, tensor in batch.items()}
+
+
+KEPT_MOST = 8
+"""Batches whose memory is kept: those that wait, that train, and that a user may hold."""
+
+
+def _references(arrays: list[NDArray[Any]]) -> list[int]:
+    return [sys.getrefcount(arrays[at]) for at in range(len(arrays))]
+
+
+(_FREE,) = _references([np.empty(0)])
+"""References to an array that only a list has."""
+
+
+class BatchMemory:
+    """Memory of one field's batches, used again when nobody has a tensor of it any more.
+
+    A new batch costs a page fault per page: the system takes the pages back when it is dropped.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self._shape, self._dtype, self._rows = shape, dtype, 0
+        self._kept: list[NDArray[Any]] = []
+
+    def rows(self, count: int) -> NDArray[Any]:
+        """(count, *shape) that nobody else has, until what is made of it is dropped."""
+        self._rows = max(self._rows, count)
+        references = _references(self._kept)
+        free = references.index(_FREE) if _FREE in references else -1
+        if free >= 0 and len(self._kept[free]) >= count:
+            return self._kept[free][:count]
+        fresh = np.empty((self._rows, *self._shape), self._dtype)
+        if free >= 0:
+            self._kept[free] = fresh
+        elif len(self._kept) < KEPT_MOST:
+            self._kept.append(fresh)
+        return fresh[:count]

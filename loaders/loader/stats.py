@@ -47,8 +47,8 @@ class Counts:
     def add(self, *, loads: int = 0, hits: int = 0, nbytes: int = 0, requests: int = 0) -> None:
         """Adds to this process's own row: no lock is needed between processes."""
         worker = get_worker_info()
-        row = self._table[0 if worker is None else worker.id + 1]
-        row += torch.tensor((loads, hits, nbytes, requests))
+        row = self._table.numpy()[0 if worker is None else worker.id + 1]  # a view: one add each
+        row += (loads, hits, nbytes, requests)
 
     def stats(self, exposed_wait_s: list[float]) -> Stats:
         """The sums over all processes, with the waits of the training process."""

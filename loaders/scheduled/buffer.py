@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from ..data.samples import SampleSet
 from ..errors import UsageError
 
+Memory = dict[str, NDArray[Any]]
+"""Of each field, an array of (samples, *shape)."""
+
 
 def _require_memory(nbytes: int) -> None:
     """Raises UsageError where this host can never hold as much: it would end in mid-epoch."""
@@ -22,24 +25,36 @@ def _require_memory(nbytes: int) -> None:
         )
 
 
+def new_memory(samples: SampleSet, capacity: int) -> Memory:
+    """Memory for so many samples.
+
+    Raises:
+        UsageError: This host has less.
+    """
+    _require_memory(capacity * samples.sample_nbytes)
+    return {each.name: np.empty((capacity, *each.shape), each.dtype) for each in samples.fields}
+
+
 class Buffer:
     """At most `capacity` samples by id, each field's in one array of shape (capacity, *shape).
 
     The system hands out the pages of that memory when they are first written, so a buffer that
     stays empty costs nothing.
 
+    Args:
+        samples: What they are.
+        capacity: Samples that fit.
+        memory: For them; None: new.
+
     Attributes:
         capacity: Samples that fit.
         peak: Most samples held at once so far.
     """
 
-    def __init__(self, samples: SampleSet, capacity: int) -> None:
-        _require_memory(capacity * samples.sample_nbytes)
+    def __init__(self, samples: SampleSet, capacity: int, memory: Memory | None = None) -> None:
         self.capacity, self.peak = capacity, 0
         self._sample_nbytes = samples.sample_nbytes
-        self._rows: dict[str, NDArray[Any]] = {
-            each.name: np.empty((capacity, *each.shape), each.dtype) for each in samples.fields
-        }
+        self._rows = memory or new_memory(samples, capacity)
         self._slots: dict[int, int] = {}
         self._free = list(range(capacity - 1, -1, -1))
 
@@ -83,6 +98,10 @@ class Buffer:
         """The array of one field of a sample, a view: written when read, valid till discarded."""
         view: NDArray[Any] = self._rows[name][self._slots[sample], ...]
         return view
+
+    def slot(self, sample: int) -> int:
+        """The row of a sample that has a place."""
+        return self._slots[sample]
 
     def check(self) -> None:
         """Asserts the bound: called after every change and at every step."""

@@ -32,7 +32,8 @@ def shares(held: Int64Array, misses: int, load_s: float, compute_s: float) -> In
     Rank r holds held[r] samples of the step already. Its cost is load_s * n + compute_s *
     (held[r] + n) where n is its share. Filled like water: every next miss goes to the rank
     whose cost is then lowest, to the one that holds least where costs are equal, to the
-    lowest rank where that is equal as well. Done level by level, not miss by miss.
+    lowest rank where that is equal as well. Whole misses below the level go at once, at most
+    one per rank is left.
     """
     slope = load_s + compute_s
     base = compute_s * held.astype(np.float64)
@@ -55,12 +56,12 @@ def _below(base: NDArray[np.float64], slope: float, level: float) -> Int64Array:
 
 
 def _level(base: NDArray[np.float64], slope: float, misses: int) -> float:
-    """The highest level (to rounding) that holds at most `misses` in all."""
-    low, high = float(base.min()), float(base.max()) + slope * misses
-    for _ in range(64):
-        middle = (low + high) / 2
-        if _below(base, slope, middle).sum() <= misses:
-            low = middle
-        else:
-            high = middle
-    return low
+    """How high `misses` stand where they are a liquid, a unit of it as high as `slope`.
+
+    No whole misses below it are too many: all that cost no more are taken one by one, too.
+    """
+    lowest = np.sort(base)
+    levels = (np.cumsum(lowest) + slope * misses) / np.arange(1, len(base) + 1)
+    # The liquid stands over the k lowest, where it does not reach the next.
+    reached = np.append(levels[:-1] <= lowest[1:], True)
+    return float(levels[np.argmax(reached)])

@@ -21,9 +21,10 @@ from ..data.coalesced import open_reads
 from ..data.pread import ReadTotals
 from ..data.samples import Field, SampleSet
 from ..errors import UsageError
+from ..loader.batches import BatchMemory
 from ..loader.loader import WEIGHT, Batch
 from ..loader.stats import Counts
-from .buffer import Buffer
+from .buffer import Buffer, new_memory
 from .plan import Plan
 from .steps import RankStep, Walk, rank_steps
 
@@ -119,8 +120,14 @@ class Stage:
     ) -> None:
         self._samples, self._plan, self._rank, self._settings = samples, plan, rank, settings
         self._counts = counts
-        self.buffer = Buffer(samples, min(plan.settings.capacity(rank), len(samples)))
-        self.staging = Buffer(samples, settings.staging(plan, samples.sample_nbytes))
+        pinned = min(plan.settings.capacity(rank), len(samples))
+        staged = settings.staging(plan, samples.sample_nbytes)
+        self._rows = new_memory(samples, pinned + staged)  # one, so that one call gathers a batch
+        self.buffer = Buffer(samples, pinned, {n: v[:pinned] for n, v in self._rows.items()})
+        self.staging = Buffer(samples, staged, {n: v[pinned:] for n, v in self._rows.items()})
+        self._batch_memory = {
+            each.name: BatchMemory(each.shape, each.dtype) for each in samples.fields
+        }
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads)
         self._pool = ThreadPoolExecutor(settings.threads, "read")
         self._early: set[int] = set()
@@ -247,7 +254,8 @@ class Stage:
     def _batch(self, step: RankStep, walk: Walk) -> Batch:
         """The step's samples stacked; those used for the last time leave staging."""
         ids = step.ids.tolist()
-        batch = {each.name: self._stacked(each, ids) for each in self._samples.fields}
+        slots = np.array([self._slot(sample) for sample in ids], np.int64)
+        batch = {each.name: self._stacked(each, slots) for each in self._samples.fields}
         batch["sample"] = torch.from_numpy(step.ids.copy())
         batch[WEIGHT] = torch.tensor(step.weight, dtype=torch.float64)
         for sample in ids:
@@ -258,13 +266,23 @@ class Stage:
         self.staging.check()
         return batch
 
-    def _stacked(self, field: Field, ids: list[int]) -> torch.Tensor:
-        pin = self._settings.pin_memory and torch.cuda.is_available()
-        kind = torch.from_numpy(np.empty(0, field.dtype)).dtype
-        stacked = torch.empty((len(ids), *field.shape), dtype=kind, pin_memory=pin)
-        rows = stacked.numpy()
-        for place, sample in enumerate(ids):
-            rows[place] = self._target(field.name, sample)
+    def _slot(self, sample: int) -> int:
+        if sample in self.buffer:
+            return self.buffer.slot(sample)
+        return self.buffer.capacity + self.staging.slot(sample)
+
+    def _stacked(self, field: Field, slots: Int64Array) -> torch.Tensor:
+        """The rows of a field by one call, which lets go of the interpreter lock."""
+        shape = (len(slots), *field.shape)
+        if self._settings.pin_memory and torch.cuda.is_available():
+            kind = torch.from_numpy(np.empty(0, field.dtype)).dtype
+            stacked = torch.empty(shape, dtype=kind, pin_memory=True)
+            target = stacked.numpy()
+        else:
+            target = self._batch_memory[field.name].rows(len(slots))
+            stacked = torch.from_numpy(target)
+        # "clip" (no slot is outside) writes straight to `out`.
+        np.take(self._rows[field.name], slots, axis=0, out=target, mode="clip")
         return stacked
 
     def _abandon(self, reading: deque[Window]) -> None:

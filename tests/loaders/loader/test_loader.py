@@ -182,3 +182,23 @@ def test_spanned_counts_and_marks(tmp_path):
     assert names.count(span_name("Mine")) == 3
     assert span_name("Mine") == "enumerate(DataLoader)#Mine.__next__"
     assert len(waits) == 2
+
+
+def test_memory_of_batches_is_used_again_only_when_nobody_has_it():
+    from vanidl_loaders.loader.batches import KEPT_MOST, BatchMemory
+
+    memory = BatchMemory((3,), "<f4")
+    first = torch.from_numpy(memory.rows(5))
+    at = first.data_ptr()
+    part = first[1:]  # keeps it, too
+    del first
+    others = [torch.from_numpy(memory.rows(4)) for _ in range(3)]
+    assert at not in {each.data_ptr() for each in others}
+    del part
+    again = torch.from_numpy(memory.rows(2))
+    assert (again.data_ptr(), again.shape) == (at, (2, 3))
+    larger = torch.from_numpy(memory.rows(9))
+    assert larger.shape == (9, 3)
+    many = [torch.from_numpy(memory.rows(9)) for _ in range(3 * KEPT_MOST)]
+    assert len({each.data_ptr() for each in (*many, *others, again, larger)}) == len(many) + 5
+    assert len(memory._kept) == KEPT_MOST
