@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
 
+REPEATS, WIDE_NBYTES = 5, 4 << 20
+"""Reads of each size in a measurement, and bytes of a large one, as far as it may read so much."""
+
 
 @dataclass(frozen=True)
 class StorageSpeed:
@@ -38,22 +41,28 @@ def runs(rows: Int64Array, most_gap: int) -> tuple[Int64Array, Int64Array]:
     return start, stop
 
 
-def measure(read: Callable[[int, int], object], rows: int, row_nbytes: int) -> StorageSpeed:
+def measure(
+    read: Callable[[int, int], object], rows: int, row_nbytes: int, most_rows: int
+) -> StorageSpeed:
     """The storage's speed from small and large reads of places far apart.
 
     Args:
         read: Reads rows [start, stop).
         rows: How many there are.
         row_nbytes: Bytes of a row.
+        most_rows: That may be read for it, at least 3.
     """
-    wide = max(1, min(rows // 8, -(-(4 << 20) // row_nbytes)))
-    small = _median_s(read, rows, 1)
-    large = _median_s(read, rows, wide)
-    per_row = max((large - small) / max(wide - 1, 1), 1e-12)
+    repeats = min(REPEATS, max(1, most_rows // 3))
+    widest = max(1, min(rows // 8, -(-WIDE_NBYTES // row_nbytes)))
+    wide = min(widest, max(2, most_rows // repeats - 1))
+    small = _median_s(read, rows, 1, repeats)
+    large = _median_s(read, rows, wide, repeats)
+    # A difference within the noise would make reading on free: no faster than seen, times four.
+    per_row = max((large - small) / max(wide - 1, 1), large / (4 * wide), 1e-12)
     return StorageSpeed(max(small - per_row, 0.0), row_nbytes / per_row)
 
 
-def _median_s(read: Callable[[int, int], object], rows: int, count: int, repeats: int = 5) -> float:
+def _median_s(read: Callable[[int, int], object], rows: int, count: int, repeats: int) -> float:
     times = []
     for i in range(repeats):
         first = (rows - count) * (2 * i + 1) // (2 * repeats)

@@ -29,7 +29,8 @@ Target = Callable[[str, int], NDArray[Any]]
 
 MOST_RUN_NBYTES = 4 << 20
 """A run longer than that is split, so that threads share it and memory for it stays small."""
-
+MEASURED_SHARE = 0.03
+"""Of what a rank reads in its first epoch, at most, to measure the storage's speed."""
 
 Task = Callable[[], ReadTotals]
 
@@ -111,13 +112,20 @@ class RowReads:
         gap: Rows read through rather than asking again; None: by the measured speed.
         threads: Reads under way at once. Their latencies overlap, so that a request costs
             latency / threads where it is weighed against reading a gap.
+        share: Samples that this rank reads in its first epoch; None: all. Measuring the speed
+            reads `MEASURED_SHARE` of them at most, or three.
 
     Attributes:
         speed: What was measured; None where nothing was.
+        measured: What was read for it.
     """
 
-    def __init__(self, samples: SampleSet, gap: int | None, threads: int) -> None:
+    def __init__(
+        self, samples: SampleSet, gap: int | None, threads: int, share: int | None = None
+    ) -> None:
         self._samples, self._gap, self._threads = samples, gap, threads
+        self._share = len(samples) if share is None else share
+        self.measured = ReadTotals()
         self._reader, self._file = HDF5Reader(samples), -1
         self._sources: dict[str, RowSource] = {}
         self.speed: StorageSpeed | None = None
@@ -186,15 +194,19 @@ class RowReads:
         nothing, nowhere = np.empty(0, np.int64), dict[str, NDArray[Any]]()
 
         def read(start: int, stop: int) -> ReadTotals:
-            return source.read(start, stop, nothing, lambda name, _: nowhere[name])
+            done = source.read(start, stop, nothing, lambda name, _: nowhere[name])
+            self.measured += done
+            return done
 
-        return measure(read, len(self._samples), row_nbytes)
+        most_rows = max(3, int(self._share * MEASURED_SHARE))
+        return measure(read, len(self._samples), row_nbytes, most_rows)
 
 
 class SampleReads:
     """Samples in files of their own: one task each, with as many readers as there are threads."""
 
     speed: StorageSpeed | None = None
+    measured = ReadTotals()
 
     def __init__(self, samples: SampleSet, threads: int) -> None:
         self._samples = samples
@@ -228,10 +240,12 @@ class SampleReads:
         return ReadTotals(sum(values.nbytes for values in arrays.values()), own.requests())
 
 
-def open_reads(samples: SampleSet, *, gap: int | None, threads: int) -> RowReads | SampleReads:
+def open_reads(
+    samples: SampleSet, *, gap: int | None, threads: int, share: int | None = None
+) -> RowReads | SampleReads:
     """The reads for a layout of samples."""
     rows = samples.layout == "rows"
-    return RowReads(samples, gap, threads) if rows else SampleReads(samples, threads)
+    return RowReads(samples, gap, threads, share) if rows else SampleReads(samples, threads)
 
 
 def _expanded(start: Int64Array, stop: Int64Array) -> Int64Array:

@@ -30,6 +30,9 @@ class ReadTotals:
     def __add__(self, other: ReadTotals) -> ReadTotals:
         return ReadTotals(self.nbytes + other.nbytes, self.requests + other.requests)
 
+    def __sub__(self, other: ReadTotals) -> ReadTotals:
+        return ReadTotals(self.nbytes - other.nbytes, self.requests - other.requests)
+
 
 @dataclass(frozen=True)
 class NamedFile:

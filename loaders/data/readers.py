@@ -44,6 +44,7 @@ class HDF5Reader:
         self._samples = samples
         self._files: OrderedDict[Path, h5py.File] = OrderedDict()
         self._datasets: dict[tuple[Path, str], h5py.Dataset] = {}
+        self._of_rows: dict[str, h5py.Dataset] = {}
         self._process = os.getpid()
 
     def read(self, sample: int) -> Arrays:
@@ -53,10 +54,21 @@ class HDF5Reader:
             InputError: The file, the dataset or its shape is not as described.
             IndexError: No such sample.
         """
+        if self._samples.layout == "rows" and 0 <= sample < len(self._samples):
+            return {name: rows[sample] for name, rows in self._rows().items()}
         return {
             field.name: self.array(self._samples.place(sample, field), field)
             for field in self._samples.fields
         }
+
+    def _rows(self) -> dict[str, h5py.Dataset]:
+        """The datasets whose rows are samples, all of one file: found and checked once."""
+        if not self._of_rows or self._process != os.getpid():
+            places = {each: self._samples.place(0, each) for each in self._samples.fields}
+            for field, place in places.items():
+                self.array(place, field)  # raises where it is another
+            self._of_rows = {field.name: self.dataset(p) for field, p in places.items()}
+        return self._of_rows
 
     def array(self, place: Place, field: Field) -> NDArray[Any]:
         """One array of one sample."""
@@ -109,9 +121,10 @@ class HDF5Reader:
     def _forget(self, path: Path, file: h5py.File) -> None:
         file.close()
         self._datasets = {key: each for key, each in self._datasets.items() if key[0] != path}
+        self._of_rows = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        nothing = {"_files": OrderedDict[Path, h5py.File](), "_datasets": {}}
+        nothing = {"_files": OrderedDict[Path, h5py.File](), "_datasets": {}, "_of_rows": {}}
         return {"_samples": self._samples, "_process": -1} | nothing
 
 

@@ -128,7 +128,9 @@ class Stage:
         self._batch_memory = {
             each.name: BatchMemory(each.shape, each.dtype) for each in samples.fields
         }
-        self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads)
+        share = len(samples) // plan.settings.ranks
+        self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
+        self._measured = ReadTotals()
         self._pool = ThreadPoolExecutor(settings.threads, "read")
         self._early: set[int] = set()
         self._extras = self.staging.capacity // EXTRA_SHARE
@@ -200,6 +202,9 @@ class Stage:
         pinned = [i for i in (*ids.tolist(), *extra.tolist()) if self._place(i)]
         tasks = self._reads.tasks(ids, extra, self._target)
         reads = [self._pool.submit(task) for task in tasks]
+        if self._reads.measured != self._measured:  # its files were opened, maybe again
+            self._counts.read(self._reads.measured - self._measured)
+            self._measured = self._reads.measured
         self._early.update(extra.tolist())
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)

@@ -104,6 +104,31 @@ def test_every_sample_is_read_once_a_use_and_gaps_are_counted(flat):
     assert apart.stats().nbytes == apart.stats().loads * flat.sample_nbytes
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_measuring_the_storage_is_counted_and_costs_three_per_cent(ranks, tmp_path, monkeypatch):
+    """Recounted where the reads happen."""
+    from vanidl_loaders.data import pread
+    from vanidl_loaders.workloads.making import make
+
+    samples = make("ptycho", tmp_path, samples=1000, seed=0, size=8)
+    arrived = []
+    inner = pread._pread
+
+    def counting(file, target, offset):
+        arrived.append(inner(file, target, offset))
+        return arrived[-1]
+
+    monkeypatch.setattr(pread, "_pread", counting)
+    loader = scheduled(samples, 0, ranks, gap=None, buffer=0)
+    for _ in loader:
+        pass
+    stats = loader.stats()
+    assert (stats.requests, stats.nbytes) == (len(arrived), sum(arrived))
+    measured = loader._stage._reads.measured.nbytes
+    assert 0 < measured <= 0.03 * samples.sample_nbytes * 1000 / ranks
+    loader.close()
+
+
 def test_rows_of_a_gap_are_kept_where_they_are_needed_later(tmp_path):
     made = written(tmp_path, "gzip")  # a chunk brings eight rows
     fields = made.fields[:1]
