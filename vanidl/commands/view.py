@@ -59,11 +59,10 @@ def _files(options: argparse.Namespace) -> list[Path]:
     """Every file that the run is read from; data files are looked at by name alone."""
     places = [options.run, *(text.rpartition(":")[0] or text for text in options.steps)]
     found: list[Path] = []
-    for place in places:
-        for path in (Path(place).absolute(),):
-            if path.exists():
-                listed = discover.find(path)
-                found += [*listed.run_records, *(p for some in listed.files.values() for p in some)]
+    for path in (Path(place).absolute() for place in places):
+        if path.exists():
+            listed = discover.find(path)
+            found += [*listed.run_records, *(p for some in listed.files.values() for p in some)]
     return found
 
 
