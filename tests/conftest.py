@@ -44,6 +44,14 @@ def driver(chromium: Any) -> Any:
     return chromium
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """A hang-up ends what the test starts, though the tests themselves may run behind nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of recorded runs and public logs beside the repository."""

@@ -96,12 +96,8 @@ def test_a_reader_that_went_away_is_no_message() -> None:
     assert done.stderr.strip() in ("0", "1")
 
 
-# Signals as a terminal starts a command with them, though the tests may run behind nohup or &.
 SLOW = """
-import signal, sys, time
-for number in (signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_DFL)
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import sys, time
 from vanidl import cli
 from vanidl.commands import parser
 from vanidl.files import atomic
@@ -119,6 +115,7 @@ cli.entry()
 """
 
 
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("writer", ["new_folder", "streamed_file"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_leaves_nothing_half_written(tmp_path: Path, writer: str, number: int) -> None:

@@ -105,6 +105,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "USR1"])
 @pytest.mark.parametrize("tracer", ["darshan", "dftracer"])
 def test_a_signal_to_the_recorder_reaches_the_command(
