@@ -1,6 +1,7 @@
 """The command line: parses, dispatches, and turns errors into one line and a status.
 
-Exit status: 0 done, 1 the input is unusable, 2 wrong usage, 128 + N ended by signal N.
+Exit status: 0 done, 1 the input is unusable, 2 wrong usage, 3 a comparison with
+--fail-on found what it looks for, 128 + N ended by signal N.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from pathlib import Path
 from vanidl.commands.inputs import add_read_arguments, open_path
 from vanidl.commands.outputs import refuse_input
 from vanidl.compare import Comparison, compare
+from vanidl.compare.comparison import WORSE
 from vanidl.compare.report.html import write_comparison
 from vanidl.compare.report.json import comparison_json
 from vanidl.compare.report.text import comparison_text
@@ -34,14 +35,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", action="append", default=[], metavar="NAME", help="name of a side, in order"
     )
+    parser.add_argument(
+        "--fail-on",
+        choices=(WORSE,),
+        help="exit status 3 where the first metric of a side is worse, for tests of training code",
+    )
     add_read_arguments(parser)
 
 
+FAILED = 3
+"""Exit status where --fail-on found what it looks for."""
+
+
 def run(options: argparse.Namespace) -> int:
-    """Prints or writes the comparison; exit status 0."""
+    """Prints or writes the comparison; exit status 0, or 3 by --fail-on."""
     refuse_input(options.output, [*options.runs, *options.steps], options.data)
-    show(compared(options), options.output, as_json=options.json)
-    return 0
+    comparison = compared(options)
+    show(comparison, options.output, as_json=options.json)
+    return FAILED if options.fail_on in primary_verdicts(comparison) else 0
+
+
+def primary_verdicts(comparison: Comparison) -> set[str]:
+    """What is said of every other side by the metric that answers the question."""
+    found = (pairing.change(comparison.primary) for pairing in comparison.pairings)
+    return {change.verdict for change in found if change is not None}
 
 
 def compared(options: argparse.Namespace) -> Comparison:

@@ -27,7 +27,7 @@ MIN_CHANGE = 0.01
 (Mytkowicz et al., ASPLOS 2009)."""
 
 MIN_RUNS = 5
-"""Fewer runs of a side get no verdict: 3 pairs show a slowdown of 10 % in 4 to 55 of 100 simulated
+"""Fewer runs of a side get no verdict: 3 pairs show a slowdown of 10 % in 6 to 54 of 100 simulated
 experiments (docs/comparing.md), and "nothing shown" would be read as "nothing changed"."""
 
 STDIO_MARGIN = 0.01
