@@ -12,7 +12,7 @@ from vanidl.figures.downsample import folded, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.figures.levels import levels
 from vanidl.formatting.names import distinct, elided, plotted
-from vanidl.formatting.units import byte_scale, count, nbytes, seconds
+from vanidl.formatting.units import byte_scale, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Section
 from vanidl.sections.timeline import heatmap_note
@@ -109,7 +109,7 @@ def _alt_text(labels: list[str], edges_s: NDArray[np.float64], moved: Int64Array
     by_line, over_time = moved.sum(axis=1), moved.sum(axis=0)
     line, moment = int(by_line.argmax()), int(over_time.argmax())
     return (
-        f"{count(len(labels))} lines. Most is moved by {labels[line]}, "
+        f"{plural(len(labels), 'line')}. Most is moved by {labels[line]}, "
         f"{nbytes(int(by_line[line]))} of {nbytes(int(moved.sum()))}; "
         f"the busiest moment is {seconds(float(edges_s[moment]))} after the start."
     )
