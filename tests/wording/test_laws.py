@@ -22,7 +22,10 @@ from vanidl.sections import figures
 from vanidl.wording.headline import headline
 
 EXTREMES = (0.0, 1.0, None, 1e9)
-NOUNS = "rank|step|read|write|file|open|worker|host|operation|profile|epoch|process|burst|warning|array|line"
+NOUNS = (
+    "rank|step|read|write|file|open|worker|host|operation|profile|epoch|process|burst|warning|array"
+    "|line"
+)
 FAULTS = {
     "one and many": rf"(?<![\d.,@])1 (?:{NOUNS})e?s\b",
     "many and one": rf"(?<![\d.,])(?:0|[2-9]|\d\d+|\d+,\d\d\d) (?:{NOUNS})\b(?! \d)",

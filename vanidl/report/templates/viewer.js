@@ -50,6 +50,9 @@ const Viewer = (() => {
       this.map = element("canvas", "tv-map");
       this.top = element("canvas", "tv-top");
       this.scroll = element("div", "tv-scroll");
+      this.scroll.tabIndex = 0;
+      this.scroll.setAttribute("role", "group");
+      this.scroll.setAttribute("aria-label", "Lanes; arrow keys scroll where they do not fit");
       this.space = element("div", "tv-space");
       this.canvas = element("canvas", "tv-lanes");
       this.band = element("div", "tv-band");
