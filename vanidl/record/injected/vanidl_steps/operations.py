@@ -70,6 +70,7 @@ class Operations:
         self._named = 0
         self._threads: dict[int, int] = {}
         self._file = -1
+        self._ends = False
         self._started_ns = self._flushed_ns = time_ns()
 
     def _forked(self) -> None:
@@ -95,6 +96,8 @@ class Operations:
         with self._lock:
             if self._closed:
                 return
+            if not self._ends:
+                self._at_end()
             thread = self._threads.setdefault(ident, min(len(self._threads), _OTHER_THREADS))
             number = self._names.get(name)
             if number is None:
@@ -103,6 +106,14 @@ class Operations:
             self._rows.append(_ROW.pack(code, number, *values))
             if values[-1] - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
                 self._flush()
+
+    def _at_end(self) -> None:
+        """Has the last rows written by children of multiprocessing, which end without atexit."""
+        self._ends = True
+        if "multiprocessing.util" in sys.modules:
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self._last, exitpriority=0)
 
     def _number(self, name: str) -> int:
         """A number for a name; after very many the first ones are forgotten and named again."""
@@ -132,10 +143,6 @@ class Operations:
         """Makes the file; what it begins with."""
         name = f"{os.uname().nodename}-{os.getpid()}"
         self._file = new_file(os.path.join(self._folder, name), SUFFIX)  # noqa: PTH118
-        if "multiprocessing.util" in sys.modules:  # its children end without atexit
-            from multiprocessing.util import Finalize
-
-            Finalize(None, self._last, exitpriority=0)
         return MAGIC + _text(process_description() | {"start_ns": self._started_ns})
 
     def _last(self) -> None:
