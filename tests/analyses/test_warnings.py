@@ -17,6 +17,7 @@ import pytest
 
 import vanidl
 from tests.analyses.recorded_warnings import RECORDED
+from tests.analyses.unseen_warnings import UNSEEN
 from tests.makers import xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
@@ -447,7 +448,7 @@ TABLE: dict[str, Cases] = {
 }
 
 
-TABLE |= {code: Cases(*both) for code, both in RECORDED.items()}
+TABLE |= {code: Cases(*both) for code, both in {**RECORDED, **UNSEEN}.items()}
 
 
 def cases(field: str) -> list:

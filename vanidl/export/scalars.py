@@ -41,7 +41,7 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
         )
     written = []
     for rank, rows in steps.dropna(subset=["end_s"]).groupby("rank", sort=False):
-        name = "".join(c if c.isalnum() or c in "-_." else "_" for c in str(rank)) or "run"
+        name = _folder_name(str(rank))
         writer = board.writer(str(folder / name))
         for tag, values in _curves(rows):
             for event in _events(board, run, rows, tag, values):
@@ -49,6 +49,11 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
         writer.close()
         written.append((name, f"{len(rows):,} steps"))
     return written
+
+
+def _folder_name(rank: str) -> str:
+    """A name that is one folder, whatever host or process the rank is named after."""
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in rank) or "run"
 
 
 def _curves(rows: pandas.DataFrame) -> Iterator[tuple[str, Floats]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vanidl.formatting.units import nbytes, plural
 from vanidl.model.warnings import WARNING, Notice
@@ -13,44 +13,39 @@ _MOST_NAMED = 3
 _MATTERS_NBYTES = 1 << 20
 _LARGEST_NBYTES = 1 << 60
 
-_TEXTS = {
-    "mapped": (
-        "files_mapped",
-        "mapped into memory, as np.memmap, mmap, Arrow and safetensors do",
-        "What was read of them are page faults, which no tracer sees: these bytes are in no "
-        "number here, and waiting for them looks like decoding",
-        WARNING,
-    ),
-    "loaded": (
-        "files_loaded",
-        "read by np.load",
-        "Darshan before 3.5 and DFTracer do not see its reads, which are made inside the C "
-        "library: where they are in no number here, waiting for them looks like decoding",
-        "info",
-    ),
-}
-
 
 def notices(journals: Sequence[Journal]) -> Iterator[Notice]:
     """One for each way to read a file past the tracers."""
-    for way, (code, how, why, severity) in _TEXTS.items():
-        sizes = _sizes(journals, way)
-        if not sizes:
-            continue
-        largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_MOST_NAMED]
-        named = ", ".join(f"{path}: {nbytes(sizes[path])}" for path in largest)
-        more = ", ..." if len(sizes) > _MOST_NAMED else ""
+    if sizes := _sizes(journals, "mapped"):
         total = sum(sizes.values())
         yield Notice(
-            code,
-            f"{plural(len(sizes), 'file')} of {nbytes(total)} in all {_were(len(sizes))} {how}. "
-            f"{why} ({named}{more}).",
-            severity if total >= _MATTERS_NBYTES else "info",
+            "files_mapped",
+            f"{_files(sizes)} mapped into memory, as np.memmap, mmap, Arrow and safetensors do. "
+            "What was read of them are page faults, which no tracer sees: these bytes are in no "
+            f"number here, and waiting for them looks like decoding ({_named(sizes)}).",
+            WARNING if total >= _MATTERS_NBYTES else "info",
+        )
+    if sizes := _sizes(journals, "loaded"):
+        yield Notice(
+            "files_loaded",
+            f"{_files(sizes)} read by np.load. Darshan before 3.5 and DFTracer do not see its "
+            "reads, which are made inside the C library: where they are in no number here, waiting "
+            f"for them looks like decoding ({_named(sizes)}).",
+            "info",
         )
 
 
-def _were(files: int) -> str:
-    return "was" if files == 1 else "were"
+def _files(sizes: Mapping[str, int]) -> str:
+    """`2 files of 8 MiB in all were`."""
+    verb = "was" if len(sizes) == 1 else "were"
+    return f"{plural(len(sizes), 'file')} of {nbytes(sum(sizes.values()))} in all {verb}"
+
+
+def _named(sizes: Mapping[str, int]) -> str:
+    """The largest, with their sizes."""
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_MOST_NAMED]
+    more = ", ..." if len(sizes) > _MOST_NAMED else ""
+    return ", ".join(f"{path}: {nbytes(sizes[path])}" for path in largest) + more
 
 
 def _sizes(journals: Sequence[Journal], way: str) -> dict[str, int]:
