@@ -26,7 +26,7 @@ test: $(VENV)/installed-loaders browser fuse  ## all tests
 check: lint  ## style, types, imports, and the tests of what changed since BASE (main)
 	$(PYTEST) -q $$($(BIN)/python -m tests.changed $(BASE))
 
-fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, laws on new examples, readers under atheris
+fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, 5,000 hostile commands, laws, atheris
 	$(BIN)/python -m tests.fuzz
 	$(BIN)/python -m tests.fuzz.commands
 	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/analyses tests/merge tests/readers

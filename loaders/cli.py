@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from . import console
 from .commands import COMMANDS
 from .errors import InputError, LoadersError, MissingError
 from .ranks.world import abort_on_error, end_ranks_of_mpi
@@ -19,20 +20,26 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
     own, line = _split(list(sys.argv[1:] if arguments is None else arguments))
-    try:
-        options = _parser(own).parse_args(own, argparse.Namespace(line=line))
-        status: int = options.command.run(options)
-    except LoadersError as error:
-        return _fail(error)
-    except ModuleNotFoundError as error:
-        return _fail(_missing(error))
-    except OSError as error:
-        return _fail(_unreadable(error))
-    except MemoryError as error:
-        return _fail(InputError(f"expected enough memory, found too little: {error}; ask for less"))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return status
+    with console.escaped():
+        try:
+            options = _parser(own).parse_args(own, argparse.Namespace(line=line))
+            status: int = options.command.run(options)
+            sys.stdout.flush()
+        except LoadersError as error:
+            return _fail(error)
+        except ModuleNotFoundError as error:
+            return _fail(_missing(error))
+        except console.ReaderGone:
+            console.discard(sys.stdout)
+            return 1
+        except OSError as error:
+            return _fail(_unreadable(error))
+        except MemoryError as error:
+            why = f"expected enough memory, found too little: {error}; ask for less"
+            return _fail(InputError(why))
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        return status
 
 
 def entry() -> None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..console import unescaped
+
 WIDTH = 24
 
 
@@ -19,10 +21,10 @@ def bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     def show(done: int, total: int) -> None:
         filled = WIDTH * done // max(total, 1)
         drawn = "#" * filled + "." * (WIDTH - filled)
-        sys.stderr.write(f"\r{what} [{drawn}] {done}/{total}\033[K")
+        unescaped().write(f"\r{what} [{drawn}] {done}/{total}\033[K")
         sys.stderr.flush()
 
     try:
         yield show
     finally:
-        sys.stderr.write("\r\033[K")
+        unescaped().write("\r\033[K")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
@@ -52,3 +56,22 @@ def test_own_modules_of_a_user_do_not_shadow_the_package(tmp_path, run_python, p
     done = run_python([python, "-m", "vanidl_loaders", "list"])
     assert done.returncode == 0, done.stderr
     assert "baseline" in done.stdout
+
+
+def test_nothing_drives_the_terminal(tmp_path, capsys):
+    name = tmp_path / "a\x1b]0;title\x07\u202e.vdl"
+    assert main(["inspect", str(name)]) == 1
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert "\\x1b]0;title" in said
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    line = [sys.executable, "-c", "import sys; from vanidl_loaders.cli import main;"
+            "sys.exit(main(['list']))"]  # fmt: skip
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write) as closed:
+        done = subprocess.run(line, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -78,7 +78,7 @@ def assemble(
     unplaced = merge_profiles.unplaced_steps(run.profiles, processes, placed.clocks)
     return replace(
         _trace(run, placed, options),
-        step_durations=(*undated, *unplaced),
+        step_durations=tuple(each for each in (*undated, *unplaced) if len(each.step)),
         warnings=(
             *notices,
             *processes.notices,

@@ -331,7 +331,7 @@ class Trace:
     stripes: tuple[Stripes, ...] = ()  # sorted by file
     heatmaps: tuple[Heatmap, ...] = ()
     mpi: tuple[MpiTime, ...] = ()
-    step_durations: tuple[UndatedSteps, ...] = ()
+    step_durations: tuple[UndatedSteps, ...] = ()  # each with one step or more
     metadata_calls: Mapping[int, Intervals] = field(default_factory=dict)
     """Process -> when it was in open, stat, close and the like, where a tracer times each call."""
     object_calls: Mapping[int, Intervals] = field(default_factory=dict)
