@@ -71,13 +71,3 @@ def test_different_processes_are_added_up(tmp_path):
     darshan(tmp_path, pid=99)
     dftracer(tmp_path)
     assert read(tmp_path) == (DARSHAN_BYTES + TRACED_BYTES, 2, False)
-
-
-def test_a_loop_elsewhere_without_steps_is_no_table_of_steps(tmp_path):
-    """Marked waits at another time than the I/O, as of a wrong clock, and no step."""
-    trace = PfwTrace(100)
-    trace.io("pread", "/data/a.bin", 10, 5, ret=100, offset=0)
-    trace.event("next", "dataloader", 10**9, 50, epoch=1)
-    trace.end(2 * 10**9)
-    trace.write(tmp_path / "trace-100.pfw")
-    assert all(len(each.step) for each in vanidl.open_run(tmp_path).trace.step_durations)

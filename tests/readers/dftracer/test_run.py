@@ -405,3 +405,15 @@ def test_a_line_without_an_end_is_not_held(tmp_path: Path, monkeypatch: pytest.M
     assert read.losses == ("lines left out as they are no sound event: 1",)
     path.write_bytes(before + b"x" * 4_000_000)
     assert trace_file.read_file(path).losses == ("the last line is cut",)
+
+
+def test_marked_compute_on_no_known_clock_gives_no_table_of_steps(tmp_path):
+    """Compute without steps, of a trace whose times are of 1970: not aligned, and not undated."""
+    trace = PfwTrace(100, metric="NS")
+    trace.event("forward", "compute", 10, 50)
+    trace.io("pread", "/data/a.bin", 90, 5, ret=100, offset=0)
+    trace.end(1000)
+    trace.write(tmp_path / "x.pfw")
+    run = vanidl.open_run(tmp_path)
+    assert run.steps is None
+    assert run.trace.step_durations == ()
