@@ -24,7 +24,7 @@ class Cause:
 
 
 CAUSES: tuple[Cause, ...] = (
-    Cause("warm_start", ("slow_first_step",)),
+    Cause("warm_start", ("slow_first_step", "input_bound_workers")),
     Cause(
         "read_ahead", ("input_bound_io", "input_bound", "io_not_overlapped"), ("workers", "ahead")
     ),
@@ -34,13 +34,13 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "larger_requests",
         ("small_reads", "random_reads", "tfrecord_default_buffer", "hdf5_chunk_misfit",
-         "misaligned"),
+         "misaligned", "object_requests_small"),
         ("latency",),
     ),
     Cause(
         "fewer_files",
         ("tiny_files", "open_per_sample", "metadata_share", "file_read_again",
-         "empty_reads"),
+         "empty_reads", "object_asked_first"),
         ("latency",),
     ),
     Cause(

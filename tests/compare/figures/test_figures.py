@@ -56,8 +56,8 @@ def test_points_and_bars_are_the_changes():
 def test_metrics_table_holds_every_side():
     table = metrics.figure(example("three")).table
     titles = [column.title for column in table.columns]
-    assert titles == ["metric", "A", "B", "B/A", "98 % interval", "verdict",
-                      "C", "C/A", "98 % interval", "verdict"]  # fmt: skip
+    assert titles == ["metric", "A", "B", "B against A", "98 % interval", "verdict",
+                      "C", "C against A", "98 % interval", "verdict"]  # fmt: skip
     assert len(table.rows) == len(example("three").pairings[0].changes)
 
 
