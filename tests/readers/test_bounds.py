@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import vanidl
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
+from tests.makers.object_files import MS, OK, START
 from vanidl import readers
 from vanidl.readers.bounds import LARGEST_NBYTES, LONGEST_NS
+from vanidl.record.injected.vanidl_steps import operations as written
 
 Read = tuple[int, int]  # bytes, duration in us
 
@@ -35,9 +37,19 @@ def dftracer(folder: Path, reads: Sequence[Read]) -> None:
     trace.write(folder / "trace-0.pfw")
 
 
+def objects(folder: Path, reads: Sequence[Read]) -> None:
+    log = written.Operations(str(folder))
+    log._started_ns = START
+    log.add(written.STAT | OK, "s3://b/a", 0, 0, START, START + MS)  # a run, whatever else holds
+    for nbytes, us in reads:
+        log.add(written.READ | OK, "s3://b/a", 0, nbytes, START, START + us * 1000)
+    log._last()
+
+
 WRITERS: dict[str, Callable[[Path, Sequence[Read]], None]] = {
     "darshan": darshan,
     "dftracer": dftracer,
+    "objects": objects,
 }
 LARGE = st.sampled_from([1, 4096, LARGEST_NBYTES, LARGEST_NBYTES + 1, 2**61, 2**62 - 1])
 LONG = st.sampled_from([0, 500, LONGEST_NS // 1000 - 1, LONGEST_NS // 1000 + 1, 2**50])

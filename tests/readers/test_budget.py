@@ -98,6 +98,7 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     "empty names of events": ("xplane", lambda: message(1, message(4, b"\x12\0") * 50_000)),
     "processes": ("dftracer", lambda: b"".join(_CALL % (i, i) for i in range(20_000))),
     "rows of nothing": ("steps", lambda: READERS["steps"].content + bytes(4 * MB)),
+    "requests of nothing": ("objects", lambda: READERS["objects"].content + bytes(4 * MB)),
     "steps of nothing": ("input pipeline", lambda: b"\x22\0" * (MB // 8)),
     "records": ("tfevents", lambda: READERS["tfevents"].content * 300),
     "a step of 5,001 digits": (
@@ -161,7 +162,7 @@ def test_a_file_takes_no_more_steps_than_its_size_allows(tmp_path: Path, name: s
 def test_every_format_has_a_hostile_file() -> None:
     of_format = {
         "darshan": "darshan", "pytorch": "kineto", "tensorboard": "tfevents", "xprof": "xplane",
-        "dftracer": "dftracer", "steps": "steps",
+        "dftracer": "dftracer", "steps": "steps", "objects": "objects",
     }  # fmt: skip
     tried = {which.split()[0] for which, _ in HOSTILE.values()}
     assert {of_format[known.name] for known in FORMATS} <= tried

@@ -179,10 +179,10 @@ def test_unknown_versions_are_left_to_the_library(tmp_path: Path) -> None:
     path = tmp_path / "log.darshan"
     path.write_bytes(log_with({"POSIX": (9, b"\0" * 704)}))
     assert darshan_log.read_log(path).counters is None
-    assert not darshan_log.has_new_counters(path)
+    assert darshan_log.needs_library(path)
     path.write_bytes(log_with({"POSIX": (4, b"\0" * 704)}))
-    assert darshan_log.has_new_counters(path)
-    assert not darshan_log.has_new_counters(tmp_path / "nowhere.darshan")
+    assert not darshan_log.needs_library(path)
+    assert not darshan_log.needs_library(tmp_path / "nowhere.darshan")
 
 
 def words(order: str, *numbers: int) -> bytes:

@@ -22,7 +22,7 @@ def requests(monkeypatch):
     backend = importlib.import_module("darshan.backend.cffi_backend")
     done = SimpleNamespace(count=0)
 
-    def wait(request: bytes, seconds: float) -> str:
+    def wait(request: bytes, seconds: float, mine: object) -> str:
         done.count += 1
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(request)))
         return library.ending(library_child.main())
