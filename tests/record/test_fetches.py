@@ -20,7 +20,7 @@ from vanidl.record import Recorded, record
 
 PROGRAM = Path(program.__file__)
 MS = 1_000_000
-SAME_TIME = 0.9  # of the fetches: on a busy machine a process may be stopped between two clocks
+SAME_TIME = 0.5  # share of times; a busy machine stops between two clocks that are read in turn
 RANKS = 4
 A_PASS = (program.ROWS + program.HELD_OUT) // program.BATCH  # batches of both loaders
 
