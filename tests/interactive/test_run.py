@@ -100,6 +100,7 @@ def test_another_filter_gives_a_run_of_the_same_kind(opened: Opened) -> None:
 def test_a_bar_is_for_notebooks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def own(*_: object) -> None: ...
 
+    monkeypatch.delitem(progress.sys.modules, "ipykernel", raising=False)  # of another test
     with progress.bar_in_notebooks(None) as shown:
         assert shown is None
     pytest.importorskip("tqdm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,12 +124,17 @@ def test_a_changed_run_is_read_again(tmp_path: Path) -> None:
     assert asked(changing, "/report", "run").status_code == 404
 
 
+def test_tensorboard_finds_the_plugin_by_its_entry_point() -> None:
+    found = entry_points(group="tensorboard_plugins", name="vanidl")
+    assert {one.load() for one in found} == {IoPlugin}
+
+
 @pytest.fixture
 def address(logdir: Path) -> str:
     """TensorBoard itself, on a free port."""
     from tensorboard import default, program
 
-    board = program.TensorBoard(plugins=[*default.get_plugins(), IoPlugin])
+    board = program.TensorBoard(plugins=[*default.get_static_plugins(), IoPlugin])
     board.configure(logdir=str(logdir), port=0, load_fast="false")
     return board.launch()
 

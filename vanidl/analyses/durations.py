@@ -23,9 +23,9 @@ GROUPS = (DATA_READS, OTHER_READS, WRITES)
 """Operations that moved bytes, each in one group."""
 
 SLOW_FACTOR = 20.0
-"""Times the median from which on an operation is slow."""
+"""An operation of this many times the median is slow."""
 
-_MANTISSA_BITS = 6  # 64 classes an octave: a class is at most 1.6 % wide
+_MANTISSA_BITS = 6  # 64 classes per octave: a class is at most 1.6 % wide
 _SHIFT = 52 - _MANTISSA_BITS
 _EMPTY = (np.empty(0, np.int64), np.empty(0, np.int64))
 

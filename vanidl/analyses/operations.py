@@ -14,7 +14,7 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, WRITE, Trace
 
-_MANTISSA_BITS = 9  # 512 classes an octave: a class is at most 0.2 % wide
+_MANTISSA_BITS = 9  # 512 classes per octave: a class is at most 0.2 % wide
 _SHIFT = 52 - _MANTISSA_BITS
 
 

@@ -25,7 +25,7 @@ from vanidl.model.trace import READ, WRITE, Part, Trace
 Int64Array = NDArray[np.int64]
 
 SMALL_ROWS = 1 << 15
-"""Operations of a part from which on it is reduced alone, by a thread of its own."""
+"""Operations at which a part is reduced alone, by a thread of its own."""
 
 _TOGETHER_ROWS = 1 << 18  # operations of small parts that are reduced at once
 _COLUMNS = (*ROW_COLUMNS, "file", "op")
@@ -46,7 +46,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Rows:
-    """Operations of one layer by start, one entry an operation in every array.
+    """Operations of one layer by start, one entry per operation in every array.
 
     `part` tells of each which part it was in: an index into the arrays of `owner`.
     """

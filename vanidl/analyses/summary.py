@@ -15,7 +15,7 @@ from vanidl.model.counter_totals import COUNTED, counted, prefix_of
 from vanidl.model.trace import OBJECT, STORAGE_LAYERS, Trace
 
 REAL_PART = 0.01
-"""Of the bytes, from which on another layer is named beside the one that is looked at."""
+"""Share of the bytes at which another layer is named beside the one that is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ WHOLE_FILES = (
     "memory.",
 )
 MOST = 0.5
-"""Of the bytes, from which on one file is named as the cause."""
+"""Share of the bytes at which one file is named as the cause."""
 
 
 def _small_reads(facts: Facts) -> RuleResult | None:

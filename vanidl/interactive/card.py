@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from vanidl.figures import palette
-from vanidl.report.first_screen import Bar, first_screen
+from vanidl.report.first_screen import Action, Bar, first_screen
 from vanidl.run import Run
 
 MOST_ACTIONS = 3
@@ -30,7 +30,7 @@ def card(run: Run) -> str:
         f"<p><b>{escape(screen.verdict)}</b></p>" if screen.verdict else "",
         f'<p style="font-size:1.25em">{escape(str(run.answer.title))}</p>',
         *(_bar(screen.bar) if screen.bar else ()),
-        *_actions(run),
+        *_actions(screen.actions[:MOST_ACTIONS]),
         "</div>",
     ])  # fmt: skip
 
@@ -49,12 +49,11 @@ def _bar(bar: Bar) -> Iterator[str]:
     yield "</small></div>"
 
 
-def _actions(run: Run) -> Iterator[str]:
-    found = first_screen(run).actions[:MOST_ACTIONS]
-    if not found:
+def _actions(actions: Sequence[Action]) -> Iterator[str]:
+    if not actions:
         return
     yield "<ol>"
-    for action in found:
+    for action in actions:
         effect = f" ({action.effect})" if action.effect else ""
         yield f"<li><b>{escape(action.title)}</b>{escape(effect)}<br/>{escape(action.reason)}</li>"
     yield "</ol>"

@@ -154,11 +154,16 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
         durations=durations,
         notices=(*read_notices, *notices),
         events=events,
-        counted=tuple(
-            CountedSteps(one.log.segments[0], one.training_steps, one.bounds)
-            for one in marked
-            if not one.evaluates
-        ),
+        counted=_counted(marked),
+    )
+
+
+def _counted(marked: Sequence[_Marked]) -> tuple[CountedSteps, ...]:
+    """How many steps the event files of training count."""
+    return tuple(
+        CountedSteps(one.log.segments[0], one.training_steps, one.bounds)
+        for one in marked
+        if not one.evaluates
     )
 
 

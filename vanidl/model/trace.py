@@ -67,7 +67,7 @@ class Part:
     """Some or all operations of one process on one layer, sorted by start.
 
     A process with more than `MAX_PART_ROWS` operations has several parts that follow each
-    other in time. All arrays have one entry an operation.
+    other in time. All arrays have one entry per operation.
     """
 
     process: int  # index into Trace.processes

@@ -21,8 +21,8 @@ from vanidl.model.trace import DeviceTime
 class OperationTable:
     """All traced operations of one layer of one log.
 
-    A record is one file as one rank used it: `record_*` arrays have one entry a record,
-    all others one entry an operation, in the order of the log (records in turn, within a
+    A record is one file as one rank used it: `record_*` arrays have one entry per record,
+    all others one entry per operation, in the order of the log (records in turn, within a
     record writes before reads, each in the order of their start). Times are nanoseconds
     since the start of the log. An offset of -1: not recorded.
     """

@@ -37,7 +37,7 @@ def figure(run: Run) -> Figure:
         n_of_m(min(len(data.ranks), LIMIT), len(data.ranks), "ranks"),
     )
     caption = (
-        f"Different bytes of each rank / {data.share_of}. Where every rank shows 100 %, each reads "
+        f"Unique bytes of each rank / {data.share_of}. Where every rank shows 100 %, each reads "
         "all of the data; shares that add up to 100 % split it."
     )
     if len(data.ranks) == 1:

@@ -26,7 +26,7 @@ NO_DATASET = (
     "--kind 'GLOB=dataset'."
 )
 _CAPTION = (
-    "Different bytes are the length of the union of all byte ranges read; what was read again "
+    "Unique bytes are the length of the union of all byte ranges read; what was read again "
     "comes on top. A visit begins with a process's first read of a file and again each time it "
     "comes back to the lowest byte that it reads there."
 )

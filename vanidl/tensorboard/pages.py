@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -61,9 +60,9 @@ def _comparison(runs: Sequence[Path]) -> bytes:
 
 def _timeline(runs: Sequence[Path]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "timeline.json.gz"
+        path = Path(folder) / "timeline.json"
         export(open_run(runs[0]), "chrome", path)
-        return gzip.decompress(path.read_bytes())
+        return path.read_bytes()
 
 
 def _encoded(page: str) -> bytes:

@@ -44,7 +44,7 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Sum over steps of the longest input wait over ranks: what synchronous training loses.",
     ),
     (
-        "Different bytes, re-read factor",
+        "Unique bytes, re-read factor",
         "Length of the union of all byte ranges read from a file; bytes read / unique bytes.",
     ),
     (

@@ -21,8 +21,8 @@ from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
 
 MOSTLY = 0.5
-NEARLY_ALL = 0.9  # of the steps, from which on the answer is of all of them
-COMPLETE = 0.99  # traced fraction from which on times are taken as whole
+NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
+COMPLETE = 0.99  # traced fraction at which times are taken as whole
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
     "damaged": "a file is damaged",

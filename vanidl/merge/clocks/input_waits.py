@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 INSIDE = 0.95  # share of the reads that must lie in waits
 _LOOSE = 0.7  # the same on the coarse grid
-_WORKERS_SHARE = 0.05  # of the bytes, from which on workers read, too
+_WORKERS_SHARE = 0.05  # of the bytes: at this share workers read, too
 _FEWEST_WAITS = 8
 _MOST_WAITS = 2_000
 _MOST_BINS = 1 << 21

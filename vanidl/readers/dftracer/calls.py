@@ -32,7 +32,7 @@ _FOR_WRITING = 3  # O_ACCMODE: O_WRONLY or O_RDWR
 
 
 def is_call(events: Events, layer: str, calls: Sequence[str]) -> NDArray[np.bool_]:
-    """Which events are one of the calls of a layer; one entry an event."""
+    """Which events are one of the calls of a layer; one entry per event."""
     return _where([c == layer and name in calls for c, name in events.names], events)
 
 

@@ -47,7 +47,7 @@ COLUMNS = ("pid", "tid", "ts", "dur", "name", "file", "ret", "size", "offset", "
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Columns of equal length, one entry an event; times in ticks of the file.
+    """Columns of equal length, one entry per event; times in ticks of the file.
 
     `name` is an index into `names`, pairs of (category, name); `file` an index into `files`,
     keys of a hash table or names, -1 where the event names none. ABSENT: not in the event.

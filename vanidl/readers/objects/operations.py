@@ -15,9 +15,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.errors import InputError
 from vanidl.readers.bounds import LATEST_NS, impossible, left_out
-from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name, read_whole
+from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
+from vanidl.readers.recorded_rows import read_rows, unusable
 
 MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"
 TEXT, NAME, READ, WRITE, STAT, LIST, OTHER = range(7)
@@ -29,7 +29,7 @@ _MOST_STATUS = 0xFFFF
 _SECOND_NS = 1_000_000_000
 _YEAR_NS = 1 << 55
 _INCOMPLETE, _UNSIZED = 1 << 32, 1 << 33
-_REMEDY = "remove it, the rest of the run can be used without"
+_WHAT = "operations on object storage"
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -76,20 +76,11 @@ def read_operations(path: Path) -> OperationsFile:
     Raises:
         InputError: it cannot be read, or is something else.
     """
-    try:
-        content = read_whole(path)
-    except OSError as error:
-        raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
-    if not content.startswith(MAGIC):
-        raise InputError(_unusable(path, "something else or nothing"))
-    losses = []
-    if cut := len(content) % ROW_BYTES:
-        losses.append(f"its last row is cut: {cut} of {ROW_BYTES} bytes")
-    count = len(content) // ROW_BYTES
-    rows = np.frombuffer(content, "<i8", count * _COLUMNS).reshape(-1, _COLUMNS)
-    found = _Texts.of(rows, Budget.of_file(len(content)))
+    read = read_rows(path, (MAGIC,), _WHAT)
+    rows, losses = read.rows, [*read.losses]
+    found = _Texts.of(rows, Budget.of_file(read.nbytes))
     if found.process is None:
-        raise InputError(_unusable(path, "no description of its process"))
+        raise unusable(path, _WHAT, "no description of its process")
     requests, lost = _requests(rows[found.is_request], found)
     if lost:
         losses.append(left_out(lost, int(found.is_request.sum())))
@@ -103,13 +94,6 @@ def read_operations(path: Path) -> OperationsFile:
         names=tuple(found.names),
         requests=requests,
         losses=tuple(losses),
-    )
-
-
-def _unusable(path: Path, found: str) -> str:
-    return (
-        f"{path}: expected operations on object storage recorded by `vanidl record`, found "
-        f"{found}; {_REMEDY}"
     )
 
 

@@ -29,7 +29,7 @@ _Row = tuple[Any, Any, Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class EventTable:
-    """Events in the order of the file: one entry an event in every array.
+    """Events in the order of the file: one entry per event in every array.
 
     `label` is an index into `labels`, pairs (category, name); `lane` one into `lanes`,
     triples (category is a device's, process, thread).

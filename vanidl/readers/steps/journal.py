@@ -15,8 +15,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.errors import InputError
-from vanidl.readers.budget import read_whole
+from vanidl.readers.recorded_rows import read_rows, unusable
 
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2))
 """How files begin; version 2 has the kinds of events from COLLATE on."""
@@ -26,14 +25,14 @@ TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE = range(
 ROW_BYTES = 32
 _THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
 _PLACE = (1 << _EPOCH_SHIFT) - 1
-_REMEDY = "remove it, the rest of the run can be used without"
+_WHAT = "steps"
 
 Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events of one process in the order of their ends; one entry an event in every array."""
+    """Events of one process in the order of their ends; one entry per event in every array."""
 
     kind: Int64Array
     thread: Int64Array
@@ -76,20 +75,12 @@ def read_journal(path: Path) -> Journal:
     Raises:
         InputError: it cannot be read, or is something else.
     """
-    try:
-        content = read_whole(path)
-    except OSError as error:
-        raise InputError(_unusable(path, f"no readable file ({error.strerror})")) from error
-    if not content.startswith(MAGICS):
-        raise InputError(_unusable(path, "something else or nothing"))
-    losses = []
-    if cut := len(content) % ROW_BYTES:
-        losses.append(f"its last row is cut: {cut} of {ROW_BYTES} bytes")
-    rows = np.frombuffer(content, "<i8", len(content) // ROW_BYTES * 4).reshape(-1, 4)
+    found = read_rows(path, MAGICS, _WHAT)
+    rows, losses = found.rows, [*found.losses]
     texts, is_event = _texts(rows)
     process = next((text for text in texts if "pid" in text), None)
     if process is None:
-        raise InputError(_unusable(path, "no description of its process"))
+        raise unusable(path, _WHAT, "no description of its process")
     events, lost = _events(rows[is_event])
     if lost:
         losses.append(f"events left out as their kind is unknown or their times run back: {lost:,}")
@@ -97,10 +88,6 @@ def read_journal(path: Path) -> Journal:
     profiled = tuple(text for text in texts if "profile" in text)
     unseen = tuple(text for text in texts if "unseen" in text)
     return Journal(str(path), process, loaders, events, tuple(losses), profiled, unseen)
-
-
-def _unusable(path: Path, found: str) -> str:
-    return f"{path}: expected steps recorded by `vanidl record`, found {found}; {_REMEDY}"
 
 
 def _texts(rows: Int64Array) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:

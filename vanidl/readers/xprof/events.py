@@ -16,7 +16,7 @@ NO_STEP = -1
 
 @dataclass(frozen=True, slots=True)
 class SessionEvents:
-    """Events in any order: one entry an event in every array.
+    """Events in any order: one entry per event in every array.
 
     `label` is an index into `labels`, `step` the number that an event carries, else NO_STEP.
     Times count from the start of the profile, or from the epoch.

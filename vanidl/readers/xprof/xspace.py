@@ -74,7 +74,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A thread or a stream: one entry an event in every array.
+    """A thread or a stream: one entry per event in every array.
 
     Times are nanoseconds, rounded from picoseconds, from where the file counts; `name_code` is
     a key of `Plane.names`. `stats` holds each statistic that was asked for, ABSENT where an

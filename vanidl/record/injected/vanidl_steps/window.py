@@ -26,7 +26,7 @@ STEPS_VARIABLE = "VANIDL_PROFILE"
 RUN_VARIABLE = "VANIDL_RUN"
 FOLDER = "profile"
 WARM_UP = 10
-LONG_EPOCH = 200  # steps from which on a second window lies in the middle of it
+LONG_EPOCH = 200  # steps at which a second window lies in the middle of it
 LATER = 500  # steps before a second window where no epoch is that long
 
 
@@ -51,7 +51,7 @@ class Window:
 
     @property
     def _mine(self) -> bool:
-        """Whether this is the thread that trains, in the process that was told to profile."""
+        """Whether this is the thread that trains, in the process that is to profile."""
         main = threading.current_thread() is threading.main_thread()
         return self.events.on and not self._over and main and os.getpid() == self._process
 
