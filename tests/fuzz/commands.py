@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
+import importlib
 import io
 import os
 import resource
@@ -17,10 +19,14 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
+from tests.fuzz import forks
 from tests.fuzz.readers import READERS
 from tests.fuzz.values import WAYS, Rng
 from vanidl import commands as vanidl_commands
@@ -56,25 +62,57 @@ INSPECT = "summary --inspect"
 
 def main() -> int:
     """Prints the table; 1 where there is a fault in it."""
+    options = _options()
+    table: dict[str, Counter[str]] = {name: Counter() for name in (*COMMANDS, INSPECT)}
+    notes = []
+    _warm(fresh=options.fresh)
+    numbers = range(options.first, options.first + options.cases)
+    with ProcessPoolExecutor(options.jobs, get_context("fork")) as jobs:
+        ended = jobs.map(partial(_ended, options.seed), numbers, chunksize=8)
+        for number, (name, way, word, said) in zip(numbers, ended, strict=True):
+            table[name][word] += 1
+            if word in FAULTS:
+                notes.append(f"{word}: {name}, {way}, case {number}\n{said[-1500:]}")
+    _show(table, notes)
+    return int(bool(notes))
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.commands", description=__doc__)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    options = parser.parse_args()
-    table: dict[str, Counter[str]] = {name: Counter() for name in (*COMMANDS, INSPECT)}
-    notes = []
-    for name in vanidl_commands.COMMANDS:  # before any fork, so that no case pays for it
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at a time")
+    parser.add_argument(
+        "--fresh", action="store_true", help="interpreters that commands start are no forks"
+    )
+    return parser.parse_args()
+
+
+def _warm(*, fresh: bool) -> None:
+    """What every case would pay for otherwise: imports, templates, words, other interpreters."""
+    for name in vanidl_commands.COMMANDS:
         vanidl_commands.find_command(name)
-    for number in range(options.first, options.first + options.cases):
-        rng = np.random.default_rng((options.seed, number))
-        with tempfile.TemporaryDirectory(prefix="commands-") as folder:
-            name, way, line = _case(Path(folder), rng)
-            word, said = run(line, Path(folder))
-        table[name][word] += 1
-        if word in FAULTS:
-            notes.append(f"{word}: {name}, {way}, case {number}\n{said[-1500:]}")
-    _show(table, notes)
-    return int(bool(notes))
+    for name in ("pandas", "pyarrow.parquet", "h5py", "vanidl.dataset.sandbox_child"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if not fresh:
+        forks.instead_of_interpreters()
+    with tempfile.TemporaryDirectory(prefix="commands-") as folder:
+        (Path(folder) / "out").mkdir()
+        _put(Path(folder) / "run", READERS["dftracer"].name, READERS["dftracer"].content)
+        line = _line("report --anonymize", Path(folder))
+        if _answered(line, Path(folder) / "said") != ANSWER:
+            raise SystemExit((Path(folder) / "said").read_text())
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page of this process
+
+
+def _ended(seed: int, number: int) -> tuple[str, str, str, str]:
+    """(command, way of the file, verdict, what was said) of a case."""
+    with tempfile.TemporaryDirectory(prefix="commands-") as folder:
+        name, way, line = _case(Path(folder), np.random.default_rng((seed, number)))
+        return name, way, *run(line, Path(folder))
 
 
 def _case(folder: Path, rng: Rng) -> tuple[str, str, list[str]]:
@@ -89,8 +127,13 @@ def _case(folder: Path, rng: Rng) -> tuple[str, str, list[str]]:
     for whole in ("darshan", "dftracer", "kineto"):
         if rng.random() < 0.3:
             _put(folder / "run", f"whole_{READERS[whole].name}", READERS[whole].content)
+    return name, way, _line(name, folder)
+
+
+def _line(name: str, folder: Path) -> list[str]:
+    """The command line on the folders of a case."""
     places = {"RUN": str(folder / "run"), "OUT": str(folder / "out")}
-    return name, way, [_placed(word, places) for word in COMMANDS[name]]
+    return [_placed(word, places) for word in COMMANDS[name]]
 
 
 def _placed(word: str, places: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.fuzz import forks
 from tests.fuzz.mutants import KINDS, seeds
 from tests.fuzz.verdicts import (
     APART,
@@ -29,6 +30,7 @@ from tests.fuzz.verdicts import (
 )
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
+from vanidl.parallel import interpreter
 from vanidl.readers.budget import FREE_TEXT_BYTES
 
 LOGS = {"3.00": Log("3.00"), "3.41": Log(dxt_version={"DXT_POSIX": 2})}
@@ -87,6 +89,21 @@ def test_the_judge_tells_said_from_silent() -> None:
         )
     ]  # fmt: skip
     assert judged == [SAME, SAID, SILENT, APART]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize(
+    "end",
+    ["pass", "sys.exit(3)", "raise ValueError('x')", "os.kill(os.getpid(), 15)", "sys.exit('x')"],
+)
+def test_a_fork_ends_and_answers_as_the_interpreter_that_it_stands_for(end: str) -> None:
+    code = f"import os; print(sys.stdin.read()[::-1], flush=True); {end}"
+    ends = []
+    for start in (subprocess.Popen, forks.Forked):
+        child = start(interpreter.command(code), stdin=-1, stdout=-1, stderr=subprocess.DEVNULL)
+        ends.append((child.communicate(b"abc"), child.returncode))
+    assert ends[0] == ends[1]
+    assert ends[0][0][0] == b"cba\n"
 
 
 def test_readers_under_atheris(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
-import io
+import gc
 import json
 import os
 import resource
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tests import ROOT
+from tests.fuzz import forks
 from tests.fuzz.mutants import changed, unprotected
 from vanidl.errors import InputError
-from vanidl.readers.darshan import library, library_child
 from vanidl.report.json import summary_json
 from vanidl.run import open_run
 
@@ -93,29 +93,11 @@ def _ended(status: int, raw: bytes, spent: float) -> Outcome:
 def warm() -> None:
     """Forks the children that read counters instead of starting them: ten times as many mutants.
 
-    Only for a process that does nothing else: the library stays loaded, behind stand-ins.
+    Only for a process that does nothing else.
     """
-    loaded = library_child._backend()
-    library_child._backend = lambda: loaded
-    library._wait = _forked
-
-
-def _forked(request: bytes, seconds: float, mine: object) -> str:
-    """Does what `counters._wait` does; the child itself keeps to its time."""
-    pid = os.fork()
-    if not pid:
-        sys.stdin = io.TextIOWrapper(io.BytesIO(request))
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        try:
-            os._exit(library_child.main())
-        except MemoryError:
-            os._exit(library_child.NO_MEMORY)
-        except BaseException:
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    return library.ending(os.waitstatus_to_exitcode(status))
+    forks.instead_of_interpreters()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page of this process
 
 
 def answer(path: Path, write: int) -> None:
