@@ -11,7 +11,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from vanidl.commands import COMMANDS, find_command
+from vanidl.commands import COMMANDS, find_command, schema
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = {
@@ -25,11 +25,14 @@ REPORTS = ROOT / "reports"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:  # noqa: ANN401 - MkDocs's
-    """The page's text; `<!-- commands -->` and `<!-- copy -->` are replaced by what they name."""
+    """The page's text; `<!-- commands -->` and `<!-- schema -->` become what they name."""
     name = page.file.src_uri
     if name in COPIED:
         return _without_links(ROOT.joinpath(COPIED[name]).read_text(encoding="utf-8"))
-    return markdown.replace("<!-- commands -->", "\n".join(_commands()))
+    made = {"<!-- commands -->": _commands, "<!-- schema -->": _outputs}
+    for mark, make in made.items():
+        markdown = markdown.replace(mark, "\n".join(make())) if mark in markdown else markdown
+    return markdown
 
 
 def on_files(files: Any, config: Any, **_: object) -> Any:  # noqa: ANN401 - MkDocs's
@@ -51,3 +54,47 @@ def _commands() -> Iterator[str]:
         parser = argparse.ArgumentParser(prog=f"vanidl {name}", description=text, add_help=False)
         find_command(name).add_arguments(parser)
         yield f"## {name}\n\n```text\n{parser.format_help().rstrip()}\n```\n"
+
+
+def _outputs() -> Iterator[str]:
+    """A table of the fields of every JSON output."""
+    for name, output in schema.outputs().items():
+        yield f"## {name}\n\n`{output.title}`\n"
+        yield "| field | type | unit | meaning |\n|---|---|---|---|"
+        rows = list(_fields(schema.output_schema(name), ""))
+        shared = name == "export"
+        yield from (row for row in rows if not shared or row.startswith("| `tables"))
+        yield "\nAnd every field of `summary`.\n" if shared else ""
+
+
+def _fields(found: dict[str, Any], above: str) -> Iterator[str]:
+    """One row per field, those of lists and of objects with names of their own below them."""
+    for name, value in found.get("properties", {}).items():
+        path = f"{above}{name}"
+        unit, meaning = value.get("unit", ""), value["description"].replace("|", "\\|")
+        yield f"| `{path}` | {_type(value)} | {unit} | {meaning} |"
+        yield from _below(value, path)
+    if isinstance(found.get("additionalProperties"), dict):
+        yield from _below(found["additionalProperties"], f"{above}NAME")
+
+
+def _below(value: dict[str, Any], path: str) -> Iterator[str]:
+    items = value.get("items")
+    if isinstance(items, dict):
+        yield from _below(items, f"{path}[]")
+    else:
+        yield from _fields(value, f"{path}.")
+
+
+def _type(value: dict[str, Any]) -> str:
+    """In words: `number or null`, `list of object`."""
+    options = [_type(option) for option in value.get("anyOf", [])]
+    if "enum" in value:
+        options = [f"`{choice}`" for choice in value["enum"]]
+    found = value.get("type", [])
+    options += [found] if isinstance(found, str) else found
+    words = " or ".join(options)
+    items = value.get("items")
+    if "array" in options and isinstance(items, dict):
+        words = words.replace("array", f"list of {_type(items) or 'any'}")
+    return words.replace("array", "list") or "any"

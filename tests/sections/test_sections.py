@@ -12,7 +12,7 @@ from vanidl.report.html import render_html
 from vanidl.report.json import summary_json, summary_object
 from vanidl.report.text import summary_text
 from vanidl.run import Run
-from vanidl.sections import JSON_ORDER, SECTIONS, TEXT_ORDER, Section
+from vanidl.sections import JSON_ORDER, SECTIONS, TEXT_ORDER, Json, Section
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ LONGEST = Section(
     "longest",
     (figure,),
     lambda run: f"Longest name\n  {longest_name(run).path}\n",
-    {"io.files.longest": lambda run: longest_name(run).path, "longest": lambda run: {}},
+    {
+        "io.files.longest": Json(lambda run: longest_name(run).path, str),
+        "longest": Json(lambda run: {}, {}),
+    },
 )
 
 

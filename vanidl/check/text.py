@@ -7,11 +7,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from vanidl.formatting.names import printable
 from vanidl.formatting.units import percent, plural
 from vanidl.readers.verdict import STATES, Verdict
+from vanidl.schema import Kind, fields_of
 
 SCHEMA = "vanidl/check/1"
 WIDTH = 98
@@ -99,3 +100,15 @@ def _entry(verdict: Verdict) -> dict[str, Any]:
         "version": verdict.version or None,
         "layers": layers,
     }
+
+
+_COUNTS = {"counted_ops": int | None, "traced_ops": int | None, "traced_fraction": float | None}
+KIND: Kind = {
+    "schema": Literal[SCHEMA],
+    "files": int,
+    "states": {str: int},
+    "checked": [
+        fields_of(Verdict) | {"kind": str | None, "version": str | None, "layers": {str: _COUNTS}}
+    ],
+}
+"""What `check_object` gives."""

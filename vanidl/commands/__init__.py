@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "export": "write operations, results or figures as files for other programs",
     "demo": "write the report of a recorded training that comes with vanidl",
     "completion": "print the completion script of a shell",
+    "schema": "print the JSON Schema of the JSON outputs: every field, its meaning and unit",
     "survey": "read the Darshan logs of many jobs: a table with one row per job, and one page "
     "for all",
 }
@@ -31,7 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "look at a run": ("summary", "report", "view", "export", "check", "demo"),
     "compare": ("compare", "ab", "survey"),
     "record": ("record",),
-    "set up": ("completion",),
+    "set up": ("completion", "schema"),
 }
 """Commands as `vanidl --help` shows them; those in no group come last."""
 
@@ -44,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("vanidl check logs/",),
     "export": ("vanidl export RUN --to parquet -o tables",),
     "survey": ("vanidl survey /logs/2026 -o survey",),
+    "schema": ("vanidl schema summary",),
     "completion": (
         "source <(vanidl completion bash)",
         "vanidl completion fish > ~/.config/fish/completions/vanidl.fish",

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.analyses.frames import FRAMES
+from vanidl.export.table_kinds import TABLES
 from vanidl.export.tables import OPERATIONS
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import plural
-from vanidl.report.json import summary_object
+from vanidl.report.json import summary_kind, summary_object
 from vanidl.run import Run
+from vanidl.schema import Kind, Partly
 
 
 def write(run: Run, path: Path) -> list[tuple[str, str]]:
@@ -33,3 +35,12 @@ def _columns(run: Run, name: str) -> dict[str, list[Any]]:
     frame = run.frame(name).astype(object)
     frame = frame.where(frame.notna(), None)
     return {str(column): frame[column].tolist() for column in frame.columns}
+
+
+def document_kind() -> dict[str, Kind]:
+    """What `write` writes. A table without rows may have no columns."""
+    tables = {
+        name: Partly({column: [kind] for column, kind in columns.items()})
+        for name, columns in TABLES.items()
+    }
+    return summary_kind() | {"tables": tables}

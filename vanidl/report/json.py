@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 from vanidl.run import Run
-from vanidl.sections import Object, json_object
+from vanidl.schema import Kind
+from vanidl.sections import Object, json_kind, json_object
 
 SCHEMA = "vanidl/1"
 
@@ -19,3 +21,9 @@ def summary_object(run: Run) -> Object:
     """The contract as plain Python values."""
     said = {"headline": run.headline, "verdict": run.verdict or None}
     return {"schema": SCHEMA} | said | json_object(run)
+
+
+def summary_kind() -> dict[str, Kind]:
+    """What `summary_object` gives."""
+    said = {"schema": Literal[SCHEMA], "headline": str, "verdict": str | None}
+    return said | json_kind()

@@ -6,11 +6,12 @@ JSON have orders of their own; what these do not name comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
+from vanidl.schema import Kind
 from vanidl.sections import (
     access,
     balance,
@@ -43,7 +44,9 @@ from vanidl.sections import (
     visits,
     what_if,
 )
-from vanidl.sections.section import Object, Section
+from vanidl.sections.section import Json, Object, Section
+
+T = TypeVar("T")
 
 SECTIONS: tuple[Section, ...] = (
     job.SECTION,
@@ -109,20 +112,32 @@ def text_blocks(run: Run) -> list[str]:
 
 def json_object(run: Run) -> Object:
     """The values of every section at their paths in the contract."""
-    makers = {path: make for section in SECTIONS for path, make in section.json.items()}
-    content: Object = {}
-    for path, make in _ordered(makers, JSON_ORDER).items():
+    return _placed({path: value.make(run) for path, value in _contract().items()})
+
+
+def json_kind() -> dict[str, Kind]:
+    """The kind of `json_object`: what `vanidl schema` describes."""
+    return _placed({path: value.kind for path, value in _contract().items()})
+
+
+def _contract() -> dict[str, Json]:
+    """The values of all sections by their paths, in order."""
+    return _ordered({p: v for section in SECTIONS for p, v in section.json.items()}, JSON_ORDER)
+
+
+def _placed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Each value where its path says; one below another becomes a field of it."""
+    content: dict[str, Any] = {}
+    for path, value in values.items():
         *above, name = path.split(".")
         inner = content
         for step in above:
             inner = inner.setdefault(step, {})
-        inner[name] = make(run)
+        inner[name] = dict(value) if isinstance(value, dict) else value
     return content
 
 
-def _ordered(
-    found: Mapping[str, Callable[[Run], Any]], order: Sequence[str]
-) -> dict[str, Callable[[Run], Any]]:
+def _ordered(found: Mapping[str, T], order: Sequence[str]) -> dict[str, T]:
     known = {name: found[name] for name in order if name in found}
     return known | dict(found)
 
@@ -131,9 +146,11 @@ __all__ = [
     "JSON_ORDER",
     "SECTIONS",
     "TEXT_ORDER",
+    "Json",
     "Object",
     "Section",
     "figures",
+    "json_kind",
     "json_object",
     "text_blocks",
 ]

@@ -8,7 +8,8 @@ from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import count, percent
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe, fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 PARTS = (
     ("first", "first in the file", palette.FIRST, ""),
@@ -167,4 +168,9 @@ def _counts(counts: AccessCounts, access: Access, op: int) -> Object:
     }
 
 
-SECTION = Section("access", (figure,), json={"io.access": _json})
+_COUNTS = fields_of(AccessCounts) | {
+    "sequential_counted": int | None,
+    "consecutive_counted": int | None,
+}
+_KIND = Maybe({"read": _COUNTS, "write": _COUNTS})
+SECTION = Section("access", (figure,), json={"io.access": Json(_json, _KIND)})

@@ -11,7 +11,7 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 TABLE_LIMIT = 256
 _WORST = "A rank far above the others may be the one that the rest wait for."
@@ -165,4 +165,4 @@ def _json(run: Run) -> Object | None:
     return None if run.balance is None else values_of(run.balance)
 
 
-SECTION = Section("balance", (figure,), json={"io.balance": _json})
+SECTION = Section("balance", (figure,), json={"io.balance": Json(_json, Balance | None)})

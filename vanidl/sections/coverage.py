@@ -8,8 +8,10 @@ from vanidl.analyses.coverage import LayerCoverage
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.terminal import WIDTH
 from vanidl.formatting.units import count
+from vanidl.model.warnings import Notice
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 _CAPTION = (
     "Counted: operations by Darshan's counters. Traced: operations recorded one by one, which "
@@ -97,4 +99,9 @@ def _json(run: Run) -> Object:
     }
 
 
-SECTION = Section("coverage", (figure,), _text, {"coverage": _json})
+_KIND = {
+    "complete": bool,
+    "warnings": [Notice],
+    "layers": {str: fields_of(LayerCoverage, without=("layer",))},
+}
+SECTION = Section("coverage", (figure,), _text, {"coverage": Json(_json, _KIND)})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vanidl.analyses.datafiles import NeverRead
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.dataset_records import DataFile
+from vanidl.analyses.samples import SamplesPerFile
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, byte_bars
 from vanidl.figures.downsample import n_of_m
@@ -15,8 +17,9 @@ from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import count, factor, nbytes, percent, plural
 from vanidl.model.file_kinds import DATASET
 from vanidl.run import Run
+from vanidl.schema import fields_of
 from vanidl.sections import throughput
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.data import mode_words, order_words, size_range, within_words
 
 LIMIT = 150
@@ -203,13 +206,15 @@ def _never(data: Dataset) -> Pairs:
 
 
 _MOST_FILES = 1000
+_NO_SAMPLES = values_of(SamplesPerFile(None, None, "", 0, None, None, None, None, ()))
 
 
 def _json(run: Run) -> Object:
     """All null or empty where no dataset file was read."""
     data = run.dataset
     if data is None:
-        return {"unique_bytes": None, "reread_factor": None, "samples_per_file": {}}
+        lists = dict.fromkeys(("files", "ranks", "modes"), ())
+        return dict.fromkeys(_KIND) | lists | {"samples_per_file": _NO_SAMPLES, "files_read": 0}
     return {
         "bytes_read": data.bytes_read,
         "unique_bytes": data.unique_bytes,
@@ -229,4 +234,11 @@ def _json(run: Run) -> Object:
     }
 
 
-SECTION = Section("dataset", (figure,), _text, {"io.dataset": _json})
+_KIND = fields_of(Dataset, without=("samples", "never", "grid", "visits")) | {
+    "bytes_read": int | None,
+    "samples_per_file": SamplesPerFile,
+    "never_read": NeverRead | None,
+    "share_of": str | None,
+    "files_read": int,
+}
+SECTION = Section("dataset", (figure,), _text, {"io.dataset": Json(_json, _KIND)})

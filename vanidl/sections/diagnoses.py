@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from vanidl.analyses.step_parts import StepParts
 from vanidl.diagnoses import Diagnosis
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 
 def _json(run: Run) -> list[Object]:
@@ -15,11 +17,19 @@ def _object(diagnosis: Diagnosis) -> Object:
     """Findings by their codes: `findings` has each whole."""
     values = values_of(diagnosis)
     values["findings"] = [finding.code for finding in diagnosis.findings]
-    return values | {name: values[name] or None for name in ("basis", "change", "proof")}
+    return values | {name: values[name] or None for name in _OR_NULL}
 
 
 def _step_parts(run: Run) -> Object | None:
     return None if run.step_parts is None else values_of(run.step_parts)
 
 
-SECTION = Section("diagnoses", json={"diagnoses": _json, "step_parts": _step_parts})
+_OR_NULL = ("basis", "change", "proof")
+_KIND = fields_of(Diagnosis) | {"findings": [str]} | dict.fromkeys(_OR_NULL, str | None)
+SECTION = Section(
+    "diagnoses",
+    json={
+        "diagnoses": Json(_json, [_KIND]),
+        "step_parts": Json(_step_parts, StepParts | None),
+    },
+)

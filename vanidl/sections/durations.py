@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl.analyses.durations import GROUPS, Durations
-from vanidl.analyses.latencies import DurationBin, OffsetSample
+from vanidl.analyses.durations import GROUPS, Durations, OfGroup
+from vanidl.analyses.latencies import DurationBin, OffsetSample, SlowOperation
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -13,7 +13,8 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import byte_scale, count, nbytes, plural, seconds, times
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe
+from vanidl.sections.section import Json, Object, Section, values_of
 
 TABLE_READS = 200
 _SECTION = "Operations"
@@ -218,4 +219,13 @@ def _json(run: Run) -> Object | None:
     }
 
 
-SECTION = Section("durations", (figure, slowest, offsets), _text, {"io.durations": _json})
+_KIND = Maybe({
+    "groups": {str: OfGroup},
+    "empty_reads": int,
+    "empty_reads_s": float,
+    "histogram": [DurationBin],
+    "slowest": [SlowOperation],
+})  # fmt: skip
+SECTION = Section(
+    "durations", (figure, slowest, offsets), _text, {"io.durations": Json(_json, _KIND)}
+)

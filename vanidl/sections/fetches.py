@@ -17,7 +17,8 @@ from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe, fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.waits import known_parts
 
 LIMIT = 40
@@ -227,4 +228,22 @@ def _json(run: Run) -> Object | None:
     }
 
 
-SECTION = Section("fetches", (figure,), _text, {"fetches": _json})
+_BATCH = (
+    dict.fromkeys(("loader", "rank", "worker"), str)
+    | dict.fromkeys(("epoch", "batch"), int)
+    | dict.fromkeys(
+        ("waited_s", "fetch_s", "reads_s", "decoding_s", "collating_s", "longest_read_s"),
+        float | None,
+    )
+    | {"of_bytes": int | None, "in_file": str | None}
+)
+_KIND = Maybe({
+    "basis": str,
+    "io_recorded": bool,
+    "batches": int,
+    "loaders": [LoaderFetches],
+    "mean": Maybe(fields_of(WaitParts, without=("label",))),
+    "per_rank": [WaitParts],
+    "slowest": [_BATCH],
+})  # fmt: skip
+SECTION = Section("fetches", (figure,), _text, {"fetches": Json(_json, _KIND)})

@@ -8,9 +8,11 @@ from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.model.counter_tables import Stripes
 from vanidl.model.trace import STORAGE_LAYERS
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.data import traced_words
 
 LIMIT = 1000
@@ -147,5 +149,13 @@ def _stripes_json(run: Run) -> list[Object]:
 
 
 SECTION = Section(
-    "files", (figure,), _text, {"io.files.count": _count, "io.files.stripes": _stripes_json}
+    "files",
+    (figure,),
+    _text,
+    {
+        "io.files.count": Json(_count, int),
+        "io.files.stripes": Json(
+            _stripes_json, [{"path": str} | fields_of(Stripes, without=("file",))]
+        ),
+    },
 )

@@ -8,7 +8,9 @@ from vanidl.findings import Finding
 from vanidl.formatting.terminal import WIDTH
 from vanidl.formatting.units import seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.evidence import EVIDENCE
+from vanidl.sections.section import Json, Object, Section, values_of
 
 _MARK = {"high": "!!", "medium": "! ", "low": "- "}
 
@@ -45,4 +47,5 @@ def _json(run: Run) -> list[Object]:
     return [values_of(finding) for finding in run.findings]
 
 
-SECTION = Section("findings", text=_text, json={"findings": _json})
+_KIND = fields_of(Finding) | {"evidence": EVIDENCE}
+SECTION = Section("findings", text=_text, json={"findings": Json(_json, [_KIND])})

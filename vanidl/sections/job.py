@@ -8,9 +8,11 @@ from datetime import datetime, timezone
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import count, iso_time, plural, seconds, text
+from vanidl.model.counter_tables import MpiTime
 from vanidl.model.trace import Trace
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe, fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 
 def facts(run: Run) -> tuple[tuple[str, str], ...]:
@@ -85,4 +87,21 @@ def _hosts(trace: Trace) -> list[str]:
     return sorted({p.host for p in trace.processes if p.host})
 
 
-SECTION = Section("job", text=_text, json={"job": _json})
+_MPI = {
+    "mean": float,
+    "max": float,
+    "per_rank": [{"label": str} | fields_of(MpiTime, without=("process",))],
+}
+_KIND = {
+    "id": str,
+    "command": str,
+    "start": str,
+    "run_time_s": float,
+    "ranks": int,
+    "processes": int,
+    "hosts": [str],
+    "tracer": str | None,
+    "roles": {str: int},
+    "mpi_time_s": Maybe(_MPI),
+}
+SECTION = Section("job", text=_text, json={"job": Json(_json, _KIND)})

@@ -11,7 +11,8 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import aligned_table
 from vanidl.formatting.units import count, nbytes, seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.data import busy_words
 
 LIMIT = 20
@@ -85,6 +86,10 @@ def groups_json(groups: tuple[GroupRow, ...]) -> Object:
     return {group.name: values_of(group, without=("name",)) for group in groups}
 
 
-SECTION = Section(
-    "kinds", (figure,), _text, {"io.files.by_kind": lambda run: groups_json(run.files.by_kind)}
-)
+def _by_kind(run: Run) -> Object:
+    return groups_json(run.files.by_kind)
+
+
+GROUPS = {str: fields_of(GroupRow, without=("name",))}
+"""The kind of `groups_json`."""
+SECTION = Section("kinds", (figure,), _text, {"io.files.by_kind": Json(_by_kind, GROUPS)})

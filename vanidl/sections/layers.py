@@ -6,7 +6,8 @@ from vanidl.analyses.summary import LayerTotals
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.model.trace import OBJECT, STORAGE_LAYERS
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 _CAPTION = (
     "POSIX and STDIO are disjoint and together are storage. Every other layer lies above POSIX: "
@@ -71,4 +72,13 @@ def _totals(totals: LayerTotals) -> Object:
     return values_of(totals, without=("layer",))
 
 
-SECTION = Section("layers", (figure,), json={"storage": _storage, "layers": _layers})
+_BY_LAYER = {str: fields_of(LayerTotals, without=("layer",))}
+_STORAGE = {"bytes_read": int | None, "bytes_written": int | None, "by_layer": _BY_LAYER}
+SECTION = Section(
+    "layers",
+    (figure,),
+    json={
+        "storage": Json(_storage, _STORAGE),
+        "layers": Json(_layers, _BY_LAYER),
+    },
+)

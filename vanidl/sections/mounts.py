@@ -6,8 +6,8 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.run import Run
-from vanidl.sections.kinds import groups_json
-from vanidl.sections.section import Section
+from vanidl.sections.kinds import GROUPS, groups_json
+from vanidl.sections.section import Json, Object, Section
 from vanidl.wording.data import busy_words
 
 LIMIT = 100
@@ -48,11 +48,19 @@ def figure(run: Run) -> Figure:
     return Figure("mounts", "Files", _TITLE, caption, None, table)
 
 
+def _by_mount(run: Run) -> Object:
+    return groups_json(run.files.by_mount)
+
+
+def _by_file_system(run: Run) -> Object:
+    return groups_json(run.files.by_file_system)
+
+
 SECTION = Section(
     "mounts",
     (figure,),
     json={
-        "io.files.by_mount": lambda run: groups_json(run.files.by_mount),
-        "io.files.by_file_system": lambda run: groups_json(run.files.by_file_system),
+        "io.files.by_mount": Json(_by_mount, GROUPS),
+        "io.files.by_file_system": Json(_by_file_system, GROUPS),
     },
 )

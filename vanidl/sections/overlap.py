@@ -13,7 +13,8 @@ from vanidl.formatting.terminal import Row, aligned_table
 from vanidl.formatting.units import seconds
 from vanidl.model.trace import Trace
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe, fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.basis import compute_name
 
 LIMIT = 40
@@ -253,4 +254,8 @@ def _json(run: Run) -> Object | None:
     }
 
 
-SECTION = Section("overlap", (figure,), _text, {"overlap": _json})
+_KIND = Maybe(
+    {name: kind for name, kind in fields_of(Overlap).items() if name in _OF_ALL_RANKS}
+    | {"mean": fields_of(RankOverlap, without=("rank", "label")), "per_rank": [RankOverlap]}
+)
+SECTION = Section("overlap", (figure,), _text, {"overlap": Json(_json, _KIND)})

@@ -12,7 +12,8 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table
 from vanidl.formatting.units import nbytes, plural, seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.data import traced_words
 
 LIMIT = 1000
@@ -222,4 +223,11 @@ def _phases_json(run: Run) -> list[Object]:
     return [{"name": phase.name, "kind": kind} | values_of(phase) for kind, phase in rows]
 
 
-SECTION = Section("phases", (figure,), _text, {"epochs": _epochs_json, "phases": _phases_json})
+_EPOCH = {"index": int} | fields_of(Phase, without=("name",))
+_PHASE = {"name": str, "kind": str} | fields_of(Phase)
+SECTION = Section(
+    "phases",
+    (figure,),
+    _text,
+    {"epochs": Json(_epochs_json, [_EPOCH]), "phases": Json(_phases_json, [_PHASE])},
+)

@@ -14,7 +14,8 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
 from vanidl.formatting.units import count, seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe, fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.placement import placement_bounds, placement_sentences
 
 LIMIT = 40
@@ -185,4 +186,14 @@ def _rank(row: RankPlacement) -> Object:
     return plain | {"steps": row.steps, "hidden_s": hidden, "slack_s": slack}
 
 
-SECTION = Section("placement", (figure,), _text, {"placement": _json})
+_RANK = fields_of(RankPlacement, without=(*_ARRAYS, "hidden_low_s", "hidden_high_s"))
+_RANGE = tuple[float, float]
+_KIND = Maybe({
+    "verdict": str,
+    "io_s": float,
+    "hidden_s": _RANGE,
+    "per_rank": [
+        _RANK | {"steps": int, "hidden_s": _RANGE, "slack_s": {"median": float, "max": float}}
+    ],
+})  # fmt: skip
+SECTION = Section("placement", (figure,), _text, {"placement": Json(_json, _KIND)})

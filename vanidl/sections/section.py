@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
+from vanidl.schema import Kind
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """How a value of the JSON contract is made, and what kind of value it is."""
+
+    make: Callable[[Run], Any]
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +35,7 @@ class Section:
     name: str
     figures: tuple[Callable[[Run], Figure], ...] = ()
     text: Callable[[Run], str | None] | None = None
-    json: Mapping[str, Callable[[Run], Any]] = field(default_factory=dict)
+    json: Mapping[str, Json] = field(default_factory=dict)
 
 
 def values_of(record: DataclassInstance, *, without: tuple[str, ...] = ()) -> Object:

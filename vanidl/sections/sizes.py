@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vanidl.analyses.sizes import SizeBin, Sizes
+from vanidl.analyses.sizes import CommonSize, SizeBin, Sizes
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import byte_scale, count, nbytes, percent, plural
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 _CAPTION = (
     "Above: how many operations moved that many bytes. Below: how many bytes those operations "
@@ -201,4 +201,14 @@ def _json(run: Run) -> Object:
     }
 
 
-SECTION = Section("sizes", (figure,), _text, {"io.sizes": _json})
+_KIND = {
+    "min": int | None,
+    "max": int | None,
+    "mean": float | None,
+    "median": float | None,
+    "histogram": [SizeBin],
+    "histogram_darshan": [SizeBin],
+    "common": [CommonSize],
+    "distinct": int | None,
+}
+SECTION = Section("sizes", (figure,), _text, {"io.sizes": Json(_json, _KIND)})

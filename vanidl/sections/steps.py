@@ -6,8 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vanidl.analyses.perstep import by_kind
-from vanidl.analyses.steps import ClockEvidence, Steps, StepTable
+from vanidl.analyses.perstep import KindMeans, by_kind
+from vanidl.analyses.steps import (
+    ClockEvidence,
+    DeviceSteps,
+    LoaderWaits,
+    LogClock,
+    Steps,
+    StepTable,
+)
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -17,7 +24,8 @@ from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.schema import Maybe
+from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.clock import clock_pairs
 
 TABLE_LIMIT = 100
@@ -305,4 +313,20 @@ def _json(run: Run) -> Object | None:
     }
 
 
-SECTION = Section("steps", (figure,), _text, {"steps": _json})
+_KIND = Maybe({
+    "source": str,
+    "steps_from": str | None,
+    "per_rank": {"min": int, "max": int},
+    "counted": int | None,
+    "ranks": int,
+    "mean_s": float | None,
+    "median_s": float | None,
+    "p99_s": float | None,
+    "loaders": [LoaderWaits],
+    "device": DeviceSteps | None,
+    "clock": ClockEvidence,
+    "clocks": [ClockEvidence],
+    "log_clocks": [LogClock],
+    "by_kind": [KindMeans],
+})  # fmt: skip
+SECTION = Section("steps", (figure,), _text, {"steps": Json(_json, _KIND)})

@@ -10,7 +10,7 @@ from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.sections import access, coverage
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.sections.section import Json, Object, Section, values_of
 
 _COLUMNS = (Column("quantity"), Column("value"), Column("meaning"))
 
@@ -162,4 +162,19 @@ def _json(run: Run) -> Object:
     }
 
 
-SECTION = Section("summary", (figure,), _text, {"io": _json})
+_KIND = {
+    "layer": str,
+    "source": str | None,
+    "ops": int | None,
+    "reads": int | None,
+    "writes": int | None,
+    "bytes_read": int | None,
+    "bytes_written": int | None,
+    "time": BusyTime | None,
+    "counter_s": CounterTime | None,
+    "bandwidth": {
+        "aggregate_bytes_per_s": float | None,
+        "per_op_median_bytes_per_s": float | None,
+    },
+}
+SECTION = Section("summary", (figure,), _text, {"io": Json(_json, _KIND)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section
+from vanidl.sections.section import Json, Object, Section
 
 
 def text_rows(run: Run) -> list[tuple[str, str]]:
@@ -26,4 +26,7 @@ def _json(run: Run) -> Object:
     return {"steps_per_s": per_s, "samples_per_s": samples, "samples_per_step": batch}
 
 
-SECTION = Section("throughput", json={"throughput": _json})
+_KIND = dict.fromkeys(("steps_per_s", "samples_per_s"), float | None) | {
+    "samples_per_step": int | None
+}
+SECTION = Section("throughput", json={"throughput": Json(_json, _KIND)})

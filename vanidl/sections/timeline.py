@@ -14,7 +14,8 @@ from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.figures.step_spans import shown_steps
 from vanidl.formatting.units import count, nbytes, plural, seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section
+from vanidl.schema import Maybe
+from vanidl.sections.section import Json, Object, Section
 from vanidl.sections.steps import step_table
 from vanidl.viewer.content import Content, Room
 from vanidl.viewer.payload import fitted
@@ -127,4 +128,5 @@ def _json(run: Run) -> Object | None:
             "bin_s": float(timeline.edges_s[1] - timeline.edges_s[0])}  # fmt: skip
 
 
-SECTION = Section("timeline", (figure,), json={"io.timeline": _json})
+_KIND = Maybe({"source": str, "bins": int, "bin_s": float})
+SECTION = Section("timeline", (figure,), json={"io.timeline": Json(_json, _KIND)})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from vanidl.formatting.terminal import aligned_table, paragraph
 from vanidl.formatting.units import ratio, seconds
 from vanidl.run import Run
-from vanidl.sections.section import Object, Section, values_of
+from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.whatif import WhatIf
 
 
 def _text(run: Run) -> str | None:
@@ -28,4 +29,4 @@ def _json(run: Run) -> Object | None:
     return None if found is None else values_of(found)
 
 
-SECTION = Section("what if", text=_text, json={"what_if": _json})
+SECTION = Section("what if", text=_text, json={"what_if": Json(_json, WhatIf | None)})

@@ -20,6 +20,7 @@ from vanidl.readers.one_file import read_one
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import Run
+from vanidl.schema import Kind
 from vanidl.survey.jobs import Job
 
 Row = dict[str, Any]
@@ -64,6 +65,17 @@ MORE: tuple[tuple[str, str], ...] = (
     ("first_log", "string"),  # relative to the folder that was surveyed
     ("problem", "string"),  # why there is no more than this; null where the job was read
 )
+
+
+_PYTHON: dict[str, type] = {"string": str, "int64": int, "double": float, "bool": bool}
+
+
+def row_kind() -> dict[str, Kind]:
+    """What a row is: any of it may be null where the job could not be read."""
+    columns = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
+    return {
+        name: _PYTHON[kind] if name in _ALWAYS else _PYTHON[kind] | None for name, kind in columns
+    }
 
 
 def identities(paths: Sequence[str]) -> list[tuple[str, TracerLog | None, str]]:

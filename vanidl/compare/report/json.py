@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from vanidl.compare import Change, Comparison, Pairing, Sample, Side
 from vanidl.compare.comparison import MIN_CHANGE
 from vanidl.compare.statistics import ALPHA
 from vanidl.compare.wording import headline
 from vanidl.formatting.units import iso_time
+from vanidl.model.warnings import Notice
 from vanidl.report.json import SCHEMA
+from vanidl.schema import Kind, Maybe
+from vanidl.sections.section import values_of
 
 Object = dict[str, Any]
 
@@ -63,7 +66,7 @@ def _coverage(sample: Sample) -> Object | None:
     if sample.results is None:
         return None
     coverage = sample.results.coverage
-    warnings = [{"code": w.code, "message": w.message} for w in coverage.warnings]
+    warnings = [values_of(warning) for warning in coverage.warnings]
     return {"complete": coverage.complete, "warnings": warnings}
 
 
@@ -97,3 +100,45 @@ def _change(change: Change) -> Object:
         "values_a": list(change.values_a),
         "values_b": list(change.values_b),
     }
+
+
+_NUMBERS = [float | None]
+_CHANGE: Kind = {
+    **dict.fromkeys(("a", "b", "ratio", "low", "high", "p", "p_corrected"), float | None),
+    "verdict": str,
+    "note": str | None,
+    "better": str,
+    "unit": str,
+    "difference": Maybe({"value": float, "low": float, "high": float}),
+    "values_a": _NUMBERS,
+    "values_b": _NUMBERS,
+}
+_PAIRING: Kind = {
+    "a": str,
+    "b": str,
+    "paired": bool,
+    "notices": [str],
+    "metrics": {str: _CHANGE},
+}
+_RUN: Kind = {
+    "path": str,
+    "pair": int | None,
+    "id": str | None,
+    "command": str | None,
+    "start": str | None,
+    "wall_time_s": float | None,
+    "missing": str | None,
+    "coverage": Maybe({"complete": bool, "warnings": [Notice]}),
+}
+KIND: Kind = {
+    "schema": Literal[SCHEMA],
+    "headline": str,
+    "primary": str,
+    "confidence": float,
+    "smallest_change_called": float,
+    "conditions": {str: str},
+    "sides": [{"letter": str, "name": str, "runs": [_RUN]}],
+    **_PAIRING,
+    "comparisons": [_PAIRING],
+}
+"""What `comparison_object` gives."""

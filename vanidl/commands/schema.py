@@ -1,0 +1,77 @@
+"""`vanidl schema [NAME]`: JSON Schema of every JSON output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vanidl import __version__
+from vanidl.check import text as check
+from vanidl.compare import ab_folder
+from vanidl.compare.report import json as compare
+from vanidl.export.document import document_kind
+from vanidl.readers import run_json
+from vanidl.report.json import summary_kind
+from vanidl.schema import Kind, fields_of, schema_of
+from vanidl.survey.rows import row_kind
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One JSON output; `unnamed` is the path under which its fields have their meanings."""
+
+    title: str
+    kind: Kind
+    unnamed: str = ""
+
+
+def outputs() -> dict[str, Output]:
+    """Every JSON output by the name that `vanidl schema NAME` takes."""
+    experiment = {"schema": Literal[ab_folder.SCHEMA]} | fields_of(ab_folder.Experiment)
+    record = {"schema": Literal[run_json.SCHEMA]} | fields_of(run_json.RunRecord)
+    return {
+        "summary": Output("vanidl summary --json", summary_kind()),
+        "compare": Output("vanidl compare --json", compare.KIND),
+        "check": Output("vanidl check --json", check.KIND, "check"),
+        "export": Output("vanidl export --to json", document_kind()),
+        "survey": Output("a row of jobs.parquet of vanidl survey", row_kind(), "survey"),
+        "ab": Output("ab.json of vanidl ab", experiment, "ab"),
+        "run": Output("run.json of vanidl record", record, "run"),
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which output; all where none is named."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        choices=(*outputs(),),
+        metavar="NAME",
+        help=f"one of {', '.join(outputs())}; without it all of them, under $defs",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the schema; exit status 0."""
+    schema = output_schema(options.name) if options.name else all_schemas()
+    sys.stdout.write(json.dumps(schema, indent=2) + "\n")
+    return 0
+
+
+def output_schema(name: str) -> dict[str, Any]:
+    """The schema of one output, complete in itself."""
+    output = outputs()[name]
+    about = {"$schema": DIALECT, "title": output.title, "$comment": f"vanidl {__version__}"}
+    return about | schema_of(output.kind, output.unnamed)
+
+
+def all_schemas() -> dict[str, Any]:
+    """One schema that any of the outputs fulfils, each under `$defs`."""
+    found = {name: output_schema(name) for name in outputs()}
+    refs = [{"$ref": f"#/$defs/{name}"} for name in found]
+    return {"$schema": DIALECT, "title": "JSON outputs of vanidl", "anyOf": refs, "$defs": found}

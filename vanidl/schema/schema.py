@@ -1,0 +1,116 @@
+"""From kinds to JSON Schema (2020-12): closed objects, every field with its meaning and unit."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+from vanidl.schema.kinds import Kind, Maybe, Partly, fields_of
+from vanidl.schema.meanings import meaning_of
+
+Schema = dict[str, Any]
+
+_PLAIN = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    type(None): "null",
+}
+_UNIONS = (Union, types.UnionType)
+_ARRAYS = (tuple, list, Sequence)
+
+
+def schema_of(kind: Kind, path: str = "") -> Schema:
+    """The schema of a kind; `path` is where it lies, so that its fields find their meanings.
+
+    Raises:
+        TypeError: the kind has no form in JSON, or a field has no meaning.
+    """
+    if isinstance(kind, Maybe):
+        return _nullable(schema_of(kind.kind, path))
+    if isinstance(kind, Partly):
+        return _object(kind.fields, path) | {"required": []}
+    if isinstance(kind, dict):
+        return _object(kind, path)
+    if isinstance(kind, list):
+        return {"type": "array", "items": schema_of(kind[0], path)}
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _object(fields_of(kind), path)
+    return _annotated(kind, path)
+
+
+def _annotated(kind: Kind, path: str) -> Schema:
+    origin: Any = get_origin(kind)
+    arguments = get_args(kind)
+    if kind is Any:
+        return {}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if origin in _UNIONS:
+        return _union([schema_of(each, path) for each in arguments])
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in _ARRAYS:
+        return _array(arguments, path)
+    if origin in (dict, Mapping, _mapping()):
+        return _object({str: arguments[1]}, path)
+    raise TypeError(f"{path}: {kind!r} has no form in JSON")
+
+
+def _mapping() -> Any:  # noqa: ANN401
+    return get_origin(Mapping[str, int])
+
+
+def _array(arguments: tuple[Kind, ...], path: str) -> Schema:
+    """A list of any length, or one of as many items as a tuple names."""
+    if len(arguments) == 1 or arguments[1:] == (...,):
+        return {"type": "array", "items": schema_of(arguments[0], path)}
+    return {
+        "type": "array",
+        "prefixItems": [schema_of(each, path) for each in arguments],
+        "items": False,
+        "minItems": len(arguments),
+    }
+
+
+def _object(kinds: Mapping[Any, Kind], path: str) -> Schema:
+    if set(kinds) == {str}:
+        return {"type": "object", "additionalProperties": schema_of(kinds[str], path)}
+    return {
+        "type": "object",
+        "properties": {name: _field(name, kind, path) for name, kind in kinds.items()},
+        "required": list(kinds),
+        "additionalProperties": False,
+    }
+
+
+def _field(name: str, kind: Kind, path: str) -> Schema:
+    here = f"{path}.{name}" if path else name
+    meaning = meaning_of(here)
+    unit = {"unit": meaning.unit} if meaning.unit else {}
+    return schema_of(kind, here) | {"description": meaning.text} | unit
+
+
+def _nullable(schema: Schema) -> Schema:
+    return _union([schema, {"type": "null"}])
+
+
+def _union(schemas: list[Schema]) -> Schema:
+    """One schema with a list of types where that says it, else `anyOf`."""
+    if {} in schemas:
+        return {}
+    plain = [s["type"] for s in schemas if set(s) == {"type"}]
+    others = [s for s in schemas if set(s) != {"type"}]
+    named = list(dict.fromkeys(t for types_ in plain for t in _listed(types_)))
+    if not others:
+        return {"type": named[0] if len(named) == 1 else named}
+    if len(others) == 1 and named == ["null"] and isinstance(others[0].get("type"), str):
+        return others[0] | {"type": [others[0]["type"], "null"]}
+    return {"anyOf": [*others, *({"type": name} for name in named)]}
+
+
+def _listed(types_: str | list[str]) -> list[str]:
+    return [types_] if isinstance(types_, str) else types_
