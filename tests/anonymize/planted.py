@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.makers import event_files, pytorch_traces, xplane_files
+from tests.makers import dlio_results, event_files, pytorch_traces, xplane_files
 from tests.makers.darshan_logs import (
     POSIX_COUNTERS,
     POSIX_TIMES,
@@ -168,6 +168,22 @@ def xprof_profile(secret: Secrets, root: Path) -> None:
     (xplane_files.session(root, "2026_11_21_00_02_37") / name).write_bytes(gzip.compress(text))
 
 
+def benchmark_result(secret: Secrets, root: Path) -> Path:
+    """A result of DLIO with a word wherever it has text, and a log beside it."""
+    folder = dlio_results.write(root / f"{secret()} {secret()}")
+    (folder / f"{secret()}.darshan").write_bytes(darshan_log(secret))
+    for path in folder.glob("*.json"):
+        values = json.loads(path.read_text())
+        values |= {"hostname": secret(), secret(): secret(), "host_cpuinfo": {secret(): secret()}}
+        for key in ("1", "2"):
+            if key in values:
+                values[key][f"ckpt {secret()}"] = values[key].get("block1", {})
+        path.write_text(json.dumps(values))
+    config = folder / "configs/config.yaml"
+    config.write_text(config.read_text().replace("unet3d", secret()))
+    return folder
+
+
 def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     """RUN folders that between them hold every format."""
     first, second, third = (root / f"{secret()} {secret()}" for _ in range(3))
@@ -185,7 +201,7 @@ def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     dftracer_trace(secret, second)
     (second / f"{secret()}.pfw").write_text(f'{{"name": "{secret()}", \n')
     xprof_profile(secret, third)
-    return [first, second, third]
+    return [first, second, third, benchmark_result(secret, root)]
 
 
 def decoded(path: Path) -> str:

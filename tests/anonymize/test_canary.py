@@ -69,7 +69,7 @@ def opened(runs: list[Path], data: Path) -> dict[bool, list[Run]]:
 
     def openings(names: Pseudonyms | None) -> list[Run]:
         looked = Inputs(data=DataOptions((str(data),), inspect=True))
-        inputs = [looked, Inputs(), looked]
+        inputs = [looked, Inputs(), looked, Inputs()]
         return [open_run(run, inputs=i, names=names) for run, i in zip(runs, inputs, strict=True)]
 
     return {True: openings(Pseudonyms()), False: openings(None)}

@@ -17,6 +17,8 @@ from hypothesis import settings
 from tests.makers import xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.dftracer_traces import PfwTrace
+from tests.makers.dlio_results import Plan
+from tests.makers.dlio_results import write as write_result
 from tests.makers.event_files import Event, event_file, step_table
 from tests.makers.object_files import objects_of
 from tests.makers.pytorch_traces import kernel, steps, trace
@@ -26,6 +28,10 @@ from vanidl.dataset import npy, tfrecord
 from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
+from vanidl.readers.dlio import run as dlio
+from vanidl.readers.dlio.output import read_output
+from vanidl.readers.dlio.times import read_times
+from vanidl.readers.format import Reading
 from vanidl.readers.objects.log import counters
 from vanidl.readers.objects.log import log as object_log
 from vanidl.readers.objects.operations import read_operations
@@ -141,6 +147,20 @@ def _read_objects(path: Path) -> object:
     return (object_log(file), counters(file)) if len(file.requests) else file
 
 
+def _dlio(name: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        plan = Plan(ranks=1, epochs=1, steps=4)
+        return (write_result(Path(folder), plan) / name).read_bytes()
+
+
+def _read_dlio(path: Path) -> object:
+    """One file, and all that is made of a result that holds it and nothing else."""
+    is_output = path.name.endswith("_output.json")
+    file = read_output(path) if is_output else read_times(path)
+    kind = dlio.OUTPUT if is_output else dlio.TIMES
+    return file, dlio.read({kind: (path,)}, Reading(lambda *_: None))
+
+
 READERS: dict[str, Reader] = {
     "darshan": Reader("x.darshan", _darshan(), log.read_log),
     "kineto": Reader("x.pt.trace.json", _KINETO.encode(), pytorch_trace.read_trace, is_json=True),
@@ -148,6 +168,10 @@ READERS: dict[str, Reader] = {
         "x.pt.trace.json.gz", gzip.compress(_KINETO.encode(), mtime=0), pytorch_trace.read_trace
     ),
     "objects": Reader("node01-7.objects", _objects(), _read_objects),
+    "dlio": Reader("0_output.json", _dlio("0_output.json"), _read_dlio, is_json=True),
+    "dlio times": Reader(
+        "per_epoch_stats.json", _dlio("per_epoch_stats.json"), _read_dlio, is_json=True
+    ),
     "steps": Reader("node01-7.steps", _journal(), _read_steps),
     "tfevents": Reader("events.out.tfevents.1.n.2.0", _EVENTS, tensorboard_event_file.read_steps),
     "input pipeline": Reader(

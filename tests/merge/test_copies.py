@@ -14,6 +14,7 @@ import vanidl
 from tests.makers import pytorch_traces, xplane_files
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
+from tests.makers.dlio_results import write as write_result
 from tests.makers.event_files import Event, event_file
 from tests.makers.object_files import objects_of
 from tests.makers.step_journals import journal_of
@@ -93,9 +94,16 @@ def recorded_objects(folder: Path) -> None:
     objects_of(folder)
 
 
+def benchmark_result(folder: Path) -> None:
+    write_result(folder)
+    (folder / "summary.json").unlink()  # a copy of what is read for its folder alone is no input
+    (folder / "configs/config.yaml").unlink()
+
+
 RUNS: dict[str, Callable[[Path], None]] = {
     "darshan": darshan,
     "dftracer": dftracer,
+    "dlio": benchmark_result,
     "objects": recorded_objects,
     "pytorch": pytorch,
     "steps": recorded_steps,

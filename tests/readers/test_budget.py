@@ -100,6 +100,8 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes]]] = {
     "rows of nothing": ("steps", lambda: READERS["steps"].content + bytes(4 * MB)),
     "requests of nothing": ("objects", lambda: READERS["objects"].content + bytes(4 * MB)),
     "steps of nothing": ("input pipeline", lambda: b"\x22\0" * (MB // 8)),
+    "nested steps": ("dlio", lambda: b'{"1":{"proc":{"a":[' + b"[[]]," * MB + b"1]}}}"),
+    "steps of no time": ("dlio", lambda: b'{"1":{"proc":{"a":[' + b"0," * MB + b"1]}}}"),
     "records": ("tfevents", lambda: READERS["tfevents"].content * 300),
     "a step of 5,001 digits": (
         "trace viewer",
@@ -162,7 +164,7 @@ def test_a_file_takes_no_more_steps_than_its_size_allows(tmp_path: Path, name: s
 def test_every_format_has_a_hostile_file() -> None:
     of_format = {
         "darshan": "darshan", "pytorch": "kineto", "tensorboard": "tfevents", "xprof": "xplane",
-        "dftracer": "dftracer", "steps": "steps", "objects": "objects",
+        "dftracer": "dftracer", "steps": "steps", "objects": "objects", "dlio": "dlio",
     }  # fmt: skip
     tried = {which.split()[0] for which, _ in HOSTILE.values()}
     assert {of_format[known.name] for known in FORMATS} <= tried

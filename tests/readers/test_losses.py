@@ -24,6 +24,8 @@ FILES = {
     "input pipeline": "plugins/profile/2026_11_21_00_02_36/n.input_pipeline.pb",
     "xplane": "plugins/profile/2026_11_21_00_02_36/n.xplane.pb",
     "trace viewer": "plugins/profile/2026_11_21_00_02_36/n.trace.json.gz",
+    "dlio": "0_output.json",
+    "dlio times": "per_epoch_stats.json",
     "dftracer": "x.pfw",
     "dftracer gzip": "x.pfw.gz",
 }

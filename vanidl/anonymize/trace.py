@@ -47,6 +47,10 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         logs=tuple(_log(log, names) for log in trace.logs),
         warnings=tuple(_notice(w, names) for w in trace.warnings),
         user_data=_user_data(trace.user_data, names),
+        benchmarks=tuple(
+            replace(b, folder=names.folder(b.folder), workload=names.text(b.workload))
+            for b in trace.benchmarks
+        ),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
     )
 

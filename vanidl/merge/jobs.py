@@ -205,9 +205,11 @@ def _profile_links(
 
 
 def _same_job(a: ProfileTrace, b: ProfileTrace) -> bool:
-    """Of one process, one session or one recording, or different ranks of one distributed job."""
+    """Of one process, one session, one recording, or different ranks of one distributed job."""
     if a.pid is not None and (a.host, a.pid) == (b.host, b.pid):
         return True
+    if a.recording and b.recording:
+        return a.recording == b.recording
     if _same_session(a, b) or _recorded_together(a, b):
         return True
     distributed = a.world_size == b.world_size and (a.world_size or 0) > 1

@@ -94,7 +94,12 @@ def trace_of(
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
-    trace = replace(trace, steps_counted=merge_steps.counted_steps(steps, chosen.profiles))
+    recordings = {profile.recording for profile in chosen.profiles}
+    trace = replace(
+        trace,
+        steps_counted=merge_steps.counted_steps(steps, chosen.profiles),
+        benchmarks=tuple(b for b in steps.benchmarks if b.folder in recordings),
+    )
     return _with_user_data(trace, inputs)
 
 

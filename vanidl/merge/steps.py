@@ -15,6 +15,7 @@ from pathlib import Path
 from vanidl import readers
 from vanidl.errors import InputError, UsageError
 from vanidl.merge import copies
+from vanidl.model.benchmark import Benchmark
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers import discover
@@ -60,6 +61,7 @@ class StepSources:
     notices: tuple[Notice, ...]
     events: tuple[EventRecords, ...] = ()  # of every event file, used for steps or not
     counted: tuple[CountedSteps, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
         notices=(*read_notices, *notices),
         events=events,
         counted=_counted(marked),
+        benchmarks=tuple(each for one in records for each in one.benchmarks),
     )
 
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.benchmark import Benchmark
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
@@ -340,6 +341,7 @@ class Trace:
     fetches: Fetches = NO_FETCHES
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
+    benchmarks: tuple[Benchmark, ...] = ()
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

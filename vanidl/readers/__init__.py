@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.readers import darshan, dftracer, objects, pytorch, steps, tensorboard, xprof
+from vanidl.readers import darshan, dftracer, dlio, objects, pytorch, steps, tensorboard, xprof
 from vanidl.readers.format import Format
 
 FORMATS: tuple[Format, ...] = (
@@ -13,5 +13,6 @@ FORMATS: tuple[Format, ...] = (
     dftracer.FORMAT,
     steps.FORMAT,
     objects.FORMAT,
+    dlio.FORMAT,
 )
 """Every format that vanidl reads, in the order in which `check` lists their files."""

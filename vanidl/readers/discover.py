@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ class _Names:
     every_prefix: tuple[str, ...]
     every_suffix: tuple[str, ...]
     perhaps: tuple[str, ...]
+    patterns: tuple[tuple[re.Pattern[str], str], ...]
 
     @classmethod
     def known(cls) -> _Names:
@@ -67,6 +69,7 @@ class _Names:
             tuple(prefix for prefix, _ in prefixes),
             tuple(suffix for suffix, _ in suffixes),
             tuple({suffix for kind in kinds for suffix in kind.perhaps}),
+            tuple((re.compile(kind.pattern), kind.name) for kind in kinds if kind.pattern),
         )
 
     def kind(self, name: str) -> str:
@@ -75,7 +78,9 @@ class _Names:
             return next(kind for prefix, kind in self.prefixes if name.startswith(prefix))
         if name.endswith(self.every_suffix):
             return next(kind for suffix, kind in self.suffixes if name.endswith(suffix))
-        return _RUN_RECORDS if name == _RUN_RECORD else ""
+        if name == _RUN_RECORD:
+            return _RUN_RECORDS
+        return next((kind for pattern, kind in self.patterns if pattern.fullmatch(name)), "")
 
 
 def kind_by_name(name: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vanidl.errors import InputError
+from vanidl.model.benchmark import Benchmark
 from vanidl.model.warnings import Notice
 from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
@@ -29,7 +30,7 @@ Files = Mapping[str, tuple[Path, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """One kind of file of a format: known by the end or the beginning of its name.
+    """One kind of file of a format: known by the end or beginning of its name, or all of it.
 
     Names with one of the ends `perhaps` are given to other files as well: such a file is of this
     kind where `Format.sniff_among` says so.
@@ -40,6 +41,7 @@ class FileKind:
     suffixes: tuple[str, ...] = ()
     prefix: str = ""
     perhaps: tuple[str, ...] = ()
+    pattern: str = ""  # regular expression for the whole name
 
 
 class PendingCounters(Protocol):
@@ -111,6 +113,7 @@ class Records:
     durations: tuple[StepDurations, ...] = ()
     notices: tuple[Notice, ...] = ()
     utc_offset_s: int | None = None  # local time minus UTC, where the files tell
+    benchmarks: tuple[Benchmark, ...] = ()
 
 
 def _never(opening: Opening) -> str:

@@ -1,0 +1,162 @@
+"""Accelerator utilization as DLIO computes it, and what its time was made of.
+
+Of a block of steps it is compute over the time of the block, both without the first steps. The
+time of a block is not written; it follows from the throughput, which was divided by it. Releases
+before 2.1 divide all samples by the whole time, later ones all but two steps' samples by the time
+without what is left out. An epoch is the mean of its blocks, each weighted with its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.benchmark import EpochTimes
+from vanidl.readers.dlio.output import EVALUATION, Block, RankOutput
+from vanidl.readers.dlio.settings import Settings
+from vanidl.readers.dlio.times import Interval, Times
+
+_NOT_COUNTED = 2  # steps whose samples later releases leave out of the throughput
+_CLOSE = 0.01  # relative: a batch size that follows from clocks is whole within that
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStamps:
+    """Blocks of one rank: (epoch, name of the block) -> when it was."""
+
+    of_block: Mapping[tuple[int, str], Interval]
+
+    @classmethod
+    def of(cls, times: Times | None) -> BlockStamps:
+        """As its rank, or the first one, wrote them."""
+        epochs = times.epochs.items() if times else ()
+        return cls({(k, name): each for k, e in epochs for name, each in e.parts.items()})
+
+    def wall_s(self, epoch: int, block: str) -> float | None:
+        """How long a block took."""
+        found = self.of_block.get((epoch, block))
+        return None if found is None else (found[1] - found[0]) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """How one release computes: `later` ones measure the time of compute and can leave out more."""
+
+    later: bool
+    settings: Settings
+
+    def counted(self, steps: int) -> slice:
+        """Which steps of a block count, of so many in the epoch."""
+        if not self.later:
+            return slice(1, None)
+        return slice(self.settings.exclude_start, max(0, steps - self.settings.exclude_end))
+
+    def total_s(self, block: Block, counted: slice, wall_s: float | None) -> float | None:
+        """The time that utilization divides by; None where nothing tells it."""
+        n, left_out = len(block), float(block.proc.sum() - block.proc[counted].sum())
+        whole_s = None
+        batch = self.settings.batch_size or self._batch_size(block, wall_s)
+        if block.throughput and batch and not self.later:
+            whole_s = n * batch / block.throughput
+        elif block.throughput and batch and n > _NOT_COUNTED:
+            return (n - _NOT_COUNTED) / block.throughput * batch
+        elif wall_s is not None:
+            whole_s = wall_s
+        return None if whole_s is None else max(0.0, whole_s - left_out)
+
+    def _batch_size(self, block: Block, wall_s: float | None) -> int | None:
+        """By clocks, of a result without its configuration."""
+        if wall_s is None or not block.throughput or self.later:
+            return None
+        found = block.throughput * wall_s / len(block)
+        near = round(found)
+        return near if near and abs(found / near - 1) < _CLOSE else None
+
+
+def barriers(outputs: Sequence[RankOutput], epoch: int, block: str) -> NDArray[np.float64] | None:
+    """The slowest rank's time of each step; None where ranks took different numbers of steps."""
+    found = [b.proc for o in outputs for b in o.epochs.get(epoch, ()) if b.name == block]
+    if len(found) != len(outputs) or len({len(each) for each in found}) != 1:
+        return None
+    slowest: NDArray[np.float64] = np.max(found, axis=0)
+    return slowest
+
+
+Slowest = Mapping[tuple[int, str], NDArray[np.float64] | None]
+"""(epoch, block) -> the slowest rank's time of each step."""
+
+
+def epoch_times(
+    output: RankOutput, stamps: BlockStamps, formula: Formula, slowest: Slowest
+) -> list[EpochTimes]:
+    """Every epoch of a rank in which it trained, where the time of its blocks is known."""
+    found = []
+    for epoch, all_blocks in output.epochs.items():
+        blocks = [b for b in all_blocks if b.name != EVALUATION and len(b)]
+        steps = sum(map(len, blocks))
+        parts = [_of_block(b, epoch, stamps, formula, slowest) for b in blocks]
+        known = [part for part in parts if part is not None]
+        if steps and len(known) == len(blocks):
+            found.append(_joined(output.rank, epoch, blocks, known))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One block's share of an epoch."""
+
+    total_s: float
+    compute_s: float
+    load_s: float
+    proc_s: float
+    barrier_s: float | None
+
+
+def _of_block(
+    block: Block, epoch: int, stamps: BlockStamps, formula: Formula, slowest: Slowest
+) -> _Part | None:
+    counted = formula.counted(formula.settings.steps_per_epoch or len(block))
+    total_s = formula.total_s(block, counted, stamps.wall_s(epoch, block.name))
+    if total_s is None:
+        return None
+    proc_s = float(block.proc[counted].sum())
+    slow = slowest.get((epoch, block.name))
+    behind = None if slow is None else float((slow - block.proc).sum())  # of every step
+    return _Part(
+        total_s=total_s,
+        compute_s=float(block.compute[counted].sum()),
+        load_s=float(block.load[counted].sum()),
+        proc_s=proc_s,
+        barrier_s=None if behind is None else min(behind, max(0.0, total_s - proc_s)),
+    )
+
+
+def _joined(rank: int, epoch: int, blocks: Sequence[Block], parts: Sequence[_Part]) -> EpochTimes:
+    steps = [len(block) for block in blocks]
+    own = [100 * p.compute_s / p.total_s if p.compute_s and p.total_s else 0.0 for p in parts]
+    recorded = [b.utilization_percent for b in blocks]
+    waits = [part.barrier_s for part in parts]
+    total_s, proc_s = sum(p.total_s for p in parts), sum(p.proc_s for p in parts)
+    compute_s, load_s = sum(p.compute_s for p in parts), sum(p.load_s for p in parts)
+    return EpochTimes(
+        rank=rank,
+        epoch=epoch,
+        steps=sum(steps),
+        total_s=total_s,
+        compute_s=compute_s,
+        load_s=load_s,
+        other_s=proc_s - load_s - compute_s,
+        outside_s=total_s - proc_s,
+        barrier_s=None if None in waits else sum(w for w in waits if w is not None),
+        utilization_percent=_weighted(own, steps),
+        recorded_percent=None
+        if None in recorded
+        else _weighted([each for each in recorded if each is not None], steps),
+    )
+
+
+def _weighted(values: Sequence[float], steps: Sequence[int]) -> float:
+    return sum(v * n for v, n in zip(values, steps, strict=True)) / sum(steps)
