@@ -57,3 +57,9 @@ def test_a_folder_of_both_sides_stands_alone(tmp_path):
         vanidl.compare_runs(tmp_path, PAIR[0])
     with pytest.raises(vanidl.UsageError, match="--label: expected at most 2, found 3"):
         vanidl.compare_runs(tmp_path, labels=("a", "b", "c"))
+
+
+def test_a_comparison_is_one_line():
+    compared = vanidl.compare_runs(DATA / "torch_pfs_workers0", DATA / "torch_pfs_workers4")
+    assert len(repr(compared).splitlines()) == 1
+    assert "B has 2.18 times the throughput" in repr(compared)

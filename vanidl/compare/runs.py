@@ -28,6 +28,11 @@ class Compared:
 
     comparison: Comparison
 
+    def __repr__(self) -> str:
+        """One line: the sides, and the answer."""
+        names = ", ".join(side.name for side in self.comparison.sides)
+        return f"<vanidl comparison of {names}: {headline(self.comparison).title}>"
+
     @property
     def headline(self) -> str:
         """The answer in words, the same as in the page."""
