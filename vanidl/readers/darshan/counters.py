@@ -1,15 +1,15 @@
 """Darshan's counters, decoded here: the records of whole regions to columns.
 
-Records of the newest version of each module are decoded, and those older ones whose counters
-only have to be put in new places. Anything else, and anything that is not whole, is left to
-Darshan's own library (`library`). A record is a file id, a rank, for datasets and
-variables the id of their file, counters (int64) and time counters (float64, seconds).
+Records of every version that Darshan 3.0 to 3.5 wrote are decoded, as the newest of their
+module. Unknown versions, and anything that is not whole, are left to Darshan's own library
+(`library`). A record is a file id, a rank, for datasets and variables the id of their file,
+counters (int64) and time counters (float64, seconds).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,26 +26,68 @@ from vanidl.readers.darshan.counter_checks import (
     layer_records,
     stripe_records,
 )
-from vanidl.readers.darshan.counter_names import NAMES
+from vanidl.readers.darshan.counter_names import NAMES, Names
 from vanidl.readers.darshan.header import Header
 from vanidl.readers.records import CounterFile, CounterRecords
 
 _WORD = 8
+_HEAD = 2  # words before the counters of a file: its id and the rank
+
+Words = NDArray[np.int64]
+
+
+def _as_stored(words: Words) -> tuple[Words, str]:
+    return words, ""
+
+
+def _without_stdio(words: Words) -> tuple[Words, str]:
+    """Records of POSIX alone: version 1 counts calls of STDIO between them.
+
+    What such a record says of bytes and times is of both, so it is left out, as Darshan's
+    library does (darshan-posix-logutils.c).
+    """
+    first = _HEAD + 6  # fopen, fread, fwrite, fseek
+    mixed = words[first] > 0
+    count = int(mixed.sum())
+    loss = (
+        f"POSIX: {count:,} of {len(mixed):,} records count calls of STDIO, too (Darshan 3.0), and "
+        "are left out"
+    )
+    return np.delete(words, range(first, first + 4), axis=0)[:, ~mixed], loss if count else ""
+
+
+def _opens_together(words: Words) -> tuple[Words, str]:
+    """Independent and collective opens as one counter (darshan-pnetcdf-logutils.c)."""
+    kept = np.delete(words, _HEAD, axis=0)
+    kept[_HEAD] += words[_HEAD]
+    return kept, ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
     """How the records of one version differ from the newest of their module."""
 
-    head: int = 2  # words before the counters
+    head: int = _HEAD
     absent: Mapping[str, int] = field(default_factory=dict)  # counter -> what stands for it
     absent_times: tuple[str, ...] = ()  # -1 stands for them
+    merged: int = 0  # words that `merge` takes out
+    merge: Callable[[Words], tuple[Words, str]] = _as_stored
+
+    def width(self, names: Names) -> int:
+        """Words of a record as it is stored."""
+        absent = len(self.absent) + len(self.absent_times)
+        return self.head + len(names.plain) + len(names.plain_times) - absent + self.merged
 
 
 _NO_SPAN = ("CLOSE_START_TIMESTAMP", "OPEN_END_TIMESTAMP")
 _POSIX_3 = {"FILENOS": -1, "DUPS": -1, "RENAME_SOURCES": -1, "RENAME_TARGETS": -1,
             "RENAMED_FROM": 0}  # fmt: skip
 _H5F_2 = {"FLUSHES": -1, "USE_MPIIO": -1}
+_PNETCDF_2 = dict.fromkeys(
+    ("CREATES", "REDEFS", "INDEP_WAITS", "COLL_WAITS", "SYNCS", "BYTES_READ", "BYTES_WRITTEN",
+     "WAIT_FAILURES"), -1,
+)  # fmt: skip
+_NO_WAITS = ("WAIT_START_TIMESTAMP", "WAIT_END_TIMESTAMP", "META_TIME", "WAIT_TIME")
 
 _NEWEST = {
     "POSIX": (4, _Form()),
@@ -58,14 +100,24 @@ _NEWEST = {
 }
 _OLDER = {
     ("POSIX", 3): _Form(absent=_POSIX_3),
+    ("POSIX", 2): _Form(absent=_POSIX_3, absent_times=_NO_SPAN),
+    ("POSIX", 1): _Form(absent=_POSIX_3, absent_times=_NO_SPAN, merged=4, merge=_without_stdio),
     ("MPI-IO", 2): _Form(absent_times=_NO_SPAN),
     ("MPI-IO", 1): _Form(absent_times=_NO_SPAN),
     ("STDIO", 1): _Form(absent={"FDOPENS": -1}),
     ("H5F", 2): _Form(absent=_H5F_2, absent_times=("META_TIME",)),
     ("H5F", 1): _Form(absent=_H5F_2, absent_times=(*_NO_SPAN, "META_TIME")),
     ("H5D", 1): _Form(),
+    ("PNETCDF_FILE", 2): _Form(
+        absent=_PNETCDF_2, absent_times=_NO_WAITS, merged=1, merge=_opens_together
+    ),
+    ("PNETCDF_FILE", 1): _Form(
+        absent=_PNETCDF_2,
+        absent_times=(*_NO_SPAN, *_NO_WAITS),
+        merged=1,
+        merge=_opens_together,
+    ),
 }
-"""Of version 1 and 2 of POSIX and PNETCDF_FILE counters were merged or dropped, not only moved."""
 
 FORMS = {(module, version): form for module, (version, form) in _NEWEST.items()} | _OLDER
 OTHER_VERSIONS = {"LUSTRE": (1, 2), "HEATMAP": (1,)}
@@ -78,18 +130,14 @@ DECODED = (*LAYERS, *OTHERS)
 def decodable(header: Header) -> bool:
     """Whether `decode` knows the version of all counters that a log announces."""
     return all(
-        _known(module, header.regions[module].version, header.byte_order)
+        _known(module, header.regions[module].version)
         for module in (*LAYERS, *OTHERS)
         if module in header.regions
     )
 
 
-def _known(module: str, version: int, byte_order: str) -> bool:
-    if module in OTHERS:
-        return version in OTHER_VERSIONS[module]
-    # The library swaps some bytes of older records wrongly, so nothing says what is right.
-    newest = _NEWEST[module][0] == version
-    return newest or (byte_order == "<" and (module, version) in _OLDER)
+def _known(module: str, version: int) -> bool:
+    return version in OTHER_VERSIONS.get(module, ()) or (module, version) in FORMS
 
 
 def decode(header: Header, regions: Mapping[str, bytes]) -> CounterFile | None:
@@ -124,19 +172,24 @@ def _layer(module: str, header: Header, data: bytes) -> tuple[CounterRecords, st
     """The records of one module; None where they do not fill the region exactly."""
     names = NAMES[module]
     form = FORMS[module, header.regions[module].version]
-    counters = len(names.plain) - len(form.absent)
-    width = form.head + counters + len(names.plain_times) - len(form.absent_times)
+    width = form.width(names)
     if not len(data) or len(data) % (_WORD * width):
         return None
-    words = np.frombuffer(data, f"{header.byte_order}i8").reshape(-1, width).T
-    seconds = words[form.head + counters :].view(f"{header.byte_order}f8")
+    stored = np.frombuffer(data, f"{header.byte_order}i8").reshape(-1, width).T
+    words, left_out = form.merge(stored)
+    times = form.head + len(names.plain) - len(form.absent)
     table: Table = (
         words[0].astype(np.int64).view(np.uint64),
         words[1].astype(np.int64),
-        _placed(words[form.head : form.head + counters], names.plain, form.absent),
-        _placed(seconds, names.plain_times, dict.fromkeys(form.absent_times, -1)),
+        _placed(words[form.head : times], names.plain, form.absent),
+        _placed(
+            words[times:].view(f"{header.byte_order}f8"),
+            names.plain_times,
+            dict.fromkeys(form.absent_times, -1),
+        ),
     )
-    return layer_records(module, names.counters, names.times, table)
+    records, loss = layer_records(module, names.counters, names.times, table)
+    return records, "; ".join(filter(None, (left_out, loss)))
 
 
 def _placed(rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int]) -> NDArray[Any]:

@@ -1,6 +1,6 @@
 """Darshan's counters, read by its own C library in child processes.
 
-For logs whose records `counters` does not decode: older ones and those with damage.
+For logs whose records `counters` does not decode: damaged ones and unknown versions.
 The library can abort the process on a damaged log, so it never runs in ours. A child takes
 a batch of logs, because starting one costs as much as reading hundreds of logs. Where it
 dies, the logs before are kept and the log at fault is tried once more, alone; only when

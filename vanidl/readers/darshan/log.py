@@ -1,4 +1,4 @@
-"""Darshan logs: our own reader of everything but counters of old or damaged logs.
+"""Darshan logs: our own reader of everything but the counters of damaged ones.
 
 Nothing in a log is believed: every offset, length and count is bounded by the bytes at
 hand. What is whole before a damage is used, and what is lost is said.
