@@ -11,6 +11,9 @@ BASE ?= main
 # Python, none. TORCH=torch takes the index's default build, which may bring gigabytes of CUDA.
 TORCH ?= torch==2.13.0+cpu
 
+# The tests start hundreds of interpreters: without compiled modules each would compile its own.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint fuzz reports notebooks docs dist browser fuse clean
 
