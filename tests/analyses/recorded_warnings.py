@@ -10,6 +10,8 @@ from pathlib import Path
 import vanidl
 from tests.makers.darshan_logs import Log, Record, log_bytes, random_records
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
+from vanidl.dataset.locate import DataOptions
+from vanidl.merge.load import Inputs
 from vanidl.model.warnings import Notice
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
 
@@ -30,10 +32,37 @@ def traced(
     return vanidl.open_run(folder).coverage.warnings
 
 
+def numbered(folder: Path, *, dropped: int) -> tuple[Notice, ...]:
+    """Warnings of a trace that lacks lines from its middle."""
+    trace = PfwTrace(100)
+    for i in range(9):
+        trace.io("pread", "/data/a.h5", 10 * i, 5, ret=10, offset=0)
+    trace.end(100)
+    del trace.lines[-4 : -4 + dropped]
+    trace.write(folder / "trace-0-preload.pfw")
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def beside_data(folder: Path, *nbytes: int) -> tuple[Notice, ...]:
+    """Warnings of five files of 1000 bytes that lie here; of the first ones so many were read."""
+    data = folder / "data"
+    data.mkdir()
+    trace = PfwTrace(100)
+    for i, n in enumerate([*nbytes, *[1000] * 5][:5]):
+        (data / f"{i}.bin").write_bytes(bytes(1000))
+        trace.io("open64", f"/job/data/{i}.bin", 100 * i, 5)
+        trace.io("read", f"/job/data/{i}.bin", 100 * i + 10, 5, ret=n)
+        trace.io("close", f"/job/data/{i}.bin", 100 * i + 20, 5, ret=0)
+    trace.end(1000)
+    trace.write(folder / "run" / "trace-0-preload.pfw")
+    inputs = Inputs(data=DataOptions((str(data),)))
+    return vanidl.open_run(folder / "run", inputs=inputs).coverage.warnings
+
+
 def by_threads(folder: Path, *, seen: bool) -> tuple[Notice, ...]:
-    """Warnings of two threads that open a file each; the calls of the second are seen or not."""
+    """Warnings of two threads that open a file each; the calls of the first are seen or not."""
     calls = []
-    for thread, complete in ((1, True), (2, seen)):
+    for thread, complete in ((1, seen), (2, True)):
         path = f"/data/{thread}.h5"
         calls.append(("open64", path, {"ret": 5, "tid": thread}))
         if complete:
@@ -115,6 +144,17 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "descriptors_lost": (
         {"an open that nothing follows": lambda folder: by_threads(folder, seen=False)},
         {"opens with reads and closes": lambda folder: by_threads(folder, seen=True)},
+    ),
+    "events_lost": (
+        {"a line that was never written": lambda folder: numbered(folder, dropped=1)},
+        {"every line": lambda folder: numbered(folder, dropped=0)},
+    ),
+    "sizes_differ": (
+        {"half of one file": lambda folder: beside_data(folder, 500)},
+        {
+            "every file whole": lambda folder: beside_data(folder, 1000),
+            "every file in half": lambda folder: beside_data(folder, *[500] * 5),
+        },
     ),
     "empty_traces": (
         {"a file without a line": lambda f: traced(f, PREAD, beside="trace-1-preload.pfw.gz")},

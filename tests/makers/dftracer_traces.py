@@ -32,6 +32,7 @@ class PfwTrace:
     ) -> None:
         self.pid, self.base, self.dialect = pid, base, dialect
         self.lines: list[str] = []
+        self.events = 0
         self.known: dict[str, str] = {}
         self.host = f"h-{host}"
         self.meta("HH", host, self.host)
@@ -56,7 +57,8 @@ class PfwTrace:
 
     def event(self, name: str, category: str, at: int, duration: int, **arguments: Any) -> None:
         ph: Any = 1 if self.dialect == "today" else "X"
-        self._add({"id": len(self.lines), "name": name, "cat": category, "pid": self.pid,
+        self.events += 1
+        self._add({"id": self.events, "name": name, "cat": category, "pid": self.pid,
                    "tid": arguments.pop("tid", self.pid), "ts": self.base + at, "dur": duration,
                    "ph": ph, "args": {"hhash": self.host, **arguments}})  # fmt: skip
 
@@ -66,7 +68,7 @@ class PfwTrace:
         self.event(name, category, at, duration, fhash=self.define(path), **arguments)
 
     def end(self, at: int) -> None:
-        self.event("end", "dftracer", at, 0, num_events=len(self.lines))
+        self.event("end", "dftracer", at, 0, num_events=self.events)
 
     def text(self) -> bytes:
         lines = [*self.lines]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vanidl.analyses import object_limits, tracer_limits
+from vanidl.analyses import data_sizes, object_limits, tracer_limits
 from vanidl.analyses.rows import Rows
 from vanidl.model.counter_totals import counted
 from vanidl.model.file_kinds import DATASET
@@ -77,6 +77,7 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
         *(_truncated(c) for c in layers if _is_truncated(c)),
         *tracer_limits.find(trace, sums_s),
         *object_limits.find(trace),
+        *data_sizes.find(trace),
         *_stand_in(trace),
     )
     whole = all(log.whole for log in trace.logs)

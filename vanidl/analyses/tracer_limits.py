@@ -149,9 +149,9 @@ def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[
         f"{shared.together + shared.unclear} files of a process were opened several times, {sure} "
         f"at the same time (for example {shared.path}). Darshan keeps one position a file: if two "
         "descriptors were read with read(), offsets, access pattern and re-reads of these files "
-        "are wrong; bytes in all and times are right, but where threads open and close files at "
-        "the same time, bytes can be counted for the wrong file. pread (h5py, TensorFlow) gives "
-        "right offsets.",
+        "are wrong. Where threads open and close files at the same time, reads can be counted for "
+        "the wrong file, or lost: bytes and operations of single files, too, are not certain then "
+        "(--data compares them with the sizes). pread (h5py, TensorFlow) gives right offsets.",
         "warning" if shared.together else "info",
     )
 
@@ -183,11 +183,18 @@ def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
     data = [name for name in names if name.lower().endswith(_DATA_SUFFIXES)]
     data += [trace.files.path[c] for c in headers if trace.files.path[c].endswith(".npy")]
     if data:
+        by_darshan = trace.job.tracer == "darshan"
+        bypassing = (
+            "mmap bypasses every call that Darshan wraps, and so do np.load and np.fromfile before "
+            "Darshan 3.5"
+            if by_darshan
+            else "mmap, np.load and np.fromfile bypass every call that DFTracer wraps, which "
+            "records opens that failed, too"
+        )
         yield Notice(
             "reads_not_seen",
             f"{len(data)} data files were opened and no read of them was seen, or none behind the "
-            f"header of a .npy file (for example {data[0]}). mmap bypasses every call that Darshan "
-            "wraps, and so do np.load and np.fromfile before Darshan 3.5: unless these files were "
+            f"header of a .npy file (for example {data[0]}). {bypassing}: unless these files were "
             "only opened, bytes are missing here and I/O time is too short. Record with Darshan "
             "3.5, or read with read or pread.",
         )

@@ -23,8 +23,11 @@ UNREAD = frozenset({"modules_not_read"})
 INCOMPLETE = DAMAGED | DROPPED | UNREAD
 """What was recorded is not whole, or not read as a whole."""
 
-UNSEEN = frozenset({"reads_not_seen", "stdio_untraced", "descriptors_lost", "files_mapped"})
-"""Reads went past the tracer."""
+UNSEEN = frozenset(
+    {"reads_not_seen", "stdio_untraced", "descriptors_lost", "events_lost", "sizes_differ",
+     "files_mapped"}
+)  # fmt: skip
+"""Reads went past the tracer, or it lost them."""
 
 LOST_PROCESSES = frozenset({"processes_missing", "processes_unfinished"})
 """What a process did, or the end of it, was not recorded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from vanidl.readers.dftracer.processes import possible_events
 from vanidl.readers.dftracer.run import combine
@@ -26,8 +27,13 @@ def _state(losses: Sequence[str]) -> str:
     """What was never recorded leaves a file whole: that is partial, not damaged."""
     if ends_early(losses):
         return CUT
-    lost = [loss for loss in losses if NOT_RECORDED not in loss]
+    lost = [loss for loss in losses if not any(text in loss for text in NOT_RECORDED)]
     return DAMAGED if lost else PARTIAL if losses else WHOLE
+
+
+def _losses(path: Path) -> Sequence[str]:
+    file = read_file(path)
+    return (*possible_events(file)[1], *file.never_written)
 
 
 def _sniff(opening: Opening) -> str:
@@ -40,7 +46,7 @@ FORMAT = Format(
     patterns=(".pfw", ".pfw.gz"),
     kinds=(FileKind(_TRACE, "DFTracer trace", (".pfw", ".pfw.gz")),),
     read=_read,
-    check=check_by_reading({_TRACE: lambda path: possible_events(read_file(path))[1]}, _state),
+    check=check_by_reading({_TRACE: _losses}, _state),
     traces_io=True,
     sniff=_sniff,
     outputs=r"\.pfw(\.gz)?$",

@@ -29,6 +29,7 @@ from vanidl.readers.versions import left_out
 
 _SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".npy", ".npz", ".h5", ".hdf5", ".keras", ".bin")
 _ARRAY = ".npy"
+_LOST_SHARE = 0.01  # of the events: from there on it is more than worth knowing
 
 
 def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> tuple[Notice, ...]:
@@ -39,6 +40,7 @@ def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> tupl
     return (
         *left_out(others),
         *_empty(files),
+        *_unwritten(files),
         *descriptors_lost(traced),
         *_unseen_writes(traced),
         *_arrays(traced),
@@ -56,6 +58,22 @@ def _empty(files: Sequence[TraceFile]) -> Iterator[Notice]:
             "program, which has a file of its own, or were killed before anything was written "
             "out. run.json of `vanidl record` tells which.",
             "info",
+        )
+
+
+def _unwritten(files: Sequence[TraceFile]) -> Iterator[Notice]:
+    missing = sum(file.unwritten for file in files)
+    total = missing + sum(file.numbered for file in files)
+    if missing:
+        serious = missing >= _LOST_SHARE * total
+        yield Notice(
+            "events_lost",
+            f"{missing:,} of {total:,} events that DFTracer numbered were never written "
+            f"({missing / total:.2%}), in {sum(file.unwritten > 0 for file in files)} of "
+            f"{len(files)} files: it loses a buffer of events (4 KiB where vanidl recorded) where "
+            "a process starts another, and all that follow where the disk is full. Bytes and "
+            "operations here are lower bounds.",
+            "warning" if serious else "info",
         )
 
 

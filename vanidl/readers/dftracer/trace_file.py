@@ -24,8 +24,8 @@ from vanidl.readers.encoding.text_stream import TextStream
 Event = dict[str, Any]
 Int64Array = NDArray[np.int64]
 
-NOT_RECORDED = "recorded without"
-"""In the loss of what was never recorded, which leaves the file whole."""
+NOT_RECORDED = ("recorded without", "were never written")
+"""In the losses of what was never recorded, which leave the file whole."""
 
 ABSENT = -(2**62)
 """Stands for an integer that an event does not hold."""
@@ -88,6 +88,16 @@ class TraceFile:
     tick_ns: int
     host: str  # key in hosts, or a name
     losses: tuple[str, ...]
+    numbered: int = 0  # lines that have a number
+    unwritten: int = 0  # numbers between theirs that no line has
+
+    @property
+    def never_written(self) -> tuple[str, ...]:
+        """A sentence about the events that were numbered and never written, where there are."""
+        if not self.unwritten:
+            return ()
+        total = self.numbered + self.unwritten
+        return (f"{self.unwritten:,} of {total:,} events {NOT_RECORDED[1]}, by their numbers",)
 
     @property
     def processes(self) -> int:
@@ -149,6 +159,7 @@ class _Content:
     names: dict[tuple[str, str], int] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
     blocks: list[Int64Array] = field(default_factory=list)
+    numbers: list[Int64Array] = field(default_factory=list)  # rows: pid, number of a line
     damage: str = ""
     budget: Budget = field(default_factory=lambda: Budget.of_file(0))
 
@@ -166,6 +177,7 @@ class _Content:
         self.broken += broken
         self.cut = bool(kept) and broken > 0 and not _is_json(kept[-1])
         rows = [e for e in events if e.get("ph") in _COMPLETE]
+        self.numbers.append(_numbers(events))
         self.sound += len(rows)
         for event in events:
             if event.get("ph") in _METADATA:
@@ -239,6 +251,7 @@ class _Content:
         self.broken += int((~sound).sum())
         table = table[:, sound]
         columns = dict(zip(COLUMNS, table, strict=True))
+        numbered, unwritten = self._numbered()
         return TraceFile(
             path=str(self.path),
             events=Events(columns, tuple(self.names), tuple(self.keys)),
@@ -254,6 +267,8 @@ class _Content:
             tick_ns=self.tick_ns,
             host=self.host,
             losses=tuple(self._losses()),
+            numbered=numbered,
+            unwritten=unwritten,
         )
 
     @property
@@ -271,9 +286,22 @@ class _Content:
             yield f"lines left out as they are no sound event: {broken:,}"
         if self.without_arguments and not self.keys:
             yield (
-                f"{self.without_arguments:,} events without file and size: {NOT_RECORDED} "
+                f"{self.without_arguments:,} events without file and size: {NOT_RECORDED[0]} "
                 "DFTRACER_INC_METADATA=1, they are in no number"
             )
+
+    def _numbered(self) -> tuple[int, int]:
+        """How many numbers lines have, and how many between them no line has.
+
+        Lines that hold no sound event may have had those, and are counted elsewhere.
+        """
+        pid, number = np.concatenate([*self.numbers, np.empty((2, 0), np.int64)], axis=1)
+        found = gaps = 0
+        for one in np.unique(pid).tolist():
+            used = np.unique(number[pid == one])
+            gaps += int(used[-1]) - int(used[0]) + 1 - len(used)
+            found += len(used)
+        return found, max(gaps - self.broken, 0)
 
 
 def integer(value: object) -> int:
@@ -288,6 +316,12 @@ def integer(value: object) -> int:
 def _arguments(event: Event) -> Event:
     arguments = event.get("args")
     return arguments if isinstance(arguments, dict) else _NO_ARGUMENTS
+
+
+def _numbers(events: Sequence[Event]) -> Int64Array:
+    """Process and number of each line that has one; DFTracer counts from 0 or 1 without gaps."""
+    pairs = [(integer(e.get("pid")), integer(e.get("id"))) for e in events]
+    return np.array([pair for pair in pairs if pair[1] >= 0], np.int64).reshape(-1, 2).T
 
 
 def _flags(arguments: Event) -> int:
