@@ -244,7 +244,7 @@ def test_a_closed_pipe_is_no_error():
         shell=True, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stderr == ""
-    assert done.stdout.startswith("Training waited 15.86 s")
+    assert done.stdout.startswith("Training waited 15.9 s")
 
 
 def test_wrong_usage_exits_2(capsys):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from vanidl.formatting import units
@@ -14,11 +16,15 @@ from vanidl.formatting import units
         (5e-8, "50 ns"),
         (3.42e-3, "3.42 ms"),
         (0.9999, "1.00 s"),
-        (15.86, "15.86 s"),
+        (9.995, "10.0 s"),
+        (15.86, "15.9 s"),
         (99.999, "100 s"),
         (988.2, "988 s"),
-        (7199.4, "7,199 s"),
+        (1479, "1,480 s"),
+        (7194.9, "7,190 s"),
+        (7195, "2 h 0 min"),
         (11520, "3 h 12 min"),
+        (100_000, "27.8 h"),
         (-2, "-2.00 s"),
     ],
 )
@@ -31,11 +37,12 @@ def test_seconds(value, text):
     [
         (None, "not recorded"),
         (0, "0 B"),
-        (1023, "1023 B"),
+        (1023, "1,023 B"),
+        (0.3, "< 1 B"),
         (1024, "1 KiB"),
         (1_620_000_000, "1.51 GiB"),
         (1024**2 - 1, "1 MiB"),
-        (1024**3 * 999.9, "1000 GiB"),
+        (1024**3 * 999.9, "1,000 GiB"),
     ],
 )
 def test_nbytes(value, text):
@@ -70,16 +77,16 @@ def test_counts_and_cells():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.46, "0.46"), (1, "1.00"), (1.004, "1.004"), (0.9951, "0.995"), (0.0492, "0.0492"),
-     (12.345, "12.35"), (123.4, "123"), (0, "0"), (None, "not recorded")],
+    [(0.46, "0.46"), (1, "1.00"), (1.004, "1.00"), (0.9951, "0.995"), (0.0492, "0.0492"),
+     (12.345, "12.3"), (1e-9, "< 0.001"), (123.4, "123"), (0, "0"), (None, "not recorded")],
 )  # fmt: skip
-def test_ratio(value, shown):
-    assert units.ratio(value) == shown
+def test_numbers_whose_unit_is_elsewhere(value, shown):
+    assert units.number(value) == shown
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(2.4, "2.40 steps/s"), (143.7, "144 steps/s"), (12345.6, "12,346 steps/s"),
+    [(2.4, "2.40 steps/s"), (143.7, "144 steps/s"), (12345.6, "12,300 steps/s"),
      (0.0312, "0.0312 steps/s"), (None, "not recorded")],
 )  # fmt: skip
 def test_steps_per_second(value, shown):
@@ -97,3 +104,57 @@ def test_an_amount_brings_its_unit():
 )
 def test_large_factors_are_said_in_words(value, words):
     assert units.times(value) == words
+
+
+MEASURED = ("s", "bytes/s", "share", "factor", "ratio", "relative", "steps/s", "number")
+BORDERS = (0.99949, 0.9995, 0.99995, 9.94, 9.95, 9.995, 99.94, 99.95, 99.995, 999.4, 999.5, 999.95)
+
+
+@pytest.mark.parametrize("unit", MEASURED)
+def test_no_quantity_has_more_than_three_digits(unit):
+    """Whatever it is, and at the borders where it rounds up to the next power of ten."""
+    for border in (0.0, 1.0, 7199.5, *BORDERS):
+        for power in range(-12, 10):
+            for sign in (1, -1) if unit == "s" else (1,):
+                text = units.shown(sign * border * 10.0**power, unit)
+                if "min" not in text and "<" not in text and not text.startswith((">", "equal")):
+                    assert digits(text) <= 3 or text.endswith(" B/s"), (border, power, text)
+                assert "e+" not in text
+                assert "e-" not in text
+
+
+def digits(text: str) -> int:
+    """Significant digits of the one number in a text; zeros at the end of a whole one are none."""
+    (number,) = re.findall(r"[\d.,]+", text)
+    whole, _, part = number.replace(",", "").partition(".")
+    return len((whole + part).lstrip("0") if part else whole.strip("0"))
+
+
+@pytest.mark.parametrize("border", BORDERS)
+def test_one_value_is_one_unit_further_only_where_it_rounds_to_it(border):
+    """No `1,000 ms` beside `1.00 s`."""
+    for scale in (1e-9, 1e-6, 1e-3, 1.0):
+        text = units.seconds(border * scale)
+        if not text.endswith(" s"):
+            assert float(text.split()[0]) < 1000
+
+
+def test_hours_have_three_digits_too():
+    for value in (7195, 59_969, 59_999, 1e6, 1e9):
+        text = units.seconds(value)
+        hours, _, minutes = text.removesuffix(" min").partition(" h")
+        assert digits(hours) <= 3
+        assert not minutes.strip() or int(hours) * 60 + int(minutes) <= 999
+
+
+def test_a_column_has_one_unit():
+    name, values = units.scaled([0.5, None, 3.0, 7200.0], "s")
+    assert (name, values) == ("s", [0.5, None, 3.0, 7200.0])
+    assert units.scaled([2.0**40, 3 * 2.0**30, 2.0**31], "bytes") == ("GiB", [1024.0, 3.0, 2.0])
+    assert units.scaled([0.0, None], "bytes") == ("B", [0.0, None])
+
+
+def test_places_in_time_keep_their_digits():
+    assert units.instant(1234.5678) == "1,234.568 s"
+    assert units.range_words(-0.000466, 0.0014) == "-466 µs to 1.4 ms"
+    assert units.range_words(1.5, 1.500001) == "1.500000 to 1.500001 s"

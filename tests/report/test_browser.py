@@ -91,7 +91,7 @@ def test_tables_open_under_their_pictures(driver, pages):
     driver.execute_async_script("setTimeout(arguments[0], 50)")
     text = driver.execute_script("return document.querySelector('#overlap table').textContent")
     assert "rank 3" in text
-    assert "18.44 s" in text
+    assert "18.4 s" in text
 
 
 def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.makers.darshan_logs import Log, log_bytes
 from tests.makers.large_logs import Workload, write_log
+from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands import COMMANDS
 from vanidl.parallel.limits import Limits
 from vanidl.report.json import summary_object
@@ -17,6 +18,7 @@ from vanidl.survey import survey
 from vanidl.survey.cache import RowCache
 from vanidl.survey.jobs import Job
 from vanidl.survey.page import page
+from vanidl.survey.reports import place_of
 from vanidl.survey.rows import COLUMNS, MORE, missing
 from vanidl.survey.survey import LIMITS
 
@@ -166,6 +168,67 @@ def test_one_bad_log_ends_nothing_else(folder: Path, tmp_path: Path) -> None:
     found = {row["first_log"].partition("_")[0] for row in done.rows if row["problem"] is None}
     assert "good" in found
     assert any("2,147,483,648" in (row["problem"] or "") for row in done.rows)
+
+
+def test_jobs_stand_in_the_order_that_their_table_names(done) -> None:
+    (figure, *_) = page(done.rows, "x").figures
+    assert figure.table is not None
+    column = figure.table.sorted_by
+    assert figure.table.columns[column].title.startswith("I/O, all ranks (")
+    found = [row[column] for row in figure.table.rows]
+    assert found == sorted(found, reverse=True)
+    assert "Sorted by I/O, all ranks" in figure.caption
+    ratio = {
+        row["ranks"] * row["io_per_rank_mean_s"] / max(found) for row in done.rows if row["ops"]
+    }
+    assert max(ratio) in (
+        pytest.approx(1),
+        pytest.approx(1e-3),
+        pytest.approx(60),
+        pytest.approx(3600),
+    )
+
+
+def test_jobs_without_a_trace_are_in_the_table_too(done) -> None:
+    rows = [*done.rows, done.rows[-1] | {"io_per_rank_mean_s": None, "io_share": None, "job": "x"}]
+    table = page(rows, "x").figures[0].table
+    assert table is not None
+    assert table.rows[-1][:4] == ("x", None, None, None)
+
+
+def test_a_warning_of_every_job_is_said_once(done) -> None:
+    read = [row | {"warnings": f"everywhere own{i % 2}"} for i, row in enumerate(done.rows)]
+    made = page([row | {"problem": None} for row in read if row["ops"]], "x")
+    assert [code for code, *_ in made.warnings] == ["everywhere"]
+    (table,) = [f.table for f in made.figures if f.id == "worst"]
+    assert table is not None
+    assert {str(row[-3]) for row in table.rows} == {"own0", "own1"}
+
+
+@pytest.mark.parametrize("names", [None, Pseudonyms()])
+def test_the_jobs_with_most_io_have_reports(folder: Path, tmp_path: Path, names) -> None:
+    made = survey(folder, tmp_path, reports=2, names=names)
+    (table,) = [f.table for f in page(made.rows, "x", {0: "x"}).figures if f.id == "worst"]
+    assert [path.name[:4] for path in made.reports] == ["001-", "002-"]
+    assert sorted((tmp_path / "reports").iterdir()) == sorted(made.reports)
+    text = made.page.read_text()
+    for path, row in zip(made.reports, table.rows, strict=False):
+        assert f'"reports/{path.name}"' in text
+        assert str(row[0]) in path.name
+        assert "I/O report" in path.read_text()
+        assert (names is None) == ("me_x_id" in path.read_text())
+
+
+def test_a_job_that_takes_too_long_has_no_report(folder: Path, tmp_path: Path) -> None:
+    survey(folder, tmp_path)
+    made = survey(folder, tmp_path, reports=1, limits=Limits(1e-6, 1 << 40))
+    assert made.reports == ()
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_name_of_a_report_is_a_name_of_a_file() -> None:
+    assert place_of(1, {"job": "../<b>\n12"}) == "reports/001-b-12.html"
+    assert place_of(12, {"job": None}) == "reports/012-job.html"
 
 
 def test_nothing_read_gives_a_page_too() -> None:

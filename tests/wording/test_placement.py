@@ -40,8 +40,8 @@ def test_nothing_placed_is_nothing_said():
 def test_bounds_are_sums_over_ranks(verdict, words):
     alone = placement_bounds(placed(rank(), verdict=verdict))
     both = placement_bounds(placed(rank(), rank(1), verdict=verdict))
-    assert "hid 1.00 s to 9.00 s of 10.00 s of reads:" in alone
-    assert "hid 2.00 s to 18.00 s of 20.00 s of reads, summed over 2 ranks:" in both
+    assert "hid 1.00 s to 9.00 s of 10.0 s of reads:" in alone
+    assert "hid 2.00 s to 18.0 s of 20.0 s of reads, summed over 2 ranks:" in both
     assert words in alone
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from vanidl.analyses import data_sizes, object_limits, tracer_limits
 from vanidl.analyses.rows import Rows
+from vanidl.formatting.units import instant, percent
 from vanidl.model.counter_totals import counted
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.trace import Trace
@@ -130,13 +131,13 @@ def _truncated(cover: LayerCoverage) -> Notice:
     until = (
         ""
         if cover.last_traced_s is None
-        else f" The last one ended at {cover.last_traced_s:.1f} s."
+        else f" The last one ended at {instant(cover.last_traced_s)}."
     )
     return Notice(
         "truncated",
         f"{cover.layer}: {cover.traced_ops:,} of {cover.counted_ops:,} operations were traced "
-        f"({cover.traced_fraction:.1%}).{until} Darshan traces no more once its trace buffer is "
-        "full: busy time, timeline, access pattern and overlap lack the rest; counters and totals "
-        "hold it. Raise MAX_RECORDS of DXT_POSIX (and DXT_MPIIO) in Darshan's configuration (3.4 "
-        "on: 1 KiB or 32 operations each, 2,048 unless set), or exclude files (NAME_EXCLUDE).",
+        f"({percent(cover.traced_fraction)}).{until} Darshan traces no more once its trace buffer "
+        "is full: busy time, timeline, access pattern and overlap lack the rest; counters and "
+        "totals hold it. Raise MAX_RECORDS of DXT_POSIX (and DXT_MPIIO) in Darshan's configuration "
+        "(3.4 on: 1 KiB or 32 operations each, 2,048 unless set), or exclude files (NAME_EXCLUDE).",
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.dataset_records import DataFile
+from vanidl.formatting.units import percent
 from vanidl.model.user_data import UserData
 
 _STRONG = 0.8
@@ -78,7 +79,8 @@ def record_size(
     share = float(volume[top] / volume.sum())
     jumps = ((within.forward or 0) + (within.backward or 0)) / within.ops
     if share >= _STRONG and jumps >= _STRONG and nbytes[top] >= _SMALLEST:
-        evidence = f"{share:.0%} of the bytes came in reads of this size, {jumps:.0%} of them apart"
+        of_size = f"{percent(share)} of the bytes came in reads of this size"
+        evidence = f"{of_size}, {percent(jumps)} of them apart"
         return Record(int(nbytes[top]), "inferred", evidence)
     return Record(
         None,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import descriptors
-from vanidl.formatting.units import count, plural
+from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.trace import MPIIO, POSIX, STDIO, STORAGE_LAYERS, Trace
@@ -77,22 +77,22 @@ def _modules_not_read(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[N
 
 
 def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
-    for layer, seconds in traced_s.items():
+    for layer, spent_s in traced_s.items():
         counted, with_syncs = _counted_seconds(trace.counters.get(layer))
-        if seconds < counted * (1 - _TIME_TOLERANCE):
+        if spent_s < counted * (1 - _TIME_TOLERANCE):
             yield Notice(
                 "time_mismatch",
-                f"{layer}: traced operations add up to {seconds:.3f} s, the counters to "
-                f"{counted:.3f} s, which should not be more. The trace misses operations or its "
+                f"{layer}: traced operations add up to {seconds(spent_s)}, the counters to "
+                f"{seconds(counted)}, which should not be more. The trace misses operations or its "
                 "clock is wrong: times and overlap here are lower bounds. Check the log with "
                 "darshan-parser, or record again.",
             )
-        elif seconds < with_syncs * (1 - _TIME_TOLERANCE):
+        elif spent_s < with_syncs * (1 - _TIME_TOLERANCE):
             yield Notice(
                 "sync_untraced",
-                f"{layer}: at least {with_syncs - seconds:.3f} s were spent in fsync and its like. "
-                "Darshan counts that as write time and traces no single call: it is not in busy "
-                "time, the timeline or the overlap. It is what a checkpoint that is made safe "
+                f"{layer}: at least {seconds(with_syncs - spent_s)} were spent in fsync and its "
+                "like. Darshan counts that as write time and traces no single call: it is not in "
+                "busy time, the timeline or the overlap. It is what a checkpoint that is made safe "
                 "costs beyond its writes; sync less often if it is long.",
                 "info",
             )
@@ -101,20 +101,20 @@ def _time_mismatch(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Noti
 def exceeds_run_time(table: CounterTable, trace: Trace) -> bool:
     """Whether a layer's metadata time is more than its processes have, so not credible."""
     limit = trace.job.run_time_s * max(len(trace.processes), 1)
-    seconds = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
-    return bool(seconds) and 0 < limit < (seconds or 0.0)
+    spent_s = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
+    return bool(spent_s) and 0 < limit < (spent_s or 0.0)
 
 
 def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     for table in trace.counters.values():
-        seconds = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
+        spent_s = table.total_s(f"{prefix_of(table.layer)}_F_META_TIME")
         if exceeds_run_time(table, trace):
             yield Notice(
                 "meta_time_not_credible",
-                f"{table.layer}: metadata time {seconds:.1f} s exceeds what "
-                f"{len(trace.processes)} processes have in {trace.job.run_time_s:.1f} s. Darshan "
-                "counts concurrent opens of many threads several times. It is shown as recorded, "
-                "and no finding rests on it; counts and bytes are not affected.",
+                f"{table.layer}: metadata time {seconds(spent_s)} exceeds what "
+                f"{len(trace.processes)} processes have in {seconds(trace.job.run_time_s)}. "
+                "Darshan counts concurrent opens of many threads several times. It is shown as "
+                "recorded, and no finding rests on it; counts and bytes are not affected.",
             )
 
 
@@ -128,7 +128,7 @@ def _stdio_untraced(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
         yield Notice(
             "stdio_untraced",
             f"STDIO (fread; np.load, too, from Darshan 3.5 on) moved {moved:,} of the {total:,} "
-            f"bytes of POSIX and STDIO ({moved / total:.1%}). Darshan traces no single STDIO "
+            f"bytes of POSIX and STDIO ({percent(moved / total)}). Darshan traces no single STDIO "
             "operation: these bytes are in the totals, not in busy time, the timeline or the "
             "overlap. Reading with read or pread "
             "instead would be traced.",

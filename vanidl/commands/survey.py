@@ -8,7 +8,7 @@ import sys
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands.inputs import add_executor_arguments, executor_options_from, progress_line
 from vanidl.errors import UsageError
-from vanidl.formatting.units import plural
+from vanidl.formatting.units import count, plural
 from vanidl.parallel.limits import Limits
 from vanidl.survey import survey
 from vanidl.survey.survey import LIMITS
@@ -24,7 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         default="survey",
         metavar="OUT",
-        help="folder of jobs.parquet and fleet.html; what is done in it is not done again",
+        help="folder of jobs.parquet and fleet.html (default survey); what it holds is kept",
+    )
+    parser.add_argument(
+        "--reports",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also write the reports of the N jobs with most time in I/O, linked from the page",
     )
     parser.add_argument(
         "--job-seconds",
@@ -66,10 +73,18 @@ def run(options: argparse.Namespace) -> int:
             progress=progress,
             limits=_limits(options),
             names=options.names,
+            reports=max(options.reports, 0),
         )
     unread = sum(row["problem"] is not None for row in done.rows)
     said = [plural(len(done.rows), "job")]
     said += [f"{done.kept} of them done before"] if done.kept else []
     said += [f"{unread} could not be read (column problem)"] if unread else []
+    if options.reports > 0:
+        said.append(_reports(len(done.reports), min(options.reports, len(done.rows) - unread)))
     sys.stdout.write(f"{', '.join(said)}\n{done.parquet}\n{done.page}\n")
     return 0
+
+
+def _reports(written: int, wanted: int) -> str:
+    lost = f" of {count(wanted)}: the others took too long" if written < wanted else ""
+    return f"{plural(written, 'report')}{lost}"

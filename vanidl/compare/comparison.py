@@ -20,6 +20,7 @@ from vanidl.compare.metrics import (
 )
 from vanidl.compare.sides import Sample, Side
 from vanidl.compare.statistics import ALPHA, Estimate
+from vanidl.formatting.units import percent
 from vanidl.wording.basis import compute_name
 
 MIN_CHANGE = 0.01
@@ -164,8 +165,8 @@ def _unseen(samples: Sequence[Sample]) -> str:
     shares = [share for share in map(stdio_share, samples) if share is not None]
     if shares and max(shares) - min(shares) > STDIO_MARGIN:
         return (
-            f"STDIO, whose operations are not traced, moved {min(shares):.0%} of the bytes in "
-            f"some runs and {max(shares):.0%} in others: I/O that moves there must not look "
+            f"STDIO, whose operations are not traced, moved {percent(min(shares))} of the bytes in "
+            f"some runs and {percent(max(shares))} in others: I/O that moves there must not look "
             "like an improvement."
         )
     return ""

@@ -54,7 +54,7 @@ def interval(change: Change) -> str:
 def _range(low: float, high: float) -> str:
     """`1.97 to 2.31 times` where one is a factor, else `-58 % to -42 %`."""
     if low >= 1 and high >= 2:
-        first = f"{low:.2f}" if low < 10 else times(low).removesuffix(" times")
+        first = f"{low:.2f}" if low < 9.95 else times(low).removesuffix(" times")
         return f"{first} to {relative(high)}"
     return f"{relative(low)} to {relative(high)}"
 

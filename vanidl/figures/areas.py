@@ -19,7 +19,7 @@ def area(name: str, colour: str, x0: float, dx: float, y: list[float | int | Non
         "y": y,
         "line": {"shape": "hv", "width": 1, "color": colour},
         "fill": "tozeroy",
-        "hovertemplate": "at %{x:.4g} s: %{y:.4g} %{yaxis.title.text}<extra>" + name + "</extra>",
+        "hovertemplate": "at %{x:.4g} s: %{y:.3g} %{yaxis.title.text}<extra>" + name + "</extra>",
     }
 
 

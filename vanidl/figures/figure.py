@@ -29,6 +29,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     cut: str = ""  # "1,000 of 12,345 files", where rows were left out
+    sorted_by: int | None = None  # the column whose largest value comes first, where one is meant
 
 
 @dataclass(frozen=True, slots=True)

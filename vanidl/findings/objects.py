@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.findings.facts import MATTERS, Facts
 from vanidl.findings.finding import Rule, RuleResult
-from vanidl.formatting.units import count, nbytes, seconds
+from vanidl.formatting.units import count, nbytes, number, seconds
 from vanidl.model.trace import OBJECT
 
 MANY = 50
@@ -23,8 +23,8 @@ def _small(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"{count(facts.reads)} requests for {nbytes(mean)} on average: most of their time is "
         "latency",
-        f"A request took {seconds(each_s)} on average, and {at_once:.1f} were under way at once "
-        "while there were any. Object storage answers each after a round trip and a look-up, "
+        f"A request took {seconds(each_s)} on average, and {number(at_once)} were under way at "
+        "once while there were any. Object storage answers each after a round trip and a look-up, "
         "however little is asked for.",
         "Ask for more at once: samples packed into shards of 64 MiB and more (WebDataset, MDS, "
         "Parquet) and ranges of several MiB (fsspec's block_size, cat_ranges). Have more requests "

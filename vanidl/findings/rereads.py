@@ -6,7 +6,7 @@ from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
-from vanidl.formatting.units import nbytes, percent
+from vanidl.formatting.units import nbytes, percent, times
 
 AGAIN = 1.5
 MEMORY_NBYTES = 32 << 30
@@ -42,7 +42,7 @@ def _again(facts: Facts) -> RuleResult | None:
     plan = loaders.scheduled(facts)
     bound = facts.io_bound_s
     return RuleResult(
-        f"The same {nbytes(data.unique_bytes)} are read {again:.1f} times",
+        f"The same {nbytes(data.unique_bytes)} are read {times(again)}",
         f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory per host would hold "
         "all of it.",
         "Keep it: copy the dataset to memory or local disk first, tf.data cache(), or the "

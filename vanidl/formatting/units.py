@@ -1,12 +1,13 @@
 """Numbers as people read them: the one place that turns a quantity into text.
 
-Seconds, bytes in powers of 1024, shares in per cent. None is "not recorded" everywhere.
+Seconds, bytes in powers of 1024, shares in per cent: at most three significant digits of each,
+all digits of a count and of a place in time. None is "not recorded" everywhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -15,7 +16,7 @@ _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def seconds(value: float | None) -> str:
-    """A duration: `15.86 s`, `3.20 ms`, `988 s`, `3 h 12 min`."""
+    """A duration: `15.9 s`, `3.20 ms`, `988 s`, `3 h 12 min`, `27.8 h`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if value < 0:
@@ -24,11 +25,12 @@ def seconds(value: float | None) -> str:
         return "0 s"
     if value < 0.9995:
         return _below_a_second(value)
-    if value < 99.995:
-        return f"{value:.2f} s"
-    if value < 7199.5:
-        return f"{value:,.0f} s"
-    return _hours(value)
+    return f"{_three_digits(value)} s" if value < 7195 else _hours(value)
+
+
+def instant(value: float | None) -> str:
+    """A place in time, in seconds after the start of the run, to the millisecond: `1,234.567 s`."""
+    return UNKNOWN if value is None or math.isnan(value) else f"{value:,.3f} s"
 
 
 def change(now_s: float, then_s: float) -> str:
@@ -39,10 +41,15 @@ def change(now_s: float, then_s: float) -> str:
 
 
 def range_words(low_s: float, high_s: float) -> str:
-    """An interval of offsets as text, in ms where both are below a second."""
+    """An interval of offsets as text, in one unit; from a second on to the microsecond."""
     if max(abs(low_s), abs(high_s)) < 1:
-        return f"{low_s * 1e3:.3f} to {high_s * 1e3:.3f} ms"
+        return change(low_s, high_s)
     return f"{low_s:.6f} to {high_s:.6f} s"
+
+
+def offset(value_s: float) -> str:
+    """An offset between clocks: a place in time from a second on, to the microsecond."""
+    return seconds(value_s) if abs(value_s) < 1 else f"{value_s:.6f} s"
 
 
 def iso_time(ns: int) -> str:
@@ -52,16 +59,20 @@ def iso_time(ns: int) -> str:
 
 
 def _below_a_second(value: float) -> str:
-    if value < 1e-6:
-        return f"{value * 1e9:.3g} ns"
-    if value < 999.5e-6:
-        return f"{value * 1e6:.3g} µs"
-    return f"{value * 1e3:.3g} ms"
+    if value < 0.5e-9:
+        return "< 1 ns"
+    for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
+        digits = f"{value * scale:.3g}"
+        if "e" not in digits:  # it rounds to less than a thousand
+            return f"{digits} {unit}"
+    return "1.00 s"
 
 
 def _hours(value: float) -> str:
-    hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours:,} h {minutes} min"
+    minutes = round(value / 60)
+    if minutes > 999:
+        return f"{_three_digits(value / 3600)} h"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def byte_scale(largest: float) -> tuple[int, str]:
@@ -77,8 +88,10 @@ def nbytes(value: float | None) -> str:
     if value is None or math.isnan(value):
         return UNKNOWN
     divisor, unit = byte_scale(value)
-    scaled = value / divisor
-    return f"{scaled:.0f} {unit}" if scaled >= 99.95 or divisor == 1 else f"{scaled:.3g} {unit}"
+    amount = value / divisor
+    if divisor == 1:
+        return "< 1 B" if 0 < amount < 0.5 else f"{amount:,.0f} {unit}"
+    return f"{_three_digits(amount)} {unit}" if amount >= 99.95 else f"{amount:.3g} {unit}"
 
 
 def bandwidth(value: float | None) -> str:
@@ -97,9 +110,9 @@ def percent(share: float | None) -> str:
         return "< 0.1 %"
     if 99.9 < value < 100:
         return "> 99.9 %"
-    if value > 999.5:
+    if value > 100:
         return f"{_three_digits(value)} %"
-    return f"{value:.1f} %" if value < 10 or 99 < value < 100 else f"{value:.0f} %"
+    return f"{value:.1f} %" if value < 9.95 or 99 < value < 100 else f"{value:.0f} %"
 
 
 def count(value: float | None) -> str:
@@ -109,10 +122,11 @@ def count(value: float | None) -> str:
 
 def factor(value: float | None) -> str:
     """A ratio: `1.25x`, `11,800x`: three digits of it."""
-    return UNKNOWN if value is None else f"{_three_digits(value)}x"
+    return UNKNOWN if value is None else f"{number(value)}x"
 
 
 def _three_digits(value: float) -> str:
+    """Of a number of 1 or more three digits, of a smaller one two decimals."""
     if value < 9.995:
         return f"{value:.2f}"
     if value < 99.95:
@@ -123,18 +137,44 @@ def _three_digits(value: float) -> str:
 
 def times(value: float) -> str:
     """`2.4 times`, `11,800 times`: a large factor in words, three digits of it."""
-    if value < 10:
-        return f"{value:.1f} times"
+    if value < 9.95:
+        return f"{value:.1f} times" if value >= 0.95 else f"{number(value)} times"
     return f"{_three_digits(value)} times" if value >= 99.95 else f"{value:.0f} times"
 
 
-def ratio(value: float | None) -> str:
-    """Of what it was: `0.46`, `1.004`, `0.0492`; without a sign of multiplication."""
-    if value is None:
+def number(value: float | None) -> str:
+    """A ratio, or what has its unit elsewhere: `0.0383`, `15.9`, `1,480`; `< 0.001` of less."""
+    if value is None or math.isnan(value):
         return UNKNOWN
-    if 0.995 <= value < 1.005 and value != 1:
-        return f"{value:.3f}"
-    return f"{value:.2f}" if 0.095 <= value < 99.5 else f"{value:.3g}"
+    if value < 0:
+        return f"-{number(-value)}"
+    if 0 < value < 0.001:
+        return "< 0.001"
+    if value == 0:
+        return "0"
+    return f"{value:.3g}" if value < 0.9995 else _three_digits(value)
+
+
+def scaled(values: Sequence[float | None], unit: str) -> tuple[str, list[float | None]]:
+    """The name of one unit in which most values read well, and the values in it.
+
+    `unit` is s, bytes or share.
+    """
+    found = sorted(value for value in values if value)
+    divisor, name = _SCALES[unit](found[len(found) // 2] if found else 0.0)
+    return name, [None if value is None else value / divisor for value in values]
+
+
+def _time_scale(usual: float) -> tuple[float, str]:
+    names = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+    return next(scale for scale in names if usual >= scale[0] or scale[1] == "ms")
+
+
+_SCALES: dict[str, Callable[[float], tuple[float, str]]] = {
+    "s": _time_scale,
+    "bytes": byte_scale,
+    "share": lambda _: (0.01, "%"),
+}
 
 
 def relative(value: float | None) -> str:
@@ -144,8 +184,10 @@ def relative(value: float | None) -> str:
     if value == 1:
         return "equal"
     if value >= 2:
-        return f"{value:.2f} times" if value < 10 else times(value)
+        return f"{value:.2f} times" if value < 9.95 else times(value)
     share = percent(abs(value - 1))
+    if share.startswith(">"):
+        return f"{share} less"
     return share if share.startswith("<") else f"{'+' if value > 1 else '-'}{share}"
 
 
@@ -153,7 +195,7 @@ def steps_per_second(value: float | None) -> str:
     """A throughput: `2.40 steps/s`."""
     if value is None:
         return UNKNOWN
-    return f"{value:,.0f} steps/s" if value >= 99.95 else f"{value:#.3g} steps/s"
+    return f"{number(value)} steps/s"
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:
@@ -174,28 +216,40 @@ class Amount:
     unit: str
 
 
-Cell = str | int | float | Amount | None
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A word and the file, beside the page, that it leads to."""
+
+    text: str
+    href: str
+
+
+Cell = str | int | float | Amount | Link | None
 
 _FORMATS: dict[str, Callable[[float | None], str]] = {
     "s": seconds,
+    "instant": instant,
+    "number": number,
     "bytes": nbytes,
     "bytes/s": bandwidth,
     "share": percent,
     "count": count,
     "factor": factor,
-    "ratio": ratio,
+    "ratio": number,
     "relative": relative,
     "steps/s": steps_per_second,
 }
 
 
 def shown(value: Cell, unit: str) -> str:
-    """A cell as text. `unit` is s, bytes, bytes/s, steps/s, share, count, factor, ratio or text.
+    """A cell as text. `unit` is text or one of _FORMATS: s, bytes, share, count and so on.
 
     An `Amount` brings its own unit.
     """
     if isinstance(value, Amount):
         return shown(value.value, value.unit)
+    if isinstance(value, Link):
+        return value.text
     if unit == "text" or isinstance(value, str):
         return text(value)
     return _FORMATS[unit](value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, nbytes, percent, ratio, seconds
+from vanidl.formatting.units import count, nbytes, number, percent, seconds
 from vanidl.run import Run
 from vanidl.whatif import WhatIf
 
@@ -34,7 +34,7 @@ def replayed(run: Run) -> Replayed | None:
     if found is None:
         return None
     rows = tuple(
-        (row.name, seconds(row.step_s), ratio(row.ratio), seconds(row.gain_at_most_s))
+        (row.name, seconds(row.step_s), number(row.ratio), seconds(row.gain_at_most_s))
         for row in found.rows
     )
     return Replayed(replay_note(found), rows, found.assumptions)
@@ -81,4 +81,4 @@ def _text(name: str, value: Value) -> str:
         return nbytes(value)
     if "share" in name or "fraction" in name or name == "jumps":
         return percent(value)
-    return count(value) if isinstance(value, int) else f"{value:.3g}"
+    return count(value) if isinstance(value, int) else number(value)

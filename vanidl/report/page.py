@@ -20,7 +20,7 @@ from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
-from vanidl.formatting.units import Amount, Cell, shown
+from vanidl.formatting.units import Amount, Cell, Link, shown
 from vanidl.report.advice import Replayed
 from vanidl.report.first_screen import FirstScreen
 from vanidl.report.json import SCHEMA
@@ -184,9 +184,12 @@ def _cells(table: Table) -> Spec:
             for row in table.rows
         ],
         "cut": table.cut,
+        "sorted": table.sorted_by,
     }
 
 
 def _cell(value: Cell, unit: str) -> str | list[float | str] | None:
+    if isinstance(value, Link):
+        return [value.text, value.text, value.href]
     number = value.value if isinstance(value, Amount) else value
     return number if number is None or isinstance(number, str) else [number, shown(value, unit)]

@@ -46,7 +46,7 @@ def _table(layers: tuple[LayerCoverage, ...]) -> Table:
         Column("traced", "count"),
         Column("traced share", "share"),
         Column("flagged partial"),
-        Column("last traced at", "s"),
+        Column("last traced at", "instant"),
     )
     rows = tuple(
         (

@@ -45,8 +45,8 @@ _COLUMNS = (
     Column("samples", "count"),
     Column("size on disk", "bytes"),
     Column("highest byte read", "bytes"),
-    Column("first read", "s"),
-    Column("last read", "s"),
+    Column("first read", "instant"),
+    Column("last read", "instant"),
 )
 
 

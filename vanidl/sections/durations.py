@@ -52,7 +52,7 @@ def slowest(run: Run) -> Figure:
     if found is None:
         return Figure("slowest", _SECTION, title, "", empty_reason=_UNTRACED, applies=False)
     columns = (
-        Column("file"), Column("operation"), Column("duration", "s"), Column("start", "s"),
+        Column("file"), Column("operation"), Column("duration", "s"), Column("start", "instant"),
         Column("size", "bytes"), Column("offset", "count"), Column("rank"),
     )  # fmt: skip
     rows = tuple(
@@ -160,7 +160,7 @@ def _offset_spec(sample: OffsetSample) -> Spec:
         "x": np.round(sample.start_s, 5).tolist(),
         "y": at.tolist(),
         "marker": {"size": 3, "color": palette.READ},
-        "hovertemplate": "at %{x:.4g} s: offset %{y:.4g} " + unit + "<extra></extra>",
+        "hovertemplate": "at %{x:.4g} s: offset %{y:.3g} " + unit + "<extra></extra>",
     }
     return {"data": [points], "layout": layout}
 
@@ -176,7 +176,7 @@ def _offset_table(run: Run, sample: OffsetSample) -> Table:
             strict=True,
         )
     )  # fmt: skip
-    columns = (Column("start", "s"), Column("offset", "count"), Column("size", "bytes"),
+    columns = (Column("start", "instant"), Column("offset", "count"), Column("size", "bytes"),
                Column("rank"))  # fmt: skip
     return Table(columns, rows, n_of_m(len(rows), sample.reads, "reads"))
 

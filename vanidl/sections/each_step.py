@@ -93,7 +93,11 @@ def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, 
     found: list[tuple[Column, list[Cell]]] = [
         (Column("step", "count"), [int(k) for k in table.step[rows]]),
         (Column("kind"), [str(kind) or "ordinary" for kind in each.kind[rows]]),
-        *((Column(title, "s"), _seconds(values[rows])) for title, values in _times(table, each)),
+        (Column("start", "instant"), _known(table.start_s[rows], ".3f")),
+        *(
+            (Column(title, "s"), _known(values[rows], ".4g"))
+            for title, values in _times(table, each)
+        ),
         (Column("operations", "count"), _sums(rows, each.reads, each.writes)),
         (Column("read", "bytes"), _sums(rows, each.bytes_read)),
         (Column("written", "bytes"), _sums(rows, each.bytes_written)),
@@ -106,7 +110,6 @@ def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, 
 
 def _times(table: StepTable, each: PerStep) -> list[tuple[str, NDArray[np.float64]]]:
     columns = [
-        ("start", table.start_s),
         ("duration", table.duration_s),
         ("input wait", table.input_wait_s),
         ("of it I/O", each.input_wait_io_s),
@@ -134,9 +137,9 @@ def _table(trace: Trace, table: StepTable, each: PerStep, rows: Rows) -> Table:
     return Table(tuple(c for c, _ in columns), cells, n_of_m(len(kept), len(rows), "steps"))
 
 
-def _seconds(values: NDArray[np.float64]) -> list[Cell]:
-    """To five digits, as many as a cell shows and sorts by."""
-    return [None if np.isnan(value) else float(f"{value:.5g}") for value in values]
+def _known(values: NDArray[np.float64], digits: str) -> list[Cell]:
+    """With as many digits as a cell shows and sorts by."""
+    return [None if np.isnan(value) else float(format(value, digits)) for value in values]
 
 
 def _sums(rows: Rows, *amounts: NDArray[np.int64] | None) -> list[Cell]:

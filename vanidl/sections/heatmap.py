@@ -145,7 +145,7 @@ def _spec(labels: list[str], unit: str, span: tuple[float, float]) -> Spec:
         "colorscale": palette.scale(palette.RAMP, power=2),
         "colorbar": palette.colorbar(f" {unit}/s"),
         "hoverongaps": False,
-        "hovertemplate": "%{y}, at %{x:.4g} s: %{z:.4g} " + f"{unit}/s<extra></extra>",
+        "hovertemplate": "%{y}, at %{x:.4g} s: %{z:.3g} " + f"{unit}/s<extra></extra>",
     }
     layout = palette.time_layout(
         124 + min(max(24 * len(labels), 60), 420),

@@ -212,7 +212,7 @@ def _text(run: Run) -> str | None:
     overlap = run.overlap
     if overlap is None:
         return None
-    rows: list[Row] = [("seconds", *(name for name, _ in _SPLIT))]
+    rows: list[Row] = [("", *(name for name, _ in _SPLIT))]
     shown = overlap.per_rank[:_MOST_RANKS]
     rows += [_split(row) for row in shown]
     if len(overlap.per_rank) > 1:
@@ -230,12 +230,12 @@ def _range_words(mean: RankOverlap) -> str:
     low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
     if low is None or high is None or not mean.in_wait_s or high - low <= _CLEAR * mean.in_wait_s:
         return ""
-    return f"in waits by what the clocks leave open: {low:.3f} to {high:.3f} s per rank"
+    return f"in waits by what the clocks leave open: {seconds(low)} to {seconds(high)} per rank"
 
 
 def _split(row: RankOverlap) -> Row:
     values = [getattr(row, name) for _, name in _SPLIT]
-    return (row.label, *("not recorded" if v is None else f"{v:.3f}" for v in values))
+    return (row.label, *map(seconds, values))
 
 
 _OF_ALL_RANKS = (

@@ -10,7 +10,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table
-from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.formatting.units import instant, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
@@ -24,8 +24,8 @@ _CAPTION = (
 )
 _COLUMNS = (
     Column("phase"),
-    Column("from", "s"),
-    Column("to", "s"),
+    Column("from", "instant"),
+    Column("to", "instant"),
     Column("length", "s"),
     Column("profiled steps", "count"),
     Column("dataset read", "bytes"),
@@ -199,8 +199,8 @@ def _text(run: Run) -> str | None:
 def _text_row(phase: Phase) -> Row:
     return (
         phase.name,
-        f"{phase.start_s:.3f} s",
-        f"{phase.end_s:.3f} s",
+        instant(phase.start_s),
+        instant(phase.end_s),
         nbytes(phase.bytes_read),
         seconds(phase.busy_s),
         seconds(phase.input_wait_s),

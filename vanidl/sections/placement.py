@@ -12,7 +12,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
-from vanidl.formatting.units import count, seconds
+from vanidl.formatting.units import count, number, seconds
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
@@ -143,14 +143,14 @@ def _text(run: Run) -> str | None:
 
 
 def _text_row(row: RankPlacement) -> Row:
-    hidden = f"{row.hidden_low_s:.2f} to {row.hidden_high_s:.2f} s"
-    slack = f"{float(np.median(row.slack_s)):.3f} s"
+    hidden = f"{seconds(row.hidden_low_s)} to {seconds(row.hidden_high_s)}"
+    slack = seconds(float(np.median(row.slack_s)))
     return (
         row.label,
         count(row.bursts),
         count(row.steps),
         slack,
-        f"{row.io_s:.2f} s",
+        seconds(row.io_s),
         hidden,
         _slope(row),
     )
@@ -160,7 +160,7 @@ def _slope(row: RankPlacement) -> str:
     """The slope with its standard error, a dash where it is not known."""
     if row.slope is None or row.slope_error is None:
         return "-"
-    return f"{row.slope:.2f} +- {row.slope_error:.2f}"
+    return f"{number(row.slope)} +- {number(row.slope_error)}"
 
 
 def _json(run: Run) -> Object | None:

@@ -217,7 +217,7 @@ def step_table(trace: Trace, table: StepTable, shown: ShownSteps) -> Table:
     columns = (
         Column("rank"),
         Column("step", "count"),
-        Column("start", "s"),
+        Column("start", "instant"),
         Column("duration", "s"),
         Column("input wait", "s"),
         Column("time in I/O", "s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vanidl.formatting.units import number
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section
 
@@ -9,7 +10,7 @@ from vanidl.sections.section import Json, Object, Section
 def text_rows(run: Run) -> list[tuple[str, str]]:
     """Samples per second, for the block about the dataset; nothing where they are unknown."""
     per_s = _json(run)["samples_per_s"]
-    return [("throughput", f"{per_s:,.1f} samples a second")] if per_s else []
+    return [("throughput", f"{number(per_s)} samples per second")] if per_s else []
 
 
 def _json(run: Run) -> Object:

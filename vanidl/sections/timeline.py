@@ -105,7 +105,11 @@ def _table(job: JobTimeline) -> Table:
     known = [part for part in _COLUMNS if getattr(job, part[0]) is not None]
     amounts = np.stack([getattr(job, name) for name, _, _ in known])
     bounds, sums = folded(job.edges_s, amounts, TABLE_SPANS)
-    columns = (Column("from", "s"), Column("to", "s"), *(Column(t, u) for _, t, u in known))
+    columns = (
+        Column("from", "instant"),
+        Column("to", "instant"),
+        *(Column(t, u) for _, t, u in known),
+    )
     spans = zip(pairwise(bounds.tolist()), sums.T.tolist(), strict=True)
     rows = tuple((low, high, *row) for (low, high), row in spans)
     return Table(columns, rows, f"{len(rows)} spans, the sums of {amounts.shape[1]:,} bins")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.formatting.terminal import aligned_table, paragraph
-from vanidl.formatting.units import ratio, seconds
+from vanidl.formatting.units import number, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.whatif import WhatIf
@@ -17,9 +17,9 @@ def _text(run: Run) -> str | None:
         return f"What if\n{paragraph(found.refused + '.')}\n"
     header = ("if", "mean step", "of now", "gains at most")
     now = ("nothing changed, replayed", seconds(found.replayed_s),
-           ratio(found.replayed_s / found.step_s), "")  # fmt: skip
+           number(found.replayed_s / found.step_s), "")  # fmt: skip
     rows = [
-        (r.name, seconds(r.step_s), ratio(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
+        (r.name, seconds(r.step_s), number(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
     ]
     return aligned_table("What if (replayed with changed input)", [header, now, *rows])
 

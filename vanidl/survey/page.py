@@ -2,71 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from vanidl.figures import palette
-from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, nbytes, percent, plural
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import Tile
+from vanidl.survey.listing import jobs_figure, shared_codes
 from vanidl.survey.rows import Row
 from vanidl.wording.headline import Headline
 
-MOST_ROWS = 1000
 MOST_POINTS = 5000
 
-_WORST = (
-    Column("job"),
-    Column("start (UTC)"),
-    Column("I/O per rank", "s"),
-    Column("I/O share", "share"),
-    Column("run time", "s"),
-    Column("ranks", "count"),
-    Column("bytes read", "bytes"),
-    Column("bytes written", "bytes"),
-    Column("median size", "bytes"),
-    Column("traced", "share"),
-    Column("warnings"),
-    Column("findings", "count"),
-    Column("first log"),
-    Column("command"),
-)
-
 TERMS = (
+    ("I/O, all ranks", "I/O per rank x ranks: the time of processors that the I/O of a job took."),
     ("I/O per rank", "Time a rank was in at least one operation, mean over the job's ranks."),
     ("I/O share", "I/O per rank / run time. Whether that time was hidden, logs alone do not say."),
     ("traced", "Operations with a record of their own / operations that were counted."),
-    ("rank-hours", "Ranks x hours: what a job costs whoever pays for processors."),
 )
 
 
-def write_survey_page(rows: Sequence[Row], folder: str, path: Path) -> None:
+def write_survey_page(
+    rows: Sequence[Row], folder: str, path: Path, reports: Mapping[int, str] | None = None
+) -> None:
     """Writes the page of the rows: whole or not at all.
+
+    `reports` are the places of reports, relative to the page, by the index of their job's row.
 
     Raises:
         VanidlError: it cannot be written there.
     """
-    write_page(render_page(page(rows, folder)), path)
+    write_page(render_page(page(rows, folder, reports)), path)
 
 
-def page(rows: Sequence[Row], folder: str) -> Page:
+def page(rows: Sequence[Row], folder: str, reports: Mapping[int, str] | None = None) -> Page:
     """The page of all jobs."""
     read = [row for row in rows if row["problem"] is None]
+    warnings = tuple(_problems(rows) + _common(read))
     return Page(
         title=f"I/O of {plural(len(rows), 'job')}",
         kind="I/O survey",
         headline=_headline(rows, read),
         facts=_facts(rows, folder),
         tiles=_tiles(read),
-        warnings=tuple(_problems(rows)),
-        warned_section="Jobs",
-        figures=(_worst(read), _share(read), _moved(read), _sizes(read), _trend(read)),
+        warnings=warnings,
+        warned_section="Jobs" if warnings else "",
+        figures=(
+            jobs_figure(rows, reports or {}),
+            _share(read),
+            _moved(read),
+            _sizes(read),
+            _trend(read),
+        ),
         terms=TERMS,
         commands=(),
     )
@@ -86,6 +79,13 @@ def _headline(rows: Sequence[Row], read: Sequence[Row]) -> Headline:
     return Headline(title, tuple(s for s in (*support[: len(rows) > len(read)], *more) if s))
 
 
+def _common(read: Sequence[Row]) -> list[tuple[str, str, str]]:
+    """Warnings that every job has, said once: the table leaves them out."""
+    codes = sorted(shared_codes(read))
+    message = f"Each of the {count(len(read))} jobs has this warning; its report says more."
+    return [(code, message, "info") for code in codes]
+
+
 def _facts(rows: Sequence[Row], folder: str) -> tuple[tuple[str, str], ...]:
     starts = sorted(row["start"] for row in rows if row["start"])
     span = f"{starts[0][:10]} to {starts[-1][:10]}" if starts else "not recorded"
@@ -100,16 +100,16 @@ def _facts(rows: Sequence[Row], folder: str) -> tuple[tuple[str, str], ...]:
 
 def _tiles(read: Sequence[Row]) -> tuple[Tile, ...]:
     timed = [row for row in read if row["io_share"] is not None]
-    cost = [row["ranks"] * row["run_time_s"] / 3600 for row in timed]
-    lost = [row["ranks"] * row["io_per_rank_mean_s"] / 3600 for row in timed]
+    cost = [row["ranks"] * row["run_time_s"] for row in timed]
+    lost = [row["ranks"] * row["io_per_rank_mean_s"] for row in timed]
     median = float(np.median([row["io_share"] for row in timed])) if timed else None
     moved = [(_total(row, "read"), _total(row, "written")) for row in read]
     return (
         Tile("I/O of all", percent(sum(lost) / sum(cost)) if sum(cost) else "not recorded",
-             "rank-hours in I/O / rank-hours of the jobs with a trace"),
+             "time in I/O / run time, summed over the ranks of jobs with a trace"),
         Tile("Median job", percent(median) if timed else "not recorded", "its share of I/O"),
-        Tile("Rank-hours in I/O", f"{sum(lost):,.1f}" if timed else "not recorded",
-             "hidden or not, over the jobs with a trace"),
+        Tile("I/O, all ranks", seconds(sum(lost)) if timed else "not recorded",
+             "hidden or not, summed over the jobs with a trace"),
         Tile("Read", nbytes(sum(r for r, _ in moved)), "POSIX and STDIO, all jobs"),
         Tile("Written", nbytes(sum(w for _, w in moved)), "POSIX and STDIO, all jobs"),
     )  # fmt: skip
@@ -130,38 +130,6 @@ def _problems(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
         more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see jobs.parquet."
         shown.append(("unreadable", more, "warning"))
     return shown
-
-
-def _worst(read: Sequence[Row]) -> Figure:
-    timed = [row for row in read if row["io_per_rank_mean_s"] is not None]
-    if not timed:
-        reason = "No job has a trace of its operations: record with DXT_ENABLE_IO_TRACE=1."
-        return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
-    timed.sort(key=lambda r: (-r["ranks"] * r["io_per_rank_mean_s"], r["first_log"]))
-    rows = tuple(_worst_row(row) for row in timed[:MOST_ROWS])
-    caption = "Most rank-hours in I/O first: ranks x I/O per rank."
-    table = Table(_WORST, rows, n_of_m(len(rows), len(timed), "jobs"))
-    return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
-
-
-def _worst_row(row: Row) -> tuple[str | int | float | None, ...]:
-    names = ("io_per_rank_mean_s", "io_share", "run_time_s", "ranks", "bytes_read",
-             "bytes_written", "size_median", "traced_fraction", "warnings", "findings")  # fmt: skip
-    numbers = dict.fromkeys(names) | {name: row[name] for name in names}
-    numbers["warnings"] = _first_of(row["warnings"].split())
-    return (
-        elided(row["job"] or "not recorded", limit=22),
-        row["start"][:16].replace("T", " ") if row["start"] else None,
-        *numbers.values(),
-        elided(row["first_log"], limit=46),
-        elided(row["command"] or "", limit=46) or None,
-    )
-
-
-def _first_of(codes: Sequence[str]) -> str | None:
-    """One code, and how many more there are."""
-    more = f" +{len(codes) - 1}" if len(codes) > 1 else ""
-    return f"{codes[0]}{more}" if codes else None
 
 
 def _share(read: Sequence[Row]) -> Figure:

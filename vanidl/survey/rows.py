@@ -147,15 +147,20 @@ def missing(job: Job, problem: str) -> Row:
     return empty | _place(job) | {"job": job.id, "problem": " ".join(problem.split())}
 
 
-def _read(job: Job, pending: library.PendingCounters) -> Row:
+def found_of(job: Job) -> Found:
+    """The job's logs, as if they had been looked for."""
     paths = [Path(path) for path in job.paths]
-    found = Found(
+    return Found(
         paths[0].parent,
         {
             LOG: tuple(p for p in paths if not p.name.endswith(UNFINISHED)),
             UNFINISHED_LOG: tuple(p for p in paths if p.name.endswith(UNFINISHED)),
         },
     )
+
+
+def _read(job: Job, pending: library.PendingCounters) -> Row:
+    found = found_of(job)
     trace = trace_of(found, Inputs(), pending=pending)
     content = summary_object(Run(trace, analyse(trace)))
     values = {name: _at(content, place) for name, _, place in COLUMNS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,9 @@ from vanidl.survey import table
 from vanidl.survey.anonymous import anonymous_rows
 from vanidl.survey.cache import FOLDER, RowCache
 from vanidl.survey.jobs import Job, batches, jobs_of
+from vanidl.survey.listing import worst_first
 from vanidl.survey.page import write_survey_page
+from vanidl.survey.reports import place_of, report_texts, write_report
 from vanidl.survey.rows import Row, identities, missing, rows
 
 LOGS_A_BATCH = 32
@@ -42,9 +44,10 @@ class Survey:
     kept: int
     parquet: Path
     page: Path
+    reports: tuple[Path, ...] = ()  # of the jobs with most time in I/O, that one first
 
 
-def survey(
+def survey(  # noqa: PLR0913 - all but two by keyword
     folder: str | PathLike[str],
     output: str | PathLike[str],
     *,
@@ -52,12 +55,14 @@ def survey(
     progress: Progress | None = None,
     limits: Limits = LIMITS,
     names: Pseudonyms | None = None,
+    reports: int = 0,
 ) -> Survey:
-    """Reads the Darshan logs of every job below a folder; one row a job, and a page of all.
+    """Reads the Darshan logs of every job below a folder; one row per job, and a page of all.
 
     What is done stays in `output`: another call with the same one does only what is new. A job
     that takes more than its limits has a row that says so. With `names` jobs, commands and paths
-    are replaced, and nothing that has names stays there.
+    are replaced, and nothing that has names stays there. The jobs with most time in I/O, as many
+    as `reports`, get a report of their own, to which the page leads.
 
     Raises:
         InputError: there is no Darshan log.
@@ -77,19 +82,48 @@ def survey(
         _read_jobs(
             [job for job in jobs if job.key not in cache.rows], limits, cache, executor, tell
         )
-    done = [cache.rows[job.key] for job in jobs] + [missing(job, why) for job, why in unread]
-    done.sort(key=lambda row: (row["start"] or "", row["first_log"]))
-    place = str(root)
-    if names is not None:
-        done, place = anonymous_rows(done, root, names), names.folder(place)
-    return Survey(tuple(done), before, *_written(done, place, target))
+        pairs = [(cache.rows[job.key], job) for job in jobs]
+        pairs += [(missing(job, why), job) for job, why in unread]
+        pairs.sort(key=lambda pair: (pair[0]["start"] or "", pair[0]["first_log"]))
+        done, place = [row for row, _ in pairs], str(root)
+        if names is not None:
+            done, place = anonymous_rows(done, root, names), names.folder(place)
+        worst = [(i, pairs[i][1]) for i in worst_first(done)[:reports]]
+        work = partial(report_texts, limits=limits, names=names)
+        links = _write_reports(worst, done, work, target, executor)
+        tell("reports", len(links), len(worst))
+    files = _written(done, place, target, links)
+    return Survey(tuple(done), before, *files, tuple(target / link for link in links.values()))
 
 
-def _written(rows: Sequence[Row], place: str, target: Path) -> tuple[Path, Path]:
+_Indexed = tuple[int, Job]  # index of its row, and the job
+
+
+def _write_reports(
+    worst: Sequence[_Indexed],
+    rows: Sequence[Row],
+    work: Callable[[list[_Indexed]], list[str]],
+    target: Path,
+    executor: Executor,
+) -> dict[int, str]:
+    """Where the reports went that could be made, relative to the page, by the index of the row."""
+    places = {i: place_of(rank, rows[i]) for rank, (i, _) in enumerate(worst, 1)}
+    made = set()
+    for some, texts in run_batches(work, [[one] for one in worst], executor, lambda _: ""):
+        for (i, _), text in zip(some, texts, strict=True):
+            if text:
+                write_report(text, target / places[i])
+                made.add(i)
+    return {i: place for i, place in places.items() if i in made}
+
+
+def _written(
+    rows: Sequence[Row], place: str, target: Path, links: Mapping[int, str]
+) -> tuple[Path, Path]:
     """The table and the page of the rows."""
     parquet, page = target / "jobs.parquet", target / "fleet.html"
     table.write(rows, parquet)
-    write_survey_page(rows, place, page)
+    write_survey_page(rows, place, page, links)
     return parquet, page
 
 

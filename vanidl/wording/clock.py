@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vanidl.analyses.steps import ClockEvidence, LogClock, Steps
-from vanidl.formatting.units import count, plural, range_words, seconds
+from vanidl.formatting.units import count, offset, plural, range_words, seconds
 
 _NONE = "none: durations without start times, so no overlap is claimed"
 _NOT_ALIGNED = (
@@ -35,7 +35,7 @@ def clock_words(clock: ClockEvidence) -> str:
     """Method, offset and interval of one clock."""
     if clock.offset_s is None:
         return _NONE if clock.method == "none" else _NOT_ALIGNED
-    words = f"{clock.method}, offset {clock.offset_s:g} s, +- {seconds(clock.uncertainty_s)}"
+    words = f"{clock.method}, offset {offset(clock.offset_s)}, +- {seconds(clock.uncertainty_s)}"
     if clock.low_s is None or clock.high_s is None:
         return words
     return f"{words} ({interval_words(clock)})"

@@ -142,7 +142,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
             type="log",
             range=[low - margin, high + margin],
             tickvals=ticks,
-            ticktext=[f"{t:.4g}" for t in ticks],
+            ticktext=[f"{t:.3g}" for t in ticks],
             fixedrange=True,
         ),
         yaxis=palette.axis(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vanidl.formatting.units import seconds
 from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.readers.records import TracerLog
@@ -21,7 +22,7 @@ def find(inputs: AlignmentInputs) -> Evidence | None:
         reason = f"both clocks count from the epoch, and the log's start is known to {_ms(half)}"
         late = -inputs.own.clock.low_ns if inputs.own and inputs.own.clock.late else half
         if late > half:
-            reason += f", or late by up to {late / 1e6:.1f} ms as that of a forked process"
+            reason += f", or late by up to {seconds(late / 1e9)} as that of a forked process"
         return Evidence(method, interval(-half - own, late + own), reason + _rough(own), 0)
     reason = "both clocks count from the epoch, and the log gives its start in whole seconds"
     return Evidence(method, interval(-coarse - exact - own, exact + own), reason + _rough(own))
@@ -37,4 +38,4 @@ def _rough(ns: int) -> str:
 
 
 def _ms(ns: int) -> str:
-    return f"+-{ns / 1e6:g} ms"
+    return f"+-{seconds(ns / 1e9)}"

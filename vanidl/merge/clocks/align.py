@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.formatting.units import range_words
+from vanidl.formatting.units import range_words, seconds
 from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
 from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
@@ -180,13 +180,13 @@ def _coarse(inputs: AlignmentInputs, low: int, high: int) -> Iterator[Notice]:
             "clock_coarse",
             f"{inputs.profile.path}: its clock is known to lie within "
             f"{range_words(low / 1e9, high / 1e9)} of that of the logs, and a step takes "
-            f"{usual / 1e6:.0f} ms: what I/O fell into which step, and what was hidden, may be "
+            f"{seconds(usual / 1e9)}: what I/O fell into which step, and what was hidden, may be "
             "that of a neighbouring step.",
         )
 
 
 def _wide(width: int) -> str:
-    return f"what is known leaves {width / 1e9:.1f} s open"
+    return f"what is known leaves {seconds(width / 1e9)} open"
 
 
 def _reasons(evidence: Iterable[Evidence]) -> tuple[ClockReason, ...]:

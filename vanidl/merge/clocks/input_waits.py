@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.units import percent
 from vanidl.merge.clocks.evidence import Evidence, meeting
 from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array
 from vanidl.model import intervals
@@ -81,7 +82,7 @@ def find(inputs: AlignmentInputs, within: Intervals) -> Evidence | None:
     offsets = meeting(intervals.union(low, high + 1), within)
     share = max(f[2] for f in kept)
     reason = (
-        f"{share:.1%} of the time that the waiting process read lies in its "
+        f"{percent(share)} of the time that the waiting process read lies in its "
         f"{len(match.waits.start):,} input waits"
     )
     return Evidence(METHOD, offsets, reason) if len(offsets.start) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vanidl.errors import InputError
+from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import counted
 from vanidl.readers import verdict as verdicts
@@ -141,5 +142,5 @@ def _untraced(check: LayerCheck) -> Iterable[str]:
     if fraction is not None and fraction < 1:
         yield (
             f"{check.layer}: {check.traced_ops:,} of {check.counted_ops:,} operations are in the "
-            f"trace ({fraction:.1%})"
+            f"trace ({percent(fraction)})"
         )

@@ -28,11 +28,20 @@ const Tables = (() => {
     }
   }
 
+  /* A word that leads to a report beside this page, and nowhere else. */
+  function link(text, address) {
+    const node = element("a", "", text);
+    if (/^reports\/[\w.+-]+\.html$/.test(address)) node.href = address;
+    return node;
+  }
+
   function dataCell(cell, isWords, isHead) {
     const text = cellText(cell);
     const td = element(isHead ? "th" : "td", isWords ? "words" : "");
     if (isHead) td.scope = "row";
-    if (text.length > 24) {
+    if (Array.isArray(cell) && cell.length > 2) {
+      td.append(link(text, cell[2]));
+    } else if (text.length > 24) {
       td.classList.add("long");
       appendWords(td, text);
     } else {
@@ -206,6 +215,7 @@ const Tables = (() => {
       const onSort = (th) => { nextSort(state, th, i, column[1]); draw(); };
       head.append(headCell(column, table.rows.length > 2 ? onSort : null));
     });
+    if (Number.isInteger(table.sorted)) head.children[table.sorted].setAttribute("aria-sort", "descending");
     const thead = element("thead");
     const filters = columnFilters(state, table, draw);
     thead.append(head, filters);

@@ -8,16 +8,19 @@ const TraceView = (() => {
 
   function seconds(ns) {
     if (ns === 0) return "0 s";
-    const [unit, name] = UNITS.find(([u]) => Math.abs(ns) >= u) || UNITS[3];
-    const value = ns / unit;
-    return `${Math.abs(value) >= 100 ? Math.round(value) : Number(value.toPrecision(3))} ${name}`;
+    const [unit, name] = UNITS.find(([u]) => Math.abs(ns) >= .9995 * u) || UNITS[3];
+    return `${threeDigits(ns / unit)} ${name}`;
+  }
+
+  function threeDigits(value) {
+    return Number(value.toPrecision(3)).toLocaleString("en");
   }
 
   function bytes(value) {
     const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let i = 0;
-    while (value >= 1024 && i < 5) { value /= 1024; i++; }
-    return `${i && value < 100 ? Number(value.toPrecision(3)) : Math.round(value)} ${names[i]}`;
+    while (value >= 1023.5 && i < 5) { value /= 1024; i++; }
+    return `${i ? threeDigits(value) : Math.round(value).toLocaleString("en")} ${names[i]}`;
   }
 
   /* A time with as many digits as tell `step` apart. */

@@ -1,0 +1,119 @@
+"""The table of a survey: one job per line, most time in I/O first, one unit per column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+
+from vanidl.figures.downsample import n_of_m
+from vanidl.figures.figure import Column, Figure, Table
+from vanidl.formatting.names import elided
+from vanidl.formatting.units import Cell, Link, scaled
+from vanidl.survey.rows import Row
+
+MOST_ROWS = 1000
+
+_Value = Callable[[Row], float | None]
+
+
+def io_of_all_ranks_s(row: Row) -> float | None:
+    """Time in I/O, summed over the ranks; None where no operation was traced."""
+    mean = row["io_per_rank_mean_s"]
+    return None if mean is None else float(row["ranks"] * mean)
+
+
+def worst_first(rows: Sequence[Row]) -> list[int]:
+    """Indices of the jobs that were read: most time in I/O first, untraced ones by bytes moved."""
+    read = [i for i, row in enumerate(rows) if row["problem"] is None]
+    return sorted(read, key=lambda i: _order(rows[i]))
+
+
+def _order(row: Row) -> tuple[bool, float, int, str]:
+    time_s = io_of_all_ranks_s(row)
+    moved = (row["bytes_read"] or 0) + (row["bytes_written"] or 0)
+    return time_s is None, -(time_s or 0.0), -moved, row["first_log"]
+
+
+def shared_codes(read: Sequence[Row]) -> frozenset[str]:
+    """Codes of the warnings that each of several jobs has."""
+    codes = [frozenset((row["warnings"] or "").split()) for row in read]
+    return reduce(frozenset.intersection, codes) if len(codes) > 1 else frozenset()
+
+
+def _of(name: str) -> _Value:
+    return lambda row: row[name]
+
+
+_NUMBERS: tuple[tuple[str, str, _Value], ...] = (
+    ("I/O, all ranks", "s", io_of_all_ranks_s),
+    ("I/O per rank", "s", _of("io_per_rank_mean_s")),
+    ("I/O share", "share", _of("io_share")),
+    ("run time", "s", _of("run_time_s")),
+    ("ranks", "count", _of("ranks")),
+    ("read", "bytes", _of("bytes_read")),
+    ("written", "bytes", _of("bytes_written")),
+    ("median size", "bytes", _of("size_median")),
+    ("traced", "share", _of("traced_fraction")),
+    ("findings", "count", _of("findings")),
+)
+"""Title, quantity and value of the columns of numbers, the one first by which rows are sorted."""
+
+
+def jobs_figure(rows: Sequence[Row], reports: Mapping[int, str]) -> Figure:
+    """The jobs that were read; `reports` are addresses by index of the row."""
+    order = worst_first(rows)
+    if not order:
+        reason = "No job could be read: see the column problem of jobs.parquet."
+        return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
+    shown = order[:MOST_ROWS]
+    numbers = [_column([value(rows[i]) for i in shown], *named) for *named, value in _NUMBERS]
+    common = shared_codes([rows[i] for i in order])
+    lines = tuple(
+        (
+            _job(rows[i], reports.get(i)),
+            *(cells[at] for _, cells in numbers),
+            *_words(rows[i], common),
+        )
+        for at, i in enumerate(shown)
+    )
+    columns = (
+        Column("job"),
+        *(column for column, _ in numbers),
+        *map(Column, ("start (UTC)", "warnings", "command", "first log")),
+    )
+    table = Table(columns, lines, n_of_m(len(shown), len(order), "jobs"), sorted_by=1)
+    caption = _caption(rows, order, reports)
+    return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
+
+
+def _caption(rows: Sequence[Row], order: Sequence[int], reports: Mapping[int, str]) -> str:
+    said = ["Sorted by I/O, all ranks (I/O per rank x ranks)."]
+    if any(io_of_all_ranks_s(rows[i]) is None for i in order):
+        said.append("Jobs without a trace of their operations come last, by bytes moved.")
+    if len(reports) < len(order):
+        said.append("vanidl survey --reports N writes and links the reports of the first N.")
+    return " ".join(said)
+
+
+def _column(values: Sequence[float | None], title: str, unit: str) -> tuple[Column, list[Cell]]:
+    """The column in one unit, which its title names."""
+    if unit == "count":
+        return Column(title, "count"), list(values)
+    name, cells = scaled(values, unit)
+    return Column(f"{title} ({name})", "number"), list(cells)
+
+
+def _job(row: Row, report: str | None) -> Cell:
+    name = elided(row["job"] or row["first_log"], limit=22)
+    return name if report is None else Link(name, report)
+
+
+def _words(row: Row, common: frozenset[str]) -> tuple[str | None, ...]:
+    own = [code for code in (row["warnings"] or "").split() if code not in common]
+    more = f" +{len(own) - 1}" if len(own) > 1 else ""
+    return (
+        row["start"][:16].replace("T", " ") if row["start"] else None,
+        f"{own[0]}{more}" if own else "none",
+        elided(row["command"] or "", limit=40) or None,
+        elided(row["first_log"], limit=40),
+    )
