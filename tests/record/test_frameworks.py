@@ -10,12 +10,20 @@ import pytest
 
 import vanidl
 from benchmarks.vanidl.step_truth import EVERY, Program
-from tests.makers.step_truth import PROGRAMS, Compared, Process, against, joined
+from tests.makers.step_truth import (
+    PROGRAMS,
+    Compared,
+    Process,
+    Readings,
+    against,
+    joined,
+    of_steps,
+    of_waits,
+)
 from vanidl.model.trace import SpanKind
 from vanidl.record import record
 
 AGREES = 0.01
-INSIDE = 0.8  # of the times: on a busy machine a process may be stopped between two clocks
 
 IMPORT_AGAIN = ("spawned", "forkserver")  # takes its time; test_steps has one of them
 TORCH = [p for p in EVERY if p.name.startswith("torch ") and p.command[-1] not in IMPORT_AGAIN]
@@ -44,7 +52,7 @@ def test_loops_of_pytorch(torch_loops: dict[str, Process], program: Program) -> 
     if program.missing:
         pytest.skip(f"not installed: {', '.join(program.missing)}")
     found = torch_loops[program.command[-1]]
-    assert found.waits.found == found.waits.expected
+    assert 0 <= found.waits.found - found.waits.expected <= found.waits.outside  # split: stopped
     assert_true(found.waits, found.steps)
 
 
@@ -72,12 +80,28 @@ def test_loops_of_other_frameworks(tmp_path: Path, program: Program) -> None:
         pytest.skip(f"not installed: {', '.join(program.missing)}")
     command = [str(tmp_path / "truth") if word == "TRUTH" else word for word in program.command]
     assert record(command, tmp_path / "RUN", tracer="none", waits=program.waits).exit_status == 0
-    trace = vanidl.open_run(tmp_path / "RUN").trace
-    every = against(trace, tmp_path, at_least=program.at_least)
+    every = against(vanidl.open_run(tmp_path / "RUN").trace, tmp_path)
     assert_true(joined([one.waits for one in every]), joined([one.steps for one in every]))
 
 
 def assert_true(waits: Compared, steps: Compared) -> None:
-    assert steps.found == steps.expected
-    assert waits.inside >= INSIDE
-    assert steps.inside >= INSIDE
+    assert not waits.unexplained
+    assert steps.agrees
+
+
+def test_what_a_wrong_recorder_says_is_not_explained() -> None:
+    """Ten waits of 5 ms, 10 ms apart; during the fourth the thread was stopped for 8 ms."""
+    begin = np.arange(10)[:, None] * 10_000_000
+    truth = begin + np.array([0, 5_000_000])
+    stopped = np.where(truth.ravel() > truth[3, 0], 8_000_000, 0)
+    readings = Readings.of(np.stack([truth.ravel(), stopped, stopped], axis=1).tolist())
+    assert of_waits(truth, begin + np.array([900_000, 5_000_000]), readings).outside == 0
+    late = of_waits(truth, begin + np.array([1_500_000, 5_000_000]), readings)
+    assert (late.outside, late.unexplained) == (10, 9)
+    long = of_waits(truth, begin + np.array([0, 6_500_000]), readings)
+    assert long.unexplained == 10  # nobody was stopped between two waits
+    assert of_waits(truth, np.delete(truth, 7, axis=0), readings).unexplained == 1
+    steps = np.append(begin[:-1], begin[1:], axis=1)
+    assert of_steps(steps, steps, readings).agrees
+    assert of_steps(steps, steps + 1_500_000, readings).unexplained >= 6
+    assert not of_steps(steps, steps[1:], readings).agrees

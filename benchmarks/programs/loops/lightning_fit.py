@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch.profilers import Profiler
 from torch.utils.data import DataLoader
 from torch_loops import Rows
-from truth import EVALUATION, NOW, TRAINING, Truth, busy
+from truth import EVALUATION, TRAINING, Truth, busy
 
 NEXT = {"train_dataloader_next": TRAINING, "val_next": EVALUATION}
 
@@ -24,7 +24,7 @@ class Asked(DataLoader):
     role: str
 
     def __iter__(self) -> Any:  # noqa: ANN401
-        begin = NOW()
+        begin = self.truth.now()
         if self.role == TRAINING:
             self.truth.step(begin)
             self.truth.begun = True
@@ -52,7 +52,7 @@ class Timer(Profiler):
 
     def start(self, action_name: str) -> None:
         """Something begins; the first batch of an epoch belongs to the making of the iterator."""
-        self.at[action_name] = NOW()
+        self.at[action_name] = self.truth.now()
         if action_name.endswith("train_dataloader_next"):
             if not self.truth.begun:
                 self.truth.step(self.at[action_name])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch_loops import Rows
 from transformers import Trainer, TrainingArguments
-from truth import EVALUATION, NOW, TRAINING, Truth, busy
+from truth import EVALUATION, TRAINING, Truth, busy
 
 
 class Pairs(Rows):
@@ -63,7 +63,7 @@ class Timed(Trainer):
 
     def get_batch_samples(self, iterator: Any, count: int, device: Any) -> Any:  # noqa: ANN401
         """The batches of one step."""
-        self.truth.step(NOW())
+        self.truth.step(self.truth.now())
         return super().get_batch_samples(self.truth.asked(iterator, TRAINING), count, device)
 
     def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

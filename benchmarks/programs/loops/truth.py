@@ -1,6 +1,8 @@
 """What a training loop measures of itself: its waits and its steps, by its own clock.
 
 A program calls it in the places where a user would put timers; the recorder knows nothing of it.
+Beside each time stands how long its thread had been kept waiting for a processor until then, by the
+kernel's own count: a process that is stopped between two clocks is late in one of them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-NOW = time.time_ns
+DELAYS = "/proc/thread-self/schedstat"
 TRAINING, EVALUATION = "training", "evaluation"
 
 T = TypeVar("T")
@@ -22,14 +24,29 @@ class Truth:
     """Times of one process, ns since the epoch."""
 
     def __init__(self) -> None:
+        self.readings: list[tuple[int, int, int]] = []  # time, delay until before it, and after it
+        try:
+            self._delays = os.open(DELAYS, os.O_RDONLY)  # of the thread that makes this
+        except OSError:
+            self._delays = -1
         self.waits: list[tuple[str, int, int]] = []  # what for, begin, end
         self.steps: list[tuple[int, int]] = []
         self.begun = False  # whether training has
         self._open: int | None = None
 
+    def now(self) -> int:
+        """What the clock says."""
+        before, at = self._delay(), time.time_ns()
+        self.readings.append((at, before, self._delay()))
+        return at
+
+    def _delay(self) -> int:
+        """How long this thread was ready to run and did not; 0 where the kernel does not count."""
+        return int(os.pread(self._delays, 99, 0).split()[1]) if self._delays >= 0 else 0
+
     def waited(self, name: str, begin: int) -> None:
         """A wait that began then ends now."""
-        self.waits.append((name, begin, NOW()))
+        self.waits.append((name, begin, self.now()))
 
     def step(self, begin: int) -> None:
         """A step begins then; the one before it, if it goes on, ends then."""
@@ -39,12 +56,12 @@ class Truth:
     def end(self, at: int | None = None) -> None:
         """The step that goes on ends, now if no time is given."""
         if self._open is not None:
-            self.steps.append((self._open, NOW() if at is None else at))
+            self.steps.append((self._open, self.now() if at is None else at))
         self._open = None
 
     def batches(self, loader: Iterable[T], name: str = TRAINING, every: int = 1) -> Iterator[T]:
         """The batches of one pass; in training a step is so many of them."""
-        begin = NOW()
+        begin = self.now()
         iterator = iter(loader)
         count = 0
         while True:
@@ -61,12 +78,12 @@ class Truth:
                 self.step(begin)
             count += 1
             yield batch
-            begin = NOW()
+            begin = self.now()
 
     def asked(self, iterator: Iterator[T], name: str) -> Iterator[T]:
         """What a framework asks an iterator for; steps are told by other means."""
         while True:
-            begin = NOW()
+            begin = self.now()
             try:
                 batch = next(iterator)
             except StopIteration:
@@ -84,6 +101,7 @@ class Truth:
             "loop": loop,
             "waits": self.waits,
             "steps": self.steps,
+            "readings": self.readings,
         }
         Path(f"{path}-{os.getpid()}").write_text(json.dumps(values))
 

@@ -72,6 +72,11 @@ def spans(found: ProfileTrace, kind: SpanKind) -> list[tuple[int, int]]:
             "i0:0-0 w0:0-1 o:5 w0:10-11 o:15 i0:20-20 i1:50-50 w1:50-51 i0:80-80 w0:80-81 o:90",
             [(0, 10), (10, 20), (80, 90)],
         ),
+        # validation is begun again at its end (Keras on TensorFlow): that is of no step of training
+        (
+            "i0:0-1 w0:1-2 o:5 i1:10-11 w1:11-12 i1:20-21 i0:30-31 w0:31-32 o:40",
+            [(0, 10), (30, 40)],
+        ),
         # a loader that asks another one: the calls of that are parts of its own
         ("w1:1-4 w0:0-5 o:8 w1:11-12 w0:10-13 o:18 e1:21-22 e0:20-23", [(0, 10), (10, 20)]),
     ],
@@ -89,6 +94,13 @@ def test_every_call_is_waited_for_and_loaders_are_told_apart(tmp_path: Path) -> 
     training, evaluation = "DataLoader 0 (D0, training)", "DataLoader 1 (D1, evaluation)"
     assert names == [training] * 3 + [evaluation] * 2
     assert spans(found, SpanKind.EPOCH) == [(0, 31)]
+
+
+def test_what_lies_between_iterator_and_first_batch_is_no_wait(tmp_path: Path) -> None:
+    found = profile(
+        read_journal(journal_of(tmp_path, "i0:0-5 w0:6-9 o:10 e0:20-21 i0:30-35 w0:40-41"))
+    )
+    assert spans(found, SpanKind.INPUT_WAIT) == [(0, 9), (20, 21), (30, 35), (40, 41)]
 
 
 def test_a_thread_that_fetches_ahead_does_not_make_training_wait(tmp_path: Path) -> None:

@@ -29,10 +29,11 @@ TRAINING, EVALUATION, SETUP = "training", "evaluation", "setup"
 """What loaders are for; of setup, Keras takes a batch to see its shape."""
 
 MAIN_THREAD = 0
-_ADJACENT_NS = 100_000_000
+_ADJACENT_NS = 1_000_000
 """A loop calls `__next__` at once after `__iter__`, so that both are one wait.
 
-Workers that have just been forked can keep the process off its core in between (18 ms were seen).
+What lies between them is no wait, so it may be no longer than an error may be. Frameworks do more
+there (Keras calls back and makes graphs), and one that has forked workers may lose its core.
 """
 _SOON_NS = 1_000_000_000
 """What a framework does between the two (Lightning collects garbage) is of the first step."""
@@ -196,7 +197,7 @@ def _steps_by_waits(events: Events, loaders: _Loaders) -> tuple[Int64Array, Int6
     if loaders.has_optimizer:
         closed = np.cumsum(optimizer | breaks)[waits]
         waits = waits[np.append(True, closed[1:] != closed[:-1])]
-    start = events.begin[_with_iter(events, waits)]
+    start = events.begin[_with_iter(events, own, waits)]
     return start, _step_ends(events, waits, start, np.flatnonzero(breaks))
 
 
@@ -227,11 +228,15 @@ def _before_a_step(events: Events) -> Mask:
     return ahead
 
 
-def _with_iter(events: Events, waits: Int64Array) -> Int64Array:
-    """For each wait the row of the first `__iter__` that comes soon before it, else its own."""
+def _with_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array:
+    """For each wait the row of the first `__iter__` that comes soon before it, else its own.
+
+    Those of loaders that are not of steps (a next pass of validation that is begun at its end, as
+    Keras does on TensorFlow) belong to no step.
+    """
     rows = np.arange(len(events))
     soon = np.append(False, events.begin[1:] - events.end[:-1] <= _SOON_NS)
-    follows = np.append(False, events.kind[:-1] == ITER) & soon  # the row before belongs to it
+    follows = np.append(False, (events.kind[:-1] == ITER) & own[:-1]) & soon  # the row before it
     chain = np.maximum.accumulate(np.where(follows, -1, rows))
     return chain[waits]
 
