@@ -18,7 +18,8 @@ pytest.importorskip("tensorboard")
 
 from werkzeug.test import Client
 
-from vanidl.tensorboard import runs
+from vanidl.readers import runs_below as runs
+from vanidl.tensorboard import plugin as plugin_module
 from vanidl.tensorboard.plugin import IoPlugin, hashes
 
 PREPARING = 202
@@ -59,6 +60,16 @@ def test_runs_are_found_below_the_log_folder(plugin: IoPlugin) -> None:
         "broken", "experiments/workers0", "experiments/workers4",
     ]  # fmt: skip
     assert plugin.is_active()
+
+
+def test_the_log_folder_is_walked_once_a_second(plugin: IoPlugin, monkeypatch) -> None:
+    times, walks = [100.0], []
+    monkeypatch.setattr(plugin_module, "monotonic", lambda: times[0])
+    monkeypatch.setattr(plugin_module, "runs_below", lambda root: walks.append(times[0]) or {})
+    polled = IoPlugin(SimpleNamespace(logdir="/logs"))
+    for times[0] in (100.0, 100.5, 100.9, 101.0, 101.9, 102.0):
+        polled.is_active()
+    assert walks == [100.0, 101.0, 102.0]
 
 
 def test_a_recorded_run_is_one_run_wherever_its_logs_lie(tmp_path: Path) -> None:

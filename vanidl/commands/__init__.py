@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "demo": "write the report of a recorded training that comes with vanidl",
     "completion": "print the completion script of a shell",
     "schema": "print the JSON Schema of the JSON outputs: every field, its meaning and unit",
+    "mcp": "answer assistants about runs, by the Model Context Protocol",
     "survey": "read the Darshan logs of many jobs: a table with one row per job, and one page "
     "for all",
 }
@@ -32,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "look at a run": ("summary", "report", "view", "export", "check", "demo"),
     "compare": ("compare", "ab", "survey"),
     "record": ("record",),
-    "set up": ("completion", "schema"),
+    "set up": ("completion", "schema", "mcp"),
 }
 """Commands as `vanidl --help` shows them; those in no group come last."""
 
@@ -45,6 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("vanidl check logs/",),
     "export": ("vanidl export RUN --to parquet -o tables",),
     "survey": ("vanidl survey /logs/2026 -o survey",),
+    "mcp": ("vanidl mcp runs/",),
     "schema": ("vanidl schema summary",),
     "completion": (
         "source <(vanidl completion bash)",

@@ -12,9 +12,9 @@ from vanidl.compare.report.html import render_comparison
 from vanidl.compare.runs import compare_runs
 from vanidl.errors import VanidlError
 from vanidl.export import export
+from vanidl.readers.runs_below import signature
 from vanidl.report.html import render_html
 from vanidl.run import open_run
-from vanidl.tensorboard.runs import signature
 
 MOST_KEPT = 16
 """Results that are kept; the one that was asked for longest ago goes first."""

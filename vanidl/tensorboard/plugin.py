@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from tensorboard.backend import http_util
@@ -18,12 +20,14 @@ from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request
 
 from vanidl.errors import VanidlError
+from vanidl.readers.runs_below import runs_below
 from vanidl.tensorboard.pages import Pages, Result
-from vanidl.tensorboard.runs import runs_below
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 _FRONT = Path(__file__).with_name("index.js")
 _PREPARING, _UNUSABLE = 202, 422
+FRESH_S = 1.0
+"""How old a listing of the log folder may be, in seconds from its end."""
 
 Answer = Callable[..., Any]
 
@@ -36,6 +40,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
     def __init__(self, context: Any) -> None:  # noqa: ANN401 - TensorBoard's context
         self._root = Path(context.logdir).absolute() if context.logdir else None
         self._pages = Pages()
+        self._listed = (-math.inf, dict[str, Path]())  # when, and what
 
     def is_active(self) -> bool:
         """Whether a run with I/O lies below the log folder."""
@@ -57,7 +62,11 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         return {address: Request.application(answer) for address, answer in answers.items()}
 
     def _runs(self) -> dict[str, Path]:
-        return runs_below(self._root) if self._root else {}
+        """The runs as they were within the last second: TensorBoard asks at each poll."""
+        if self._root and monotonic() - self._listed[0] >= FRESH_S:
+            runs = runs_below(self._root)
+            self._listed = (monotonic(), runs)
+        return self._listed[1]
 
     def _front(self, request: Request) -> Any:  # noqa: ANN401 - a response
         text = _FRONT.read_text(encoding="utf-8")
@@ -73,8 +82,8 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
             return http_util.Respond(request, "no such run", "text/plain", 404)
         try:
             result = self._pages.get(kind, [known[name] for name in names])
-        except VanidlError as error:
-            result = error
+        except VanidlError:  # gone since it was listed
+            return http_util.Respond(request, "no such run", "text/plain", 404)
         return _respond(request, result, "application/json" if kind == "timeline" else "text/html")
 
 

@@ -1,4 +1,4 @@
-"""Which folders below TensorBoard's log folder are runs with I/O."""
+"""Which folders below a folder are runs with I/O."""
 
 from __future__ import annotations
 

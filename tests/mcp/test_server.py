@@ -1,0 +1,129 @@
+"""Assistants get measured numbers of the runs below the roots, bounded, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import DATA, ROOT
+from vanidl.errors import UsageError
+from vanidl.mcp import answers
+from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, bounded
+from vanidl.mcp.known_runs import KnownRuns
+from vanidl.report.json import summary_object
+
+mcp = pytest.importorskip("mcp", reason="the server needs the package mcp")
+anyio = pytest.importorskip("anyio")
+from vanidl.mcp.server import server  # noqa: E402
+
+FAST, SLOW = "data/torch_pfs_workers4", "data/torch_pfs_workers0"
+
+
+@pytest.fixture(scope="module")
+def known() -> KnownRuns:
+    return KnownRuns([DATA])
+
+
+def ask(known: KnownRuns, *questions: tuple[str, dict]) -> list[tuple[bool, str]]:
+    """Whether each is an error, and its text, as the package's own client sees them."""
+
+    async def asked() -> list[tuple[bool, str]]:
+        async with mcp.Client(server(known)) as client:
+            found = [await client.call_tool(name, given) for name, given in questions]
+        return [(answer.is_error, answer.content[0].text) for answer in found]
+
+    return anyio.run(asked)
+
+
+def test_answers_are_those_of_the_json_outputs(known: KnownRuns, opened) -> None:
+    content = json.loads(json.dumps(summary_object(opened(DATA / "torch_pfs_workers0"))))
+    questions = [(name, {"run": SLOW}) for name in ("summary", "findings", "what_if", "files")]
+    pages = ask(known, ("runs", {}), *questions, ("steps", {"run": SLOW, "first": 2, "count": 3}),
+                ("compare", {"a": SLOW, "b": FAST}))  # fmt: skip
+    assert not any(error for error, _ in pages)
+    runs, summary, findings, what_if, files, steps, compare = (json.loads(p) for _, p in pages)
+    assert {SLOW, FAST} <= set(runs["runs"])
+    assert summary["headline"] == content["headline"]
+    assert summary["overlap"]["mean"] == content["overlap"]["mean"]
+    assert [f["code"] for f in findings["findings"]] == [f["code"] for f in content["findings"]]
+    assert what_if["what_if"] == content["what_if"]
+    assert files["files"][0]["path"] == "/scratch/pfs/ptycho.h5"
+    assert (len(steps["steps"]), steps["first"], steps["of"]) == (3, 2, 60)
+    assert compare["metrics"]["input_wait_s"]["a"] == content["overlap"]["mean"]["input_wait_s"]
+
+
+def test_every_tool_is_read_only_and_described(known: KnownRuns) -> None:
+    async def listed() -> list:
+        async with mcp.Client(server(known)) as client:
+            return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in anyio.run(listed)}
+    assert list(tools) == [tool.__name__ for tool in TOOLS]
+    assert {tool.annotations.read_only_hint for tool in tools.values()} == {True}
+    assert all(tool.description for tool in tools.values())
+    assert set(tools["compare"].input_schema["required"]) == {"a", "b"}
+    page = (ROOT / "docs" / "assistants.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(tools)
+
+
+@pytest.mark.parametrize(
+    "name", ["../data/torch_pfs_workers0", str(DATA / "torch_pfs_workers0"), "data/../data", "/",
+             "data//torch_pfs_workers0", "data/torch_pfs_workers0/tb", "", "no\x1b[31m\nsuch"]
+)  # fmt: skip
+def test_only_names_that_are_listed_are_opened(known: KnownRuns, name: str) -> None:
+    ((error, text),) = ask(known, ("summary", {"run": name}))
+    assert error
+    assert "expected the name of a run" in text
+    assert text.isprintable()
+
+
+def test_a_file_outside_the_roots_is_not_read(tmp_path: Path) -> None:
+    run = tmp_path / "root" / "run"
+    run.mkdir(parents=True)
+    log = next((DATA / "torch_pfs_workers0").rglob("*.darshan"))
+    shutil.copy(log, run)
+    assert not ask(KnownRuns([tmp_path / "root"]), ("findings", {"run": "root/run"}))[0][0]
+    (run / log.name).unlink()
+    (run / log.name).symlink_to(log)
+    ((error, text),) = ask(KnownRuns([tmp_path / "root"]), ("summary", {"run": "root/run"}))
+    assert error
+    assert "outside" in text
+
+
+def test_an_answer_is_bounded_and_says_what_it_left_out() -> None:
+    rows = [{"path": f"/data/{i:06}" * 20, "x": float("nan")} for i in range(10_000)]
+    text = bounded({"headline": "x\x00\u202e" + "y" * 10_000, "files": rows, "runs": rows})
+    assert len(text) <= MOST_CHARACTERS
+    content = json.loads(text)
+    assert len(content["headline"]) <= 600
+    assert content["headline"].isprintable()
+    assert content["left_out"]["files"].endswith("of 10000")
+    assert content["files"][0]["x"] is None
+
+
+@pytest.mark.parametrize("given", [{"first": -1}, {"count": 0}, {"count": 51}])
+def test_a_window_is_bounded(known: KnownRuns, given: dict) -> None:
+    ((error, text),) = ask(known, ("steps", {"run": SLOW, **given}))
+    assert error
+    assert "count from 1 to 50" in text
+
+
+def test_roots_are_folders_of_different_names(tmp_path: Path) -> None:
+    (tmp_path / "log").touch()
+    with pytest.raises(UsageError, match="expected a folder"):
+        KnownRuns([tmp_path / "log"])
+    (tmp_path / "a" / "x").mkdir(parents=True)
+    (tmp_path / "b" / "x").mkdir(parents=True)
+    with pytest.raises(UsageError, match="different names"):
+        KnownRuns([tmp_path / "a" / "x", tmp_path / "b" / "x"])
+
+
+def test_runs_are_opened_once_while_they_stay_the_same(known: KnownRuns, monkeypatch) -> None:
+    first = known.open(SLOW)
+    monkeypatch.setattr("vanidl.mcp.known_runs.open_run", None)
+    assert known.open(SLOW) is first
+    assert answers.Answers(known).files(SLOW)

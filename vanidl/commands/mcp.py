@@ -1,0 +1,35 @@
+"""`vanidl mcp ROOT...`: answers assistants by the Model Context Protocol, on stdin and stdout."""
+
+from __future__ import annotations
+
+import argparse
+
+from vanidl.errors import UsageError
+from vanidl.mcp.known_runs import KnownRuns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The folders that may be read."""
+    parser.add_argument(
+        "roots",
+        metavar="ROOT",
+        nargs="+",
+        help="a folder with runs below it; nothing outside of it is read",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves until stdin ends; exit status 0.
+
+    Raises:
+        UsageError: a root is no folder, or the package mcp is not installed.
+    """
+    known = KnownRuns(options.roots)
+    try:
+        from vanidl.mcp.server import server
+    except ImportError as error:
+        raise UsageError(
+            f"expected the package mcp, found: {error}; pip install 'vanidl-io[mcp]'"
+        ) from error
+    server(known).run("stdio")
+    return 0

@@ -1,0 +1,76 @@
+"""The runs that a server may speak of: those below the folders it was started with, no others."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from vanidl.errors import InputError, UsageError
+from vanidl.formatting.names import elided
+from vanidl.readers import discover
+from vanidl.readers.runs_below import runs_below, signature
+from vanidl.run import Run, open_run
+
+MOST_KEPT = 4
+"""Opened runs that are kept; the one that was asked for longest ago goes first."""
+
+
+class KnownRuns:
+    """Runs by name: that of a root, and the path below it. A name is looked up, never opened."""
+
+    def __init__(self, roots: Sequence[str | Path]) -> None:
+        """Takes the folders.
+
+        Raises:
+            UsageError: one is no folder, or two have the same name.
+        """
+        self._roots = {Path(root).resolve().name or "root": Path(root).resolve() for root in roots}
+        for root in roots:
+            if not Path(root).is_dir():
+                raise UsageError(f"{root}: expected a folder with runs in it, found none.")
+        if len(self._roots) < len(roots):
+            raise UsageError("expected folders of different names, found two with the same.")
+        self._kept: OrderedDict[object, Run] = OrderedDict()
+
+    def names(self) -> list[str]:
+        """The names of all runs as they are now."""
+        return list(self._paths())
+
+    def path(self, name: str) -> Path:
+        """Where a run is.
+
+        Raises:
+            InputError: no run has this name, or a file of it lies outside the roots.
+        """
+        path = self._paths().get(name)
+        if path is None:
+            raise InputError(
+                f"expected the name of a run, one that `runs` lists, found {elided(name)!r}."
+            )
+        found = discover.find(path)
+        for file in (*found.run_records, *(f for files in found.files.values() for f in files)):
+            if not any(file.resolve().is_relative_to(root) for root in self._roots.values()):
+                raise InputError(f"{elided(name)}: a file of it is a link to outside: not read.")
+        return path
+
+    def open(self, name: str) -> Run:
+        """The run, kept while its files stay the same.
+
+        Raises:
+            InputError: no run has this name, or it cannot be read.
+        """
+        path = self.path(name)
+        key = signature(path)
+        run = self._kept.pop(key, None) or open_run(path)
+        self._kept[key] = run
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return run
+
+    def _paths(self) -> dict[str, Path]:
+        return {
+            base if name == "." else f"{base}/{name}": path
+            for base, root in self._roots.items()
+            for name, path in runs_below(root).items()
+        }
