@@ -32,11 +32,12 @@ from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.diagnoses.verdict import verdict
 from vanidl.findings import Finding, find
 from vanidl.merge.load import Inputs, read_trace
+from vanidl.model.ceiling import Ceiling
 from vanidl.model.selection import Selection, fitted
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
-from vanidl.whatif import Change, Predicted, WhatIf, predict, what_if
+from vanidl.whatif import Change, Predicted, WhatIf, bounded, bounded_row, predict, what_if
 from vanidl.wording.headline import Headline, headline
 
 if TYPE_CHECKING:
@@ -133,6 +134,11 @@ class Run:
         return self.results.placement
 
     @property
+    def ceiling(self) -> Ceiling | None:
+        """What the steps take with batches from memory, where `vanidl ceiling` measured it."""
+        return self.trace.ceiling
+
+    @property
     def headline(self) -> str:
         """The answer in words, the same as in the report."""
         return str(self.answer)
@@ -151,9 +157,10 @@ class Run:
     def what_if(self) -> WhatIf | None:
         """Step times under the usual changes of the input.
 
-        None where steps, input waits or single reads were not recorded.
+        None where steps, input waits or single reads were not recorded. None goes below the
+        ceiling, where that was measured.
         """
-        return what_if(self.trace, self.results)
+        return bounded(what_if(self.trace, self.results), self.ceiling)
 
     @cached_property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
@@ -171,7 +178,7 @@ class Run:
         Raises:
             UsageError: steps, input waits or single reads were not recorded.
         """
-        return predict(self.trace, self.results, change)
+        return bounded_row(predict(self.trace, self.results, change), self.ceiling)
 
     def select(self, selection: Selection) -> Run:
         """The same run through another filter."""

@@ -38,7 +38,8 @@ def test_json_has_the_keys_of_the_contract(slow):
     told = json.loads(summary_json(slow))
     keys = {"code", "severity", "title", "detail", "advice", "evidence", "gain_at_most_s"}
     assert all(set(finding) == keys for finding in told["findings"])
-    assert set(told["what_if"]) == {"step_s", "replayed_s", "rows", "assumptions", "refused"}
+    fields = {"step_s", "replayed_s", "rows", "assumptions", "refused", "beyond_ceiling"}
+    assert set(told["what_if"]) == fields
 
 
 def test_the_table_of_predictions_is_in_text_and_page(slow):

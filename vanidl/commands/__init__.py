@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "compare": "compare runs: what changed, by how much, and how sure that is",
     "record": "run a command under a tracer and leave a RUN for report and compare",
     "ab": "run two commands alternately under the recorder and compare them",
+    "ceiling": "measure what input costs: run a command with batches from memory",
     "check": "say of each log whether it is whole, and what it misses; exit status 0, or 1 where "
     "no file could be read at all",
     "export": "write operations, results or figures as files for other programs",
@@ -32,7 +33,7 @@ COMMANDS: dict[str, str] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "look at a run": ("summary", "report", "view", "export", "check", "demo"),
     "compare": ("compare", "ab", "survey"),
-    "record": ("record",),
+    "record": ("record", "ceiling"),
     "set up": ("completion", "schema", "mcp"),
 }
 """Commands as `vanidl --help` shows them; those in no group come last."""
@@ -44,6 +45,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "record": ("vanidl record -o RUN -- python train.py",),
     "ab": ('vanidl ab --a "python train.py --workers 0" --b "python train.py --workers 4"',),
     "check": ("vanidl check logs/",),
+    "ceiling": (
+        "vanidl ceiling -o RUN -- python train.py",
+        "vanidl ceiling --against RUN -- python train.py",
+    ),
     "export": ("vanidl export RUN --to parquet -o tables",),
     "survey": ("vanidl survey /logs/2026 -o survey",),
     "mcp": ("vanidl mcp runs/",),

@@ -13,7 +13,8 @@ from vanidl.check import text as check
 from vanidl.compare import ab_folder
 from vanidl.compare.report import json as compare
 from vanidl.export.document import document_kind
-from vanidl.readers import run_json
+from vanidl.model.ceiling import Ceiling
+from vanidl.readers import ceiling_json, run_json
 from vanidl.report.json import summary_kind
 from vanidl.schema import Kind, fields_of, schema_of
 from vanidl.survey.rows import row_kind
@@ -34,6 +35,7 @@ def outputs() -> dict[str, Output]:
     """Every JSON output by the name that `vanidl schema NAME` takes."""
     experiment = {"schema": Literal[ab_folder.SCHEMA]} | fields_of(ab_folder.Experiment)
     record = {"schema": Literal[run_json.SCHEMA]} | fields_of(run_json.RunRecord)
+    ceiling = {"schema": Literal[ceiling_json.SCHEMA]} | fields_of(Ceiling)
     return {
         "summary": Output("vanidl summary --json", summary_kind()),
         "compare": Output("vanidl compare --json", compare.KIND),
@@ -42,6 +44,7 @@ def outputs() -> dict[str, Output]:
         "survey": Output("a row of jobs.parquet of vanidl survey", row_kind(), "survey"),
         "ab": Output("ab.json of vanidl ab", experiment, "ab"),
         "run": Output("run.json of vanidl record", record, "run"),
+        "ceiling": Output("ceiling.json of vanidl ceiling", ceiling, "ceiling"),
     }
 
 

@@ -17,7 +17,7 @@ from vanidl.diagnoses.proof import ab_line
 from vanidl.findings import Finding
 from vanidl.findings.finding import SEVERITIES
 from vanidl.model.trace import Trace
-from vanidl.whatif import Predicted, WhatIf
+from vanidl.whatif import Predicted, WhatIf, least_ratio
 
 EQUAL = 0.05
 """Of the shortest step: changes that come this close to the best are told apart by effort."""
@@ -71,7 +71,8 @@ def _valued(
     if not gains:
         return plain
     if cause is not None and cause.of_steps and steps is not None and steps.mean_s > 0:
-        saved_s = min(max(gains) / steps.per_rank_max, steps.mean_s)
+        most_s = (1 - least_ratio(trace.ceiling)) * steps.mean_s
+        saved_s = min(max(gains) / steps.per_rank_max, most_s)
         return replace(
             plain, now_s=steps.mean_s, step_s=steps.mean_s - saved_s, basis=AT_BEST,
             saved_share=saved_s / steps.mean_s,

@@ -16,6 +16,7 @@ from vanidl.formatting.units import plural
 from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
+from vanidl.merge.ceilings import left_out
 from vanidl.merge.fetches import with_trainers
 from vanidl.merge.jobs import Group, choose, group
 from vanidl.merge.profiles import without_bare_loops
@@ -23,7 +24,7 @@ from vanidl.merge.tracers import traced_once
 from vanidl.model.file_kinds import parse_rules
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
-from vanidl.readers import discover, run_json
+from vanidl.readers import ceiling_json, discover, run_json
 from vanidl.readers.discover import Found
 from vanidl.readers.format import PendingCounters, Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
@@ -100,7 +101,7 @@ def trace_of(
         steps_counted=merge_steps.counted_steps(steps, chosen.profiles),
         benchmarks=tuple(b for b in steps.benchmarks if b.folder in recordings),
     )
-    return _with_user_data(trace, inputs)
+    return _with_ceiling(_with_user_data(trace, inputs), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,10 @@ class _Read:
 
 
 def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
+    records, unusable = run_json.gather(found.run_records)
+    found, ceilings = left_out(found, records)
     once, doubled = copies.distinct(found)
     traced = merge_steps.read_formats([once], reading, traces_io=True)
-    records, unusable = run_json.gather(found.run_records)
     every = [run_json.complete(log, records) for one in traced for log in one.logs]
     logs, other_logs = copies.most_complete_logs(every)
     offsets = (one.utc_offset_s for one in traced if one.utc_offset_s is not None)
@@ -127,8 +129,9 @@ def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     own = _own_profiles((p for one in traced for p in one.profiles), logs, steps.profiles)
     told = without_bare_loops([*steps.profiles, *own])
     profiles, other_profiles = copies.most_complete_profiles(told)
-    notices = [*_unread(found, reading), *doubled, *other_logs, *other_profiles, *unusable]
-    notices += [*run_json.losses(records), *(n for one in traced for n in one.notices)]
+    notices = [*_unread(found, reading), *doubled, *other_logs, *other_profiles]
+    notices += [*unusable, *ceilings, *run_json.losses(records)]
+    notices += [*(n for one in traced for n in one.notices)]
     return _Read(logs, profiles, traced, steps, [*notices, *steps.notices])
 
 
@@ -136,6 +139,12 @@ def _with_user_data(trace: Trace, inputs: Inputs) -> Trace:
     """The trace with what the user states about its data, and what opening them showed."""
     user_data, notices = read_user_data(trace, inputs.data)
     return replace(trace, user_data=user_data, warnings=(*trace.warnings, *notices))
+
+
+def _with_ceiling(trace: Trace, found: Found) -> Trace:
+    """The trace with what `vanidl ceiling` measured of the run."""
+    ceiling, notices = ceiling_json.gather(found.run_records)
+    return replace(trace, ceiling=ceiling, warnings=(*trace.warnings, *notices))
 
 
 def _own_profiles(

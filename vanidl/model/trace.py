@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.benchmark import Benchmark
+from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
@@ -342,6 +343,8 @@ class Trace:
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()
+    ceiling: Ceiling | None = None
+    """What the steps take with batches from memory, where that was measured."""
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

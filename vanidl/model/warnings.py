@@ -47,8 +47,8 @@ Bytes through STDIO are counted: their share is compared by itself.
 UNSURE_CLOCK = frozenset({"clock_unverified", "clock_coarse", "clock_contradiction"})
 """How profiles and I/O lie on one clock is not certain."""
 
-UNUSABLE = frozenset({"unreadable", "processes_missing"})
-"""A file, or a process, is in no number."""
+UNUSABLE = frozenset({"unreadable", "processes_missing", "ceiling_run"})
+"""A file, or a process, is in no number; nor is a run whose batches came from memory."""
 
 NAMES_COMMANDS = LOST_PROCESSES | {
     "processes_brief", "copies", "versions_left_out", "two_tracers", "files_mapped", "files_loaded",

@@ -61,6 +61,7 @@ class RunRecord:
     mounts: tuple[tuple[str, str], ...]  # (mount point, file system type), longest first
     processes: tuple[ProcessRecord, ...]
     losses: tuple[str, ...]
+    ceiling: bool = False  # its batches came from memory: no training, and never taken for one
 
 
 def read_record(path: str | Path) -> RunRecord:
@@ -89,7 +90,7 @@ def _unusable(path: str | Path, found: str) -> str:
 
 def _record(values: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
-        **checked_fields(RunRecord, values),
+        **checked_fields(RunRecord, {"ceiling": False, **values}),
         settings={str(name): str(value) for name, value in values["settings"].items()},
         command=tuple(map(str, values["command"])),
         mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
@@ -121,6 +122,11 @@ class Records:
     """The records of a path, each with the folder that it speaks for."""
 
     of_folder: tuple[tuple[str, RunRecord], ...]  # deepest folders first
+
+    @property
+    def ceilings(self) -> tuple[str, ...]:
+        """The folders of runs whose batches came from memory."""
+        return tuple(folder for folder, record in self.of_folder if record.ceiling)
 
     def above(self, path: str) -> RunRecord | None:
         """The record of the run that a log belongs to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
@@ -12,6 +12,7 @@ from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps
 from vanidl.record.launch import passed_on, run
 from vanidl.record.run_record import run_record
+from vanidl.record.steps import Replay
 from vanidl.record.tracer import Tracer
 
 RECORDERS = (darshan.RECORDER, dftracer.RECORDER)
@@ -44,13 +45,15 @@ def record(  # noqa: PLR0913 - all but two by keyword
     with_steps: bool = True,
     waits: Sequence[str] = (),
     profile_steps: int | None = None,
+    replay: Replay | None = None,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
     `auto` takes Darshan where libdarshan.so is found, else DFTracer. Steps and input waits of
     its Python processes are recorded unless `with_steps` is False; `waits` names iterators to wait
     for beside those that are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is
-    switched on for so many of them, in the processes that train.
+    switched on for so many of them, in the processes that train. With `replay` batches come from
+    memory after a warm-up: the run is no training, and its record says so.
 
     Raises:
         UsageError: no command, an unknown tracer, a folder in use, a name that is none, steps to
@@ -68,10 +71,10 @@ def record(  # noqa: PLR0913 - all but two by keyword
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
     with passed_on() as signals:
-        more = steps.environment(root, waits, profile_steps) if with_steps else {}
+        more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
         ended = run(command, environment, signals)
-        result = run_record(command, chosen, ended)
+        result = replace(run_record(command, chosen, ended), ceiling=replay is not None)
         problem = _kept(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
@@ -21,8 +22,35 @@ _PYTHONPATH = "PYTHONPATH"
 _NAMED = re.compile(r"[\w.]+:[\w.]+")
 
 
+WARM_UP = 20
+MEMORY_NBYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How batches are handed out from memory; `vanidl_steps/replay.py` does it."""
+
+    warm_up: int = WARM_UP  # batches of each loader that are real, copies of which are kept
+    nbytes: int = MEMORY_NBYTES  # of each process for these copies
+    epoch_batches: int | None = None  # of a pass over a loader that does not know its length
+
+    def __post_init__(self) -> None:
+        if (
+            self.warm_up < 1
+            or self.nbytes < 1
+            or (self.epoch_batches is not None and self.epoch_batches < 1)
+        ):
+            raise UsageError(
+                "ceiling: expected at least 1 batch of warm-up, 1 byte of memory and 1 batch in a "
+                f"pass, found {self.warm_up}, {self.nbytes} and {self.epoch_batches}."
+            )
+
+
 def environment(
-    run: Path, waits: Sequence[str] = (), profile_steps: int | None = None
+    run: Path,
+    waits: Sequence[str] = (),
+    profile_steps: int | None = None,
+    replay: Replay | None = None,
 ) -> dict[str, str]:
     """The variables that have steps recorded into a folder of the run, which is made.
 
@@ -30,6 +58,7 @@ def environment(
         run: the RUN.
         waits: `MODULE:NAME` of iterators beside those that are known.
         profile_steps: how many steps PyTorch's profiler is switched on for; None: for none.
+        replay: how batches come from memory, None where they do not.
 
     Raises:
         UsageError: one of these is written otherwise.
@@ -49,4 +78,9 @@ def environment(
         "VANIDL_RANK_VARIABLES": ",".join(RANK_VARIABLES),
         "VANIDL_WAITS": ",".join(waits),
         **({} if profile_steps is None else {"VANIDL_PROFILE": str(profile_steps)}),
+        **({} if replay is None else {"VANIDL_CEILING": _numbers(replay)}),
     }
+
+
+def _numbers(replay: Replay) -> str:
+    return f"{replay.warm_up},{replay.nbytes},{replay.epoch_batches or ''}"

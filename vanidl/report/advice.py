@@ -10,6 +10,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, number, percent, seconds
 from vanidl.run import Run
 from vanidl.whatif import WhatIf
+from vanidl.wording.ceiling import beyond_ceiling
 
 _MOST = 12
 _LONG = 400
@@ -46,7 +47,7 @@ def replay_note(found: WhatIf) -> str:
         return f"The mean step took {seconds(found.step_s)}. {found.refused}."
     return (
         f"The mean step took {seconds(found.step_s)}; the same batches replayed with nothing "
-        f"changed give {seconds(found.replayed_s)}."
+        f"changed give {seconds(found.replayed_s)}.{beyond_ceiling(found)}"
     )
 
 

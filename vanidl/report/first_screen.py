@@ -11,12 +11,14 @@ from vanidl.findings import Finding
 from vanidl.findings.finding import LOW
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import change, count, percent, plural, seconds
+from vanidl.model.ceiling import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.report.advice import Numbers, numbers
 from vanidl.run import Run
 from vanidl.wording.step_parts import part_meaning, part_name
 
 GHOSTS = 3
+MEASURED = "measured"
 _LONG = 400
 _PROOF = {
     parts.COMMUNICATION: "#overlap",
@@ -194,7 +196,7 @@ def _bar(run: Run) -> Bar | None:
     ranks = f", {plural(whole.ranks, 'rank')}" if whole.ranks > 1 else ""
     title = f"One step: {seconds(whole.mean_s)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
-    ghosts = _ghosts(run.diagnoses, len(run.trace.ranks))
+    ghosts = (*_ceiling(run.ceiling, whole.mean_s), *_ghosts(run.diagnoses, len(run.trace.ranks)))
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
     return Bar(title, found, ghosts, label, f"{over}{ranks}")
@@ -234,6 +236,14 @@ def _ghosts(diagnoses: Sequence[Diagnosis], ranks: int) -> tuple[Ghost, ...]:
               100 * (d.step_s or 0.0) / (d.now_s or 1.0), f"#action-{d.code}", d.basis)
         for d in shorter[:GHOSTS]
     )  # fmt: skip
+
+
+def _ceiling(found: Ceiling | None, mean_s: float) -> Iterator[Ghost]:
+    """The step with batches from memory: its share of the steps that were measured beside it."""
+    if found is not None and found.cost > 0:
+        share = 1 - found.cost
+        amount = change(mean_s, share * mean_s)
+        yield Ghost("input from memory", amount, 100 * share, "#ceiling", MEASURED)
 
 
 def _action(diagnosis: Diagnosis) -> Action:

@@ -15,6 +15,7 @@ from vanidl.schema import Kind
 from vanidl.sections import (
     access,
     balance,
+    ceiling,
     clocks,
     coverage,
     data_shares,
@@ -57,6 +58,7 @@ SECTIONS: tuple[Section, ...] = (
     heatmap.SECTION,
     phases.SECTION,
     overlap.SECTION,
+    ceiling.SECTION,
     steps.SECTION,
     each_step.SECTION,
     fetches.SECTION,
@@ -84,7 +86,7 @@ SECTIONS: tuple[Section, ...] = (
 
 TEXT_ORDER = (
     "coverage", "findings", "job", "summary", "sizes", "durations", "dataset", "phases", "steps",
-    "each step", "overlap", "fetches", "what if", "placement", "kinds", "files",
+    "each step", "overlap", "fetches", "ceiling", "what if", "placement", "kinds", "files",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
@@ -92,8 +94,8 @@ JSON_ORDER = (
     "job", "coverage", "io", "io.sizes", "io.access", "io.durations", "io.files.count",
     "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
     "io.dataset", "io.balance", "io.timeline", "storage", "layers", "steps", "overlap",
-    "fetches", "placement", "epochs", "phases", "throughput", "step_parts", "diagnoses", "findings",
-    "what_if",
+    "fetches", "placement", "epochs", "phases", "throughput", "step_parts", "ceiling", "diagnoses",
+    "findings", "what_if",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

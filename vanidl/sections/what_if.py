@@ -7,6 +7,7 @@ from vanidl.formatting.units import number, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.whatif import WhatIf
+from vanidl.wording.ceiling import beyond_ceiling
 
 
 def _text(run: Run) -> str | None:
@@ -21,7 +22,9 @@ def _text(run: Run) -> str | None:
     rows = [
         (r.name, seconds(r.step_s), number(r.ratio), seconds(r.gain_at_most_s)) for r in found.rows
     ]
-    return aligned_table("What if (replayed with changed input)", [header, now, *rows])
+    table = aligned_table("What if (replayed with changed input)", [header, now, *rows])
+    beyond = beyond_ceiling(found).strip()
+    return f"{table}{paragraph(beyond)}\n" if beyond else table
 
 
 def _json(run: Run) -> Object | None:

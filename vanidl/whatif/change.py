@@ -69,6 +69,8 @@ class Predicted:
     gain_at_most_s: float
     lever: str = ""
     amount: float | None = None
+    replayed_s: float | None = None
+    """What the model says, where that is below the measured ceiling, at which `step_s` is then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class WhatIf:
     How far it is from `step_s`, which was measured, is the least error of every prediction.
     `rows` holds the changes that gain anything: see `NO_GAIN`. `refused` says why there are
     none where the run's way of loading cannot be replayed; `replayed_s` is None then.
+    `beyond_ceiling` names the changes whose predictions were below the measured ceiling.
     """
 
     step_s: float
@@ -85,3 +88,4 @@ class WhatIf:
     rows: tuple[Predicted, ...]
     assumptions: tuple[str, ...]
     refused: str = ""
+    beyond_ceiling: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+from vanidl.wording import ceiling
 from vanidl.wording.basis import hidden_words
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
@@ -48,6 +49,7 @@ def headline(trace: Trace, results: Results) -> Headline:
         title = _without_overlap(trace, results)
         support = _present(
             _missing(trace, results),
+            _ceiling(trace),
             placement_bounds(results.placement),
             _untraced(results),
             _stdio(results.summary),
@@ -57,6 +59,7 @@ def headline(trace: Trace, results: Results) -> Headline:
     title = _in_scope(_waited(trace, results, overlap), results)
     support = _present(
         _missing(trace, results),
+        _ceiling(trace),
         _starving(overlap),
         _ranks(overlap),
         _through_communication(overlap),
@@ -67,6 +70,10 @@ def headline(trace: Trace, results: Results) -> Headline:
         _objects(results.summary),
     )
     return Headline(title, support)
+
+
+def _ceiling(trace: Trace) -> str:
+    return "" if trace.ceiling is None else ceiling.sentence(trace.ceiling)
 
 
 def _in_scope(sentence: str, results: Results) -> str:

@@ -33,6 +33,8 @@ _MOST_FAILURES = 8
 
 def _read(files: Files, reading: Reading) -> Records:
     journals = reading.each("recorded steps", read_journal, files.get(_STEPS, ()))
+    ceilings = tuple(_ceiling_run(journal) for journal in journals if journal.replayed)
+    journals = [journal for journal in journals if not journal.replayed]
     workers = workers_of(journals)
     profiles = [
         replace(profile(journal), fetches=fetch_table(journal, workers)) for journal in journals
@@ -45,7 +47,16 @@ def _read(files: Files, reading: Reading) -> Records:
             said += unused(journal.path, journal.losses)
     return Records(
         profiles=tuple(each for each in profiles if len(each.start_ns)),
-        notices=(*said, *notices(journals)),
+        notices=(*said, *notices(journals), *ceilings),
+    )
+
+
+def _ceiling_run(journal: Journal) -> Notice:
+    return Notice(
+        "ceiling_run",
+        f"{journal.path}: expected steps of training, found those of `vanidl ceiling`, whose "
+        "batches came from memory; they are in no number",
+        "info",
     )
 
 

@@ -20,7 +20,7 @@ from vanidl.readers.recorded_rows import read_rows, unusable
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2))
 """How files begin; version 2 has the kinds of events from COLLATE on."""
 
-TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE = range(10)
+TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY = range(11)
 
 ROW_BYTES = 32
 _THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
@@ -67,6 +67,7 @@ class Journal:
     losses: tuple[str, ...]
     profiled: tuple[Mapping[str, Any], ...] = ()  # what became of --profile
     unseen: tuple[Mapping[str, Any], ...] = ()  # files read past tracers: unseen (how), path, size
+    replayed: tuple[Mapping[str, Any], ...] = ()  # what became of each loader of a ceiling run
 
 
 def read_journal(path: Path) -> Journal:
@@ -87,7 +88,12 @@ def read_journal(path: Path) -> Journal:
     loaders = {text["loader"]: text for text in texts if type(text.get("loader")) is int}
     profiled = tuple(text for text in texts if "profile" in text)
     unseen = tuple(text for text in texts if "unseen" in text)
-    return Journal(str(path), process, loaders, events, tuple(losses), profiled, unseen)
+    replayed = tuple({text["replay"]: text for text in texts if _is_replay(text)}.values())
+    return Journal(str(path), process, loaders, events, tuple(losses), profiled, unseen, replayed)
+
+
+def _is_replay(text: Mapping[str, Any]) -> bool:
+    return type(text.get("replay")) is int and type(text.get("state")) is str
 
 
 def _texts(rows: Int64Array) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:
@@ -120,7 +126,7 @@ def _events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & 0xFF
-    sound = (kind >= WAIT) & (kind <= DEVICE) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= REPLAY) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,

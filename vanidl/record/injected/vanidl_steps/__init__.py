@@ -3,7 +3,9 @@
 It knows nothing of vanidl and needs nothing but the standard library: it runs in the Python of
 the program. `vanidl record` sets its environment: `VANIDL_STEPS` names the folder to write to,
 `VANIDL_RANK_VARIABLES` the variables that may hold the rank, `VANIDL_WAITS` iterators by name,
-`VANIDL_PROFILE` how many steps to profile, if any. A process without a loader writes no file.
+`VANIDL_PROFILE` how many steps to profile, if any, `VANIDL_CEILING` how to hand batches out from
+memory: how many are kept, in how many bytes, and how long a pass is that does not know.
+A process without a loader writes no file.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 FOLDER_VARIABLE = "VANIDL_STEPS"
 NAMED_VARIABLE = "VANIDL_WAITS"
 PROFILE_VARIABLE = "VANIDL_PROFILE"
+CEILING_VARIABLE = "VANIDL_CEILING"
 
 
 def start() -> None:
@@ -24,10 +27,11 @@ def start() -> None:
 
     events = journal.Journal(folder)
     profiling = hooks.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
+    always = hooks.replaying() if os.environ.get(CEILING_VARIABLE) else hooks.HOOKS
     if not os.environ.get(NAMED_VARIABLE):
-        hooks.install(events, (*hooks.HOOKS, *profiling))
+        hooks.install(events, (*always, *profiling))
         return
     from . import named
 
-    hooks.install(events, (*hooks.HOOKS, *named.hooks(), *profiling))
+    hooks.install(events, (*always, *named.hooks(), *profiling))
     named.watch_main(hooks.Channel("named", events))

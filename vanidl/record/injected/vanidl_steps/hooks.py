@@ -12,7 +12,7 @@ from .imports import after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
     from typing import Any
 
@@ -60,6 +60,15 @@ PROFILE_HOOKS = (
     ("torch.profiler.profiler", "window.watch_profilers"),
 )
 """The same for `--profile`; those of one module come after the above, around them."""
+
+REPLAY_HOOKS = (("torch.utils.data.dataloader", "replay_pytorch.watch_loaders"),)
+"""The same for `vanidl ceiling`; they come before the above, inside of them."""
+
+
+def replaying() -> Iterator[tuple[str, str]]:
+    """The hooks of a run whose batches come from memory: fetches are of no interest then."""
+    yield from REPLAY_HOOKS
+    yield from (hook for hook in HOOKS if not hook[1].startswith("fetches."))
 
 
 class Channel:

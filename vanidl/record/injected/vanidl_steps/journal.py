@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAGIC = b"vanidl-steps 2".ljust(31) + b"\n"
-TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE = range(10)
+TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY = range(11)
 """Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
 `fetches` says of a batch's samples, of the workers that fetch them, and of who takes them; what
-`device` says of a step: from begin to end on the device, `number` ns on the host."""
+`device` says of a step: from begin to end on the device, `number` ns on the host; a batch that
+`replay` copied and handed out."""
 
 THREAD_SHIFT = 8
 LOADER_SHIFT = 16
@@ -58,6 +59,7 @@ class Journal:
     def _begin(self) -> None:
         self.session = object()  # a forked child has another: it knows no description yet
         self._loaders = 0
+        self._replays = 0
         self.latest: object = None  # the place of the iterator that was waited for last
         self._rows: list[tuple[int, int, int, int] | bytes] = []
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
@@ -82,6 +84,11 @@ class Journal:
         """The number of one more loader of this process."""
         self._loaders += 1
         return self._loaders - 1
+
+    def new_replay(self) -> int:
+        """The number of one more loader whose batches are to come from memory."""
+        self._replays += 1
+        return self._replays - 1
 
     def describe(self, values: Mapping[str, object]) -> None:
         """Text that says what later events are of."""

@@ -73,8 +73,8 @@ class _Known:
     def __init__(self, number: int, loader: object, description: dict[str, object]) -> None:
         self.number, self.epochs = number, 0
         self.description = {"loader": number, **description}
-        self.loader = _reference(loader)
-        self.data = _reference(getattr(loader, "dataset", None))
+        self.loader = reference(loader)
+        self.data = reference(getattr(loader, "dataset", None))
 
 
 class Loaders:
@@ -102,7 +102,7 @@ class Loaders:
         """The position of an iterator that a loader, if one is known, has just begun."""
         if self._session is not self.channel.journal.session:
             self._forget()
-        used, loader = loader, _in_place_of(loader)
+        used, loader = loader, stands_for(loader)
         key = (id(loader), current_role())
         known = self._by_id.get(key)
         if loader is None or known is None or known.loader() is not loader:
@@ -118,7 +118,7 @@ class Loaders:
         alike = self._by_description.setdefault(repr(description), [])
         found = next((one for one in alike if _again(one, loader)), None)
         if found is not None:
-            found.loader = _reference(loader)
+            found.loader = reference(loader)
             return found
         made = _Known(self.channel.journal.new_loader(), loader, description)
         self.channel.describe(made.description)
@@ -133,7 +133,8 @@ def in_place_of(owner: object, loader: Any) -> None:  # noqa: ANN401
     loader.__dict__[_OWNER] = ref(owner)
 
 
-def _in_place_of(loader: Any) -> Any:  # noqa: ANN401
+def stands_for(loader: Any) -> Any:  # noqa: ANN401
+    """The loader that made this one for a pass, or itself."""
     owner = getattr(loader, "__dict__", {}).get(_OWNER)
     return loader if owner is None else owner()
 
@@ -144,7 +145,8 @@ def _again(known: _Known, loader: object) -> bool:
     return loader is not None and known.loader() is None and known.data() is data is not None
 
 
-def _reference(thing: object) -> Callable[[], object]:
+def reference(thing: object) -> Callable[[], object]:
+    """A weak reference where the thing allows one, else a strong one."""
     try:
         return ref(thing)
     except TypeError:  # it allows none

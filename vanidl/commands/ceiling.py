@@ -1,0 +1,115 @@
+"""`vanidl ceiling -- COMMAND...`: what input costs, measured with batches from memory."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from vanidl.ceiling import measure
+from vanidl.commands import console
+from vanidl.errors import UsageError
+from vanidl.readers.ceiling_json import write_ceiling
+from vanidl.record import Recorded, record
+from vanidl.record.no_tracer import NAME as NO_TRACER
+from vanidl.record.recording import TRACERS
+from vanidl.record.steps import WARM_UP, Replay
+from vanidl.wording.ceiling import ceiling_text
+
+PLACEHOLDER = "{run}"
+_SIZE = re.compile(r"(\d+)\s*([KMGT]i?B|B)?", re.IGNORECASE)
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_NO_VALUE = (
+    "vanidl: now with batches from memory. What this run trains is of no value: its batches "
+    "repeat. What it writes (checkpoints, logs) it writes to where the command says, unless that "
+    "is in {run}.\n"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to compare with, how batches are kept, and the command."""
+    add = parser.add_argument
+    add("-o", "--output", metavar="RUN", help="folder to make for the run as it trains (default: "
+        "vanidl-DATE-TIME); that with batches from memory goes to RUN-ceiling")  # fmt: skip
+    add("--against", metavar="RUN", help="a recorded run of this command: it is not run again")
+    add_replay_arguments(parser)
+    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add("--tracer", choices=TRACERS, default="auto", help="of the run as it trains")
+    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
+    where = f"what to run; {PLACEHOLDER} in it, and VANIDL_RUN, are the folder of the run"
+    add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help=where)
+
+
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    """How batches are kept and handed out."""
+    add = parser.add_argument
+    add("--warm-up", type=int, default=WARM_UP, metavar="N",
+        help="batches of each loader that are real, and kept")  # fmt: skip
+    add("--memory", default="1GiB", metavar="SIZE", help="of each process, for kept batches")
+    add("--epoch-batches", type=int, metavar="N",
+        help="batches of a pass over a loader that does not know its length")  # fmt: skip
+
+
+def replay_of(options: argparse.Namespace) -> Replay:
+    """How batches are to be kept.
+
+    Raises:
+        UsageError: a number makes no sense.
+    """
+    return Replay(options.warm_up, size_of(options.memory), options.epoch_batches)
+
+
+def size_of(text: str) -> int:
+    """Bytes of `512MiB` or `2G`.
+
+    Raises:
+        UsageError: it is written otherwise.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--memory {text}: expected a size such as 512MiB or 2GiB.")
+    return int(found[1]) * _UNITS[(found[2] or "")[:1].upper()]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command, twice unless --against says with what to compare; its exit status."""
+    words = options.command_line
+    command = words[1:] if words[:1] == ["--"] else words
+    replay = replay_of(options)
+    if options.against is not None:
+        folder = Path(options.against)
+        target = Path(options.output or f"{folder}-ceiling")
+    else:
+        folder = Path(options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}")
+        target = folder.with_name(f"{folder.name}-ceiling")
+        done = record(
+            _in(command, folder), folder, tracer=options.tracer, darshan_lib=options.darshan_lib,
+            waits=options.wait,
+        )  # fmt: skip
+        if done.exit_status:
+            return _ended(done, "the run as it trains")
+    return _against(command, folder, target, replay, options.wait)
+
+
+def _against(
+    command: Sequence[str], folder: Path, target: Path, replay: Replay, waits: Sequence[str]
+) -> int:
+    console.tell(_NO_VALUE)
+    done = record(_in(command, target), target, tracer=NO_TRACER, waits=waits, replay=replay)
+    if done.exit_status:
+        return _ended(done, "the run with batches from memory")
+    ceiling = measure(folder, target)
+    write_ceiling(folder, ceiling)
+    console.tell(ceiling_text(ceiling) + f"vanidl: the ceiling is part of {folder} now\n")
+    return 0
+
+
+def _in(command: Sequence[str], folder: Path) -> list[str]:
+    return [word.replace(PLACEHOLDER, str(folder.absolute())) for word in command]
+
+
+def _ended(done: Recorded, what: str) -> int:
+    console.tell(f"vanidl: {what} ended with exit status {done.exit_status}: no ceiling\n")
+    return done.exit_status

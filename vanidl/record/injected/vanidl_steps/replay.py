@@ -1,0 +1,233 @@
+"""Batches handed out from memory: what training takes if input is free (`vanidl ceiling`).
+
+The first batches of a loader are real, and copies of them are kept. After these, or after a whole
+pass that has fewer, its passes hand out copies of what was kept, and nothing is read: batch k of a
+pass is a copy of kept batch k modulo their number, so that neighbours are different memory. Passes
+stay as long as they were: as the loader says or, where it does not know its length, as long as
+its first whole pass was. The last batch of a pass, which may be a smaller one, is handed out
+in the last place, if it was kept; else a batch of full size takes its place. A pass that the
+loader began itself ends from memory as well, where its length is known; its workers are stopped.
+
+Every batch that is handed out is one event REPLAY around the making of the copy.
+"""
+
+from __future__ import annotations
+
+import os
+from time import time_ns
+
+from .batches import copied, nbytes
+from .journal import REPLAY
+from .loaders import reference, stands_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .hooks import Channel
+
+VARIABLE = "VANIDL_CEILING"
+PASS = "_vanidl_pass"
+
+
+class Replay:
+    """What is kept of one loader.
+
+    Attributes:
+        on: whether its batches come from memory.
+        count: batches of a whole pass, None until one has ended.
+        length: batches of the pass in which these began to come from memory.
+    """
+
+    def __init__(self, number: int, own: Replays, loader: Any) -> None:  # noqa: ANN401
+        self.on = False
+        self.count: int | None = None
+        self.length: int | None = None
+        self.loader = reference(loader)
+        self.data = reference(getattr(loader, "dataset", None))
+        self._own = own
+        self._kept: list[tuple[int, Any]] = []  # place in its pass, copy
+        self._last: Any = None
+        self._has_last = False
+        self._seen = 0
+        self._refused = False
+        self._text: dict[str, object] = {
+            "replay": number,
+            "class": type(loader).__name__,
+            "dataset": type(getattr(loader, "dataset", None)).__name__,
+        }
+
+    def say(self, state: str, **more: object) -> None:
+        """Leaves in the journal what becomes of this loader."""
+        self._text.update(state=state, **more)
+        self._own.channel.describe(self._text)
+
+    def keep(self, batch: Any, place: int, *, is_last: bool) -> None:  # noqa: ANN401
+        """Takes a copy of a batch, as long as the warm-up lasts and the memory suffices."""
+        self._seen += 1
+        if self.on or self._refused or self._seen > self._own.warm_up:
+            return
+        size = nbytes(batch)
+        if size > self._own.left and self._kept:
+            return
+        self._own.left -= size
+        self._kept.append((place, copied(batch)))
+        if is_last:
+            self._set_last_apart(place)
+
+    def ended(self, count: int) -> None:
+        """A pass has ended that was not handed out from memory."""
+        self.count = count
+        self._set_last_apart(count - 1)
+
+    def _set_last_apart(self, place: int) -> None:
+        """The last batch of a pass may be smaller than the others."""
+        if len(self._kept) > 1 and self._kept[-1][0] == place and not self._has_last:
+            self._last, self._has_last = self._kept.pop()[1], True
+
+    def ready(self) -> bool:
+        """Whether the warm-up is over and there is something to hand out."""
+        warm = self._seen >= self._own.warm_up or self.count is not None
+        return warm and not self._refused and bool(self._kept)
+
+    def begin(self, length: int) -> None:
+        """From now on batches come from memory."""
+        self.on, self.length = True, length
+        every = [batch for _, batch in self._kept] + ([self._last] if self._has_last else [])
+        self.say("on", kept=len(every), nbytes=sum(map(nbytes, every)), length=length)
+
+    def refuse(self, error: Exception) -> None:
+        """Batches of this loader cannot be kept, and stay real, unless it is too late."""
+        if self.on:
+            self._own.channel.fail(error)
+            return
+        self._refused, self._kept = True, []
+        self.say("refused", why=" ".join(f"{type(error).__name__}: {error}".split())[:200])
+
+    def batch(self, place: int, length: int) -> Any:  # noqa: ANN401
+        """A copy of what is handed out in a place of a pass."""
+        is_last = self._has_last and place == length - 1
+        batch = self._last if is_last else self._kept[place % len(self._kept)][1]
+        try:
+            return copied(batch)
+        except Exception as error:  # it could be copied before: memory is short
+            self._own.channel.fail(error)
+            return batch
+
+    def note(self, begin: int) -> None:
+        """A batch was handed out."""
+        self._own.channel.add(REPLAY, 0, begin, time_ns())
+
+
+class Pass:
+    """One pass over a loader: its place, and whether its batches come from memory.
+
+    `length` is the number of its batches, None as long as that is not known.
+    """
+
+    __slots__ = ("_place", "_replay", "length", "on")
+
+    def __init__(self, replay: Replay, length: int | None) -> None:
+        self._replay = replay
+        self._place = 0
+        known = (n for n in (length, replay.count, replay.length) if n is not None)
+        self.length = next(known, None)
+        self.on = replay.on
+        if not self.on and replay.ready():
+            self._switch()
+
+    def next(self, take: Callable[[], Any], stop: Callable[[], object]) -> Any:  # noqa: ANN401
+        """The next batch.
+
+        Args:
+            take: gives the real one.
+            stop: ends what makes further real ones, once none is needed.
+
+        Raises:
+            StopIteration: the pass is at its end.
+        """
+        if self.on:
+            return self.hand_out()
+        try:
+            batch = take()
+        except StopIteration:
+            self._replay.ended(self._place)
+            raise
+        try:
+            self._replay.keep(batch, self._place, is_last=self._place + 1 == self.length)
+            self._place += 1
+            if self._replay.ready() and self._switch():
+                stop()
+        except Exception as error:
+            self._replay.refuse(error)
+        return batch
+
+    def _switch(self) -> bool:
+        if self.length is None:
+            return False
+        if not self._replay.on:
+            self._replay.begin(self.length)
+        self.on = True
+        return True
+
+    def hand_out(self) -> Any:  # noqa: ANN401
+        """A batch from memory.
+
+        Raises:
+            StopIteration: the pass is at its end.
+        """
+        length = self.length or 0
+        if self._place >= length:
+            raise StopIteration
+        begin = time_ns()
+        batch = self._replay.batch(self._place, length)
+        self._place += 1
+        self._replay.note(begin)
+        return batch
+
+
+class Replays:
+    """The loaders of one framework in this process."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        warm_up, budget, epoch = os.environ[VARIABLE].split(",")
+        self.warm_up = max(int(warm_up), 1)
+        self._budget = int(budget)
+        self._epoch_batches = int(epoch) if epoch else None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._session = self.channel.journal.session
+        self._every: list[Replay] = []
+        self.left = self._budget
+
+    def begin(self, loader: Any, length: int | None) -> Pass | None:  # noqa: ANN401
+        """A pass over a loader that begins; None where nothing is to be replayed."""
+        try:
+            if self._session is not self.channel.journal.session:
+                self._forget()
+            replay = self._of(loader)
+            if not (self.channel.on or replay.on):
+                return None
+            return Pass(replay, self._epoch_batches if length is None else length)
+        except Exception as error:
+            self.channel.fail(error)
+            return None
+
+    def _of(self, loader: Any) -> Replay:  # noqa: ANN401
+        """That of a loader, or of one that is gone and that it takes the place of."""
+        loader = stands_for(loader)
+        for replay in self._every:
+            if replay.loader() is loader:
+                return replay
+        data = getattr(loader, "dataset", None)
+        for replay in self._every:
+            if data is not None and replay.loader() is None and replay.data() is data:
+                replay.loader = reference(loader)
+                return replay
+        made = Replay(self.channel.journal.new_replay(), self, loader)
+        made.say("warm-up", needed=self.warm_up)
+        self._every.append(made)
+        return made
