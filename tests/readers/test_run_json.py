@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import vanidl
 from tests.makers.dftracer_traces import PfwTrace
+from tests.makers.step_journals import journal_of
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.findings import Facts
 from vanidl.readers.run_json import (
@@ -20,6 +22,7 @@ from vanidl.readers.run_json import (
     read_record,
     write_record,
 )
+from vanidl.record.injected.vanidl_steps.journal import WAIT, Journal
 
 EXAMPLE = RunRecord(
     id="20261121-120000-100",
@@ -151,3 +154,32 @@ def test_lost_processes_are_warnings(tmp_path: Path, state: str, code: str) -> N
     (notice,) = [w for w in vanidl.open_run(tmp_path).coverage.warnings if w.code == code]
     assert "1 of at least 2 processes" in notice.message
     assert "101 python worker.py" in notice.message
+
+
+def test_a_record_from_before_ceilings_is_of_training(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_record(path, EXAMPLE)
+    values = json.loads(path.read_text())
+    assert values.pop("ceiling") is False
+    path.write_text(json.dumps(values))
+    assert read_record(path) == EXAMPLE
+
+
+def test_a_ceiling_run_is_never_a_run_of_training(tmp_path: Path) -> None:
+    """Neither by itself, nor beside one, nor its files named one by one."""
+    for name, ceiling in (("run", False), ("free", True)):
+        (tmp_path / name).mkdir()
+        journal_of(tmp_path / name, "w0:0-9 o:20 w0:20-29 o:40 w0:40-49 o:60")
+        write_record(tmp_path / name / "run.json", replace(EXAMPLE, ceiling=ceiling))
+    run = vanidl.open_run(tmp_path)
+    assert run.steps.table.step.tolist() == [0, 1, 2]
+    assert [w.severity for w in run.coverage.warnings if w.code == "ceiling_run"] == ["info"]
+    with pytest.raises(InputError, match="found one of `vanidl ceiling`"):
+        vanidl.open_run(tmp_path / "free")
+    events = Journal(str(tmp_path))
+    events.describe({"replay": 0, "class": "DataLoader", "state": "warm-up", "needed": 20})
+    events.add(WAIT, 0, 1, 2)
+    events.close()
+    (path,) = tmp_path.glob("*.steps")
+    with pytest.raises(InputError, match="found those of `vanidl ceiling`"):
+        vanidl.open_run(path)

@@ -50,4 +50,5 @@ last_seen_ns | ns | When it was last seen, since 1970 in UTC
 running | | Whether it ran on when the command had ended
 processes.state | | recorded, unfinished, missing
 run.losses | | What was not recorded, in sentences
+run.ceiling | | Whether batches came from memory (vanidl ceiling): no training
 """

@@ -327,6 +327,22 @@ parts | | Parts that add up to the step
 parts.code | | Name of the part
 seconds | s | Its time
 parts.share | 1 | Its share of the step
+ceiling | | What input costs, measured with batches from memory; null: not measured
+ceiling.ranks | count | Ranks that were compared
+ceiling.steps | count | Steps of each, after the warm-up
+ceiling.step_s | s | Mean step as it trained
+free_s | s | Mean step with batches from memory
+ceiling.median_step_s | s | Median step as it trained
+median_free_s | s | Median step with batches from memory
+copying_s | s | Mean time to copy the batches of a step, a part of free_s
+cost | 1 | 1 - free_s / step_s
+ceiling.low | 1 | Lower end of the 98 % interval of cost
+ceiling.high | 1 | Its upper end, with copying counted as input
+replayed | count | Loaders whose batches came from memory, over all ranks
+ceiling.kept | count | Batches that were kept for that, over all ranks
+kept_nbytes | bytes | Their memory
+ceiling.pairs | count | Pairs of runs that the interval is of
+remarks | | Loaders that stayed real, and why
 diagnoses | | Causes, the most important first
 code | | Name of it; stays the same between versions
 title | | In one line
@@ -357,8 +373,10 @@ what_if.rows | | Changes that gain anything
 rows.name | | The change
 rows.step_s | s | Mean step after it
 ratio | 1 | Mean step after it / now
+rows.replayed_s | s | What the model says where that is below the ceiling, at which the row is then
 lever | | Field of Change that was changed; empty: nobody can change that
 amount | | Its value
 assumptions | | What predictions rest on
 refused | | Why there are none; empty where there are
+beyond_ceiling | | Changes whose predictions were below the measured ceiling
 """
