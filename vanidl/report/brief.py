@@ -17,6 +17,7 @@ from vanidl.run import Run
 LINES, WIDTH = 25, 80
 _SENTENCES = 7  # lines of verdict, headline and what stands beside it
 _ACTIONS = 3
+_SHORTEST_NAME = 8
 _BLOCKS = "█▓▒░▚▞"
 _ASCII = "#%+-=."
 _STYLES = {
@@ -144,8 +145,9 @@ def _end(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
     """What the numbers rest on, and where there is more."""
     yield ()
     trust = ", ".join(link.text for link in screen.trust)
-    about = f"{screen.name}: {trust}; {', '.join(screen.facts[-2:])}."
-    yield from _wrapped(elided(about, limit=2 * width - 10), width)
+    about = f"{trust}; {', '.join(screen.facts[-2:])}."
+    room = max(2 * width - 12 - len(about), _SHORTEST_NAME)
+    yield from _wrapped(f"{elided(screen.name, limit=room)}: {about}", width)
     name = run.name or "RUN"
     more = "Tables and evidence: vanidl summary --full {0}; page: vanidl report {0}"
     line = more.format(printable(name))

@@ -15,6 +15,7 @@ from vanidl.model.ceiling import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.report.advice import Numbers, numbers
 from vanidl.run import Run
+from vanidl.wording.data import traced_share
 from vanidl.wording.step_parts import part_meaning, part_name
 
 GHOSTS = 3
@@ -199,7 +200,7 @@ def _bar(run: Run) -> Bar | None:
     ghosts = (*_ceiling(run.ceiling, whole.mean_s), *_ghosts(run.diagnoses, len(run.trace.ranks)))
     than = "; ".join(f"{g.name}: {g.amount}" for g in ghosts)
     label = f"{title}: {words}." + (f" With a change: {than}." if than else "")
-    return Bar(title, found, ghosts, label, f"{over}{ranks}")
+    return Bar(title, found, ghosts, label, _marked(f"{over}{ranks}", run))
 
 
 def _run_bar(run: Run) -> Bar | None:
@@ -221,7 +222,13 @@ def _run_bar(run: Run) -> Bar | None:
     title = f"The run: {seconds(run_s)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
     note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
-    return Bar(title, found, (), f"{title}: {words}.", note)
+    return Bar(title, found, (), f"{title}: {words}.", _marked(note, run))
+
+
+def _marked(note: str, run: Run) -> str:
+    """With the share of the operations that was traced, where that is not all."""
+    share = traced_share(run.coverage, run.summary.layer)
+    return f"{note}; {share}" if share else note
 
 
 def _of_one(name: str, ranks: int) -> str:

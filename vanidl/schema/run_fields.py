@@ -31,6 +31,9 @@ severity | | How much it matters: high, medium, low; of a warning: warning, info
 coverage.layers | | By layer: how much of it was traced operation by operation
 counted_ops | count | Reads and writes by the tracer's counters; null: no counters
 traced_ops | count | Reads and writes in the trace; null: no trace of this layer
+cut_trace | | What rests on a trace that lacks operations, where one does; else null
+cut_trace.layer | | The layer whose trace lacks operations
+cut_trace.values | | Paths of the values that rest on it, as lower bounds or samples
 traced_fraction | 1 | Traced operations / counted operations
 partial | | Whether the tracer itself flagged the layer as incomplete
 last_traced_s | s | End of the last traced operation, since the start of the job

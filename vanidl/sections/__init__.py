@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
-from vanidl.schema import Kind
+from vanidl.schema import Kind, Maybe
 from vanidl.sections import (
     access,
     balance,
@@ -45,7 +45,9 @@ from vanidl.sections import (
     visits,
     what_if,
 )
+from vanidl.sections.cut_trace import marked_block, marked_figure
 from vanidl.sections.section import Json, Object, Section
+from vanidl.wording.data import traced_fraction
 
 T = TypeVar("T")
 
@@ -102,14 +104,17 @@ JSON_ORDER = (
 
 def figures(run: Run) -> tuple[Figure, ...]:
     """Every figure, in the order of the page."""
-    return tuple(figure(run) for section in SECTIONS for figure in section.figures)
+    found = ((section, figure(run)) for section in SECTIONS for figure in section.figures)
+    return tuple(
+        marked_figure(figure, run) if section.traced else figure for section, figure in found
+    )
 
 
 def text_blocks(run: Run) -> list[str]:
     """The blocks of the text that have something to tell, in order."""
-    renderers = {section.name: section.text for section in SECTIONS if section.text}
-    blocks = [render(run) for render in _ordered(renderers, TEXT_ORDER).values()]
-    return [block for block in blocks if block is not None]
+    known = {section.name: section for section in SECTIONS if section.text}
+    found = ((s, s.text(run)) for s in _ordered(known, TEXT_ORDER).values() if s.text)
+    return [marked_block(text, run) if s.traced else text for s, text in found if text is not None]
 
 
 def json_object(run: Run) -> Object:
@@ -124,7 +129,23 @@ def json_kind() -> dict[str, Kind]:
 
 def _contract() -> dict[str, Json]:
     """The values of all sections by their paths, in order."""
-    return _ordered({p: v for section in SECTIONS for p, v in section.json.items()}, JSON_ORDER)
+    values = {p: v for section in SECTIONS for p, v in section.json.items()}
+    return _ordered(values | {"coverage.cut_trace": _CUT_TRACE}, JSON_ORDER)
+
+
+def _cut_trace(run: Run) -> Object | None:
+    """Which values rest on a trace that lacks operations; None where it lacks none."""
+    layer = run.summary.layer
+    share = traced_fraction(run.coverage, layer)
+    if share is None:
+        return None
+    paths = [path for section in SECTIONS if section.traced for path in section.json]
+    return {"layer": layer, "traced_fraction": share, "values": paths}
+
+
+_CUT_TRACE = Json(
+    _cut_trace, Maybe({"layer": str, "traced_fraction": float | None, "values": [str]})
+)
 
 
 def _placed(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,4 +59,4 @@ def _rows(clock: ClockEvidence | LogClock) -> list[tuple[str, ...]]:
     return rows
 
 
-SECTION = Section("clocks", (figure,))
+SECTION = Section("clocks", (figure,), traced=False)

@@ -104,4 +104,4 @@ _KIND = {
     "warnings": [Notice],
     "layers": {str: fields_of(LayerCoverage, without=("layer",))},
 }
-SECTION = Section("coverage", (figure,), _text, {"coverage": Json(_json, _KIND)})
+SECTION = Section("coverage", (figure,), _text, {"coverage": Json(_json, _KIND)}, traced=False)

@@ -104,4 +104,4 @@ _KIND = {
     "roles": {str: int},
     "mpi_time_s": Maybe(_MPI),
 }
-SECTION = Section("job", text=_text, json={"job": Json(_json, _KIND)})
+SECTION = Section("job", text=_text, json={"job": Json(_json, _KIND)}, traced=False)

@@ -81,4 +81,5 @@ SECTION = Section(
         "storage": Json(_storage, _STORAGE),
         "layers": Json(_layers, _BY_LAYER),
     },
+    traced=False,
 )

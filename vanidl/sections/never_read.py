@@ -46,4 +46,4 @@ def _why_nothing(data: Dataset | None) -> str:
     return words
 
 
-SECTION = Section("never read", (figure,))
+SECTION = Section("never read", (figure,), traced=False)

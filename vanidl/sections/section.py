@@ -30,12 +30,14 @@ class Section:
 
     A figure that has nothing to draw says why. `text` is None where there is nothing to tell.
     The names of `json` are the paths of values in the contract: `io.sizes` lies in `io`.
+    `traced`: numbers rest on single operations, so that they are marked where a trace lacks some.
     """
 
     name: str
     figures: tuple[Callable[[Run], Figure], ...] = ()
     text: Callable[[Run], str | None] | None = None
     json: Mapping[str, Json] = field(default_factory=dict)
+    traced: bool = True
 
 
 def values_of(record: DataclassInstance, *, without: tuple[str, ...] = ()) -> Object:

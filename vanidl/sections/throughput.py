@@ -30,4 +30,4 @@ def _json(run: Run) -> Object:
 _KIND = dict.fromkeys(("steps_per_s", "samples_per_s"), float | None) | {
     "samples_per_step": int | None
 }
-SECTION = Section("throughput", json={"throughput": Json(_json, _KIND)})
+SECTION = Section("throughput", json={"throughput": Json(_json, _KIND)}, traced=False)

@@ -12,12 +12,22 @@ from vanidl.analyses.visits import VisitOrder
 from vanidl.formatting.units import count, nbytes, percent
 
 
+def traced_fraction(coverage: Coverage, layer: str) -> float | None:
+    """Traced operations / all of a layer, where some were traced and some not; else None."""
+    share = next((c.traced_fraction for c in coverage.layers if c.layer == layer), None)
+    return share if share is not None and 0 < share < 1 else None
+
+
 def traced_words(coverage: Coverage, layer: str) -> str:
     """`Only 7 % of the POSIX operations were traced`; "" where all were, or none."""
-    share = next((c.traced_fraction for c in coverage.layers if c.layer == layer), None)
-    if share is None or not 0 < share < 1:
-        return ""
-    return f"Only {percent(share)} of the {layer} operations were traced"
+    share = traced_fraction(coverage, layer)
+    return "" if share is None else f"Only {percent(share)} of the {layer} operations were traced"
+
+
+def traced_share(coverage: Coverage, layer: str) -> str:
+    """`7 % of POSIX operations traced`; "" where all were, or none."""
+    share = traced_fraction(coverage, layer)
+    return "" if share is None else f"{percent(share)} of {layer} operations traced"
 
 
 def busy_words(coverage: Coverage, layer: str, groups: Sequence[GroupRow]) -> str:

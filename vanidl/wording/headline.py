@@ -49,9 +49,9 @@ def headline(trace: Trace, results: Results) -> Headline:
         title = _without_overlap(trace, results)
         support = _present(
             _missing(trace, results),
+            _untraced(results),
             _ceiling(trace),
             placement_bounds(results.placement),
-            _untraced(results),
             _stdio(results.summary),
             _objects(results.summary),
         )
@@ -59,12 +59,12 @@ def headline(trace: Trace, results: Results) -> Headline:
     title = _in_scope(_waited(trace, results, overlap), results)
     support = _present(
         _missing(trace, results),
+        _untraced(results),
         _ceiling(trace),
         _starving(overlap),
         _ranks(overlap),
         _through_communication(overlap),
         _unobserved(overlap),
-        _untraced(results),
         _counted(overlap, results.summary),
         _stdio(results.summary),
         _objects(results.summary),
