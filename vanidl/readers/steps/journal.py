@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from vanidl.readers.recorded_rows import read_rows, unusable
 
-MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2))
-"""How files begin; version 2 has the kinds of events from COLLATE on."""
+MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3))
+"""How files begin; version 2 has the kinds of events from COLLATE on, 3 those from STEP on."""
 
-TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY = range(11)
+(TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
+ STEP, OTHER_STEP) = range(13)  # fmt: skip
 
 ROW_BYTES = 32
 _THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
@@ -126,7 +127,7 @@ def _events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & 0xFF
-    sound = (kind >= WAIT) & (kind <= REPLAY) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= OTHER_STEP) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,
