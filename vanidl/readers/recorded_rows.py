@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError
-from vanidl.readers.budget import read_whole
+from vanidl.readers.budget import read_whole, without_waiting
 
 _INTEGER_BYTES = 8
 
@@ -41,6 +44,63 @@ def read_rows(path: Path, magics: tuple[bytes, ...], what: str) -> RecordedRows:
     losses = (f"its last row is cut: {cut} of {row_bytes} bytes",) if cut else ()
     rows = np.frombuffer(content, "<i8", len(content) // row_bytes * columns)
     return RecordedRows(rows.reshape(-1, columns), len(content), losses)
+
+
+class Follower:
+    """The rows of such a file that is being written, in portions.
+
+    Attributes:
+        restarts: how often another file was found in its place.
+    """
+
+    def __init__(self, path: Path, magics: tuple[bytes, ...], what: str) -> None:
+        self.path, self.restarts = path, 0
+        self.nbytes = 0  # of the file when it was last looked at
+        self._magics, self._what = magics, what
+        self._row_bytes = len(magics[0])
+        self._offset = 0
+        self._inode: int | None = None
+
+    def rewind(self) -> None:
+        """From the beginning again."""
+        self._offset = 0
+
+    def peek(self, most_rows: int) -> NDArray[np.int64]:
+        """The next whole rows, as far as they are written; opened anew, for network file systems.
+
+        Raises:
+            InputError: it cannot be read, or is something else.
+        """
+        columns = self._row_bytes // _INTEGER_BYTES
+        try:
+            with open(self.path, "rb", opener=without_waiting) as file:
+                content = self._next(file, most_rows)
+        except OSError as error:
+            found = f"no readable file ({error.strerror})"
+            raise unusable(self.path, self._what, found) from error
+        rows = np.frombuffer(content, "<i8", len(content) // self._row_bytes * columns)
+        return rows.reshape(-1, columns)
+
+    def advance(self, rows: int) -> None:
+        """That many rows have been used."""
+        self._offset += rows * self._row_bytes
+
+    def _next(self, file: BinaryIO, most_rows: int) -> bytes:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise unusable(self.path, self._what, "no regular file")
+        if self._inode not in (None, found.st_ino) or found.st_size < self._offset:
+            self._offset, self.restarts = 0, self.restarts + 1
+        self._inode, self.nbytes = found.st_ino, found.st_size
+        if not self._offset:
+            head = file.read(self._row_bytes)
+            if len(head) < self._row_bytes and any(m.startswith(head) for m in self._magics):
+                return b""
+            if head not in self._magics:
+                raise unusable(self.path, self._what, "something else")
+            self._offset = self._row_bytes
+        file.seek(self._offset)
+        return file.read(most_rows * self._row_bytes)
 
 
 def unusable(path: Path, what: str, found: str) -> InputError:

@@ -79,14 +79,14 @@ def read_journal(path: Path) -> Journal:
     """
     found = read_rows(path, MAGICS, _WHAT)
     rows, losses = found.rows, [*found.losses]
-    texts, is_event = _texts(rows)
+    texts, is_event = split_texts(rows, 1)
     process = next((text for text in texts if "pid" in text), None)
     if process is None:
         raise unusable(path, _WHAT, "no description of its process")
-    events, lost = _events(rows[is_event])
+    events, lost = sound_events(rows[is_event])
     if lost:
         losses.append(f"events left out as their kind is unknown or their times run back: {lost:,}")
-    loaders = {text["loader"]: text for text in texts if type(text.get("loader")) is int}
+    loaders = {text["loader"]: text for text in texts if describes_loader(text)}
     profiled = tuple(text for text in texts if "profile" in text)
     unseen = tuple(text for text in texts if "unseen" in text)
     replayed = tuple({text["replay"]: text for text in texts if _is_replay(text)}.values())
@@ -97,12 +97,23 @@ def _is_replay(text: Mapping[str, Any]) -> bool:
     return type(text.get("replay")) is int and type(text.get("state")) is str
 
 
-def _texts(rows: Int64Array) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:
-    """All texts, and which rows are events; a text that is cut or damaged is left out."""
+def describes_loader(text: Mapping[str, Any]) -> bool:
+    """Whether a text is about a loader."""
+    return type(text.get("loader")) is int
+
+
+def split_texts(
+    rows: Int64Array, after: int = 0
+) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:
+    """All texts, and which rows are events; a text that is cut or damaged is left out.
+
+    Args:
+        rows: of a journal.
+        after: how many rows at the beginning are neither.
+    """
     is_event = np.ones(len(rows), bool)
-    is_event[0] = False  # the magic
+    is_event[:after] = False
     texts = []
-    after = 1
     for row in np.flatnonzero(rows[:, 0] == TEXT).tolist():
         if row < after:
             continue  # inside a text
@@ -123,7 +134,7 @@ def _json(text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _events(rows: Int64Array) -> tuple[Events, int]:
+def sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & 0xFF

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.steps.journal import OPTIMIZER, STEP, WAIT, Events
+from vanidl.readers.steps.journal import END, ITER, OPTIMIZER, STEP, WAIT, Events
 
 Int64Array = NDArray[np.int64]
 
@@ -28,12 +28,14 @@ class Tally:
         batches: loader -> how many it gave.
         trained: those that gave the last batch before a step of an optimizer, or a marked one.
         has_steps: whether there was such a step.
+        is_marked: whether the program marks them.
         last: the loader of the latest batch, -1 for none.
     """
 
     batches: dict[int, int] = field(default_factory=dict)
     trained: set[int] = field(default_factory=set)
     has_steps: bool = False
+    is_marked: bool = False
     last: int = -1
 
     def add(self, events: Events) -> None:
@@ -44,6 +46,7 @@ class Tally:
         before = np.unique(loader[np.searchsorted(waits, steps)])
         self.trained |= set(before[before >= 0].tolist())
         self.has_steps |= len(steps) > 0
+        self.is_marked |= bool((events.kind == STEP).any())
         self.last = int(loader[-1])
         for each, count in zip(*np.unique(loader[1:], return_counts=True), strict=True):
             self.batches[int(each)] = self.batches.get(int(each), 0) + int(count)
@@ -97,6 +100,7 @@ class Loaders:
         of_steps: those whose batches are of steps.
         beginning: those of whose batches each can begin a step.
         has_steps: whether steps of optimizers, or marked ones, were recorded.
+        is_marked: whether the program marks its steps.
         roles: what frameworks say that loaders are for.
     """
 
@@ -104,6 +108,7 @@ class Loaders:
     of_steps: frozenset[int]
     beginning: frozenset[int]
     has_steps: bool
+    is_marked: bool
     roles: Mapping[int, str]
 
     @classmethod
@@ -111,12 +116,12 @@ class Loaders:
         """What counts tell; `along` is of the main loader."""
         main, trained = tally.main(roles), tally.training(roles)
         if main < 0:
-            return cls(-1, frozenset(), frozenset(), tally.has_steps, roles)
+            return cls(-1, frozenset(), frozenset(), tally.has_steps, tally.is_marked, roles)
         other = {k for k in tally.usable(roles) - {main} if not roles.get(k)}
         beside = {each for each in other if along.most(each)}
         of_steps = frozenset(trained | beside if trained else tally.usable(roles))
         beginning = of_steps if tally.has_steps else of_steps - beside
-        return cls(main, of_steps, beginning, tally.has_steps, roles)
+        return cls(main, of_steps, beginning, tally.has_steps, tally.is_marked, roles)
 
     @classmethod
     def of(cls, events: Events, roles: Mapping[int, str]) -> Loaders:
@@ -142,6 +147,11 @@ class Loaders:
 def closes_step(events: Events) -> NDArray[np.bool_]:
     """Which events end the batches of a step: an optimizer's steps, or those that are marked."""
     return (events.kind == OPTIMIZER) | (events.kind == STEP)
+
+
+def is_call(events: Events) -> NDArray[np.bool_]:
+    """Which events are calls of loaders."""
+    return np.isin(events.kind, (WAIT, END, ITER))
 
 
 def roles_of(loaders: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:

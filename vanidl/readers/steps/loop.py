@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from vanidl.model.trace import DeviceTime, SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans
-from vanidl.readers.steps.journal import DEVICE, OTHER_STEP, STEP, WAIT, Events, Journal
-from vanidl.readers.steps.loaders import Int64Array, Loaders, closes_step, loader_name, roles_of
+from vanidl.readers.steps.journal import DEVICE, WAIT, Events, Journal
+from vanidl.readers.steps.loaders import Int64Array, Loaders, is_call, loader_name, roles_of
 
 SOURCE = "vanidl-record"
 MARKED = "vanidl.step() in the program"
@@ -50,7 +50,7 @@ def profile(journal: Journal) -> ProfileTrace:
     process = journal.process
     return ProfileTrace(
         path=journal.path,
-        source=f"{SOURCE}, steps marked by {MARKED}" if (events.kind == STEP).any() else SOURCE,
+        source=f"{SOURCE}, steps marked by {MARKED}" if loaders.is_marked else SOURCE,
         host=str(process.get("host", "")),
         pid=_count(process.get("pid")),
         rank=_count(process.get("rank")),
@@ -77,7 +77,8 @@ def _device(events: Events) -> DeviceTime | None:
 
 
 def _of_training(events: Events) -> Events:
-    return spans.of_training(events, spans.count_threads(events))
+    thread = spans.training_thread(spans.count_threads(events))
+    return spans.outermost(spans.of_training(events, thread))
 
 
 def _steps(events: Events, loaders: Loaders) -> _Block:
@@ -110,9 +111,7 @@ def loader_names(journal: Journal) -> dict[int, str]:
 
 def _epochs(events: Events, loaders: Loaders) -> _Block:
     """Each pass over the main loader that gave a batch, from its first call to its last."""
-    mine = events.pick(
-        (events.loader == loaders.main) & ~closes_step(events) & (events.kind != OTHER_STEP)
-    )
+    mine = events.pick((events.loader == loaders.main) & is_call(events))
     mine = mine.pick(np.isin(mine.epoch, mine.epoch[mine.kind == WAIT]))
     epoch, first, of_event = np.unique(mine.epoch, return_index=True, return_inverse=True)
     start, end = mine.begin[first], np.zeros(len(first), np.int64)

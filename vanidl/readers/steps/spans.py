@@ -28,7 +28,7 @@ from vanidl.readers.steps.journal import (
     WAIT,
     Events,
 )
-from vanidl.readers.steps.loaders import Int64Array, Loaders, closes_step
+from vanidl.readers.steps.loaders import Int64Array, Loaders, closes_step, is_call
 
 Mask = NDArray[np.bool_]
 ThreadCounts = Mapping[int, Int64Array]
@@ -37,7 +37,6 @@ MAIN_THREAD = 0
 THREADS = 256
 _UNMARKED = (WAIT, END, ITER, OPTIMIZER, OTHER_STEP)
 _MARKED = (WAIT, END, ITER, STEP, OTHER_STEP)
-_CALLS = (WAIT, END, ITER)
 _ADJACENT_NS = 100_000_000
 """A loop calls `__next__` at once after `__iter__`, so that both are one wait.
 
@@ -68,38 +67,45 @@ def count_threads(events: Events) -> dict[int, Int64Array]:
     }
 
 
-def training_thread(counts: ThreadCounts) -> int:
-    """The thread of the loop, -1 for none: that of marked steps, or of an optimizer's.
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """The thread of the loop, -1 for none, and whether the program marks its steps."""
+
+    number: int
+    is_marked: bool
+
+
+def training_thread(counts: ThreadCounts) -> Thread:
+    """The thread of the loop: that of marked steps, else that of an optimizer's.
 
     Else the main one, or another that asks for twice as many batches: a thread that fetches ahead
     for the main one asks for as many, or a few more.
     """
     for kind in (STEP, OPTIMIZER):
         if counts[kind].any():
-            return int(counts[kind].argmax())
+            return Thread(int(counts[kind].argmax()), kind == STEP)
     asked = counts[WAIT]
-    if not asked.any():
-        return -1
     most = int(asked.argmax())
-    return MAIN_THREAD if 2 * asked[MAIN_THREAD] >= asked[most] else most
+    if not asked.any():
+        return Thread(-1, False)
+    return Thread(MAIN_THREAD if 2 * asked[MAIN_THREAD] >= asked[most] else most, False)
 
 
-def of_training(events: Events, counts: ThreadCounts) -> Events:
-    """Those of the loop in the thread that trains, as these counts tell.
+def of_training(events: Events, thread: Thread) -> Events:
+    """Those of the loop in the thread that trains, the calls of loaders by others among them.
 
     Where the program marks its steps, those of optimizers are left out: no step counts twice.
     """
-    kinds = _MARKED if counts[STEP].any() else _UNMARKED
-    mine = (events.thread == training_thread(counts)) & np.isin(events.kind, kinds)
-    return _outermost(events.pick(mine))
+    kinds = _MARKED if thread.is_marked else _UNMARKED
+    return events.pick((events.thread == thread.number) & np.isin(events.kind, kinds))
 
 
-def _outermost(events: Events) -> Events:
+def outermost(events: Events) -> Events:
     """Without the calls that one loader makes of another while it is asked itself.
 
     Events of a thread are in the order of their ends: what lies in a later one lies within it.
     """
-    calls = np.isin(events.kind, _CALLS)
+    calls = is_call(events)
     begin = np.where(calls, events.begin, np.iinfo(np.int64).max)
     later = np.append(begin[1:], np.iinfo(np.int64).max)
     within = np.minimum.accumulate(later[::-1])[::-1] <= events.begin
@@ -108,7 +114,7 @@ def _outermost(events: Events) -> Events:
 
 def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:
     """The steps that begin at the row `since` or later; those before are what came before them."""
-    if (events.kind == STEP).any():
+    if loaders.is_marked:
         return _marked(events, loaders, since)
     if loaders.main >= 0:
         return _by_waits(events, loaders, since)
@@ -120,7 +126,7 @@ def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:
 
 def find_waits(events: Events) -> Spans:
     """Each call of a loader; `__iter__` and the `__next__` just after it are one wait."""
-    rows = np.flatnonzero(np.isin(events.kind, _CALLS))
+    rows = np.flatnonzero(is_call(events))
     mine = events.pick(rows)
     start, keep = mine.begin.copy(), np.ones(len(mine), bool)
     pairs = np.flatnonzero(
@@ -177,9 +183,16 @@ def _marked(events: Events, loaders: Loaders, since: int) -> Spans:
     return Spans(first, start, events.end[marks])
 
 
+def find_stops(events: Events, loaders: Loaders) -> Int64Array:
+    """Rows after which no step goes on."""
+    breaks = _own_and_breaks(events, loaders)[2]
+    marks = np.isin(events.kind, (STEP, OTHER_STEP)) & loaders.is_marked
+    return np.flatnonzero(breaks | marks)
+
+
 def _own_and_breaks(events: Events, loaders: Loaders) -> tuple[Mask, Mask, Mask]:
     """Calls of the loaders of steps; ends of a pass before a step; events that end a step."""
-    calls = np.isin(events.kind, _CALLS)
+    calls = is_call(events)
     own = np.isin(events.loader, list(loaders.of_steps)) & calls
     ahead = own & _before_a_step(events)
     breaks = calls & (~own | _ends_of_passes(events, loaders)) & ~ahead
@@ -192,7 +205,7 @@ def _ends_of_passes(events: Events, loaders: Loaders) -> Mask:
     One that is at its end once another has given its batch of the same step ends nothing.
     """
     begun_again = np.zeros(len(events), bool)
-    calls = np.isin(events.kind, _CALLS)
+    calls = is_call(events)
     for loader in np.unique(events.loader[calls]).tolist():
         mine = np.flatnonzero((events.loader == loader) & calls)
         kind = events.kind[mine]
