@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "view": "serve the report to this machine's browser, with every operation behind it",
     "compare": "compare runs: what changed, by how much, and how sure that is",
     "record": "run a command under a tracer and leave a RUN for report and compare",
+    "watch": "show what a run that is being recorded has shown so far: steps, waits, reads",
     "ab": "run two commands alternately under the recorder and compare them",
     "ceiling": "measure what input costs: run a command with batches from memory",
     "check": "say of each log whether it is whole, and what it misses; exit status 0, or 1 where "
@@ -33,7 +34,7 @@ COMMANDS: dict[str, str] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "look at a run": ("summary", "report", "view", "export", "check", "demo"),
     "compare": ("compare", "ab", "survey"),
-    "record": ("record", "ceiling"),
+    "record": ("record", "watch", "ceiling"),
     "set up": ("completion", "schema", "mcp"),
 }
 """Commands as `vanidl --help` shows them; those in no group come last."""
@@ -43,6 +44,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("vanidl report RUN -o report.html",),
     "compare": ("vanidl compare before after -o compare.html",),
     "record": ("vanidl record -o RUN -- python train.py",),
+    "watch": (
+        "vanidl watch RUN",
+        "vanidl watch RUN --quiet --openmetrics /var/lib/node_exporter/textfile/train.prom",
+    ),
     "ab": ('vanidl ab --a "python train.py --workers 0" --b "python train.py --workers 4"',),
     "check": ("vanidl check logs/",),
     "ceiling": (

@@ -155,12 +155,19 @@ class _Texts:
             self.end_ns = values["end_ns"]
 
 
+def failed(code: Int64Array) -> Mask:
+    """Which requests got no answer, an error, or a body that broke off."""
+    status = (code >> _STATUS_SHIFT) & _MOST_STATUS
+    lost: Mask = (status == 0) | (status >= 400) | (code & _INCOMPLETE > 0)
+    return lost
+
+
 def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
     """The requests that make sense, and how many do not."""
     code, number, offset, nbytes, begin, end = (
         np.ascontiguousarray(column, np.int64) for column in rows.T
     )
-    kind, status = code & 0xFF, (code >> _STATUS_SHIFT) & _MOST_STATUS
+    kind = code & 0xFF
     used, place = np.unique(number, return_inverse=True)
     index = np.array([texts.number.get(n, -1) for n in used.tolist()] or [-1], np.int64)
     name = index[place.ravel()] if len(rows) else number
@@ -169,8 +176,8 @@ def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
     started = texts.process_started_ns
     if started is not None:  # a single damaged time would make the run years long
         sound &= (begin >= started - _SECOND_NS) & (end < started + _YEAR_NS)
-    failed = (status == 0) | (status >= 400) | (code & _INCOMPLETE > 0)
-    moves = np.isin(kind, (READ, WRITE)) & ~failed
+    lost = failed(code)
+    moves = np.isin(kind, (READ, WRITE)) & ~lost
     found = Requests(
         kind=kind[sound],
         name=name[sound],
@@ -179,7 +186,7 @@ def _requests(rows: Int64Array, texts: _Texts) -> tuple[Requests, int]:
         begin=begin[sound],
         end=end[sound],
         thread=((code >> 8) & 0xFF)[sound],
-        failed=failed[sound],
+        failed=lost[sound],
         unsized=(moves & (code & _UNSIZED > 0))[sound],
     )
     return found, int(len(sound) - np.count_nonzero(sound))

@@ -102,9 +102,7 @@ def describes_loader(text: Mapping[str, Any]) -> bool:
     return type(text.get("loader")) is int
 
 
-def split_texts(
-    rows: Int64Array, after: int = 0
-) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:
+def split_texts(rows: Int64Array, after: int = 0) -> tuple[list[dict[str, Any]], NDArray[np.bool_]]:
     """All texts, and which rows are events; a text that is cut or damaged is left out.
 
     Args:

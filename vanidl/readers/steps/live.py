@@ -21,13 +21,12 @@ from vanidl.readers.recorded_rows import Follower
 from vanidl.readers.steps.journal import (
     MAGICS,
     TEXT,
-    Events,
     Int64Array,
     describes_loader,
     sound_events,
     split_texts,
 )
-from vanidl.readers.steps.live_scan import Fetched, Known, LoopTotals, Scan, learned
+from vanidl.readers.steps.live_scan import NOTHING, Fetched, Known, LoopTotals, Scan, learned
 from vanidl.readers.steps.loaders import loader_name, roles_of
 
 MOST_ROWS = 32_768
@@ -61,7 +60,7 @@ class LiveJournal:
         self.totals, self.fetched = LoopTotals(), Fetched()
         self.is_behind, self.is_exact = True, True
         self._loaders: dict[int, dict[str, Any]] = {}
-        self._known = Known()
+        self._known: Known = NOTHING
         self._scan = Scan(self._known, 0)
         self._skipped = 0  # rows of a text that is too long to be one
         self._again_at = 0
@@ -154,5 +153,3 @@ class LiveJournal:
         self._skipped = 0
         self._follower.rewind()
         self.is_behind = True
-
-

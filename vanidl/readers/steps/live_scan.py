@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vanidl.readers.steps import spans
-from vanidl.readers.steps.journal import FETCH, ITER, STEP, Events, Int64Array
+from vanidl.readers.steps.journal import FETCH, ITER, Events, Int64Array
 from vanidl.readers.steps.loaders import Along, Loaders, Tally, is_call
 from vanidl.readers.steps.spans import Spans, Thread
 
@@ -81,8 +81,11 @@ class Fetched:
 class Known:
     """What a pass rests on."""
 
-    thread: Thread = Thread(-1, False)
-    loaders: Loaders = Loaders(-1, frozenset(), frozenset(), False, False, {})
+    thread: Thread
+    loaders: Loaders
+
+
+NOTHING = Known(Thread(-1, False), Loaders(-1, frozenset(), frozenset(), False, False, {}))
 
 
 class Scan:
@@ -150,7 +153,7 @@ class Scan:
             rows = rows[rows <= calls[-1]]
         if not len(rows) and len(events) > _MOST_HELD:
             self.is_exact = False
-            return len(events) // 2
+            return len(events) - _MOST_HELD // 2
         return int(rows.max(initial=0))
 
     def _after_stops(self, steps: Spans) -> Int64Array:
@@ -161,7 +164,8 @@ class Scan:
         if len(steps.row) and not self.known.loaders.is_marked:
             begun = np.flatnonzero(events.kind != ITER)
             stops = stops[stops > begun[np.searchsorted(begun, steps.row[-1])]]
-        return stops[-1:] + 1
+        after: Int64Array = stops[-1:] + 1
+        return after
 
     def _settle(self, steps: Spans, cut: int) -> None:
         events = self._held
@@ -218,5 +222,3 @@ def _joined(a: Events, b: Events) -> Events:
     return Events(
         *(np.concatenate([getattr(a, name), getattr(b, name)]) for name in Events.__slots__)
     )
-
-

@@ -146,12 +146,14 @@ class Loaders:
 
 def closes_step(events: Events) -> NDArray[np.bool_]:
     """Which events end the batches of a step: an optimizer's steps, or those that are marked."""
-    return (events.kind == OPTIMIZER) | (events.kind == STEP)
+    closes: NDArray[np.bool_] = (events.kind == OPTIMIZER) | (events.kind == STEP)
+    return closes
 
 
 def is_call(events: Events) -> NDArray[np.bool_]:
     """Which events are calls of loaders."""
-    return np.isin(events.kind, (WAIT, END, ITER))
+    calls: NDArray[np.bool_] = np.isin(events.kind, (WAIT, END, ITER))
+    return calls
 
 
 def roles_of(loaders: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:

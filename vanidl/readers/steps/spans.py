@@ -37,10 +37,11 @@ MAIN_THREAD = 0
 THREADS = 256
 _UNMARKED = (WAIT, END, ITER, OPTIMIZER, OTHER_STEP)
 _MARKED = (WAIT, END, ITER, STEP, OTHER_STEP)
-_ADJACENT_NS = 100_000_000
+_ADJACENT_NS = 1_000_000
 """A loop calls `__next__` at once after `__iter__`, so that both are one wait.
 
-Workers that have just been forked can keep the process off its core in between (18 ms were seen).
+What lies between them is no wait, so it may be no longer than an error may be. Frameworks do more
+there (Keras calls back and makes graphs), and one that has forked workers may lose its core.
 """
 _SOON_NS = 1_000_000_000
 """What a framework does between the two (Lightning collects garbage) is of the first step."""
@@ -147,7 +148,7 @@ def find_other_steps(events: Events) -> Spans:
 
 def _by_waits(events: Events, loaders: Loaders, since: int) -> Spans:
     closes = closes_step(events)
-    _, ahead, breaks = _own_and_breaks(events, loaders)
+    own, ahead, breaks = _own_and_breaks(events, loaders)
     begins = np.isin(events.loader, list(loaders.beginning)) & (events.kind == WAIT) | ahead
     waits = np.flatnonzero(begins)
     waits = waits[waits >= since]
@@ -156,7 +157,7 @@ def _by_waits(events: Events, loaders: Loaders, since: int) -> Spans:
         waits = waits[np.append(True, closed[1:] != closed[:-1])]
     if not len(waits):
         return Spans(waits, waits, waits)
-    first = _with_iter(events, waits)
+    first = _with_iter(events, own, waits)
     start = events.begin[first]
     return Spans(first, start, _step_ends(events, waits, start, np.flatnonzero(breaks)))
 
@@ -176,7 +177,7 @@ def _marked(events: Events, loaders: Loaders, since: int) -> Spans:
     first = np.append(batches, len(events))[at]
     asked = first < marks
     first = np.where(asked, first, marks)
-    first[asked] = _with_iter(events, first[asked])
+    first[asked] = _with_iter(events, own, first[asked])
     start = np.where(
         asked, np.minimum(events.begin[first], events.begin[marks]), events.begin[marks]
     )
@@ -227,18 +228,17 @@ def _before_a_step(events: Events) -> Mask:
     return ahead
 
 
-def _with_iter(events: Events, waits: Int64Array) -> Int64Array:
-    """For each wait the row of the first `__iter__` that comes soon before it, else its own."""
+def _with_iter(events: Events, own: Mask, waits: Int64Array) -> Int64Array:
+    """For each wait the row of the first `__iter__` that comes soon before it, else its own.
+
+    Those of loaders that are not of steps (a next pass of validation that is begun at its end, as
+    Keras does on TensorFlow) belong to no step.
+    """
     rows = np.arange(len(events))
-    chain = np.maximum.accumulate(np.where(follows_iter(events), -1, rows))
-    return chain[waits]
-
-
-def follows_iter(events: Events) -> Mask:
-    """Which events belong to the `__iter__` just before them."""
     soon = np.append(False, events.begin[1:] - events.end[:-1] <= _SOON_NS)
-    follows: Mask = (np.append(False, events.kind[:-1] == ITER) & soon)[: len(events)]
-    return follows
+    follows = np.append(False, (events.kind[:-1] == ITER) & own[:-1]) & soon  # the row before it
+    chain = np.maximum.accumulate(np.where(follows[: len(events)], -1, rows))
+    return chain[waits]
 
 
 def _step_ends(

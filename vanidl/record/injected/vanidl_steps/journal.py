@@ -7,7 +7,8 @@ place of the call in its epoch. The first row is `MAGIC`. A row of kind `TEXT` s
 how many rows follow that hold JSON, padded with blanks: the first describes the process, each
 other one a loader. Rows are only ever added, whole ones at a time.
 
-Version 2 has the kinds of events from COLLATE on, which version 1 does not know.
+Version 2 has the kinds of events from COLLATE on, which version 1 does not know, version 3 those
+from STEP on.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAGIC = b"vanidl-steps 2".ljust(31) + b"\n"
-TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY = range(11)
+MAGIC = b"vanidl-steps 3".ljust(31) + b"\n"
+(TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
+ STEP, OTHER_STEP) = range(13)  # fmt: skip
 """Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
 `fetches` says of a batch's samples, of the workers that fetch them, and of who takes them; what
 `device` says of a step: from begin to end on the device, `number` ns on the host; a batch that
-`replay` copied and handed out."""
+`replay` copied and handed out; a step that the program marks as training, or as something else
+(`marks`)."""
 
 THREAD_SHIFT = 8
 LOADER_SHIFT = 16

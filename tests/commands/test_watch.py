@@ -1,0 +1,95 @@
+"""`vanidl watch`: what it prints, when it ends, and the file that it writes."""
+
+from __future__ import annotations
+
+import stat
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.watch.test_run import Recording, steps
+from vanidl.cli import main
+from vanidl.commands import watch
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    return Recording(tmp_path / "RUN")
+
+
+def test_it_ends_with_the_run_and_its_last_lines_are_the_summary(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.write(0, steps(0, 100, 3))
+    recording.end(3)
+    assert main(["watch", str(recording.folder)]) == 0
+    said = capsys.readouterr().out
+    assert main(["summary", str(recording.folder)]) == 0
+    sentence = said.splitlines()[0].rstrip(".")
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert "100 steps, " in said
+    assert "Input holds training up: 30 % of the time." in said
+
+
+def test_it_waits_for_a_run_that_is_not_there_yet(
+    recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([lambda: recording.write(0, steps(0, 10, 2)), recording.end])
+    monkeypatch.setattr(time, "sleep", lambda _: next(looks)())
+    target = recording.folder.parent / "train.prom"
+    words = ["watch", str(recording.folder), "--openmetrics", str(target)]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert err.count("waiting for a recording in") == 1
+    assert out.splitlines()[0].startswith("00:00:00  ")
+    assert len(out.splitlines()) == 3  # one while it goes on, two at the end
+    assert target.read_text().endswith("# EOF\n")
+    assert stat.S_IMODE(target.stat().st_mode) & 0o444 == 0o444
+    assert [path.name for path in target.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_ctrl_c_ends_it(
+    recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording.write(0, steps(0, 10, 2))
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    assert main(["watch", str(recording.folder)]) == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_quiet_says_nothing(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    recording.write(0, steps(0, 10, 2))
+    recording.end()
+    target = recording.folder.parent / "m.prom"
+    words = ["watch", str(recording.folder), "--quiet", "--openmetrics", str(target)]
+    assert main(words) == 0
+    assert capsys.readouterr() == ("", "")
+    assert 'vanidl_steps_total{run="RUN",rank="0"} 10' in target.read_text()
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_gets_a_screen(
+    recording: Recording,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    no_color: str,
+) -> None:
+    recording.write(0, steps(0, 100, 3))
+    recording.end()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(watch, "is_terminal", lambda _: True)
+    monkeypatch.setattr("vanidl.commands.colour.is_terminal", lambda _: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["watch", str(recording.folder)]) == 0
+    out = capsys.readouterr().out
+    assert "RUN: ended with exit status 0" in out
+    assert "rank 0" in out
+    assert ("\x1b[1;31m" in out) == (not no_color)

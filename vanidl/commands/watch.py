@@ -1,0 +1,113 @@
+"""`vanidl watch RUN`: what a run that is being recorded has shown so far."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from vanidl.commands import console
+from vanidl.commands.colour import is_terminal, wants_colour
+from vanidl.files.atomic import write_whole
+from vanidl.formatting.names import elided
+from vanidl.watch import view
+from vanidl.watch.openmetrics import openmetrics
+from vanidl.watch.run import WatchedRun
+from vanidl.watch.state import RunState
+
+LOOK_S = 1.0
+LINE_S = 10.0
+
+Show = Callable[[RunState, float], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """RUN, how often to say something, and where to write metrics."""
+    add = parser.add_argument
+    add("run", metavar="RUN", help="folder that `vanidl record -o RUN` writes, now or soon")
+    add(
+        "--every", type=float, metavar="SECONDS",
+        help=f"time between looks ({LOOK_S:g} on a terminal, else {LINE_S:g})",
+    )  # fmt: skip
+    add("--openmetrics", metavar="FILE", help="also write metrics there, replaced at each look")
+    add("--plain", action="store_true", help="one line each time, on a terminal too")
+    add("--quiet", action="store_true", help="say nothing: metrics alone")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Shows the run until it has ended, or Ctrl-C; exit status 0."""
+    live = _is_live(options)
+    every_s = max(options.every or (LOOK_S if live else LINE_S), 0.1)
+    target = Path(options.openmetrics) if options.openmetrics else None
+    watched = WatchedRun(Path(options.run))
+    with suppress(KeyboardInterrupt), _shown(live, quiet=options.quiet) as show:
+        _follow(watched, every_s, show, target, quiet=options.quiet)
+    return 0
+
+
+def _is_live(options: argparse.Namespace) -> bool:
+    """Whether a screen is drawn again and again: on a terminal that can."""
+    dumb = os.environ.get("TERM", "") in ("", "dumb")
+    return is_terminal(sys.stdout) and not (dumb or options.plain or options.quiet)
+
+
+def _follow(
+    watched: WatchedRun, every_s: float, show: Show, target: Path | None, *, quiet: bool
+) -> None:
+    begun, told = time.monotonic(), quiet
+    while True:
+        state = watched.look(time.time_ns())
+        if not watched.is_there and not told:
+            console.tell(f"vanidl: waiting for a recording in {elided(str(watched.folder))}\n")
+            told = True
+        if target is not None:
+            write_whole(target, openmetrics(state).encode(), "metrics")
+        if watched.is_there:
+            show(state, time.monotonic() - begun)
+        if state.exit_status is not None:
+            return
+        time.sleep(every_s)
+
+
+@contextmanager
+def _shown(live: bool, *, quiet: bool) -> Iterator[Show]:
+    """How to show a state."""
+    if quiet:
+        yield lambda *_: None
+    elif not live:
+        yield _say
+    else:
+        with _screen() as show:
+            yield show
+
+
+def _say(state: RunState, elapsed_s: float) -> None:
+    ended = state.exit_status is not None
+    lines = view.final(state) if ended else [view.line(state, elapsed_s)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+@contextmanager
+def _screen() -> Iterator[Show]:
+    """A part of the terminal that is drawn again; texts on it are printable."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    out = console.bare(sys.stdout)
+    target = Console(file=out, highlight=False, markup=False, no_color=not wants_colour(sys.stdout))
+    with Live(console=target, auto_refresh=False, vertical_overflow="crop") as drawn:
+
+        def show(state: RunState, _elapsed_s: float) -> None:
+            lines = view.screen(state)
+            if state.exit_status is not None:
+                lines += [("", ""), *((text, "bold") for text in view.final(state))]
+            text = Text("\n").join(Text(text, style) for text, style in lines)
+            drawn.update(text, refresh=True)
+
+        yield show

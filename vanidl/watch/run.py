@@ -1,0 +1,205 @@
+"""A RUN that is being recorded: its files as they appear and grow. Nothing is written to it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from vanidl.errors import InputError
+from vanidl.formatting.names import elided
+from vanidl.readers.objects.live import LiveOperations
+from vanidl.readers.run_json import NAME as RUN_JSON
+from vanidl.readers.run_json import read_record
+from vanidl.readers.steps.live import LiveJournal
+from vanidl.record.steps import FOLDER
+from vanidl.watch.processes import ProcessReads
+from vanidl.watch.state import RankState, ReadState, RunState, Waited, WorkerState
+
+RECENT_S = 10.0
+"""What "now" is: long against the second that a process gathers events for."""
+_MOST_FILES = 20_000
+_ROWS_A_LOOK = 1_000_000  # 32 MB: what one look reads at most
+_MOST_IDLE = 16  # looks after which a file that does not grow is looked at again
+_MOST_LOADERS = 20  # of a rank that are told apart
+_MOST_PROBLEMS = 3
+
+_Sample = tuple[float, int, int]  # time, steps or bytes, ns of wait
+
+
+class Recent:
+    """Counts over the last seconds."""
+
+    def __init__(self) -> None:
+        self._samples: deque[_Sample] = deque()
+
+    def add(self, now_s: float, number: int, wait_ns: int = 0) -> None:
+        """Counts at that time."""
+        if self._samples and number < self._samples[-1][1]:
+            self._samples.clear()  # counted anew
+        self._samples.append((now_s, number, wait_ns))
+        while len(self._samples) > 2 and now_s - self._samples[1][0] >= RECENT_S:
+            self._samples.popleft()
+
+    def per_s(self) -> tuple[float, float] | None:
+        """Of both counts, the second in seconds; None until two times are known."""
+        if len(self._samples) < 2:
+            return None
+        (begin, first, first_ns), (end, last, last_ns) = self._samples[0], self._samples[-1]
+        if end <= begin:
+            return None
+        return (last - first) / (end - begin), (last_ns - first_ns) / 1e9 / (end - begin)
+
+
+class _File:
+    """One file of a run, which is looked at less often once it does not grow."""
+
+    def __init__(self, path: Path) -> None:
+        self.recent = Recent()
+        self.journal = LiveJournal(path) if path.suffix == ".steps" else None
+        self.objects = None if self.journal else LiveOperations(path)
+        self.problem = ""
+        self._idle = self._wait = 0
+
+    def read(self, most_rows: int, *, ended: bool) -> int:
+        """Reads what is new; how many rows of a journal."""
+        if self.problem or (self._wait and not ended):
+            self._wait -= 1
+            return 0
+        try:
+            if self.objects is not None:
+                self.objects.read()
+                return 0
+            rows = self.journal.read(most_rows, ended=ended) if self.journal else 0
+        except InputError as error:
+            self.problem = elided(str(error))
+            return 0
+        self._idle = 0 if rows else min(self._idle + 1, _MOST_IDLE)
+        self._wait = self._idle - 1 if self._idle > 4 else 0
+        return rows
+
+
+class WatchedRun:
+    """The files of one RUN and what they say so far.
+
+    Args:
+        folder: the RUN, which need not exist yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[str, _File] = {}
+        self._reads = ProcessReads(folder / FOLDER)
+        self._recent = {source: Recent() for source in ("calls", "storage", "objects")}
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything has been recorded."""
+        return bool(self._files) or (self.folder / RUN_JSON).is_file()
+
+    def look(self, now_ns: int) -> RunState:
+        """Reads what has been written until that time, and says what it is in all."""
+        exit_status = self._exit_status()
+        ended = exit_status is not None
+        self._find()
+        left = _ROWS_A_LOOK
+        for file in self._files.values():
+            if left > 0 or ended:
+                left -= file.read(max(left, 0), ended=ended)
+        journals = [file.journal for file in self._files.values() if file.journal]
+        if not ended:
+            self._reads.look(journal.process for journal in journals if journal.process)
+        return RunState(
+            name=elided(self.folder.absolute().name),
+            ranks=tuple(self._ranks(now_ns, ended=ended)),
+            workers=tuple(self._workers()),
+            reads=tuple(self._read_states(now_ns / 1e9)),
+            journals=len(journals),
+            problems=tuple(self._problems()),
+            is_behind=left <= 0 and any(journal.is_behind for journal in journals),
+            is_exact=all(journal.is_exact for journal in journals),
+            exit_status=exit_status,
+        )
+
+    def _exit_status(self) -> int | None:
+        """How the command ended, once the recorder has said so."""
+        path = self.folder / RUN_JSON
+        if not path.is_file():
+            return None
+        try:
+            return read_record(path).exit_status
+        except InputError:
+            return 1
+
+    def _find(self) -> None:
+        for folder in (self.folder / FOLDER, self.folder):
+            try:
+                names = sorted(os.listdir(folder))  # noqa: PTH208 - every second
+            except OSError:
+                continue
+            for name in names:
+                known = name in self._files or len(self._files) >= _MOST_FILES
+                if name.endswith((".steps", ".objects")) and not known:
+                    self._files[name] = _File(folder / name)
+
+    def _problems(self) -> Iterator[str]:
+        found = [file.problem for file in self._files.values() if file.problem]
+        yield from found[:_MOST_PROBLEMS]
+
+    def _ranks(self, now_ns: int, *, ended: bool) -> Iterator[RankState]:
+        rows = [file for file in self._files.values() if file.journal and file.journal.process]
+        for file in sorted(rows, key=lambda file: _order(file.journal)):
+            journal = file.journal
+            if journal is None or not (journal.totals.steps or journal.totals.by_loader):
+                continue
+            totals = journal.totals
+            file.recent.add(now_ns / 1e9, totals.steps, totals.wait_ns)
+            now = None if ended else file.recent.per_s()
+            loaders = sorted(totals.by_loader.items())[:_MOST_LOADERS]
+            yield RankState(
+                label=_label(journal),
+                steps=totals.steps,
+                steps_s=totals.step_ns / 1e9,
+                wait_s=totals.wait_ns / 1e9,
+                window_s=totals.window_ns / 1e9,
+                silent_s=max(now_ns - totals.end_ns, 0) / 1e9,
+                now_steps_per_s=now[0] if now else None,
+                now_wait_share=min(now[1], 1.0) if now else None,
+                loaders=tuple(Waited(journal.name(k), n, ns / 1e9) for k, (n, ns) in loaders),
+                validation_steps=totals.other_steps,
+            )
+
+    def _workers(self) -> Iterator[WorkerState]:
+        for file in self._files.values():
+            journal = file.journal
+            if journal and journal.process and journal.fetched.batches:
+                trains = journal.totals.steps or journal.totals.by_loader
+                pid = journal.process.get("pid")
+                label = f"{_label(journal)} itself" if trains else f"worker {pid}"
+                fetched = journal.fetched
+                yield WorkerState(elided(label), fetched.batches, fetched.ns / 1e9)
+
+    def _read_states(self, now_s: float) -> Iterator[ReadState]:
+        objects = [file.objects for file in self._files.values() if file.objects]
+        known: dict[str, int] = {}
+        if self._reads.processes:
+            known |= {"calls": self._reads.called, "storage": self._reads.stored}
+        if objects:
+            known["objects"] = sum(each.nbytes for each in objects)
+        for source, nbytes in known.items():
+            self._recent[source].add(now_s, nbytes)
+            per_s = self._recent[source].per_s()
+            yield ReadState(source, nbytes, per_s[0] if per_s else None)
+
+
+def _order(journal: LiveJournal | None) -> tuple[int, str]:
+    process = (journal.process if journal else None) or {}
+    rank = process.get("rank")
+    return (rank if type(rank) is int else -1), journal.path.name if journal else ""
+
+
+def _label(journal: LiveJournal) -> str:
+    process = journal.process or {}
+    rank, pid = process.get("rank"), process.get("pid")
+    return f"rank {rank}" if type(rank) is int else elided(f"process {pid}")

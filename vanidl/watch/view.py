@@ -1,0 +1,148 @@
+"""The state of a run as lines of text: a screen of at most 80 columns, and a line for a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vanidl.formatting.units import (
+    UNKNOWN,
+    bandwidth,
+    count,
+    nbytes,
+    percent,
+    plural,
+    seconds,
+    steps_per_second,
+)
+from vanidl.watch.state import RankState, ReadState, RunState, steps_words, verdict, waited
+
+WIDTH = 80
+_MOST_RANKS = 8
+_SILENT_S = 5.0
+_READS = {
+    "calls": "by read() calls (/proc/PID/io), from cache or not",
+    "storage": "from storage (/proc/PID/io)",
+    "objects": "from object storage",
+}
+
+Line = tuple[str, str]
+"""Text, and its style in the words of rich."""
+
+
+def screen(state: RunState) -> list[Line]:
+    """The state in some lines; names in it are printable."""
+    lines = [*_head(state), *_reads(state), *_slowest(state), ("", ""), *_ranks(state)]
+    return [(text[:WIDTH], style) for text, style in lines]
+
+
+def line(state: RunState, elapsed_s: float) -> str:
+    """The same in one line: what fits into 80 columns."""
+    slowest, worker = state.slowest_rank, state.slowest_worker
+    calls = next((read for read in state.reads if read.per_s is not None), None)
+    parts = [
+        _clock(elapsed_s),
+        steps_per_second(state.now_steps_per_s or state.steps_per_s),
+        f"waits {percent(_now_share(state))}",
+        f"reads {bandwidth(calls.per_s)}" if calls else "",
+        f"{slowest.label} waits {percent(slowest.latest_share)}"
+        if slowest and len(state.ranks) > 1
+        else "",
+        f"{worker.label}: {seconds(worker.batch_s)} a batch" if worker else "",
+    ]
+    if not state.ranks:
+        return f"{parts[0]}  no step yet ({plural(state.journals, 'process', 'processes')} seen)"
+    text = ""
+    for part in filter(None, parts):
+        longer = f"{text}  {part}" if text else part
+        if len(longer) <= WIDTH:
+            text = longer
+    return text
+
+
+def final(state: RunState) -> list[str]:
+    """What there is to say once the run has ended: as `vanidl summary` has it."""
+    rate = f", {steps_per_second(state.steps_per_s)}" if state.steps_per_s else ""
+    found = [waited(state), f"{_capital(steps_words(state))}{rate}. {verdict(state)}".rstrip()]
+    if not state.is_exact:
+        found.append("These are approximate: more calls lay within one another than is held.")
+    return [*found, *state.problems]
+
+
+def _head(state: RunState) -> Iterator[Line]:
+    done = f"ended with exit status {state.exit_status}" if state.exit_status is not None else ""
+    behind = ", reading what was recorded before" if state.is_behind else ""
+    yield f"{state.name}: {done or 'recording'}{behind}", "bold"
+    share = _now_share(state)
+    yield (
+        f"steps       {steps_per_second(state.now_steps_per_s or state.steps_per_s)} now, "
+        f"{steps_words(state)}",
+        "",
+    )
+    yield (
+        f"input wait  {percent(share)} now, {percent(state.wait_share)} so far",
+        "red" if verdict(state).startswith("Input holds") else "",
+    )
+    if said := verdict(state):
+        yield f"            {said}", "bold green" if said.startswith("Input keeps") else "bold red"
+
+
+def _reads(state: RunState) -> Iterator[Line]:
+    if not state.reads:
+        yield f"reads       {UNKNOWN}: no recorded process runs on this host", ""
+    for read in state.reads:
+        yield f"reads       {_read(read)}", ""
+
+
+def _read(read: ReadState) -> str:
+    per_s = bandwidth(read.per_s) if read.per_s is not None else "-"
+    return f"{per_s} {_READS[read.source]}, {nbytes(read.nbytes)} in all"
+
+
+def _slowest(state: RunState) -> Iterator[Line]:
+    rank, worker = state.slowest_rank, state.slowest_worker
+    if rank is not None and len(state.ranks) > 1:
+        yield f"slowest     {rank.label} waits most: {percent(rank.latest_share)}", ""
+    if worker is not None:
+        yield (
+            f"            {worker.label}: {seconds(worker.batch_s)} a batch "
+            f"({plural(worker.batches, 'batch', 'batches')})",
+            "",
+        )
+    for problem in state.problems:
+        yield f"not read    {problem}", "yellow"
+
+
+def _ranks(state: RunState) -> Iterator[Line]:
+    if not state.ranks:
+        yield f"no step yet ({plural(state.journals, 'process', 'processes')} seen)", ""
+        return
+    yield f"{'':<16}{'steps':>10}{'now':>16}{'waits now':>12}{'so far':>12}  last event", "dim"
+    shown = sorted(state.ranks, key=lambda rank: -(rank.latest_share or 0.0))[:_MOST_RANKS]
+    for rank in shown:
+        yield _row(rank, state.exit_status is not None)
+    if len(shown) < len(state.ranks):
+        yield f"and {count(len(state.ranks) - len(shown))} ranks that wait less", "dim"
+
+
+def _row(rank: RankState, ended: bool) -> Line:
+    now = "-" if rank.now_steps_per_s is None else steps_per_second(rank.now_steps_per_s)
+    share = "-" if rank.now_wait_share is None else percent(rank.now_wait_share)
+    silent = rank.silent_s > _SILENT_S and not ended
+    return (
+        f"{rank.label[:15]:<16}{count(rank.steps):>10}{now:>16}{share:>12}"
+        f"{percent(rank.wait_share):>12}  {'' if ended else f'{rank.silent_s:.0f} s ago'}",
+        "yellow" if silent else "",
+    )
+
+
+def _now_share(state: RunState) -> float | None:
+    return state.wait_share if state.now_wait_share is None else state.now_wait_share
+
+
+def _clock(elapsed_s: float) -> str:
+    minutes, rest = divmod(int(elapsed_s), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
