@@ -65,12 +65,24 @@ def outcome(path: Path) -> Outcome:
 
 def fresh_outcome(path: Path, free_bytes: int) -> Outcome:
     """The same from a process without threads: one that has some must not fork and work on."""
+    return Outcome(**_asked(path, free_bytes))
+
+
+def memory(path: Path, reader: str) -> tuple[int, int]:
+    """`costs.memory` of one of READERS, from such a process."""
+    peak, held = _asked(path, reader)
+    return peak, held
+
+
+def _asked(path: Path, what: int | str) -> Any:
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
-    server.stdin.write(json.dumps([str(path), free_bytes]) + "\n")
+    server.stdin.write(json.dumps([str(path), what]) + "\n")
     server.stdin.flush()
-    return Outcome(**json.loads(server.stdout.readline()))
+    found = json.loads(server.stdout.readline())
+    assert not isinstance(found, str), found
+    return found
 
 
 @cache

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import bz2
 import random
 import subprocess
 import sys
@@ -107,3 +108,19 @@ def test_windows_change_nothing(window: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(inflate, "_AHEAD_WINDOW", window)
     contents = [noise(i) for i in range(20)]
     assert [content for content, _, _ in plain([*map(zlib.compress, contents)])] == contents
+
+
+@pytest.mark.parametrize("compression", ["zlib", "bz2"])
+@pytest.mark.parametrize("size", [1, 4095, 4096, 4097, 8192, 60_000])
+def test_streams_of_any_length_in_parts(
+    compression: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Highly compressible ones too, of which the inflater holds back more than a part."""
+    monkeypatch.setattr(inflate, "_MOST_PART", 4096)
+    packer = {"zlib": zlib.compress, "bz2": bz2.compress}[compression]
+    for text in (bytes(size), noise(1, size)):
+        packed = packer(text)
+        # Longer than the region of a log of one process, which is inflated at once.
+        long = packer(noise(2))
+        found = streams(memoryview(packed + long), compression, cut=False)
+        assert [bytes(stream.data) for stream in found] == [text, noise(2)]

@@ -213,6 +213,28 @@ def test_what_the_profiler_lost_is_told(tmp_path):
     assert "CUPTI is missing" in profile.losses[0]
 
 
+def whole_line(encoded: memoryview, plane: xprof_xspace.Plane, stats: tuple[str, ...]):
+    """All blocks of a line as one."""
+    blocks = list(xprof_xspace.blocks(encoded, plane, stats))
+    columns = (
+        np.concatenate([getattr(block, name) for block in blocks])
+        for name in ("start_ns", "end_ns", "name_code")
+    )
+    values = {name: np.concatenate([block.stats[name] for block in blocks]) for name in stats}
+    return xprof_xspace.Line(blocks[0].name, *columns, values)
+
+
+def test_a_profile_is_the_same_in_blocks_of_any_length(tmp_path, monkeypatch):
+    events = [e for e in NOTHING if e.plane != GPU] + [e for many in NAMES.values() for e in many]
+    path = write_xplane(tmp_path, xspace([*STEPS, *events, *STEPS]))
+    whole = xplane.read_profile(path)
+    monkeypatch.setattr(xprof_xspace, "_BLOCK", 3)
+    parts = xplane.read_profile(path)
+    for name in ("start_ns", "end_ns", "step", "kind", "thread", "name"):
+        assert getattr(parts, name).tolist() == getattr(whole, name).tolist()
+    assert parts.names == whole.names
+
+
 EVENTS = st.lists(
     st.tuples(st.integers(0, 2**40), st.integers(0, 2**33), st.integers(0, 3)), max_size=40
 )
@@ -225,7 +247,7 @@ def test_every_number_comes_back(rows):
     planes = xprof_xspace.space(memoryview(content)).planes
     if not rows:
         return
-    line = xprof_xspace.line(planes[0].lines[0], planes[0], ("step_num", "hlo_op"))
+    line = whole_line(planes[0].lines[0], planes[0], ("step_num", "hlo_op"))
     assert line.start_ns.tolist() == [e.start for e in events]
     assert line.end_ns.tolist() == [e.end for e in events]
     assert [planes[0].names[c].text for c in line.name_code] == [e.name for e in events]
@@ -315,7 +337,7 @@ def same_as_oracle(path: Path) -> int:
     for plane, other in zip(space.planes, profile_data(path).planes, strict=True):
         assert plane.name == other.name
         for encoded, theirs in zip(plane.lines, other.lines, strict=True):
-            line = xprof_xspace.line(encoded, plane, ("step_num",))
+            line = whole_line(encoded, plane, ("step_num",))
             events = list(theirs.events)
             count += len(events)
             assert line.name == theirs.name

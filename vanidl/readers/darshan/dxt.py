@@ -72,7 +72,10 @@ def decode(
     columns = _Columns(_width(layer, version), nbytes)
     records: list[_Record] = []
     losses: list[str] = []
+    longest = 0
     for stream in streams:
+        budget.hold(max(0, len(stream.data) - longest))  # one is held at a time
+        longest = max(longest, len(stream.data))
         found, segments, loss = _records(stream.data, columns.width, byte_order, budget)
         records += found
         columns.add(segments, stream.end)
@@ -281,7 +284,8 @@ def _records(
             )
         written = min(max(0, writes), found) if problem else writes
         records.append(_Record(file, rank, host, written, found - written))
-        segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
+        if found:  # a view of nothing would hold the whole stream
+            segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
         at += 8 * width * found
     if not problem and at < len(data):
         problem = f"{len(data) - at} bytes at the end of a stream are no record"

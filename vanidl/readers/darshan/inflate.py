@@ -20,6 +20,7 @@ except ImportError:  # no wheel for every platform; zlib is slower and says the 
 _FIRST_PIECE = 16 << 10
 _LARGEST_PIECE = 4 << 20
 _PROBE = 4 << 10
+_MOST_PART = 1 << 20  # inflated at a time
 _MOST_AT_ONCE = 4 << 20  # of a short region: real ones reach half of it
 _AHEAD_STREAM = 64 << 10  # from here on a second thread is worth it
 _AHEAD_WINDOW = 128 << 20  # half of it is held inflated in memory
@@ -32,7 +33,7 @@ class _Inflater(Protocol):
     def eof(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: memoryview, max_length: int, /) -> bytes: ...
+    def decompress(self, data: memoryview | bytes, max_length: int, /) -> bytes: ...
 
 
 _Opener = Callable[[], _Inflater]
@@ -215,19 +216,42 @@ def _next_stream(
     region: memoryview, start: int, inflater: _Inflater, piece: int, budget: Budget
 ) -> Stream:
     """The stream that begins at `start`; `piece`: how much of the region to feed first."""
-    parts: list[bytes] = []
+    text: bytes | bytearray = b""
     position = start
     while not inflater.eof:
         if position >= len(region):
-            return Stream(b"".join(parts), position, _CUT)
-        left = max(0, budget.text_bytes)
+            return Stream(memoryview(text).toreadonly(), position, _CUT)
         try:
-            parts.append(inflater.decompress(region[position : position + piece], left + 1))
+            for part in _inflated(inflater, region[position : position + piece], budget):
+                text = _appended(text, part)
+                # Of damaged streams, too: it was work.
+                if not budget.inflate(len(part)) or len(text) > budget.held_bytes:
+                    return Stream(b"", position, _BEYOND)
         except _ERRORS as error:
             return Stream(b"", position, f"damaged data after byte {start:,} of it ({error})")
         position += piece
-        if not budget.inflate(len(parts[-1])):  # of damaged streams, too: it was work
-            return Stream(b"", position, _BEYOND)
         piece = min(2 * piece, _LARGEST_PIECE)
     end = min(position, len(region)) - len(inflater.unused_data)
-    return Stream(parts[0] if len(parts) == 1 else b"".join(parts), end)
+    return Stream(memoryview(text).toreadonly(), end)
+
+
+def _appended(text: bytes | bytearray, part: bytes) -> bytes | bytearray:
+    """A long text grows in its place; most streams are one part, which is not copied."""
+    if not text:
+        return part
+    if isinstance(text, bytes):
+        text = bytearray(text)
+    text += part
+    return text
+
+
+def _inflated(inflater: _Inflater, data: memoryview, budget: Budget) -> Iterator[bytes]:
+    """What the bytes inflate to, in parts: the inflaters' own buffers take twice their length."""
+    fed: memoryview | bytes = data
+    while True:
+        most = min(_MOST_PART, max(0, budget.text_bytes) + 1)
+        part = inflater.decompress(fed, most)
+        yield part
+        if len(part) < most or inflater.eof:
+            return
+        fed = getattr(inflater, "unconsumed_tail", b"")  # bz2 keeps it itself

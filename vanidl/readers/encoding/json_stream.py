@@ -25,7 +25,7 @@ from vanidl.readers.budget import Budget
 from vanidl.readers.encoding import json_lenient
 from vanidl.readers.encoding.json_borders import Borders, borders
 
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 256 * 1024  # its values stay in the cache
 MAX_ITEM_BYTES = 8 * 1024 * 1024
 """Longest element or member: a lost quotation mark must not pull the file into memory."""
 MAX_KEY_BYTES = 64 * 1024
@@ -33,6 +33,7 @@ MAX_VALUES = 600_000
 """Most values in one text that is parsed at once: each takes some 70 bytes."""
 
 _FIRST_WINDOW = 4096
+_MOST_LENIENT_BYTES = 2 * 1024 * 1024
 _KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*(?=\S)', re.DOTALL)
 _SEPARATOR = re.compile(rb"\s*\}\s*,\s*\{\s*")
 _SPACE = b" \t\r\n"
@@ -244,7 +245,7 @@ class _Scanner:
 
 
 def _strict(text: bytes | bytearray) -> list[Any] | None:
-    if len(text) > BLOCK_BYTES and sum(map(text.count, _BEFORE_VALUES)) > MAX_VALUES:
+    if len(text) > MAX_VALUES and sum(map(text.count, _BEFORE_VALUES)) > MAX_VALUES:
         return None
     try:
         values: list[Any] = orjson.loads(b"[" + text + b"]")
@@ -255,7 +256,7 @@ def _strict(text: bytes | bytearray) -> list[Any] | None:
 
 def _values(text: bytes, found: Borders) -> tuple[list[Any], int]:
     values = _strict(text)
-    if values is None and len(text) > 2 * BLOCK_BYTES:
+    if values is None and len(text) > _MOST_LENIENT_BYTES:
         return [], 1 + len(found.commas)
     return json_lenient.elements(text, found.commas) if values is None else (values, 0)
 

@@ -52,7 +52,7 @@ def possible(events: SessionEvents) -> tuple[SessionEvents, int]:
     start, length = events.start_ns, events.end_ns - events.start_ns
     low, high = _EPOCH_NS if is_absolute(events) else (-_LONGEST_NS, _LONGEST_NS)
     good = (start >= low) & (start < high) & (length >= 0) & (length < _LONGEST_NS)
-    return events.pick(good), int(len(good) - good.sum())
+    return events if good.all() else events.pick(good), int(len(good) - good.sum())
 
 
 def by_folder(path: Path, events: SessionEvents, utc_offset_s: int) -> Placed:

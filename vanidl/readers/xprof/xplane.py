@@ -31,6 +31,8 @@ SOURCE = "xplane"
 _STEP, _HLO = "step_num", "hlo_op"
 _BEGAN_NS, _PID = "profile_start_time", "process_id"
 _LARGEST_PID = 2**31 - 1
+_Key = tuple[int | None, int]  # number of a name, and two bits: a numbered step, of XLA
+_USELESS = -1  # code of a label whose events mean nothing
 _EXPECTED = "expected a TensorFlow or JAX profile"
 _REMEDY = "give a *.xplane.pb file that TensorFlow's or JAX's profiler wrote"
 
@@ -73,55 +75,70 @@ def read_profile(
 
 @dataclass(slots=True)
 class _Collected:
-    """The events that may mean something, line by line."""
+    """The events that may mean something: what else there is goes block by block."""
 
     seen: int = 0  # events of any kind
     labels: dict[Label, int] = field(default_factory=dict)
-    columns: list[tuple[Int64Array, Int64Array, Int64Array, Int64Array]] = field(
-        default_factory=list
+    columns: tuple[list[Int64Array], ...] = field(
+        default_factory=lambda: tuple([] for _ in range(4))
     )
 
-    def add(self, plane: Plane, line: Line, waits: Sequence[re.Pattern[str]]) -> None:
-        """Keep what has a meaning of one line."""
-        self.seen += len(line.start_ns)
-        step = line.stats[_STEP]
-        numbered, is_hlo = step != ABSENT, line.stats[_HLO] != ABSENT
-        key = line.name_code * 4 + numbered * 2 + is_hlo
+    def add(
+        self, plane: Plane, block: Line, known: dict[_Key, int], waits: Sequence[re.Pattern[str]]
+    ) -> None:
+        """Keep what has a meaning of some events of a line; `known` are its codes of labels."""
+        self.seen += len(block.start_ns)
+        step = block.stats[_STEP]
+        numbered, is_hlo = step != ABSENT, block.stats[_HLO] != ABSENT
+        key = block.name_code * 4 + numbered * 2 + is_hlo
         different, place = np.unique(key, return_inverse=True)
-        labels = [_label(plane, line.name, code) for code in different.tolist()]
-        useful = _useful(labels, waits)[place]
-        codes = [self.labels.setdefault(label, len(self.labels)) for label in labels]
-        self.columns.append(
-            (
-                line.start_ns[useful],
-                line.end_ns[useful],
-                np.array(codes, np.int64)[place][useful],
-                np.where(numbered, np.maximum(step, NO_STEP), NO_STEP)[useful],
-            )
-        )
+        # Names that the plane does not explain are one, so that `known` stays as small as it is.
+        keys = [(k >> 2 if k >> 2 in plane.names else None, k & 3) for k in different.tolist()]
+        new = list(dict.fromkeys(key for key in keys if key not in known))
+        labels = [_label(plane, block.name, *key) for key in new]
+        known.update(zip(new, self._codes(labels, waits), strict=True))
+        code = np.array([known[key] for key in keys], np.int64)[place]
+        useful = code != _USELESS
+        numbers = np.where(numbered, np.maximum(step, NO_STEP), NO_STEP)
+        for kept, column in zip(
+            self.columns, (block.start_ns, block.end_ns, code, numbers), strict=True
+        ):
+            kept.append(column[useful])
+
+    def _codes(self, labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> list[int]:
+        return [
+            self.labels.setdefault(label, len(self.labels)) if useful else _USELESS
+            for label, useful in zip(labels, _useful(labels, waits).tolist(), strict=True)
+        ]
 
     def events(self) -> SessionEvents:
-        """All that was kept."""
-        start, end, label, step = (
-            np.concatenate(column) for column in zip(*self.columns, strict=True)
-        )
+        """All that was kept, which is here no longer."""
+        start, end, label, step = map(_emptied, self.columns)
         return SessionEvents(start, end, label, step, tuple(self.labels))
+
+
+def _emptied(parts: list[Int64Array]) -> Int64Array:
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def _collect(space: Space, waits: Sequence[re.Pattern[str]]) -> _Collected:
     collected = _Collected()
     for plane in space.planes:
         for encoded in plane.lines:
-            collected.add(plane, xspace.line(encoded, plane, (_STEP, _HLO)), waits)
+            known: dict[_Key, int] = {}
+            for block in xspace.blocks(encoded, plane, (_STEP, _HLO)):
+                collected.add(plane, block, known, waits)
     return collected
 
 
-def _label(plane: Plane, line: str, key: int) -> Label:
-    name = plane.names.get(key >> 2)
+def _label(plane: Plane, line: str, code: int | None, marks: int) -> Label:
+    name = None if code is None else plane.names[code]
     text = name.text if name else ""
     # XLA names events of a device after the whole text of the operation.
     short = name.title if name and text.startswith("%") and name.title else text
-    return Label(plane.name, line, short, numbered=bool(key & 2), is_hlo=bool(key & 1))
+    return Label(plane.name, line, short, numbered=bool(marks & 2), is_hlo=bool(marks & 1))
 
 
 def _useful(labels: Sequence[Label], waits: Sequence[re.Pattern[str]]) -> NDArray[np.bool_]:

@@ -74,7 +74,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A thread or a stream: one entry per event in every array.
+    """Events of a thread or a stream: one entry per event in every array.
 
     Times are nanoseconds, rounded from picoseconds, from where the file counts; `name_code` is
     a key of `Plane.names`. `stats` holds each statistic that was asked for, ABSENT where an
@@ -124,28 +124,30 @@ def _whole(data: memoryview) -> tuple[int, str]:
     return whole, ""
 
 
-def line(encoded: memoryview, plane: Plane, stats: Sequence[str]) -> Line:
-    """One line of a plane, with the statistics of these names.
+def blocks(encoded: memoryview, plane: Plane, stats: Sequence[str]) -> Iterator[Line]:
+    """The events of one line, some thousands at a time, with the statistics of these names.
 
     Raises:
         NotProtobuf: The bytes are no such message.
     """
-    head, start, end = _parts(encoded)
-    text = np.frombuffer(bytes(encoded) + PADDING, np.uint8)
+    text = b"".join((encoded, PADDING))
+    head, start, end = _parts(text)
+    name = _text(head.messages(_LINE_TITLE)) or _text(head.messages(_LINE_NAME))
+    base = varint_int64(head.varint(_LINE_START_NS))
     codes = {code: stats.index(name) for code, name in plane.stat_names.items() if name in stats}
-    columns = np.empty((_EVENT_STATS + len(stats), len(start)), np.int64)
     for low in range(0, len(start), _BLOCK):
         block = slice(low, low + _BLOCK)
-        columns[:, block] = _block(text, start[block], end[block], (len(stats), codes))
-    base = varint_int64(head.varint(_LINE_START_NS))
-    begun, lasted = columns[_OFFSET_PS], columns[_DURATION_PS]
-    return Line(
-        _text(head.messages(_LINE_TITLE)) or _text(head.messages(_LINE_NAME)),
-        base + _nanoseconds(begun),
-        base + _nanoseconds(begun + np.maximum(lasted, 0)),
-        columns[_EVENT],
-        {name: columns[_EVENT_STATS + i] for i, name in enumerate(stats)},
-    )
+        columns = _block(
+            np.frombuffer(text, np.uint8), start[block], end[block], (len(stats), codes)
+        )
+        begun, lasted = columns[_OFFSET_PS], columns[_DURATION_PS]
+        yield Line(
+            name,
+            base + _nanoseconds(begun),
+            base + _nanoseconds(begun + np.maximum(lasted, 0)),
+            columns[_EVENT],
+            {name: columns[_EVENT_STATS + i] for i, name in enumerate(stats)},
+        )
 
 
 def _plane(plane: Fields, budget: Budget) -> Plane:
@@ -177,9 +179,9 @@ def _entries(plane: Fields, number: int, budget: Budget) -> Iterator[tuple[int, 
             yield varint_int64(pair.varint(_KEY)), fields(values[-1])
 
 
-def _parts(encoded: memoryview) -> tuple[Fields, Int64Array, Int64Array]:
+def _parts(text: bytes) -> tuple[Fields, Int64Array, Int64Array]:
     """A line's own fields, and the starts and ends of its events."""
-    text, stop = bytes(encoded) + PADDING, len(encoded)
+    stop = len(text) - len(PADDING)
     starts, ends, head = array("q"), array("q"), []  # an event may take two bytes of the file
     at = 0
     while at < stop:

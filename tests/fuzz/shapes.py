@@ -1,0 +1,229 @@
+"""Hostile shapes of every format: few bytes that could cost much, each of any size.
+
+A shape has a number of things (names, events, digits, levels, ...); what it costs to read them is
+bounded by the size of the file, and grows with their number, not with its square.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tests.fuzz.readers import READERS
+from tests.makers import xplane_files
+from tests.makers.darshan_logs import Log, header_length, job_record
+from tests.makers.event_files import Event, event_file, message, step_table
+from tests.makers.xplane_files import number
+
+MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Content with so many things, for a reader; `count` of them are what memory is tried with."""
+
+    reader: str
+    count: int
+    make: Callable[[int], bytes]
+
+
+def darshan(*regions: tuple[int, int, bytes], names: bytes = b"", job: Log | None = None) -> bytes:
+    """A log of version 3.41 with these regions: (number, version, text that is compressed)."""
+    log = job or Log()
+    size = header_length(log)
+    parts = [zlib.compress(job_record(log)), zlib.compress(names, 6) if names else b""]
+    table, versions = [0] * 130, [0] * 64
+    at = size + len(parts[0])
+    table[:2] = (at, len(parts[1])) if names else (0, 0)
+    at += len(parts[1])
+    for place, version, text in regions:
+        packed = _compressed(text)
+        table[2 * place + 2 : 2 * place + 4] = at, len(packed)
+        versions[place] = version
+        parts.append(packed)
+        at += len(packed)
+    head = struct.pack("<8sqB7xQ130Q64I", b"3.41", 6567223, 0, 0, *table, *versions)
+    return b"".join([head, *parts])
+
+
+@lru_cache(4)
+def _compressed(text: bytes) -> bytes:
+    return zlib.compress(text, 9)
+
+
+_REGION = bytes(8 * MB)
+
+
+def _names(n: int) -> bytes:
+    return darshan(names=b"".join(struct.pack("<Q", i) + b"\0" for i in range(n)))
+
+
+def _traces(files: int, segments: int) -> bytes:
+    head = struct.pack("<Qqq64sqq", 1, 0, -1, b"h", 0, segments)
+    return darshan((10, 1, (head + bytes(48 * segments)) * files))
+
+
+def _packed(text: bytes) -> bytes:
+    return gzip.compress(text, 6)
+
+
+def _kineto(events: bytes) -> bytes:
+    return _packed(b'{"traceEvents":[' + events + b"]}")
+
+
+_SPAN = b'{"ph":"X","cat":"%s","name":"%s","pid":1,"tid":1,"ts":%d,"dur":%d},'
+
+
+def _spans(n: int, name: bytes = b"aten::mm", kind: bytes = b"cpu_op") -> bytes:
+    """Each within the one before."""
+    spans = (_SPAN % (kind, name.replace(b"#", b"%d" % i), i, 2 * n - 2 * i) for i in range(n))
+    return _kineto(b"".join(spans)[:-1])
+
+
+_STEP = _SPAN % (b"user_annotation", b"ProfilerStep#%b", 1, 5)
+_HASH = b'{"id":1,"name":"FH","cat":"dftracer","ph":"M","args":{"name":"%d","value":"%d"}}\n'
+_CALL = (
+    b'{"name":"read","cat":"POSIX","ph":1,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{"ret":1}}\n'
+)
+
+
+def _calls(n: int) -> bytes:
+    """Each within the one before, of one process."""
+    return b"".join(_CALL % (1, 1, i, 2 * n - 2 * i) for i in range(n))
+
+
+def one_line(events: bytes, more: bytes = b"") -> bytes:
+    """A profile of one plane with one line."""
+    line = message(3, message(2, b"Steps") + events)
+    return message(1, message(2, b"/host:CPU") + more + line)
+
+
+def _waits(n: int) -> bytes:
+    """Empty events whose name means something, and a profile to be in."""
+    known = number(1, 0) + message(2, b"IteratorGetNextOp::DoCompute")
+    name = message(4, number(1, 0) + message(2, known))
+    return one_line(b"\x22\0" * n, name) + READERS["xplane"].content
+
+
+def _profile(n: int) -> bytes:
+    """Operators on one thread, each within the one before."""
+    return xplane_files.xspace(_nested(n))
+
+
+def _nested(n: int) -> list[xplane_files.Event]:
+    operators = [
+        xplane_files.Event("m/MatMul:MatMul", i, 2 * n - i, title="MatMul", line="tf_Compute/1")
+        for i in range(n)
+    ]
+    return [xplane_files.Event("Profiled batch", 0, 2 * n, step=4), *operators]
+
+
+def _viewer(**event: object) -> bytes:
+    whole = json.loads(READERS["trace viewer"].content)
+    whole["traceEvents"] += [event]
+    return json.dumps(whole).encode()
+
+
+def _run_record(n: int) -> bytes:
+    whole = json.loads(READERS["run record"].content)
+    return json.dumps(whole | {"processes": whole["processes"] * n}).encode()
+
+
+def _ab_record(n: int) -> bytes:
+    whole = json.loads(READERS["ab record"].content)
+    return json.dumps(whole | {"runs": whole["runs"] * n}).encode()
+
+
+def _npy(n: int) -> bytes:
+    shape = b"(" + b"1," * n + b")"
+    head = b"{'descr':'<f4','fortran_order':False,'shape':" + shape + b"}\n"
+    return b"\x93NUMPY\x02\0" + struct.pack("<I", len(head)) + head
+
+
+def _dlio(steps: bytes) -> bytes:
+    return b'{"1":{"proc":{"a":[' + steps + b"1]}}}"
+
+
+def _rows(name: str, n: int) -> bytes:
+    """The rows of a whole file once more and once more; its first row says what it is."""
+    content = READERS[name].content
+    size = 32 if name == "steps" else 48
+    return content + content[size:] * n
+
+
+SHAPES: dict[str, Shape] = {
+    "regions": Shape("darshan", 20, lambda n: darshan(
+        *((20 + i, 1, _REGION) for i in range(n)))),
+    "counters": Shape("darshan", 60 * MB, lambda n: darshan((1, 4, bytes(n)))),
+    "empty names": Shape("darshan", MB // 2, _names),
+    "one long name": Shape("darshan", 20 * MB, lambda n: darshan(
+        names=b"12345678" + b"n" * n + b"\0")),
+    "empty traces": Shape("darshan", 200_000, lambda n: _traces(n, 0)),
+    "operations of nothing": Shape("darshan", 200_000, lambda n: _traces(1, n)),
+    "traces of nothing": Shape("darshan", 50_000, lambda n: _traces(n, 2)),
+    "stripes": Shape("darshan", 40 * MB, lambda n: darshan((8, 1, bytes(n)))),
+    "a long command": Shape("darshan", 60 * MB, lambda n: darshan(job=Log(command=b"x" * n))),
+    "a long key": Shape("kineto gzip", 60 * MB, lambda n: _packed(b'{"' + b"k" * n + b'":1}')),
+    "an array of nothing": Shape("kineto gzip", 4_000_000, lambda n: _packed(
+        b'{"deviceProperties":[' + b"{}," * n + b"{}]}")),
+    "nested in one event": Shape("kineto gzip", 4_000_000, lambda n: _kineto(
+        b'{"a":[' + b"[]," * n + b"[]]}")),
+    "not a number": Shape("kineto gzip", 200_000, lambda n: _kineto(b"nan," * n + b"1")),
+    "broken elements": Shape("kineto gzip", 100_000, lambda n: _kineto(b"x," * n + b"1")),
+    "levels": Shape("kineto", 200_000, lambda n: b'{"traceEvents":[' + b"[" * n + b"]" * n + b"]}"),
+    "empty events": Shape("kineto gzip", 2_000_000, lambda n: _kineto(b"{}," * n + b"{}")),
+    "spans in spans": Shape("kineto gzip", 20_000, _spans),
+    "steps in steps": Shape("kineto gzip", 20_000, lambda n: _spans(
+        n, b"ProfilerStep##", b"user_annotation")),
+    "waits in waits": Shape("kineto gzip", 20_000, lambda n: _spans(
+        n, b"enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", b"user_annotation")),
+    "names of spans": Shape("kineto gzip", 20_000, lambda n: _spans(n, b"aten::#")),
+    "a step of many digits": Shape("kineto", 5_001, lambda n: READERS["kineto"].content.replace(
+        b'"traceEvents": [', b'"traceEvents": [' + _STEP.replace(b"%b", b"4" * n))),
+    "a long line": Shape("dftracer gzip", 4_000_000, lambda n: _packed(b"[" + b"[]," * n + b"1]")),
+    "hashes": Shape("dftracer gzip", 60_000, lambda n: gzip.compress(
+        b"".join(_HASH % (i, i) for i in range(n)), 1)),
+    "processes": Shape("dftracer", 20_000, lambda n: b"".join(
+        _CALL % (i, i, 1, 1) for i in range(n))),
+    "calls in calls": Shape("dftracer", 20_000, _calls),
+    "empty lines": Shape("dftracer gzip", 4 * MB, lambda n: _packed(b"\n" * n)),
+    "lines of levels": Shape("dftracer", 200_000, lambda n: b'{"args":' + b"[" * n),
+    "an event of fields": Shape("xplane", 100_000, lambda n: one_line(message(4, b"\x22\0" * n))),
+    "events of nothing": Shape("xplane", 4_000_000, lambda n: one_line(b"\x22\0" * n)),
+    "waits of nothing": Shape("xplane", 2_000_000, _waits),
+    "planes of nothing": Shape("xplane", 100_000, lambda n: b"\x0a\0" * n),
+    "lines of nothing": Shape("xplane", 50_000, lambda n: message(1, message(3, b"\x22\0") * n)),
+    "empty fields": Shape("xplane", MB // 8, lambda n: b"\x22\0" * n),
+    "empty names of events": Shape("xplane", 50_000, lambda n: message(
+        1, message(4, b"\x12\0") * n)),
+    "operators in operators": Shape("xplane", 10_000, _profile),
+    "events of the viewer": Shape("trace viewer", 10_000, lambda n: json.dumps(
+        xplane_files.viewer_trace(_nested(n))).encode()),
+    "a viewer's step of many digits": Shape("trace viewer", 5_001, lambda n: _viewer(
+        ph="X", pid=1, tid=1, name="x", ts=1, dur=1, args={"step_num": "4" * n})),
+    "a viewer's long name": Shape("trace viewer", MB, lambda n: _viewer(
+        ph="X", pid=1, tid=1, name="Profiled batch" * (n // 14), ts=1, dur=1)),
+    "rows": Shape("steps", 16_000, lambda n: _rows("steps", n)),
+    "rows of nothing": Shape("steps", 4 * MB, lambda n: READERS["steps"].content + bytes(n)),
+    "requests": Shape("objects", 16_000, lambda n: _rows("objects", n)),
+    "requests of nothing": Shape("objects", 4 * MB, lambda n: (
+        READERS["objects"].content + bytes(n))),
+    "steps of nothing": Shape("input pipeline", MB // 8, lambda n: b"\x22\0" * n),
+    "steps of a table": Shape("input pipeline", 20_000, lambda n: step_table(
+        [(i, 1.0) for i in range(n)])),
+    "nested steps": Shape("dlio", MB, lambda n: _dlio(b"[[]]," * n)),
+    "steps of no time": Shape("dlio", MB, lambda n: _dlio(b"0," * n)),
+    "records": Shape("tfevents", 300, lambda n: READERS["tfevents"].content * n),
+    "tags": Shape("tfevents", 20_000, lambda n: event_file(
+        [Event(1.7e9, 1, tuple(f"t{i}" for i in range(n)), 5)])),
+    "processes of a run": Shape("run record", 5_000, _run_record),
+    "runs of a comparison": Shape("ab record", 2_000, _ab_record),
+    "records of data": Shape("tfrecord", 300, lambda n: READERS["tfrecord"].content * n),
+    "dimensions": Shape("npy", 4_000, _npy),
+}  # fmt: skip
+"""What there is many of -> the shape."""
