@@ -149,6 +149,11 @@ def _dlio(steps: bytes) -> bytes:
     return b'{"1":{"proc":{"a":[' + steps + b"1]}}}"
 
 
+def _epochs(n: int) -> bytes:
+    (epoch,) = json.loads(READERS["dlio times"].content).values()
+    return json.dumps({str(i + 1): epoch for i in range(n)}).encode()
+
+
 def _rows(name: str, n: int) -> bytes:
     """The rows of a whole file once more and once more; its first row says what it is."""
     content = READERS[name].content
@@ -218,6 +223,7 @@ SHAPES: dict[str, Shape] = {
         [(i, 1.0) for i in range(n)])),
     "nested steps": Shape("dlio", MB, lambda n: _dlio(b"[[]]," * n)),
     "steps of no time": Shape("dlio", MB, lambda n: _dlio(b"0," * n)),
+    "epochs": Shape("dlio times", 5_000, _epochs),
     "records": Shape("tfevents", 300, lambda n: READERS["tfevents"].content * n),
     "tags": Shape("tfevents", 20_000, lambda n: event_file(
         [Event(1.7e9, 1, tuple(f"t{i}" for i in range(n)), 5)])),
