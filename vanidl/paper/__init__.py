@@ -82,7 +82,7 @@ def drawn(name: str, run: Run, width_in: float) -> Figure:
         size = (width_in, drawing.height_in(run))
         figure = Figure(figsize=size, layout="constrained")
         _fill(figure, name, run)
-        figure.draw_without_rendering()
+        _lay_out(figure)
     return figure
 
 
@@ -102,7 +102,7 @@ def panel(run: Run) -> Figure:
             title = f"({letter}) {DRAWINGS[name].title}"
             part.suptitle(title, x=0.02, ha="left", fontsize=8.5, fontweight="bold")
             _fill(part, name, run)
-        figure.draw_without_rendering()
+        _lay_out(figure)
     return figure
 
 
@@ -119,6 +119,12 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
             _save(drawn(name, run, width_in), folder / f"{name}-{label}")
         written.append((f"{name}-*", ", ".join(FORMATS)))
     return written
+
+
+def _lay_out(figure: Figure) -> None:
+    """Places everything once, instead of at each format that is saved."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
 
 
 def _fill(figure: FigureBase, name: str, run: Run) -> None:
