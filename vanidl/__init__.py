@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vanidl.compare.runs import Compared, compare_runs
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
     from vanidl.interactive.run import Run, open_run
+    from vanidl.marks import step, wait
     from vanidl.merge.load import Inputs
     from vanidl.model.selection import Selection
 
@@ -29,6 +30,8 @@ __all__ = [
     "__version__",
     "compare_runs",
     "open_run",
+    "step",
+    "wait",
 ]
 
 _MODULES = {
@@ -42,6 +45,8 @@ _MODULES = {
     "Run": "interactive.run",
     "open_run": "interactive.run",
     "Selection": "model.selection",
+    "step": "marks",
+    "wait": "marks",
 }
 
 
@@ -49,7 +54,9 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class or a function
     """What the package offers, imported when it is asked for: workers need little of it."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found  # the next time it is here
+    return found
 
 
 def __dir__() -> list[str]:

@@ -37,7 +37,7 @@ def test_it_waits_for_a_run_that_is_not_there_yet(
     recording: Recording, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter([lambda: recording.write(0, steps(0, 10, 2)), recording.end])
-    monkeypatch.setattr(time, "sleep", lambda _: next(looks)())
+    monkeypatch.setattr(watch, "_rest", lambda *_: next(looks)())
     target = recording.folder.parent / "train.prom"
     words = ["watch", str(recording.folder), "--openmetrics", str(target)]
     assert main(words) == 0
@@ -93,3 +93,38 @@ def test_a_terminal_gets_a_screen(
     assert "RUN: ended with exit status 0" in out
     assert "rank 0" in out
     assert ("\x1b[1;31m" in out) == (not no_color)
+
+
+def test_it_does_not_wait_longer_than_the_run_lasts(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording.write(0, steps(0, 10, 2))
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        recording.end()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert main(["watch", str(recording.folder), "--every", "1000", "--quiet"]) == 0
+    assert len(slept) == 1
+    assert slept[0] <= 1
+
+
+def test_record_watches_in_a_process_of_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, target = tmp_path / "RUN", tmp_path / "train.prom"
+    program = "import vanidl\nfor _ in range(5):\n    with vanidl.step(): pass\nprint('done')"
+    words = ["record", "--tracer", "none", "-o", str(folder), "--watch", "--openmetrics"]
+    assert main([*words, str(target), "--", sys.executable, "-c", program]) == 0
+    out, err = capfd.readouterr()
+    assert out == "done\n"
+    assert "5 steps" in err
+    assert 'vanidl_steps_total{run="RUN",rank="process' in target.read_text()
+
+
+def test_a_command_that_cannot_be_recorded_leaves_no_watcher(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in use")
+    words = ["record", "--tracer", "none", "-o", str(tmp_path), "--watch", "--"]
+    assert main([*words, sys.executable, "-c", ""]) == 2

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from vanidl.commands import console
@@ -10,6 +14,8 @@ from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.record.recording import TRACERS
 from vanidl.record.steps import PROFILED_STEPS
+
+_WATCHER_S = 20.0  # to see that the run has ended, and say so
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{PROFILED_STEPS}), and for half as many later in a long run",
     )  # fmt: skip
     add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
+    add(
+        "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"
+    )
+    add("--openmetrics", metavar="FILE", help="also write metrics there, see `vanidl watch`")
     add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 
@@ -33,17 +43,49 @@ def run(options: argparse.Namespace) -> int:
     words = options.command_line
     command = words[1:] if words[:1] == ["--"] else words
     folder = options.output or f"vanidl-{datetime.now():%Y%m%d-%H%M%S}"
-    recorded = record(
-        command,
-        folder,
-        tracer=options.tracer,
-        darshan_lib=options.darshan_lib,
-        with_steps=not options.no_steps,
-        waits=options.wait,
-        profile_steps=options.profile,
-    )
+    with _watched(_watching(folder, options) if command else ()):
+        recorded = record(
+            command,
+            folder,
+            tracer=options.tracer,
+            darshan_lib=options.darshan_lib,
+            with_steps=not options.no_steps,
+            waits=options.wait,
+            profile_steps=options.profile,
+        )
     console.tell(_message(recorded))
     return recorded.exit_status
+
+
+def _watching(folder: str, options: argparse.Namespace) -> Sequence[str]:
+    """The command that watches the run; empty where nobody asked for that."""
+    if not (options.watch or options.openmetrics):
+        return ()
+    metrics = ("--openmetrics", options.openmetrics) if options.openmetrics else ()
+    how = "--plain" if options.watch else "--quiet"
+    return (sys.executable, "-m", "vanidl", "watch", how, *metrics, "--", folder)
+
+
+@contextmanager
+def _watched(command: Sequence[str]) -> Iterator[None]:
+    """Watches in a process of its own, which cannot slow the recorder, or end it.
+
+    It ends by itself once the run has; what it says goes to stderr, as stdout is the program's.
+    """
+    if not command:
+        yield
+        return
+    watcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
+    finished = False
+    try:
+        yield
+        finished = True
+    finally:
+        try:
+            watcher.wait(_WATCHER_S if finished else 0)
+        except subprocess.TimeoutExpired:
+            watcher.terminate()
+            watcher.wait()
 
 
 def _message(recorded: Recorded) -> str:

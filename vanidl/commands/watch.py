@@ -21,6 +21,7 @@ from vanidl.watch.state import RunState
 
 LOOK_S = 1.0
 LINE_S = 10.0
+_END_S = 0.5  # in which the end of a run is seen
 
 Show = Callable[[RunState, float], None]
 
@@ -70,7 +71,14 @@ def _follow(
             show(state, time.monotonic() - begun)
         if state.exit_status is not None:
             return
-        time.sleep(every_s)
+        _rest(watched, every_s)
+
+
+def _rest(watched: WatchedRun, seconds: float) -> None:
+    """Waits; no longer than until the run has ended."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not watched.has_ended:
+        time.sleep(min(left, _END_S))
 
 
 @contextmanager

@@ -96,7 +96,12 @@ class WatchedRun:
     @property
     def is_there(self) -> bool:
         """Whether anything has been recorded."""
-        return bool(self._files) or (self.folder / RUN_JSON).is_file()
+        return bool(self._files) or self.has_ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the recorder has written what it leaves at the end."""
+        return (self.folder / RUN_JSON).is_file()
 
     def look(self, now_ns: int) -> RunState:
         """Reads what has been written until that time, and says what it is in all."""
@@ -124,11 +129,10 @@ class WatchedRun:
 
     def _exit_status(self) -> int | None:
         """How the command ended, once the recorder has said so."""
-        path = self.folder / RUN_JSON
-        if not path.is_file():
+        if not self.has_ended:
             return None
         try:
-            return read_record(path).exit_status
+            return read_record(self.folder / RUN_JSON).exit_status
         except InputError:
             return 1
 

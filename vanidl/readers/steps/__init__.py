@@ -21,7 +21,7 @@ from vanidl.readers.format import (
 )
 from vanidl.readers.sniff import Opening
 from vanidl.readers.steps.fetches import fetch_table, workers_of
-from vanidl.readers.steps.journal import MAGICS, Journal, read_journal
+from vanidl.readers.steps.journal import MAGICS, OPTIMIZER, OTHER_STEP, STEP, Journal, read_journal
 from vanidl.readers.steps.loop import profile
 from vanidl.readers.steps.unseen import notices
 
@@ -42,7 +42,7 @@ def _read(files: Files, reading: Reading) -> Records:
     failures = reading.each("recorded steps", _failures, files.get(_FAILURE, ()))
     said = [notice for each in failures for notice in each]
     for journal, each in zip(journals, profiles, strict=True):
-        said += _profiled(journal)
+        said += [*_profiled(journal), *_marked(journal)]
         if not len(each.start_ns):
             said += unused(journal.path, journal.losses)
     return Records(
@@ -79,6 +79,21 @@ def _profiled(journal: Journal) -> Iterator[Notice]:
             "profile_gave_way",
             f"{journal.path}: the program runs a profiler of its own, so --profile switched none "
             "on.",
+            "info",
+        )
+
+
+def _marked(journal: Journal) -> Iterator[Notice]:
+    """What a process marked itself."""
+    kind = journal.events.kind
+    steps, others, found = (int((kind == each).sum()) for each in (STEP, OTHER_STEP, OPTIMIZER))
+    if steps:
+        beside = f"; {plural(found, 'step')} of optimizers beside them are not counted"
+        yield Notice(
+            "steps_marked",
+            f"{journal.path}: its steps are those that the program marks with vanidl.step(): "
+            f"{plural(steps, 'training step')}, {plural(others, 'other')}"
+            f"{beside if found else ''}.",
             "info",
         )
 

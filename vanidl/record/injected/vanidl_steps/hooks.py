@@ -40,6 +40,7 @@ HOOKS = (
     ("tensorflow.python.data.ops.iterator_ops", "tensorflow.watch_iterators"),
     ("tensorflow.python.eager.backprop", "tensorflow.watch_tapes"),
     ("jax._src.api", "jax.watch_gradients"),
+    ("vanidl.marks", "marks.watch"),
     ("mmap", "files.watch_mmap"),
     ("numpy.lib.format", "files.watch_numpy"),
     ("pyarrow", "files.watch_arrow"),
