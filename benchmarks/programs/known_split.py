@@ -1,7 +1,9 @@
-"""I/O that is hidden or exposed by construction: known_split.py FOLDER TRUTH.
+"""I/O that is hidden or exposed by construction: known_split.py FOLDER TRUTH process|thread.
 
 Each batch is read while training waits for it; while it computes, a child reads something else, as
-workers do. Reads are of pipes: they last as long as their writers make them. Who reads times it.
+workers do, or a thread of the training process, as loaders do that prefetch; then training itself
+reads something, as checkpoints are written. Reads are of pipes: they last as long as their writers
+make them. Who reads times it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 STEPS = 40
-EXPOSED_S, HIDDEN_S, COMPUTE_S = 0.008, 0.012, 0.016
+EXPOSED_S, HIDDEN_S, COMPUTE_S, OTHER_S = 0.008, 0.012, 0.016, 0.006
 NBYTES = 4096
 
 Spans = list[tuple[int, int]]
@@ -67,7 +69,7 @@ class Batches:
 
 
 def read_ahead(folder: Path, orders: Any) -> None:  # noqa: ANN401
-    """The child: a read for every order, then how long all took."""
+    """The child, or thread: a read for every order, then how long all took."""
     data = Slow(folder / "hidden.bin")
     while orders.recv():
         data.read(HIDDEN_S)
@@ -75,20 +77,23 @@ def read_ahead(folder: Path, orders: Any) -> None:  # noqa: ANN401
     orders.send(data.read_s)
 
 
-def main(folder: Path, truth: Path) -> None:
+def main(folder: Path, truth: Path, helper: str) -> None:
     """The loop."""
     orders, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=read_ahead, args=(folder, theirs))
+    make = {"process": multiprocessing.get_context("fork").Process, "thread": threading.Thread}
+    child = make[helper](target=read_ahead, args=(folder, theirs))
     child.start()
-    exposed = Slow(folder / "exposed.bin")
+    exposed, other = Slow(folder / "exposed.bin"), Slow(folder / "other.bin")
     for _ in Batches(exposed):
         orders.send(True)
         time.sleep(COMPUTE_S)
         orders.recv()
+        other.read(OTHER_S)
     orders.send(False)
-    truth.write_text(json.dumps({"in_wait_s": exposed.read_s, "hidden_s": orders.recv()}))
+    parts = {"in_wait_s": exposed.read_s, "hidden_s": orders.recv(), "other_s": other.read_s}
+    truth.write_text(json.dumps(parts))
     child.join()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -12,10 +12,11 @@ from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import counted
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import READ, WRITE, Trace
+from vanidl.model.trace import OBJECT, READ, WRITE, Trace
 
 _MANTISSA_BITS = 9  # 512 classes per octave: a class is at most 0.2 % wide
 _SHIFT = 52 - _MANTISSA_BITS
+_TRAINING_THREAD = 0  # its code; -1 where the tracer tells no threads apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,9 @@ class Totals:
 class Operations:
     """Totals and busy intervals, keyed by position in Trace.ranks (-1: in no rank).
 
-    `own_busy` is of the training processes alone, without their workers; only where a profile
-    marks their loop, which needs it.
+    `own_busy` is of the training processes alone, without their workers, and where it is known
+    which of their threads trains without the others; only where a profile marks their loop, which
+    needs it.
     `speed_class` and `speed_count` are a sparse histogram of bytes per second of single
     operations, in classes of equal leading bits of the float64.
     """
@@ -77,7 +79,13 @@ def _own_busy(rows: Rows, trace: Trace) -> dict[int, Intervals]:
     if not any(profile.marks_loop for profile in trace.profiles):
         return {}
     own = np.isin(rows.owner.process, trace.ranks)
-    return rows.busy_of(own[rows.part]) if own.any() else {}
+    if not own.any():
+        return {}
+    mine = own[rows.part]
+    known = [p.process for p in trace.profiles if p.marks_loop and p.thread_known]
+    if known and rows.layer != OBJECT:  # a client's own thread asks for who waits for it
+        mine &= ~np.isin(rows.owner.process, known)[rows.part] | (rows.thread <= _TRAINING_THREAD)
+    return rows.busy_of(mine)
 
 
 def combine(a: Operations, b: Operations) -> Operations:

@@ -85,7 +85,7 @@ class Overlap:
     """Is the I/O hidden behind compute, or does training wait for it?
 
     `basis`: "device" where any kernel was recorded, else "ops" (CPU operators). "loop" where
-    neither was but the loop was marked: I/O is hidden while the training process neither waits
+    neither was but the loop was marked: I/O is hidden while the training thread neither waits
     for input nor is in I/O itself. "device+loop", "ops+loop": inside profiled windows by kernels
     or operators, elsewhere by the loop. None: nothing was recorded. A wait counts as in_wait
     only while the device is idle, as far as kernels were recorded.

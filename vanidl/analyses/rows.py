@@ -28,7 +28,7 @@ SMALL_ROWS = 1 << 15
 """Operations at which a part is reduced alone, by a thread of its own."""
 
 _TOGETHER_ROWS = 1 << 18  # operations of small parts that are reduced at once
-_COLUMNS = (*ROW_COLUMNS, "file", "op")
+_COLUMNS = (*ROW_COLUMNS, "thread", "file", "op")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Rows:
     end: Int64Array
     offset: Int64Array
     nbytes: Int64Array
+    thread: NDArray[np.int32]
     file: NDArray[np.int32]
     op: NDArray[np.uint8]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def _of_table(
         process = processes.of_log.get((i, rank))
         if process is not None:
             rows = _rows_of(table, rank) if shared else slice(None)
-            yield _part(process, log.start_ns, table, rows, file_code)
+            threads = _threads(table, rows, processes.threads.get(process, ()))
+            yield _part(process, log.start_ns, table, rows, (threads, file_code))
 
 
 def _rows_of(table: OperationTable, rank: int) -> Rows:
@@ -92,12 +94,18 @@ def _rows_of(table: OperationTable, rank: int) -> Rows:
 
 
 def _part(
-    process: int, since_ns: int, table: OperationTable, rows: Rows, file_code: NDArray[np.int32]
+    process: int,
+    since_ns: int,
+    table: OperationTable,
+    rows: Rows,
+    codes: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> Part:
+    """Codes are those of the threads of the rows, and of the files of the log."""
+    threads, file_code = codes
     start, end = table.start_ns[rows] + since_ns, table.end_ns[rows] + since_ns
     offset, nbytes, file = table.offset[rows], table.nbytes[rows], file_code[table.record[rows]]
     columns: list[NDArray[Any]]
-    columns = [start, end, offset, nbytes, _threads(table, rows), file, table.op[rows]]
+    columns = [start, end, offset, nbytes, threads, file, table.op[rows]]
     if (start[1:] <= start[:-1]).any():
         order = _in_time(start, (file, offset, nbytes))
         columns = [column[order] for column in columns]
@@ -118,13 +126,20 @@ def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Ar
     return order
 
 
-def _threads(table: OperationTable, rows: Rows) -> NDArray[np.int32]:
-    """Codes by number of the thread; neighbours often have the same one."""
+def _threads(
+    table: OperationTable, rows: Rows, training: AbstractSet[int] | tuple[()]
+) -> NDArray[np.int32]:
+    """Codes by number of the thread, 0 of the one that trains, if its numbers are known.
+
+    Neighbours often have the same one.
+    """
     if table.thread is None:
         return np.full(len(table.op[rows]), -1, np.int32)
     thread = table.thread[rows]
     first = np.flatnonzero(np.append(True, thread[1:] != thread[:-1])[: len(thread)])
-    _, codes = np.unique(thread[first], return_inverse=True)
+    numbers, codes = np.unique(thread[first], return_inverse=True)
+    if training:
+        codes = np.where(np.isin(numbers, list(training)), 0, np.arange(len(numbers)) + 1)[codes]
     return np.repeat(codes.astype(np.int32), np.diff(first, append=len(thread)))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from vanidl.model.trace import Process
 from vanidl.model.warnings import Notice
@@ -18,6 +19,8 @@ class ProcessTable:
     of_log: Mapping[tuple[int, int], int]  # (log, rank in the log) -> row
     of_profile: tuple[int, ...]  # profile -> row
     notices: tuple[Notice, ...]
+    threads: Mapping[int, AbstractSet[int]] = field(default_factory=dict)
+    """Row -> numbers of the thread that trains, where its logs know one of them."""
 
     def of_record(self, number: int, log: TracerLog, rank: int) -> int:
         """Row of the process that a record of a log is about, -1 for one that ranks share.

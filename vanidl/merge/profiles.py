@@ -95,6 +95,7 @@ def describe(
             clock_evidence=clocks[k].evidence,
             marks_loop=p.marks_loop,
             device=p.device,
+            thread_known=processes.of_profile[k] in processes.threads,
         )
         for k, p in enumerate(profiles)
     )

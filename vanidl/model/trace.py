@@ -275,6 +275,7 @@ class Profile:
     clock_evidence: tuple[ClockReason, ...] = ()
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
     device: DeviceTime | None = None
+    thread_known: bool = False  # operations of its process in the thread that trains have code 0
 
     @property
     def aligned(self) -> bool:

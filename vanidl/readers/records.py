@@ -193,6 +193,7 @@ class ProfileTrace:
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
     fetches: FetchTable | None = None  # of its loaders, where they were recorded
     device: DeviceTime | None = None  # at its steps, where events were recorded on it
+    threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 
 

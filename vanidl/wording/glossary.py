@@ -26,7 +26,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     (
         "Hidden",
         "I/O of a rank that ran under its compute, outside input waits. Where no compute was "
-        "recorded but the whole loop was: while the training process neither waited for input nor "
+        "recorded but the whole loop was: while the training thread neither waited for input nor "
         "was in I/O itself. One process with one thread hides nothing.",
     ),
     (

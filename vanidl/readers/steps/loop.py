@@ -65,8 +65,17 @@ def profile(journal: Journal) -> ProfileTrace:
         names=names,
         losses=journal.losses,
         marks_loop=True,
+        threads=_threads(events, process),
         device=_device(journal.events),
     )
+
+
+def _threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
+    """Numbers of the thread that trains: the journal has those of the main thread."""
+    numbers = process.get("thread")
+    if not len(events) or events.thread[0] != MAIN_THREAD or not isinstance(numbers, list):
+        return ()
+    return tuple(number for number in numbers if type(number) is int and number > 0)
 
 
 def _device(events: Events) -> DeviceTime | None:

@@ -17,7 +17,7 @@ import atexit
 import os
 import sys
 from struct import Struct
-from threading import get_ident
+from threading import get_ident, get_native_id
 from time import time_ns
 
 TYPE_CHECKING = False
@@ -66,6 +66,7 @@ class Journal:
         self.latest: object = None  # the place of the iterator that was waited for last
         self._rows: list[tuple[int, int, int, int] | bytes] = []
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
+        self._main = (get_native_id(), get_ident())  # as the kernel and as pthreads number it
         self._file = -1
         self._flushed_ns = 0  # the first event opens the file: only then the end is looked after
 
@@ -119,7 +120,7 @@ class Journal:
         name = f"{os.uname().nodename}-{os.getpid()}"
         self._file = new_file(os.path.join(self.folder, name), SUFFIX)  # noqa: PTH118
         rows, self._rows = self._rows, []
-        self.describe(process_description())
+        self.describe({**process_description(), "thread": self._main})
         header, self._rows = self._rows, rows
         os.write(self._file, MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
         if "multiprocessing.util" in sys.modules:  # its children end without atexit
