@@ -73,7 +73,7 @@ def profile(journal: Journal) -> ProfileTrace:
 def _threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:
     """Numbers of the thread that trains: the journal has those of the main thread."""
     numbers = process.get("thread")
-    if not len(events) or events.thread[0] != MAIN_THREAD or not isinstance(numbers, list):
+    if not len(events) or events.thread[0] != spans.MAIN_THREAD or not isinstance(numbers, list):
         return ()
     return tuple(number for number in numbers if type(number) is int and number > 0)
 
