@@ -11,7 +11,13 @@ from types import ModuleType
 import pytest
 
 from vanidl.readers.steps.journal import REPLAY, Journal, read_journal
-from vanidl.record.injected.vanidl_steps import hooks, journal, replay, replay_pytorch
+from vanidl.record.injected.vanidl_steps import (
+    CEILING_VARIABLE,
+    hooks,
+    journal,
+    replay,
+    replay_pytorch,
+)
 from vanidl.record.injected.vanidl_steps.batches import copied, nbytes
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -71,7 +77,7 @@ Hook = Callable[..., Hooked]
 @pytest.fixture
 def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
     def run(warm_up: int = WARM_UP, memory: int = 1 << 20, epoch: str = "") -> Hooked:
-        monkeypatch.setenv(replay.VARIABLE, f"{warm_up},{memory},{epoch}")
+        monkeypatch.setenv(CEILING_VARIABLE, f"{warm_up},{memory},{epoch}")
         spec = importlib.util.find_spec("torch.utils.data.dataloader")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

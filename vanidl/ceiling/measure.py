@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nextafter
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +128,7 @@ def _ceiling(compared: _Compared, memory: Kept) -> Ceiling:
         copying_s=float(copying.mean()),
         cost=cost,
         low=min(low, cost),
-        high=min(max(high, cost), np.nextafter(1.0, 0.0)),
+        high=min(max(high, cost), nextafter(1.0, 0.0)),
         replayed=memory.loaders,
         kept=memory.batches,
         kept_nbytes=memory.nbytes,

@@ -19,7 +19,7 @@ from vanidl.record.steps import WARM_UP, Replay
 from vanidl.wording.ceiling import ceiling_text
 
 PLACEHOLDER = "{run}"
-_SIZE = re.compile(r"(\d+)\s*([KMGT]i?B|B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([KMGT](?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_VALUE = (
     "vanidl: now with batches from memory. What this run trains is of no value: its batches "

@@ -247,7 +247,7 @@ def _ghosts(diagnoses: Sequence[Diagnosis], ranks: int) -> tuple[Ghost, ...]:
 
 def _ceiling(found: Ceiling | None, mean_s: float) -> Iterator[Ghost]:
     """The step with batches from memory: its share of the steps that were measured beside it."""
-    if found is not None and found.cost > 0:
+    if found is not None and found.low > 0:
         share = 1 - found.cost
         amount = change(mean_s, share * mean_s)
         yield Ghost("input from memory", amount, 100 * share, "#ceiling", MEASURED)

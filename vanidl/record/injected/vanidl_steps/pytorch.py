@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has DataLoader and its iterators, subclasses included, note what they do."""
-    waits = Waits(channel, _description)
+    waits = Waits(channel, _description, memory=False)  # `replay_pytorch` does that
     waits.watch_next(module._BaseDataLoaderIter)
     waits.watch_iter(module.DataLoader)
     channel.shared["waits"] = waits

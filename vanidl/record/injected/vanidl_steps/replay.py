@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from time import time_ns
 
+from . import CEILING_VARIABLE
 from .batches import copied, nbytes
 from .journal import REPLAY
 from .loaders import reference, stands_for
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from .hooks import Channel
 
-VARIABLE = "VANIDL_CEILING"
 PASS = "_vanidl_pass"
 
 
@@ -120,6 +120,12 @@ class Replay:
         self._own.channel.add(REPLAY, 0, begin, time_ns())
 
 
+def stays_real(channel: Channel, name: str, why: str) -> None:
+    """Leaves in the journal that a loader cannot come from memory."""
+    number = channel.journal.new_replay()
+    channel.describe({"replay": number, "class": name, "state": "unsupported", "why": why})
+
+
 class Pass:
     """One pass over a loader: its place, and whether its batches come from memory.
 
@@ -192,7 +198,7 @@ class Replays:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        warm_up, budget, epoch = os.environ[VARIABLE].split(",")
+        warm_up, budget, epoch = os.environ[CEILING_VARIABLE].split(",")
         self.warm_up = max(int(warm_up), 1)
         self._budget = int(budget)
         self._epoch_batches = int(epoch) if epoch else None

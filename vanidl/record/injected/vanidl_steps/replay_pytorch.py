@@ -17,18 +17,25 @@ if TYPE_CHECKING:
 
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has loaders hand out what was kept once they are warm."""
-    replays = Replays(channel)
-    replayed = _replayed(module._BaseDataLoaderIter, replays)
-    channel.shared["replay"] = replays, replayed
-    _watch_get_iterator(module.DataLoader, replays, replayed)
-    for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
-        watch_iterators(getattr(module, name), replays)
+    channel.shared["replays"] = Replays(channel)
+    _watch(module, "", module.DataLoader, channel)
 
 
-def watch_iterators(iterator_class: Any, replays: Replays) -> None:  # noqa: ANN401
-    """Has the real iterators of a class end from memory, and stop their workers."""
-    _watch_next_data(iterator_class)
-    _watch_reset(iterator_class, replays)
+def watch_stateful(module: ModuleType, channel: Channel) -> None:
+    """The subclass of torchdata has iterators of its own."""
+    _watch(module, "_Stateful", module.StatefulDataLoader, channel)
+
+
+def _watch(module: ModuleType, prefix: str, loader_class: Any, channel: Channel) -> None:  # noqa: ANN401
+    replays = channel.shared["replays"]
+
+    def named(name: str) -> Any:  # noqa: ANN401
+        return getattr(module, f"{prefix}{name}" if prefix else f"_{name}")
+
+    _watch_get_iterator(loader_class, replays, _replayed(named("BaseDataLoaderIter"), replays))
+    for name in ("SingleProcessDataLoaderIter", "MultiProcessingDataLoaderIter"):
+        _watch_next_data(named(name))
+        _watch_reset(named(name), replays)
 
 
 def _begin(loader: Any, replays: Replays) -> Pass | None:  # noqa: ANN401
@@ -78,6 +85,7 @@ def _replayed(base: Any, replays: Replays) -> Any:  # noqa: ANN401
             self._persistent_workers = False
             self._sampler_iter = iter(())
             self._num_yielded = 0
+            self._finished = False  # of torchdata's
             self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
             self.__dict__[PASS] = begun
 
@@ -86,7 +94,11 @@ def _replayed(base: Any, replays: Replays) -> Any:  # noqa: ANN401
 
         def _reset(self, loader: Any, first_iter: bool = False, **_: object) -> None:  # noqa: ANN401, ARG002
             self._num_yielded = 0
+            self._finished = False
             self.__dict__[PASS] = _begin(loader, replays)
+
+        def state_dict(self) -> dict[str, object]:
+            return {}  # of torchdata's: begins at the start
 
     return _ReplayedDataLoaderIter
 
@@ -123,6 +135,7 @@ def _watch_reset(iterator_class: Any, replays: Replays) -> None:  # noqa: ANN401
         if begun is None or not begun.on:
             return original(self, loader, first_iter, **kwargs)
         self._num_yielded = 0
+        self._finished = False
         _stop(self)
         return None
 

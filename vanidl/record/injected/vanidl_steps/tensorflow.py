@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import wraps
 from threading import get_ident
 from time import time_ns
 
+from . import CEILING_VARIABLE
 from .journal import END, WAIT
 from .loaders import Position, current_role, trains
 from .waits import Waits
@@ -19,15 +21,22 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 
+_REAL = "functions that TensorFlow traces take batches from its own iterators alone"
+
+
 class _Waits(Waits):
     """Remembers which pass began last, for functions that are traced: they know no iterator."""
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__(channel, _description)
+        super().__init__(channel, _description, memory=False)
         self._last: dict[str, tuple[Position, int]] = {}  # and the thread that waits
 
     def begin(self, loader: Any, iterator: Any) -> Position:  # noqa: ANN401
         position = super().begin(loader, iterator)
+        if position.number == 0 and os.environ.get(CEILING_VARIABLE):
+            from .replay import stays_real
+
+            stays_real(self.channel, type(loader).__name__, _REAL)
         self._last[current_role()] = position, get_ident()
         return position
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from threading import local
 from time import time_ns
 
+from . import CEILING_VARIABLE
 from .journal import END, ITER, WAIT
 from .loaders import STATE, Loaders, Position, in_worker
 
@@ -15,6 +17,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .hooks import Channel
+    from .replay_iterators import Iterators
+
+
+def _from_memory(channel: Channel) -> Iterators | None:
+    """What hands batches out from memory; None where they are to stay real."""
+    if not os.environ.get(CEILING_VARIABLE):
+        return None
+    from .replay_iterators import Iterators
+
+    return Iterators(channel)
 
 
 class Waits(Loaders):
@@ -23,10 +35,18 @@ class Waits(Loaders):
     Args:
         channel: where the events go.
         describe: (loader or None, its iterator) -> what tells it from others.
+        memory: whether `vanidl ceiling` may wrap the iterators.
     """
 
-    def __init__(self, channel: Channel, describe: Callable[[Any, Any], dict[str, object]]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        describe: Callable[[Any, Any], dict[str, object]],
+        *,
+        memory: bool = True,
+    ) -> None:
         super().__init__(channel, describe)
+        self._memory = _from_memory(channel) if memory else None
         self._inside = local()  # a loader that makes another's iterator is waited for, not that
         self._watched: dict[type, bool] = {}  # class -> whether each of its iterators is
         self._can_follow: dict[type, bool] = {}
@@ -58,6 +78,8 @@ class Waits(Loaders):
             original: the function.
             loader_of: its first argument, or None -> the loader.
         """
+        if self._memory is not None:
+            original = self._memory.following(original, loader_of)
 
         @wraps(original)
         def begun(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
