@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from vanidl.analyses import Results, analyse, frames
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
+from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.fetching import Fetching
@@ -127,6 +128,11 @@ class Run:
     def fetching(self) -> Fetching | None:
         """Which batch waited for what, where the fetches of loaders were recorded."""
         return self.results.fetching
+
+    @property
+    def benchmarks(self) -> tuple[BenchmarkResult, ...]:
+        """Results of a benchmark of storage: what its accelerators waited for, and its rules."""
+        return self.results.benchmarks
 
     @property
     def placement(self) -> Placement | None:

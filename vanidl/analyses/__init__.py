@@ -15,6 +15,7 @@ from typing import Any
 from vanidl.analyses import (
     access,
     balance,
+    benchmark,
     by_counters,
     checkpoints,
     coverage,
@@ -41,6 +42,7 @@ from vanidl.analyses import (
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
+from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
@@ -100,6 +102,7 @@ class Results:
     fetching: Fetching | None = None
     durations: Durations | None = None
     latencies: Latencies | None = None
+    benchmarks: tuple[BenchmarkResult, ...] = ()
     fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
 
 
@@ -174,6 +177,7 @@ def finish(
         fetching=fetching.finish(reduced["fetches"], splits, chosen),
         durations=durations.finish(reduced["durations"]),
         latencies=latencies.finish(reduced["latencies"], chosen),
+        benchmarks=benchmark.finish(reduced["operations"], chosen),
         fates=fates.finish(splits),
     )
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from vanidl.analyses import Results
 from vanidl.findings import (
+    benchmarks,
     data_quality,
     imbalance,
     metadata,
@@ -24,6 +25,7 @@ from vanidl.model.trace import Trace
 
 RULES: tuple[Rule, ...] = (
     *waiting.RULES,
+    *benchmarks.RULES,
     *step_times.RULES,
     *rereads.RULES,
     *requests.RULES,

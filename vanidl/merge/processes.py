@@ -152,6 +152,15 @@ def _match(
                 return e
     if profile.pid is None and profile.rank is None and log_folder(profile.path):
         return _of_session(profile, near, profiles)
+    return _of_no_process(profile, near, profiles)
+
+
+def _of_no_process(
+    profile: ProfileTrace, near: Sequence[_Entry], profiles: Sequence[ProfileTrace]
+) -> _Entry | None:
+    """The process of a profile that no number tells: the only one it can be."""
+    if profile.pid is None and profile.recording:
+        return _of_recording(profile, near)
     free = [e for e in near if e.process.pid is None and not e.profiles]
     return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
 
@@ -164,6 +173,15 @@ def _of_session(
     beside = [e for e in near if any(log_folder(profiles[k].path) == folder for k in e.profiles)]
     alone = [e for e in near if _lived_through(e.process, profile)]
     chosen = beside or alone
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _of_recording(profile: ProfileTrace, near: Sequence[_Entry]) -> _Entry | None:
+    """The process of a profile that names host and rank: of that rank, or the only one."""
+    mains = [e for e in near if e.process.parent_pid is None and not e.profiles]
+    ranked = [e for e in mains if e.process.rank == profile.rank]
+    alone = [e for e in mains if e.process.rank is None and _lived_through(e.process, profile)]
+    chosen = ranked or alone
     return chosen[0] if len(chosen) == 1 else None
 
 

@@ -25,6 +25,7 @@ class EpochTimes:
     barrier_s: float | None
     utilization_percent: float  # by the benchmark's formula
     recorded_percent: float | None  # what the benchmark wrote
+    counted: tuple[tuple[int, int], ...] = ()  # numbers of its steps that are not left out: [a, b)
 
 
 @dataclass(frozen=True, slots=True)

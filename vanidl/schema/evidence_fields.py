@@ -73,4 +73,8 @@ bytes_a_rank_now | bytes | Bytes that the rank with most reads now
 bytes_a_rank_then | bytes | Bytes that a rank would read
 bytes_read_now | bytes | Bytes read now
 bytes_read_then | bytes | Bytes that would be read, by codec
+evidence.cause | | What is waited for
+evidence.wait_s | s | Time waited for it, of the mean rank
+evidence.total_s | s | Time that it is a part of
+evidence.rules | | Names of the rules that are not kept
 """

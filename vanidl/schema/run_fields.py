@@ -382,4 +382,40 @@ amount | | Its value
 assumptions | | What predictions rest on
 refused | | Why there are none; empty where there are
 beyond_ceiling | | Changes whose predictions were below the measured ceiling
+benchmarks | | Results of a benchmark of storage: DLIO, MLPerf Storage
+benchmarks.name | | Name of the benchmark
+workload | | Name of its workload
+accelerators | count | Accelerators that it emulated: one a rank
+benchmarks.hosts | count | Hosts
+utilization_percent | % | Accelerator utilization by the benchmark's formula
+summary_percent | % | The same, as the benchmark summed it up
+compute_set_s | s | How long each step was set to compute: it is emulated
+benchmarks.total_s | s | Time that the utilization divides by, of the mean rank over all epochs
+benchmarks.compute_s | s | Compute in it
+waits_s | s | The rest of it by cause; null: not recorded
+largest_wait | | The cause of the largest wait
+dataset_nbytes | bytes | Size of all samples
+memory_nbytes | bytes | Memory of all hosts
+page_cache | | Page cache of one host as epochs began
+page_cache_nbytes | bytes | Bytes in it
+rules | | Rules of the benchmark
+rules.name | | What is looked at
+rules.found | as unit | Its value here; null: not recorded
+rules.least | as unit | What it must be at least; null: not recorded
+rules.unit | | Its unit
+holds | | Whether the rule is kept; null: not known
+benchmarks.epochs | | One entry per rank and epoch, without steps that are left out
+benchmarks.epochs.epoch | | Number of the epoch, as the benchmark counts
+benchmarks.epochs.steps | count | Steps, with those that are left out
+benchmarks.epochs.utilization_percent | % | Compute / total, in percent
+recorded_percent | % | The same, as the benchmark wrote it
+benchmarks.epochs.total_s | s | Time that the utilization divides by
+benchmarks.epochs.compute_s | s | Compute in it
+storage_s | s | Wait for batches while reads or writes were under way; null: nothing was traced
+page_cache_s | s | The same after the first epoch, of data that fit into the memory of the hosts
+processor_s | s | Wait for batches while nothing was read or written
+not_known_s | s | Wait for batches of a rank whose reads were not traced
+barrier_s | s | Wait for slower ranks; null: not every rank left its steps
+between_steps_s | s | Time between steps that no slower rank explains
+in_step_s | s | Time in steps that neither loads nor computes
 """

@@ -15,6 +15,7 @@ from vanidl.schema import Kind, Maybe
 from vanidl.sections import (
     access,
     balance,
+    benchmark,
     ceiling,
     clocks,
     coverage,
@@ -56,6 +57,7 @@ SECTIONS: tuple[Section, ...] = (
     diagnoses.SECTION,
     findings.SECTION,
     what_if.SECTION,
+    benchmark.SECTION,
     timeline.SECTION,
     heatmap.SECTION,
     phases.SECTION,
@@ -88,7 +90,8 @@ SECTIONS: tuple[Section, ...] = (
 
 TEXT_ORDER = (
     "coverage", "findings", "job", "summary", "sizes", "durations", "dataset", "phases", "steps",
-    "each step", "overlap", "fetches", "ceiling", "what if", "placement", "kinds", "files",
+    "each step", "overlap", "benchmark", "fetches", "ceiling", "what if", "placement", "kinds",
+    "files",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
@@ -97,7 +100,7 @@ JSON_ORDER = (
     "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
     "io.dataset", "io.balance", "io.timeline", "storage", "layers", "steps", "overlap",
     "fetches", "placement", "epochs", "phases", "throughput", "step_parts", "ceiling", "diagnoses",
-    "findings", "what_if",
+    "findings", "what_if", "benchmarks",
 )  # fmt: skip
 """Paths in the order of the JSON contract."""
 

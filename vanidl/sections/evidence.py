@@ -18,14 +18,26 @@ _NUMBERS = (
     "ranks_on_it", "read_s", "reads", "reads_at_8_mib", "requests_at_once", "reread_factor",
     "rest_at_least_s", "samples_a_chunk", "samples_or_reads", "share", "share_of_bytes",
     "share_of_io", "silent_ranks", "slow_reads", "smallest_share", "spent_s", "spread",
-    "starting_s", "stats", "stdio_bytes", "stopped_s", "traced_fraction", "uncertainty_s",
+    "starting_s", "stats", "stdio_bytes", "stopped_s", "total_s", "traced_fraction",
+    "uncertainty_s", "wait_s",
     "workers_side_by_side", "write_s", "writes",
 )  # fmt: skip
-_TEXTS = ("array", "busiest", "busiest_file", "evidence", "file", "message", "method", "reader")
+_TEXTS = (
+    "array",
+    "busiest",
+    "busiest_file",
+    "cause",
+    "evidence",
+    "file",
+    "message",
+    "method",
+    "reader",
+)
 _LISTS: dict[str, Kind] = {
     "chunk": [int],
     "first_steps": [int],
     "ranks": int | list[str],
+    "rules": [str],
     "shape": [int],
     "slow_steps": [int],
     "warnings": [str],

@@ -62,6 +62,7 @@ def profile(
             when = stamps.of_block.get((epoch, block.name))
             if when is not None and len(block):
                 _add_block(spans, block, when, slowest.get((epoch, block.name)))
+            spans.steps += 0 if block.name == EVALUATION else len(block)
     start, end, number, kind, name = _columns(spans)
     return ProfileTrace(
         path=output.path if output else times.path,
@@ -114,7 +115,6 @@ def _add_block(
     number = np.arange(n) + (0 if evaluates else spans.steps)
     spans.add(start, edges[1:], SpanKind.EVALUATION if evaluates else SpanKind.STEP, _STEP, number)
     if not evaluates:
-        spans.steps += n
         spans.add(start, ready, SpanKind.INPUT_WAIT, _LOAD)
         spans.add(done, done + behind.astype(np.int64), SpanKind.COMMUNICATION, _BARRIER)
     busy = np.minimum(compute, proc - np.minimum(load, proc)).astype(np.int64)

@@ -94,12 +94,15 @@ def epoch_times(
 ) -> list[EpochTimes]:
     """Every epoch of a rank in which it trained, where the time of its blocks is known."""
     found = []
+    first = 0
     for epoch, all_blocks in output.epochs.items():
         blocks = [b for b in all_blocks if b.name != EVALUATION and len(b)]
-        steps = sum(map(len, blocks))
-        parts = [_of_block(b, epoch, stamps, formula, slowest) for b in blocks]
+        parts = []
+        for block in blocks:
+            parts.append(_of_block(block, epoch, stamps, formula, slowest, first))
+            first += len(block)
         known = [part for part in parts if part is not None]
-        if steps and len(known) == len(blocks):
+        if blocks and len(known) == len(blocks):
             found.append(_joined(output.rank, epoch, blocks, known))
     return found
 
@@ -113,12 +116,14 @@ class _Part:
     load_s: float
     proc_s: float
     barrier_s: float | None
+    counted: tuple[int, int]
 
 
 def _of_block(
-    block: Block, epoch: int, stamps: BlockStamps, formula: Formula, slowest: Slowest
+    block: Block, epoch: int, stamps: BlockStamps, formula: Formula, slowest: Slowest, first: int
 ) -> _Part | None:
     counted = formula.counted(formula.settings.steps_per_epoch or len(block))
+    low, high, _ = counted.indices(len(block))
     total_s = formula.total_s(block, counted, stamps.wall_s(epoch, block.name))
     if total_s is None:
         return None
@@ -131,6 +136,7 @@ def _of_block(
         load_s=float(block.load[counted].sum()),
         proc_s=proc_s,
         barrier_s=None if behind is None else min(behind, max(0.0, total_s - proc_s)),
+        counted=(first + low, first + max(low, high)),
     )
 
 
@@ -155,6 +161,7 @@ def _joined(rank: int, epoch: int, blocks: Sequence[Block], parts: Sequence[_Par
         recorded_percent=None
         if None in recorded
         else _weighted([each for each in recorded if each is not None], steps),
+        counted=tuple(part.counted for part in parts),
     )
 
 

@@ -1,0 +1,227 @@
+"""What the accelerators of a benchmark waited for, epoch by epoch, and its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from vanidl.analyses.benchmark import (
+    CAUSES,
+    BenchmarkResult,
+    BenchmarkRule,
+    EpochWaits,
+)
+from vanidl.figures import palette
+from vanidl.figures.downsample import n_of_m, rounded, spread_out
+from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.formatting.terminal import Row, aligned_table, paragraph
+from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.run import Run
+from vanidl.schema import fields_of
+from vanidl.sections.section import Json, Object, Section, values_of
+
+TABLE_LIMIT = 256
+BARS = 40
+_MOST_IN_TEXT = 20
+_TITLE = "What the accelerators waited for"
+_CAPTION = (
+    "Share of the time of each epoch, over all ranks, without the steps that the benchmark leaves "
+    "out. Storage: reads under way while the accelerator waits for a batch. Page cache: the same "
+    "after the first epoch of data that fit into the memory of the hosts. Processor: a batch is "
+    "waited for and no read is under way. Barrier: a slower rank. Between steps: in no step and "
+    "not explained by a slower rank. In step: neither loading nor computing."
+)
+_COLOURS = (
+    palette.IN_WAIT, palette.FORWARD, palette.READ, palette.UNOBSERVED, palette.COMMUNICATION,
+    palette.OTHER, palette.SOFT,
+)  # fmt: skip
+_SHAPES = ("", "/", "\\", "x", "", ".", "-")
+_COLUMNS = (
+    Column("rank"),
+    Column("epoch"),
+    Column("steps", "count"),
+    Column("utilization, %"),
+    Column("as written, %"),
+    Column("time", "s"),
+    Column("compute", "s"),
+    *(Column(cause, "s") for cause in CAUSES),
+)
+
+
+def figure(run: Run) -> Figure:
+    """Stacked shares of each epoch, and a row for each rank and epoch."""
+    results = run.benchmarks
+    rows = [row for result in results for row in result.epochs]
+    if not results:
+        return _record("", reason="The run holds no result of DLIO or MLPerf Storage.")
+    rules = " ".join(sentence for result in results for sentence in _sentences(result))
+    if not rows:
+        reason = f"No rank left what it measured of its steps. {rules}"
+        return _record("", reason=reason)
+    picked = [rows[i] for i in spread_out(len(rows), TABLE_LIMIT)]
+    table = Table(
+        _COLUMNS, tuple(map(_cells, picked)), n_of_m(len(picked), len(rows), "epochs of ranks")
+    )
+    epochs = _by_epoch(rows)
+    cut = n_of_m(min(len(epochs), BARS), len(epochs), "epochs")
+    caption = " ".join([_CAPTION, rules, *([f"Shown: {cut}."] if cut else [])])
+    drawn = _record(caption, _spec(epochs[:BARS]), table)
+    return replace(drawn, alt_text=rules)
+
+
+def _record(
+    caption: str, spec: Spec | None = None, table: Table | None = None, reason: str = ""
+) -> Figure:
+    return Figure("benchmark", "Benchmark", _TITLE, caption, spec, table, reason)
+
+
+def _cells(row: EpochWaits) -> tuple[str | int | float | None, ...]:
+    return (
+        f"rank {row.rank}", row.epoch, row.steps, row.utilization_percent, row.recorded_percent,
+        row.total_s, row.compute_s, *row.waits_s,
+    )  # fmt: skip
+
+
+def _by_epoch(rows: list[EpochWaits]) -> list[tuple[str, list[float]]]:
+    """(label, percent of the time: compute, then each cause) of every epoch, over its ranks."""
+    found: dict[int, list[EpochWaits]] = {}
+    for row in rows:
+        found.setdefault(row.epoch, []).append(row)
+    shares = []
+    for epoch, same in sorted(found.items()):
+        total_s = sum(row.total_s for row in same) or 1.0
+        parts = [sum(row.compute_s for row in same)]
+        parts += [sum(row.waits_s[k] or 0.0 for row in same) for k in range(len(CAUSES))]
+        shares.append((f"epoch {epoch}", [100 * part / total_s for part in parts]))
+    return shares
+
+
+def _spec(epochs: list[tuple[str, list[float]]]) -> Spec:
+    names = ("compute", *CAUSES)
+    fills = [palette.fill(palette.HIDDEN), *map(palette.fill, _COLOURS, _SHAPES)]
+    labels = [label for label, _ in epochs]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": rounded(parts[k] for _, parts in epochs),
+            "y": labels,
+            "marker": fills[k],
+            "hovertemplate": "%{y}: %{x:.3g} %<extra>" + name + "</extra>",
+        }
+        for k, name in enumerate(names)
+        if any(parts[k] > 0 for _, parts in epochs)
+    ]
+    layout = palette.layout(
+        120 + 26 * len(epochs), barmode="stack", bargap=0.3,
+        xaxis=palette.axis("% of the time", range=[0, 100], fixedrange=True),
+        yaxis=palette.axis(autorange="reversed", showgrid=False, fixedrange=True),
+    )  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def _sentences(result: BenchmarkResult) -> Iterator[str]:
+    """The verdict and the rules, in words."""
+    named = " ".join(word for word in (result.name, result.workload) if word)
+    if result.utilization_percent is not None:
+        ranks = result.accelerators
+        of = f" of {plural(ranks, 'accelerator')}" if ranks else ""
+        yield f"{named}: utilization{of} {result.utilization_percent:.2f} %."
+    if result.largest_wait is not None and result.total_s:
+        wait = result.waits_s[result.largest_wait] or 0.0
+        yield (
+            f"The rest is {_words(result.largest_wait)} most: {seconds(wait)} of "
+            f"{seconds(result.total_s)} ({100 * wait / result.total_s:.1f} %)."
+        )
+    if result.epochs and result.waits_s["storage"] is None:
+        yield (
+            "Nothing recorded the reads, so waits for batches are not divided: put Darshan logs "
+            "or DFTracer traces of the run beside the result."
+        )
+    for rule in result.rules:
+        yield _rule_words(rule)
+
+
+def _words(cause: str) -> str:
+    waits = {
+        "not known": "waiting for batches, of unknown cause",
+        "barrier": "waiting at barriers for slower ranks",
+        "between steps": "time between steps that no slower rank explains",
+        "in step": "time in steps that neither loads nor computes",
+    }
+    return waits.get(cause, f"waiting for the {cause}" if cause != "storage" else "storage")
+
+
+def _rule_words(rule: BenchmarkRule) -> str:
+    least = "" if rule.least is None else f", at least {rule.least:g} asked for"
+    if rule.found is None:
+        return f"Rule: {rule.name}{least}: not recorded."
+    verdict = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
+    return f"Rule: {rule.name} {rule.found:,.4g} {rule.unit}{least}: {verdict}."
+
+
+def _text(run: Run) -> str | None:
+    if not run.benchmarks:
+        return None
+    blocks = []
+    for result in run.benchmarks:
+        head = ("epoch", "ranks", "utilization", "compute", *CAUSES)
+        table = aligned_table("Benchmark", [head, *_rows(result)]) if result.epochs else None
+        words = "".join(f"  {line}\n" for s in _sentences(result) for line in _wrapped(s))
+        blocks.append((table or "Benchmark\n") + words + _cache(result))
+    return "\n".join(blocks)
+
+
+def _wrapped(sentence: str) -> list[str]:
+    return paragraph(sentence).splitlines()
+
+
+def _rows(result: BenchmarkResult) -> Iterator[Row]:
+    of: dict[int, list[EpochWaits]] = {}
+    for row in result.epochs:
+        of.setdefault(row.epoch, []).append(row)
+    for epoch, same in sorted(of.items())[:_MOST_IN_TEXT]:
+        n = len(same)
+        waits = ([row.waits_s[k] for row in same] for k in range(len(CAUSES)))
+        mean = sum(row.utilization_percent for row in same) / n
+        yield (
+            str(epoch), str(n), f"{mean:.2f} %", seconds(sum(r.compute_s for r in same) / n),
+            *(_mean(each) for each in waits),
+        )  # fmt: skip
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return seconds(sum(known) / len(values)) if known else "-"
+
+
+def _cache(result: BenchmarkResult) -> str:
+    if len(result.page_cache_nbytes) < 2:
+        return ""
+    first, last = result.page_cache_nbytes[0], result.page_cache_nbytes[-1]
+    return (
+        f"  Page cache of one host: {nbytes(first[1])} as epoch {first[0]} began, "
+        f"{nbytes(last[1])} as epoch {last[0]} did.\n"
+    )
+
+
+def _json(run: Run) -> list[Object]:
+    """One object a result, empty where the run holds none."""
+    return [
+        values_of(result, without=("page_cache_nbytes",))
+        | {
+            "page_cache": [
+                {"epoch": epoch, "page_cache_nbytes": held}
+                for epoch, held in result.page_cache_nbytes
+            ]
+        }
+        for result in run.benchmarks
+    ]
+
+
+_FIELDS = fields_of(BenchmarkResult, without=("page_cache_nbytes", "waits_s")) | {
+    "waits_s": {str: float | None},
+    "page_cache": [{"epoch": int, "page_cache_nbytes": int}],
+}
+SECTION = Section("benchmark", (figure,), _text, {"benchmarks": Json(_json, [_FIELDS])})
