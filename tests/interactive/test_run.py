@@ -47,6 +47,17 @@ def test_the_card_s_bar_is_as_long_as_its_step(opened: Opened) -> None:
     assert sum(shares) == pytest.approx(100, abs=0.1)
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_the_card_has_its_bar_as_a_table(opened: Opened, name: str) -> None:
+    run = opened(DATA / name)
+    bar = first_screen(run).bar
+    assert bar is not None
+    (table,) = ElementTree.fromstring(run._repr_html_()).iter("table")
+    rows = [tuple("".join(cell.itertext()) for cell in row) for row in table.iter("tr")]
+    assert rows[1 : 1 + len(bar.parts)] == [(p.name, p.amount, p.percent) for p in bar.parts]
+    assert [row[1] for row in rows[1 + len(bar.parts) :]] == [g.amount for g in bar.ghosts]
+
+
 def test_names_from_a_log_cannot_break_out(opened: Opened) -> None:
     run = opened(DATA / "torch_pfs_workers0")
     hostile = "<script>alert(1)</script>"

@@ -7,17 +7,43 @@ from pathlib import Path
 
 import pytest
 
+import vanidl
 from tests.diagnoses.test_labels import made
 from tests.makers import browser
+from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES
+from vanidl.compare.report.html import write_comparison
 from vanidl.report.html import write_html
 from vanidl.run import Run
+from vanidl.survey.jobs import Job
+from vanidl.survey.page import write_survey_page
+from vanidl.survey.rows import missing
 
 pytestmark = pytest.mark.browser
 REPORTS = (("full", "light"), ("one_rank", "dark"), ("counters_only", "light"), ("hostile", "dark"))
+JOB = missing(Job("1", ("a",), "a", "key"), "") | {
+    "problem": None, "ranks": 4, "run_time_s": 60.0, "io_share": 0.2, "io_per_rank_mean_s": 12.0,
+    "start": "2026-01-01T00:00:00Z", "bytes_read": 1 << 30, "bytes_written": 0, "findings": 2,
+    "warnings": "partial", "size_median": 4096.0, "command": "python train.py --epochs 90",
+}  # fmt: skip
+JOBS = [JOB | {"job": str(i), "io_per_rank_mean_s": 1.0 + i} for i in range(25)]
+JOBS += [JOB | {"io_per_rank_mean_s": None, "io_share": None}]
+JOBS += [missing(Job(None, ("b",), "b", "key"), "no log")]
+PAGES = {
+    "comparison": lambda path: write_comparison(EXAMPLE_COMPARISONS["one_each"](), path),
+    "ab": lambda path: write_comparison(EXAMPLE_COMPARISONS["slower"](), path),
+    "survey": lambda path: write_survey_page(JOBS, "logs", path, {0: "reports/001-1.html"}),
+}
+TAB = """<!doctype html><body><script type=module>
+window.fetch = async (address) => ({
+  ok: address === "./runs", status: 200, json: async () => ["a", "b"], text: async () => "damaged",
+});
+SCRIPT
+await render();
+</script>"""
 RUN = """
 const done = arguments[0];
-axe.run(document, {resultTypes: ["violations"]}).then(
+axe.run(document, {resultTypes: ["violations"], iframes: false}).then(
   (found) => done(found.violations.map((v) =>
     [v.id, v.nodes.length, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160))])),
   (error) => done(String(error)));
@@ -54,6 +80,21 @@ def test_reports_break_no_rule(driver, axe, tmp_path, name, scheme):
 def test_a_narrow_page_with_actions_breaks_no_rule(driver, axe, tmp_path):
     write_html(made("shared_shuffle"), tmp_path / "page.html")
     assert violations(driver, axe, tmp_path / "page.html", width=390) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_other_pages_break_no_rule(driver, axe, tmp_path, page):
+    PAGES[page](tmp_path / "page.html")
+    assert violations(driver, axe, tmp_path / "page.html", width=1024) == []
+
+
+def test_the_tab_in_tensorboard_breaks_no_rule(driver, axe, tmp_path):
+    """Its own controls, around a page as above."""
+    script = (Path(vanidl.__file__).parent / "tensorboard" / "index.js").read_text("utf-8")
+    page = tmp_path / "tab.html"
+    page.write_text(TAB.replace("SCRIPT", script.replace("export ", "")))
+    assert violations(driver, axe, page) == []
+    assert driver.execute_script("return document.querySelectorAll('select').length") == 2
 
 
 def test_the_rules_are_looked_at(driver, axe, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.makers import browser
 from tests.makers.results import EXAMPLES
-from vanidl.report.html import write_html
+from vanidl.report.html import render_html, write_html
 from vanidl.run import Run
 
 pytestmark = pytest.mark.browser
@@ -272,3 +272,11 @@ def test_tables_are_filtered_by_column_and_saved(driver, pages):
     assert made[1] == [{"a, b": "=1|x", "n": 0.5}, {"a, b": None, "n": None}]
     assert made[2].splitlines()[2:] == ["| =1\\|x | 500 ms |", "| not recorded | not recorded |"]
     assert browser.console_errors(driver) == []
+
+
+def test_a_long_name_in_a_caption_widens_no_page(driver, tmp_path):
+    page, name = tmp_path / "page.html", "x" * 90
+    text = render_html(Run(*EXAMPLES["full"]()))
+    page.write_text(text.replace("<figcaption>", f"<figcaption>{name} "), encoding="utf-8")
+    browser.opened(driver, page, width=390)
+    assert driver.execute_script("return document.documentElement.scrollWidth") == 390

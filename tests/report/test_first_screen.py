@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import re
+from dataclasses import replace
+
 import pytest
 
 from tests.diagnoses.test_labels import made
 from tests.makers.results import EXAMPLES
 from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
+from vanidl.report.html import render_html
+from vanidl.report.page import tight
 from vanidl.run import Run
 
 
@@ -38,6 +44,24 @@ def test_a_slow_run_shows_its_parts_and_the_best_changes():
     assert screen.bar.ghosts[0].name in screen.bar.label
     assert len(screen.actions[0].show) == 3
     assert screen.verdict == ""
+
+
+def test_the_bar_is_a_table_too():
+    run = made("in_process_slow_storage")
+    bar = first_screen(run).bar
+    (table,) = re.findall(r'<details class="bar-table">.*?</details>', render_html(run), re.S)
+    cells = r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td>'
+    rows = re.findall(cells, html.unescape(table))
+    shown = [(p.name, tight(p.amount), tight(p.percent)) for p in bar.parts]
+    assert rows == shown + [(f"if: {g.name}", tight(g.amount), "") for g in bar.ghosts]
+
+
+def test_a_profile_alone_is_on_one_clock():
+    trace, results = EXAMPLES["one_rank"]()
+    run = Run(replace(trace, logs=()), results)
+    exact = replace(run.steps.clock, uncertainty_s=0.0)
+    alone = Run(run.trace, replace(results, steps=replace(results.steps, clock=exact)))
+    assert "one clock" in [link.text for link in first_screen(alone).trust]
 
 
 @pytest.mark.parametrize("name", ["healthy", "healthy_four_ranks", "healthy_in_process"])

@@ -47,6 +47,19 @@ def _bar(bar: Bar) -> Iterator[str]:
     yield "</div><div><small>"
     yield "; ".join(escape(f"{part.name} {part.amount} ({part.percent})") for part in bar.parts)
     yield "</small></div>"
+    yield from _table(bar)
+
+
+def _table(bar: Bar) -> Iterator[str]:
+    """The bar and its changes as a table, closed until it is asked for."""
+    yield f"<details><summary>as table</summary><table><caption>{escape(bar.title)}</caption>"
+    yield '<tr><th scope="col">part</th><th scope="col">time</th><th scope="col">share</th></tr>'
+    rows = [(part.name, part.amount, part.percent) for part in bar.parts]
+    rows += [(f"if: {ghost.name}", ghost.amount, ghost.basis) for ghost in bar.ghosts]
+    for name, *cells in rows:
+        yield f'<tr><th scope="row">{escape(name)}</th>'
+        yield "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+    yield "</table></details>"
 
 
 def _actions(actions: Sequence[Action]) -> Iterator[str]:

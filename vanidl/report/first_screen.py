@@ -165,7 +165,9 @@ def _steps_and_clock(run: Run) -> Iterator[Link]:
         yield Link("no steps recorded", "#steps", doubtful=True)
         return
     within = steps.clock.uncertainty_s
-    if within is not None:
+    if within == 0 and not run.trace.logs:  # there is nothing that it could differ from
+        yield Link("one clock", "#clocks")
+    elif within is not None:
         yield Link(f"clock within {seconds(within)}", "#clocks", within > steps.median_s / 2)
     else:
         yield Link("clocks not aligned", "#clocks", doubtful=True)

@@ -6,6 +6,8 @@ const STYLE = `
          flex-direction: column; color-scheme: light dark; }
   nav { display: flex; flex-wrap: wrap; gap: 8px 16px; align-items: center; padding: 8px 12px;
         border-bottom: 1px solid #8886; }
+  h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }
+  main { flex: 1; display: flex; flex-direction: column; }
   select { max-width: 40ch; } iframe { flex: 1; border: 0; width: 100%; }
   output { padding: 12px; white-space: pre-wrap; } output:empty { display: none; }
 `;
@@ -48,6 +50,8 @@ function openInPerfetto(buffer, title) {
 
 export async function render() {
   document.head.append(element("style", { textContent: STYLE }));
+  document.documentElement.lang = "en"; // of TensorBoard's own page for the tab, which has none
+  document.title = "I/O";
   const runs = await (await fetch("./runs")).json();
   const choice = element("select", { id: "run", title: "Run" });
   const other = element("select", { id: "other", title: "Compare with" });
@@ -82,7 +86,7 @@ export async function render() {
       element("label", {}, "Run ", choice),
       element("label", {}, "compared with ", other),
       timeline),
-    message, frame);
+    element("main", {}, element("h1", { textContent: "I/O of runs" }), message, frame));
   if (runs.length) await show();
   else say("No run with I/O lies below the log folder. Record one: vanidl record -o RUN -- COMMAND");
 }
