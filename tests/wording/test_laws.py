@@ -36,6 +36,11 @@ FAULTS = {
     "a value of Python": r"\bNone\b(?! of)|\bnan\b|\binf\b|[{}]",
     "empty parts": r"  |(?<!\w)\(\)|\( |,,| ,|;;|(?<!\.)\.\.(?!\.)|: ;|, \.(?!\w)",
 }
+QUANTITY = re.compile(
+    r"(?<![\d.,/:_@+-])(?<!\bat )(?<!\bto )(?<!\bfrom )(\d[\d,]*(?:\.\d+)?)"
+    r"\s(?:ns|µs|ms|s|%|[KMGTPE]iB(?:/s)?|times)(?=\W|$)"
+)
+"""A measured amount; after at, from and to also a place in time, which keeps its digits."""
 ALLOWED = re.compile(r"1 (?:reads|writes|opens|files|steps|profiles|processes) the\b")  # verbs
 
 
@@ -46,7 +51,13 @@ def faults(text: str) -> list[tuple[str, str]]:
         for sentence in re.split(r"(?<=[.;]) (?=[A-Z0-9])", text.replace("\n", " "))
         for name, pattern in FAULTS.items()
         if re.search(pattern, sentence) and not ALLOWED.search(sentence)
-    ]
+    ] + [("too exact", found[0]) for found in QUANTITY.finditer(text) if digits(found[1]) > 3]
+
+
+def digits(number: str) -> int:
+    """Significant digits; zeros at the end of a whole number are none."""
+    whole, _, part = number.replace(",", "").partition(".")
+    return len((whole + part).lstrip("0") if part else whole.strip("0"))
 
 
 @cache
@@ -124,6 +135,7 @@ def test_what_pictures_show_reads_well(name):
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_findings_read_well(name):
     for finding in find(*job(name)):
+        assert finding.detail[-1] + finding.advice[-1] == "..", finding.code
         assert faults(f"{finding.title}. {finding.detail} {finding.advice}") == []
 
 
@@ -132,6 +144,7 @@ def test_findings_of_extreme_values_read_well(name):
     trace, results = job(name)
     for changed in runs_of(trace, results):
         for finding in find(trace, changed):
+            assert finding.detail[-1] + finding.advice[-1] == "..", finding.code
             text = f"{finding.title}. {finding.detail} {finding.advice}"
             assert faults(text) == [], finding.code
 
@@ -145,6 +158,8 @@ def test_findings_of_extreme_values_read_well(name):
         ("Only 0 % of the reads were traced.", "only nothing"),
         ("11844.36x as much.", "too many digits"),
         ("It took None.", "a value of Python"),
+        ("It took 15.86 s.", "too exact"),
+        ("It read 1,479 MiB.", "too exact"),
         ("It took , and ended.", "empty parts"),
     ],
 )
@@ -159,6 +174,7 @@ def test_faults_are_seen(text, fault):
         "Input wait was not recorded.",
         "11,800 times as much.",
         "2.4 times it.",
+        "It took 1,480 s of 15.9 s, at 1,234.567 s.",
     ],
 )
 def test_good_sentences_have_none(text):

@@ -62,7 +62,7 @@ def _clock(facts: Facts) -> RuleResult | None:
     if warned is None and not vague and not (clock and clock.method in UNALIGNED):
         return None
     known = "no evidence" if width is None else f"evidence to within {seconds(width)} only"
-    reason = warned.message if warned else f"{known} of how their clocks differ"
+    reason = warned.message if warned else f"{known} of how their clocks differ."
     return RuleResult(
         "Profiler and I/O are not on one verified clock",
         f"What happened during which step is not certain: {reason}",
@@ -98,11 +98,13 @@ def _unclassified(facts: Facts) -> RuleResult | None:
     busiest = max(rows, key=lambda r: r.io_s or 0.0, default=None)
     if busiest is None:
         return None
+    covered = ", so that no finding about reads or checkpoints covers them"
+    if facts.data_kind == OF_NO_KIND:
+        covered = ". Nothing else was read, so findings about reads take them for the dataset"
     return RuleResult(
         f"I/O on files of unknown use takes {percent(spent / run_s)} of the run",
         f"{seconds(spent)} per rank in {plural(len(rows), 'file')} that the run both read and "
-        f"wrote{_mostly(busiest, rows)}: by use neither dataset nor checkpoint, so that no finding "
-        "about reads or checkpoints covers them.",
+        f"wrote{_mostly(busiest, rows)}: by use neither dataset nor checkpoint{covered}.",
         "Say what they are: --kind 'GLOB=dataset' (or checkpoint, log) for vanidl summary and "
         "report.",
         {

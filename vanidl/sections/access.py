@@ -6,7 +6,7 @@ from vanidl.analyses.access import Access, AccessCounts
 from vanidl.figures import palette
 from vanidl.figures.bars import Stack, share_bars
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.formatting.units import count, percent
+from vanidl.formatting.units import percent, plural
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
@@ -119,7 +119,7 @@ def _row(access: Access, side: int) -> tuple[str | int | None, ...]:
 
 
 def _alt_text(access: Access) -> str:
-    sides = (("reads", access.read), ("writes", access.write))
+    sides = (("read", access.read), ("write", access.write))
     return " ".join(_pattern(name, counts) for name, counts in sides if counts.ops)
 
 
@@ -127,7 +127,8 @@ def _pattern(name: str, counts: AccessCounts) -> str:
     parts = ("first", "consecutive", "forward", "backward", "sequential_darshan")
     known = [(part, getattr(counts, part)) for part in parts]
     shares = [f"{percent(n / counts.ops)} {part}" for part, n in known if n is not None][:4]
-    return f"Of {count(counts.ops)} {name}: {', '.join(shares).replace('_', ' by ')}."
+    words = ", ".join(shares).replace("sequential_darshan", "sequential by Darshan's rule")
+    return f"Of {plural(counts.ops, name)}: {words}."
 
 
 def text_rows(run: Run) -> list[tuple[str, str]]:

@@ -71,7 +71,7 @@ def _held(content: Content, *, served: bool) -> str:
         words.append(
             f"This page holds {count(content.held_count)} of {count(content.total_count)} slices"
             + (", all of those in the worst steps" if content.worst and content.windows else "")
-            + ". Of the others it shows how much of each bin was busy; `vanidl view RUN` shows "
+            + ". Of the others it shows how much of each bin was busy; vanidl view RUN shows "
             "every one of them."
         )
     if content.ranks_cut:
