@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from vanidl.survey import rows as survey_rows
 from vanidl.survey import survey
 from vanidl.survey.cache import RowCache
 from vanidl.survey.jobs import Job
+from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.page import page
 from vanidl.survey.reports import place_of
 from vanidl.survey.rows import COLUMNS, MORE, missing
@@ -107,6 +110,48 @@ def test_only_a_job_whose_log_changed_is_redone(folder: Path, tmp_path: Path) ->
     changed = next(folder.glob("day2/*"))
     os.utime(changed, ns=(1, changed.stat().st_mtime_ns + 1))
     assert survey(folder, tmp_path).kept == JOBS - 1
+
+
+def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path) -> None:
+    paths = sorted(map(str, folder.rglob("*.darshan")))
+    opened: list[str] = []
+
+    def read(some: Sequence[str]) -> list[Identity]:
+        opened.extend(some)
+        return survey_rows.identities(some)
+
+    first = KnownLogs(tmp_path, kept=True).identities(paths, read)
+    assert opened == paths
+    opened.clear()
+    again = KnownLogs(tmp_path, kept=True).identities(paths, read)
+    assert opened == [path for path in paths if "bad_x" in path]  # which nobody can read
+    known = [(a, b) for (_, a, _), (_, b, _) in zip(first, again, strict=True) if a and b]
+    assert len(known) == JOBS
+    assert all(replace(a, metadata={}, mounts=(), modules=()) == b for a, b in known)
+    Path(paths[1]).touch()
+    opened.clear()
+    KnownLogs(tmp_path, kept=True).identities(paths[:2], read)
+    assert paths[1] in opened
+    assert KnownLogs(tmp_path, kept=True).identities([], read) == []
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"version":0,"logs":{}}', b"", None])
+def test_what_is_known_of_logs_is_not_believed(
+    folder: Path, tmp_path: Path, damage: bytes | None
+) -> None:
+    paths = [str(path) for path in folder.rglob("me_*.darshan")]
+    expected = KnownLogs(tmp_path, kept=True).identities(paths, survey_rows.identities)
+    file = tmp_path / "logs.known"
+    file.write_bytes(
+        file.read_bytes().replace(b'"nprocs":2', b'"nprocs":"2"') if damage is None else damage
+    )
+    assert KnownLogs(tmp_path, kept=True).identities(paths, survey_rows.identities) == expected
+
+
+def test_where_names_may_not_stay_nothing_is_known(folder: Path, tmp_path: Path) -> None:
+    paths = [str(path) for path in folder.rglob("me_*.darshan")]
+    KnownLogs(tmp_path, kept=False).identities(paths, survey_rows.identities)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:

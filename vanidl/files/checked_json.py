@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -21,12 +22,17 @@ def checked_fields(record: type, values: object) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise TypeError(f"expected an object, found {type(values).__name__}")
     found = {}
-    for name, hint in get_type_hints(record).items():
-        allowed = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
-        if not set(allowed) <= set(_PLAIN):
-            continue
+    for name, allowed in _plain_fields(record).items():
         value = values[name]
         if type(value) not in allowed and not (type(value) is int and float in allowed):
             raise TypeError(f"{name} is of type {type(value).__name__}")
         found[name] = value
     return found
+
+
+@cache
+def _plain_fields(record: type) -> dict[str, tuple[type, ...]]:
+    """The types that each field may have, of those that are plain JSON values."""
+    hints = get_type_hints(record).items()
+    types = {name: get_args(h) if get_origin(h) in _UNIONS else (h,) for name, h in hints}
+    return {name: allowed for name, allowed in types.items() if set(allowed) <= set(_PLAIN)}

@@ -54,11 +54,12 @@ def _job(root: Path, job_id: str | None, paths: list[str]) -> Job:
 
 def _key(paths: Sequence[str]) -> str:
     """From names, sizes and times of change: what was done need not be done again."""
-    text = "\n".join(_state(path) for path in paths)
+    text = "\n".join(state_of(path) for path in paths)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _state(path: str) -> str:
+def state_of(path: str) -> str:
+    """Name, size and time of change of a file."""
     try:
         found = Path(path).stat()
     except OSError:  # gone since it was listed: reading will say so

@@ -16,11 +16,11 @@ from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batche
 from vanidl.parallel.limits import Limits
 from vanidl.readers import darshan, discover
 from vanidl.readers.format import Progress
-from vanidl.readers.records import TracerLog
 from vanidl.survey import table
 from vanidl.survey.anonymous import anonymous_rows
 from vanidl.survey.cache import FOLDER, RowCache
 from vanidl.survey.jobs import Job, batches, jobs_of
+from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.listing import worst_first
 from vanidl.survey.page import write_survey_page
 from vanidl.survey.reports import place_of, report_texts, write_report
@@ -77,7 +77,9 @@ def survey(  # noqa: PLR0913 - all but two by keyword
         _refuse_names(target)
     cache = RowCache(target, kept=names is None)
     with open_executor(executor_options or ExecutorOptions()) as executor:
-        jobs, unread = jobs_of(root, _identities(paths, executor, tell))
+        known = KnownLogs(target / FOLDER, kept=names is None)
+        read = partial(_identities, executor=executor, tell=tell)
+        jobs, unread = jobs_of(root, known.identities(paths, read))
         before = sum(job.key in cache.rows for job in jobs)
         _read_jobs(
             [job for job in jobs if job.key not in cache.rows], limits, cache, executor, tell
@@ -143,16 +145,14 @@ def _refuse_names(target: Path) -> None:
         )
 
 
-def _identities(
-    paths: Sequence[str], executor: Executor, tell: Progress
-) -> list[tuple[str, TracerLog | None, str]]:
-    found: list[tuple[str, TracerLog | None, str]] = []
+def _identities(paths: Sequence[str], executor: Executor, tell: Progress) -> list[Identity]:
+    found: list[Identity] = []
     size = 4 * LOGS_A_BATCH
     groups = [list(paths[i : i + size]) for i in range(0, len(paths), size)]
     for _, results in run_batches(identities, groups, executor, lambda path: (path, None, _KILLED)):
         found += results
         tell("Darshan logs", len(found), len(paths))
-    return sorted(found, key=lambda one: one[0])
+    return found
 
 
 def _read_jobs(
