@@ -7,6 +7,8 @@ JOBS ?= 2
 # A file of tests runs in one process, so that what its tests share is made once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 BASE ?= main
+# Tests that need no more than the package: what an unpacked sdist runs.
+SDIST_TESTS := tests/formatting tests/model tests/schema tests/sections tests/test_package.py
 # PyTorch for the tests of loaders: the CPU build, and where the package index has none for this
 # Python, none. TORCH=torch takes the index's default build, which may bring gigabytes of CUDA.
 TORCH ?= torch==2.13.0+cpu
@@ -56,12 +58,16 @@ dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty env
 	$(PYTHON) -m venv build/try
 	build/try/bin/python -m pip install -qq dist/*.whl
 	cd build/try && bin/vanidl demo -o demo.html
+	rm -rf build/sdist && mkdir -p build/sdist && tar xzf dist/*.tar.gz --strip-components=1 -C build/sdist
+	build/try/bin/python -m pip install -qq pytest hypothesis jsonschema
+	cd build/sdist && ../try/bin/python -m pytest -q $(SDIST_TESTS)
 
-lint: $(VENV)/installed-loaders  ## style (ruff), types (mypy strict), imports (import-linter)
+lint: $(VENV)/installed-loaders  ## style, types, imports, and nothing newer than Python 3.10
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vermin -t=3.10- --exclude long --violations --no-tips -q vanidl loaders
 
 browser:  ## headless Chromium for the browser test, where it can be installed
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \

@@ -9,7 +9,9 @@ import pytest
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.findings import Facts, loaders
-from vanidl_loaders.scheduled import PlanSettings, make_plan
+
+pytest.importorskip("torch", reason="the loaders need PyTorch")
+from vanidl_loaders.scheduled import PlanSettings, make_plan  # noqa: E402
 
 SHUFFLED = Recipe(workers=0, ranks=4, fresh=False, epochs=3, steps=8)
 

@@ -13,7 +13,10 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib import resources
-from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable  # novm: since Python 3.11, for types alone
 
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _WORD = re.compile(r"[^\W\d_]{3,}")
