@@ -11,7 +11,7 @@ from vanidl.analyses import analyse
 from vanidl.findings import Facts, loaders
 
 pytest.importorskip("torch", reason="the loaders need PyTorch")
-from vanidl_loaders.scheduled import PlanSettings, make_plan  # noqa: E402
+from vanidl_loaders.scheduled import PlanSettings, make_plan
 
 SHUFFLED = Recipe(workers=0, ranks=4, fresh=False, epochs=3, steps=8)
 
