@@ -65,7 +65,7 @@ def main() -> int:
     options = _options()
     table: dict[str, Counter[str]] = {name: Counter() for name in (*COMMANDS, INSPECT)}
     notes = []
-    _warm(fresh=options.fresh)
+    warm(fresh=options.fresh)
     numbers = range(options.first, options.first + options.cases)
     with ProcessPoolExecutor(options.jobs, get_context("fork")) as jobs:
         ended = jobs.map(partial(_ended, options.seed), numbers, chunksize=8)
@@ -89,7 +89,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _warm(*, fresh: bool) -> None:
+def warm(*, fresh: bool) -> None:
     """What every case would pay for otherwise: imports, templates, words, other interpreters."""
     for name in vanidl_commands.COMMANDS:
         vanidl_commands.find_command(name)
@@ -101,7 +101,7 @@ def _warm(*, fresh: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="commands-") as folder:
         (Path(folder) / "out").mkdir()
         _put(Path(folder) / "run", READERS["dftracer"].name, READERS["dftracer"].content)
-        line = _line("report --anonymize", Path(folder))
+        line = line_of("report --anonymize", Path(folder))
         if _answered(line, Path(folder) / "said") != ANSWER:
             raise SystemExit((Path(folder) / "said").read_text())
     gc.collect()
@@ -127,10 +127,10 @@ def _case(folder: Path, rng: Rng) -> tuple[str, str, list[str]]:
     for whole in ("darshan", "dftracer", "kineto"):
         if rng.random() < 0.3:
             _put(folder / "run", f"whole_{READERS[whole].name}", READERS[whole].content)
-    return name, way, _line(name, folder)
+    return name, way, line_of(name, folder)
 
 
-def _line(name: str, folder: Path) -> list[str]:
+def line_of(name: str, folder: Path) -> list[str]:
     """The command line on the folders of a case."""
     places = {"RUN": str(folder / "run"), "OUT": str(folder / "out")}
     return [_placed(word, places) for word in COMMANDS[name]]

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from tests.fuzz.readers import READERS
 from tests.makers import xplane_files
 from tests.makers.darshan_logs import Log, header_length, job_record
@@ -68,6 +70,19 @@ def _traces(files: int, segments: int) -> bytes:
     return darshan((10, 1, (head + bytes(48 * segments)) * files))
 
 
+def _false_starts(n: int) -> bytes:
+    """A long stream, and places behind it that look as if another one began there."""
+    segments = 3000
+    head = struct.pack("<Qqq64sqq", 1, 0, -1, b"h", 0, segments)
+    noise = np.random.default_rng(1).bytes(48 * segments)
+    log = bytearray(darshan((10, 1, head + noise)))
+    starts = b"\x78\xda" * n
+    place = struct.calcsize("<8sqB7xQ") + 8 * (2 * 10 + 3)
+    (length,) = struct.unpack_from("<Q", log, place)
+    struct.pack_into("<Q", log, place, length + len(starts))
+    return bytes(log) + starts
+
+
 def _packed(text: bytes) -> bytes:
     return gzip.compress(text, 6)
 
@@ -90,6 +105,8 @@ _HASH = b'{"id":1,"name":"FH","cat":"dftracer","ph":"M","args":{"name":"%d","val
 _CALL = (
     b'{"name":"read","cat":"POSIX","ph":1,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{"ret":1}}\n'
 )
+
+_NUMBERED = b'{"id":%d,"name":"read","cat":"POSIX","ph":"X","pid":%d,"tid":1,"ts":1,"dur":1}\n'
 
 
 def _calls(n: int) -> bytes:
@@ -180,6 +197,7 @@ SHAPES: dict[str, Shape] = {
         b'{"a":[' + b"[]," * n + b"[]]}")),
     "not a number": Shape("kineto gzip", 200_000, lambda n: _kineto(b"nan," * n + b"1")),
     "broken elements": Shape("kineto gzip", 100_000, lambda n: _kineto(b"x," * n + b"1")),
+    "false starts": Shape("darshan", 200_000, _false_starts),
     "levels": Shape("kineto", 200_000, lambda n: b'{"traceEvents":[' + b"[" * n + b"]" * n + b"]}"),
     "empty events": Shape("kineto gzip", 2_000_000, lambda n: _kineto(b"{}," * n + b"{}")),
     "spans in spans": Shape("kineto gzip", 20_000, _spans),
@@ -196,6 +214,11 @@ SHAPES: dict[str, Shape] = {
     "processes": Shape("dftracer", 20_000, lambda n: b"".join(
         _CALL % (i, i, 1, 1) for i in range(n))),
     "calls in calls": Shape("dftracer", 20_000, _calls),
+    "numbered processes": Shape("dftracer", 20_000, lambda n: b"".join(
+        _NUMBERED % (i, i) for i in range(n))),
+    "lines that are none": Shape("dftracer gzip", 4 * MB, lambda n: _packed(b"x\n" * n)),
+    "members of nothing": Shape("dftracer gzip", 20_000, lambda n: (
+        READERS["dftracer gzip"].content + gzip.compress(b"") * n)),
     "empty lines": Shape("dftracer gzip", 4 * MB, lambda n: _packed(b"\n" * n)),
     "lines of levels": Shape("dftracer", 200_000, lambda n: b'{"args":' + b"[" * n),
     "an event of fields": Shape("xplane", 100_000, lambda n: one_line(message(4, b"\x22\0" * n))),

@@ -40,6 +40,7 @@ _TRACER = "dftracer"
 _MOST_CHUNKS = 256  # of one line, 64 MiB: a lost line end must not pull the file into memory
 _TOO_LONG = b"\xff"  # in place of such a line: no JSON
 _NO_ARGUMENTS: Event = {}
+_BROKEN_LINES = 3  # sound lines, beside itself, that a broken one takes the time of
 _PIECES_A_PROCESS = 10  # of the budget: each has tables of its own from here to the report
 
 COLUMNS = ("pid", "tid", "ts", "dur", "name", "file", "ret", "size", "offset", "flags", "epoch")
@@ -167,12 +168,16 @@ class _Content:
         text = TextStream(self.path)
         self.budget = text.budget
         for lines in _line_blocks(text):
+            if not self.budget.parse(len(lines)):
+                self.damage = "more lines than a file of its size may have"
+                return
             self._take(lines)
         self.damage = text.damage
 
     def _take(self, lines: list[bytes]) -> None:
         kept = [line for line in map(_trimmed, lines) if line]
         events, broken = _decoded(kept)
+        self.budget.parse(_BROKEN_LINES * broken)
         self.lines += len(kept)
         self.broken += broken
         self.cut = bool(kept) and broken > 0 and not _is_json(kept[-1])
@@ -296,11 +301,12 @@ class _Content:
         Lines that hold no sound event may have had those, and are counted elsewhere.
         """
         pid, number = np.concatenate([*self.numbers, np.empty((2, 0), np.int64)], axis=1)
-        found = gaps = 0
-        for one in np.unique(pid).tolist():
-            used = np.unique(number[pid == one])
-            gaps += int(used[-1]) - int(used[0]) + 1 - len(used)
-            found += len(used)
+        order = np.lexsort((number, pid))
+        pid, number = pid[order], number[order]
+        # Sums of differences would not fit into 64 bits, a single one does.
+        steps = np.diff(number)[pid[1:] == pid[:-1]]
+        gaps = sum(steps[steps > 1].tolist()) - int((steps > 1).sum())
+        found = len(number) - int((steps == 0).sum())
         return found, max(gaps - self.broken, 0)
 
 

@@ -33,6 +33,7 @@ MAX_VALUES = 600_000
 """Most values in one text that is parsed at once: each takes some 70 bytes."""
 
 _FIRST_WINDOW = 4096
+_LENIENT_VALUES = 4  # sound values that one takes the time of which is parsed by itself
 _MOST_LENIENT_BYTES = 2 * 1024 * 1024
 _KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*(?=\S)', re.DOTALL)
 _SEPARATOR = re.compile(rb"\s*\}\s*,\s*\{\s*")
@@ -178,8 +179,7 @@ class _Scanner:
             size, closed, values, broken = block
             yield Elements(key, first, values, broken)
             first = False
-            if not self.budget.parse(len(values) + broken):
-                raise CutJson("more elements than a file of its size may have")
+            self._parse(len(values) + broken)
             self._drop(size + 1)
             window = min(window * 4, self.block_bytes)
 
@@ -203,7 +203,16 @@ class _Scanner:
         size = found.close if closed else int(found.commas[-1])
         if found.commas.size:
             self._learn_separator(int(found.commas[0]))
-        return (size, closed, *_values(bytes(self.text[:size]), found))
+        text = bytes(self.text[:size])
+        values = _strict(text)
+        if values is not None:
+            return size, closed, values, 0
+        self._parse(_LENIENT_VALUES * (1 + len(found.commas)))
+        return (size, closed, *_lenient(text, found))
+
+    def _parse(self, values: int) -> None:
+        if not self.budget.parse(values):
+            raise CutJson("more elements than a file of its size may have")
 
     def _last_block(self, window: int) -> _Block | None:
         """The element that a cut text ends with, where it is whole."""
@@ -254,11 +263,10 @@ def _strict(text: bytes | bytearray) -> list[Any] | None:
     return values
 
 
-def _values(text: bytes, found: Borders) -> tuple[list[Any], int]:
-    values = _strict(text)
-    if values is None and len(text) > _MOST_LENIENT_BYTES:
+def _lenient(text: bytes, found: Borders) -> tuple[list[Any], int]:
+    if len(text) > _MOST_LENIENT_BYTES:
         return [], 1 + len(found.commas)
-    return json_lenient.elements(text, found.commas) if values is None else (values, 0)
+    return json_lenient.elements(text, found.commas)
 
 
 def _value(text: bytes) -> object:

@@ -7,6 +7,7 @@ stream ends and `damage` says why.
 from __future__ import annotations
 
 import importlib
+import re
 import zlib
 from collections.abc import Iterator
 from io import FileIO
@@ -24,6 +25,8 @@ except ImportError:  # platforms without a wheel
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 _READ_BYTES = 128 * 1024
+_FIRST_PIECE = 2048  # of a member
+_ZEROS = re.compile(rb"\0*")
 # Text of a call that fails is lost, so small outputs keep the loss at damage small.
 _INFLATE_BYTES = 256 * 1024
 
@@ -79,6 +82,7 @@ class _Inflater:
     def __init__(self, budget: Budget) -> None:
         self.pending = b""
         self.member: Any = None
+        self.piece = _FIRST_PIECE
         self.spent = False
         self._budget = budget
 
@@ -87,15 +91,28 @@ class _Inflater:
         return self.member is None and not self.pending
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        self.pending += chunk
-        while self.pending and not self.spent:
-            if self.member is None and not self._start_member():
-                return
-            yield self._text(self.pending)
-            done = self.member.eof
-            self.pending = self.member.unused_data if done else self.member.unconsumed_tail
-            if done:
-                self.member = None
+        data, at = self.pending + chunk, 0
+        while at < len(data) and not self.spent:
+            if self.member is None:
+                at = _ZEROS.match(data, at).end()  # type: ignore[union-attr]
+                if len(data) - at < len(GZIP_MAGIC):
+                    break
+                self.member = gzip_codec.decompressobj(wbits=_GZIP_WINDOW)
+                self.piece = _FIRST_PIECE
+            part = data[at : at + self.piece]
+            yield self._text(part)
+            at += len(part) - self._left()
+        self.pending = data[at:]
+
+    def _left(self) -> int:
+        """How much of what was fed last is still to be fed; the next member begins there."""
+        if self.member.eof:
+            left = len(self.member.unused_data)
+            self.member = None
+            return left
+        # Each member's end copies what follows it, so short ones are fed little.
+        self.piece = min(2 * self.piece, _READ_BYTES)
+        return len(self.member.unconsumed_tail)
 
     def rest(self) -> Iterator[bytes]:
         """What the codec still holds back after the last input."""
@@ -106,13 +123,6 @@ class _Inflater:
         text: bytes = self.member.decompress(packed, _INFLATE_BYTES)
         self.spent = not self._budget.inflate(len(text))
         return text
-
-    def _start_member(self) -> bool:
-        self.pending = self.pending.lstrip(b"\0")
-        if len(self.pending) < len(GZIP_MAGIC):
-            return False
-        self.member = gzip_codec.decompressobj(wbits=_GZIP_WINDOW)
-        return True
 
 
 def _chunks(chunk: bytes, file: FileIO) -> Iterator[bytes]:
