@@ -18,7 +18,7 @@ import pytest
 import vanidl
 from tests.analyses.recorded_warnings import RECORDED
 from tests.analyses.unseen_warnings import UNSEEN
-from tests.makers import xplane_files
+from tests.makers import dlio_results, xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
@@ -64,6 +64,14 @@ class File:
     write_s: float = 0.0
     fsyncs: int = 0
     meta_s: float = 0.0
+
+
+def benchmark_without(folder: Path, *names: str) -> tuple[Notice, ...]:
+    """The warnings of a result of DLIO that lacks some of its files."""
+    dlio_results.write(folder)
+    for name in names:
+        (folder / name).unlink()
+    return vanidl.open_run(folder).coverage.warnings
 
 
 def warnings_of(*files: File, partial: tuple[str, ...] = ()) -> tuple[Notice, ...]:
@@ -383,6 +391,10 @@ TABLE: dict[str, Cases] = {
     "steps_partly_profiled": Cases(
         {"two of twelve": lambda folder: partly_profiled(folder, steps=12)},
         {"two of three": lambda folder: partly_profiled(folder, steps=3)},
+    ),
+    "steps_not_recorded": Cases(
+        {"a rank without steps": lambda folder: benchmark_without(folder, "1_output.json")},
+        {"steps of every rank": lambda folder: benchmark_without(folder)},
     ),
     "steps_from_waits": Cases(
         {"a loop without marks": lambda _: of_profile(loop([["train"] * 4]))},

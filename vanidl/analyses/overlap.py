@@ -264,7 +264,8 @@ def _split_io(
     reduced: Operations, position: int, spans: RankSpans, did: Activity, basis: str | None
 ) -> Split:
     """Without wait spans the waits are somewhere in the window, unknown; on basis ops even
-    hidden is then unknown, because operators of an unmarked loader look like compute.
+    hidden is then unknown, because operators of an unmarked loader look like compute: but not where
+    the program marks its compute itself.
     """  # noqa: D205
     if not reduced.totals:
         return Split(spans, did, None, None, None, None, None, None)
@@ -273,7 +274,7 @@ def _split_io(
     hidden = intersect(rest, did.compute)
     exposed = subtract(rest, did.compute)
     waits = spans.waits_known
-    can_hide = basis == DEVICE or (basis is not None and waits)
+    can_hide = basis == DEVICE or (basis is not None and (waits or spans.marks_compute))
     return Split(
         spans,
         did,

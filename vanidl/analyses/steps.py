@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl.analyses.operations import Operations
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import ClockReason, Profile, SpanKind, Spans, Trace
+from vanidl.model.trace import FROM_COMPUTE, ClockReason, Profile, SpanKind, Spans, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,7 @@ class RankSpans:
     waits: Intervals
     waits_known: bool
     marks_loop: bool = False  # its profile marks the loop of the whole process
+    marks_compute: bool = False  # its operators are the compute that the program marks, no other
 
     def wait_ns(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
         """Input wait inside each window [start[i], end[i])."""
@@ -214,7 +215,8 @@ def _rank_spans(trace: Trace, spans: Spans) -> RankSpans:
     loop = any(profile.marks_loop for profile in profiles.values())
     windows = intervals.union(low, high)
     inside = intervals.intersect(intervals.union(waits.start, waits.end), windows)
-    return RankSpans(steps, windows, inside, known, loop)
+    marked = all(profile.steps_from == FROM_COMPUTE for profile in profiles.values())
+    return RankSpans(steps, windows, inside, known, loop, marked)
 
 
 def _window(trace: Trace, spans: Spans, source: int) -> tuple[int, int]:

@@ -164,7 +164,7 @@ def without_validation(profile: ProfileTrace) -> ProfileTrace:
 
 
 def _notices(found: Sequence[ProfileTrace], trained: Sequence[ProfileTrace]) -> Iterator[Notice]:
-    derived = [p for p in trained if p.steps_from]
+    derived = [p for p in trained if p.steps_from == FROM_WAITS]
     if derived:
         yield Notice(
             "steps_from_waits",

@@ -46,8 +46,8 @@ requests to object storage, which go through sockets and are a total of their ow
 
 MAX_PART_ROWS = 8_000_000
 
-FROM_WAITS = "input waits"
-"""What unmarked steps were found by."""
+FROM_WAITS, FROM_COMPUTE = "input waits", "compute"
+"""What unmarked steps were found by. Of compute they are where the program marks nothing else."""
 
 
 class SpanKind(IntEnum):
@@ -266,7 +266,7 @@ class Profile:
     process: int  # index into Trace.processes
     has_wait_spans: bool  # False: input wait is unknown, not zero
     devices: tuple[str, ...] = ()
-    steps_from: str = ""  # FROM_WAITS; "" where it marks its steps, or has none
+    steps_from: str = ""  # FROM_WAITS, FROM_COMPUTE; "" where it marks its steps, or has none
     clock_method: str = "absolute"
     clock_offset_ns: int = 0  # already applied to its spans; the true one lies in [low, high]
     clock_uncertainty_ns: int = 0

@@ -43,6 +43,7 @@ calls = st.lists(
     ),
     min_size=1,
     max_size=40,
+    unique_by=lambda call: (call.name, call.path, call.at, call.duration, call.ret),
 )
 
 
@@ -407,13 +408,44 @@ def test_a_line_without_an_end_is_not_held(tmp_path: Path, monkeypatch: pytest.M
     assert trace_file.read_file(path).losses == ("the last line is cut",)
 
 
-def test_marked_compute_on_no_known_clock_gives_no_table_of_steps(tmp_path):
-    """Compute without steps, of a trace whose times are of 1970: not aligned, and not undated."""
+def test_marked_compute_on_no_known_clock_gives_steps_without_a_place(tmp_path):
+    """Compute without steps, of a trace whose times are of 1970: its lengths are known, no more."""
     trace = PfwTrace(100, metric="NS")
     trace.event("forward", "compute", 10, 50)
     trace.io("pread", "/data/a.bin", 90, 5, ret=100, offset=0)
     trace.end(1000)
     trace.write(tmp_path / "x.pfw")
     run = vanidl.open_run(tmp_path)
-    assert run.steps is None
-    assert run.trace.step_durations == ()
+    assert run.steps is not None
+    assert (run.steps.per_rank_max, run.steps.mean_s) == (1, pytest.approx(5e-8))
+    assert run.overlap is None
+
+
+def computing(folder: Path, repeats: int = 1) -> vanidl.Run:
+    """Three computes of 40 ms in an epoch, reads of 30 ms before and 20 ms under each."""
+    trace = PfwTrace(100)
+    for _ in range(repeats):
+        trace.event("DLIOBenchmark._train", "dlio_benchmark", 1000, 300_000)
+        for at in (50_000, 150_000, 250_000):
+            trace.event("TorchFramework.compute", "ai_framework", at, 40_000)
+    for at in (50_000, 150_000, 250_000):
+        trace.io("read", "/data/a.bin", at - 30_000, 50_000, ret=4096)
+    trace.end(400_000)
+    trace.write(folder / "x.pfw")
+    return vanidl.open_run(folder)
+
+
+@pytest.mark.parametrize("repeats", [1, 21])
+def test_compute_without_marked_steps_has_its_overlap(tmp_path, repeats):
+    """Workers of old releases repeat what their parent had not yet written: it counts once."""
+    run = computing(tmp_path, repeats)
+    assert run.steps is not None
+    assert run.overlap is not None
+    assert run.steps.steps_from == "compute"
+    assert run.steps.per_rank_max == 3
+    assert np.allclose(run.steps.table.end_s - run.steps.table.start_s, [0.089, 0.1, 0.1])
+    (rank,) = run.overlap.per_rank
+    assert rank.hidden_s == pytest.approx(3 * 0.02)
+    assert rank.exposed_s == pytest.approx(3 * 0.03)
+    assert rank.input_wait_s is None
+    assert rank.compute_s == pytest.approx(3 * 0.04)

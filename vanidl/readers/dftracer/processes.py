@@ -174,4 +174,24 @@ def _joined(blocks: Sequence[Events], paths: tuple[str, ...]) -> Events:
     names: dict[tuple[str, str], int] = {}
     columns = {key: np.concatenate([b.columns[key] for b in blocks]) for key in COLUMNS}
     columns["name"] = np.concatenate([_renamed(block, names) for block in blocks])
-    return picked(Events(columns, tuple(names), paths), np.argsort(columns["ts"], kind="stable"))
+    joined = Events(columns, tuple(names), paths)
+    return _once(picked(joined, np.argsort(columns["ts"], kind="stable")))
+
+
+def _once(events: Events) -> Events:
+    """The events without repeats: old tracers copied what was not yet written into each fork.
+
+    A thread does one thing after another, so nothing that takes time begins twice in it at one
+    tick; of calls that take none, two that are alike may have been.
+    """
+    start = events.columns["ts"]
+    beside = np.flatnonzero(start[1:] == start[:-1])
+    some = np.union1d(beside, beside + 1)
+    some = some[events.columns["dur"][some] > 0]
+    if not len(some):
+        return events
+    rows = np.column_stack([events.columns[name][some] for name in COLUMNS])
+    kept = np.ones(len(events), bool)
+    kept[some] = False
+    kept[some[np.unique(rows, axis=0, return_index=True)[1]]] = True
+    return events if kept.all() else picked(events, kept)

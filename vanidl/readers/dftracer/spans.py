@@ -2,7 +2,7 @@
 
 DLIO and programs that use `dftracer.python.ai` mark their loop: a fetch ("fetch.iter", of
 older DLIO "loop.iter") is a wait for input, the block that follows it ("fetch.block",
-"loop.yield") the rest of the step.
+"loop.yield") the rest of the step. Without either, a step lasts until its compute has ended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import SpanKind
+from vanidl.model.trace import FROM_COMPUTE, SpanKind
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import ABSENT, Events
 from vanidl.readers.records import ProfileTrace
@@ -56,6 +56,7 @@ def profile(process: TracedProcess) -> ProfileTrace | None:
         name=_frozen(spans["name"].astype(np.int32)),
         names=(*(name for _, name in process.events.names), "step"),
         losses=(),
+        steps_from="" if _marks_steps(process.events) else FROM_COMPUTE,
     )
 
 
@@ -105,8 +106,35 @@ def _kind(category: str, name: str) -> int:
     return next((int(kind) for holds, kind in rules if holds), -1)
 
 
+def _marks_steps(events: Events) -> bool:
+    """Whether its loop is marked, by fetches or by what follows them."""
+    names = {events.names[code][1] for code in np.unique(events.columns["name"]).tolist()}
+    return not names.isdisjoint((*_WAITS, *_BLOCKS))
+
+
+def _steps_by_compute(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends: from the end of one compute, or where an epoch begins, to that of the next.
+
+    Before the first compute of an epoch lies its first wait, where the epoch is marked.
+    """
+    rows = np.flatnonzero(kind == SpanKind.OP)
+    begin = events.columns["ts"][rows]
+    end = np.maximum.accumulate(begin + events.columns["dur"][rows]) if len(rows) else begin
+    before = np.append(begin[:1], end[:-1])
+    epochs = np.sort(events.columns["ts"][kind == SpanKind.EPOCH])
+    last = np.searchsorted(epochs, begin, side="right") - 1
+    of_epoch = epochs[np.maximum(last, 0)] if len(epochs) else before
+    start = np.where((last >= 0) & (of_epoch > before), of_epoch, before)
+    if len(rows) and len(epochs) and last[0] >= 0:
+        start[0] = of_epoch[0]
+    apart = end > start
+    return start[apart], end[apart]
+
+
 def _steps(events: Events, kind: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Starts and ends of steps: from a fetch to the end of the block that follows it."""
+    if not _marks_steps(events):
+        return _steps_by_compute(events, kind)
     is_block = np.array([name in _BLOCKS for _, name in events.names] or [False])
     blocks = np.flatnonzero(is_block[events.columns["name"]])
     waits = np.flatnonzero(kind == SpanKind.INPUT_WAIT)
