@@ -263,3 +263,13 @@ def test_a_copy_is_of_the_same_types_and_shares_nothing() -> None:
     assert batch["both"][1][1][0].tolist() == [0.0]
     assert nbytes(batch["pair"].values) == 24
     assert nbytes([torch.zeros(4), {"x": torch.zeros(2)}]) == 24
+
+
+def test_a_loader_made_anew_while_the_one_before_lives_on_is_the_same(hook: Hook) -> None:
+    hooked, data, alive = hook(), Counted(), []
+    for _ in range(3):
+        alive.append(hooked.DataLoader(data, batch_size=BATCH))
+        assert len(values(alive[-1])) == BATCHES
+    assert data.calls == WARM_UP * BATCH
+    other = hooked.DataLoader(data, batch_size=BATCH + 1)
+    assert [len(batch) for batch in values(other)][:2] == [BATCH + 1] * 2

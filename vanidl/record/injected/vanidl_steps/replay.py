@@ -45,7 +45,8 @@ class Replay:
         self.count: int | None = None
         self.length: int | None = None
         self.loader = reference(loader)
-        self.data = reference(getattr(loader, "dataset", None))
+        self._data = reference(getattr(loader, "dataset", None))
+        self._shape = _shape(loader)
         self._own = own
         self._kept: list[tuple[int, Any]] = []  # place in its pass, copy
         self._last: Any = None
@@ -57,6 +58,11 @@ class Replay:
             "class": type(loader).__name__,
             "dataset": type(getattr(loader, "dataset", None)).__name__,
         }
+
+    def gave_the_like_of(self, loader: Any) -> bool:  # noqa: ANN401
+        """Whether its batches are made of the same data in the same way as those of a loader."""
+        data = getattr(loader, "dataset", None)
+        return data is not None and self._data() is data and self._shape == _shape(loader)
 
     def say(self, state: str, **more: object) -> None:
         """Leaves in the journal what becomes of this loader."""
@@ -118,6 +124,12 @@ class Replay:
     def note(self, begin: int) -> None:
         """A batch was handed out."""
         self._own.channel.add(REPLAY, 0, begin, time_ns())
+
+
+def _shape(loader: Any) -> tuple[object, ...]:  # noqa: ANN401
+    """What batches look like: their number of samples, and what makes them of these."""
+    collate = getattr(loader, "collate_fn", None)
+    return type(loader), getattr(loader, "batch_size", None), id(collate)
 
 
 def stays_real(channel: Channel, name: str, why: str) -> None:
@@ -223,14 +235,13 @@ class Replays:
             return None
 
     def _of(self, loader: Any) -> Replay:  # noqa: ANN401
-        """That of a loader, or of one that is gone and that it takes the place of."""
+        """That of a loader, or of one over the same data: many are made anew for each pass."""
         loader = stands_for(loader)
         for replay in self._every:
             if replay.loader() is loader:
                 return replay
-        data = getattr(loader, "dataset", None)
         for replay in self._every:
-            if data is not None and replay.loader() is None and replay.data() is data:
+            if replay.gave_the_like_of(loader):
                 replay.loader = reference(loader)
                 return replay
         made = Replay(self.channel.journal.new_replay(), self, loader)
