@@ -54,6 +54,19 @@ def test_order_is_abba_and_balanced(pairs):
     assert abs(firsts["a"] - firsts["b"]) <= 1
 
 
+def test_the_third_arm_takes_its_turn_in_each_pair(tmp_path):
+    plain, memory = Recorder(), Recorder()
+    experiment = run_pairs(plan(tmp_path, ceiling=True), plain, None, memory)
+    assert [run.folder for run in experiment.runs] == [
+        "a-0", "b-0", "ceiling-0", "ceiling-1", "b-1", "a-1", "a-2", "b-2", "ceiling-2",
+    ]  # fmt: skip
+    assert [(words, name) for words, name, _ in memory.seen] == [
+        (("true", "--old"), f"ceiling-{pair}") for pair in range(3)
+    ]
+    assert len(plain.seen) == 6
+    assert load(tmp_path / "runs") == experiment
+
+
 def test_runs_are_recorded_in_order_with_their_folders(tmp_path):
     recorder = Recorder()
     experiment = run_pairs(plan(tmp_path, tracer="darshan"), recorder)

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from vanidl.compare.ab_folder import AB_FILE, DROPPED, WARM, Experiment, RecordedRun, save
+from vanidl.compare.ab_folder import (
+    AB_FILE,
+    CEILING,
+    DROPPED,
+    SIDES,
+    WARM,
+    Experiment,
+    RecordedRun,
+    save,
+)
 from vanidl.errors import UsageError, VanidlError
 from vanidl.record.secrets import masked
 
@@ -34,6 +43,7 @@ class Plan:
     pairs: int = 5
     drop_caches: bool = False
     tracer: str = "auto"
+    ceiling: bool = False  # beside each pair command A with batches from memory
 
 
 class Recorded(Protocol):
@@ -51,38 +61,49 @@ class Recorded(Protocol):
 Recorder = Callable[[Sequence[str], Path, str], Recorded]
 """Called with (words of the command, folder of the run, tracer)."""
 
+_SHOWN = {"a": "A", "b": "B", CEILING: "A with batches from memory"}
+
 Progress = Callable[[str, int, int], None]
 """Called with (what runs, how many are done, how many in all)."""
 
 
-def order(pairs: int) -> tuple[tuple[str, int], ...]:
+def order(pairs: int, *, ceiling: bool = False) -> tuple[tuple[str, int], ...]:
     """(side, pair) of every run in turn: pair 0 warms up, sides swap places in each pair."""
-    turns = ("ab", "ba")
+    forth = (*SIDES, CEILING) if ceiling else SIDES
+    turns = (forth, forth[::-1])
     return tuple((side, pair) for pair in range(pairs + 1) for side in turns[pair % 2])
 
 
-def run_pairs(plan: Plan, recorder: Recorder, progress: Progress | None = None) -> Experiment:
+def run_pairs(
+    plan: Plan,
+    recorder: Recorder,
+    progress: Progress | None = None,
+    from_memory: Recorder | None = None,
+) -> Experiment:
     """Runs every command of the plan; the folder then holds ab.json and one folder a run.
 
-    ab.json is written after each run, so what was recorded survives a stop.
+    ab.json is written after each run, so what was recorded survives a stop. `from_memory` records
+    the runs of a plan with a ceiling.
 
     Raises:
         UsageError: the plan cannot be run.
         VanidlError: a command failed, or the page cache cannot be dropped.
     """
     words = {side: _words(command, side) for side, command in (("a", plan.a), ("b", plan.b))}
+    words[CEILING] = words["a"]
     _check(plan)
     runs: list[RecordedRun] = []
-    turns = order(plan.pairs)
+    turns = order(plan.pairs, ceiling=plan.ceiling)
     for done, (side, pair) in enumerate(turns):
         if progress is not None:
-            progress(f"{side.upper()}, {_named(pair)}", done, len(turns))
+            progress(f"{_SHOWN[side]}, {_named(pair)}", done, len(turns))
         if plan.drop_caches:
             _drop_caches()
-        runs.append(_run(words[side], side, pair, plan, recorder))
+        use = from_memory if side == CEILING and from_memory is not None else recorder
+        runs.append(_run(words[side], side, pair, plan, use))
         save(_experiment(plan, runs), plan.folder)
         if runs[-1].exit_status != 0:
-            raise VanidlError(_failed(runs, plan))
+            raise VanidlError(_failed(runs, plan, len(turns)))
     return _experiment(plan, runs)
 
 
@@ -155,10 +176,10 @@ def _named(pair: int) -> str:
     return f"pair {pair}" if pair else "the warm-up pair"
 
 
-def _failed(runs: Sequence[RecordedRun], plan: Plan) -> str:
+def _failed(runs: Sequence[RecordedRun], plan: Plan, turns: int) -> str:
     last = runs[-1]
     return (
-        f"command {last.side.upper()} failed in {_named(last.pair)} with exit status "
-        f"{last.exit_status}: stopped. {len(runs)} of {2 * plan.pairs + 2} runs are kept in "
+        f"command {_SHOWN[last.side]} failed in {_named(last.pair)} with exit status "
+        f"{last.exit_status}: stopped. {len(runs)} of {turns} runs are kept in "
         f"{plan.folder} ({AB_FILE} lists them)."
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from vanidl.compare.ceilings import Measured, over_pairs
 from vanidl.compare.sides import Opener, Sample, Side, sample_of
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
@@ -19,15 +20,20 @@ from vanidl.readers.budget import read_whole
 AB_FILE = "ab.json"
 SCHEMA = "vanidl-ab/1"
 SIDES = ("a", "b")
+CEILING = "ceiling"
+"""The side of runs of command A with batches from memory."""
 WARM = "warm: caches left alone"
 DROPPED = "cold: dropped before every run"
+
+
+_WORDS = {"a": "A", "b": "B", CEILING: "memory"}
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """One run of one command; pair 0 only warms up and is not compared."""
 
-    side: str  # "a" or "b"
+    side: str  # "a", "b" or CEILING
     pair: int
     folder: str  # relative to the folder of ab.json
     wall_time_s: float
@@ -83,13 +89,26 @@ def open_recorded(
             f"{folder}: expected at least one complete pair of runs after the one that warms up, "
             f"found {len(experiment.runs)} runs in all. Record again with `vanidl ab`."
         )
-    sides = []
+    sides, notes = [], list[tuple[str, str]]()
     for side, letter, command in (("a", "A", experiment.a), ("b", "B", experiment.b)):
         runs = sorted((r for r in whole if r.side == side), key=lambda r: r.pair)
         samples = tuple(_sample(run, folder, opener) for run in runs)
         name = labels["AB".index(letter)] if len(labels) > "AB".index(letter) else command
-        sides.append(Side(letter, name, samples))
-    return (sides[0], sides[1]), _conditions(experiment, len(sides[0].samples))
+        measured = _ceiling(experiment, runs, folder)
+        notes += [("ceiling", f"{letter}: {measured.why_not}")] if measured.why_not else []
+        sides.append(Side(letter, name, samples, measured.ceiling))
+    return (sides[0], sides[1]), (*_conditions(experiment, len(sides[0].samples)), *notes)
+
+
+def _ceiling(experiment: Experiment, runs: Sequence[RecordedRun], folder: Path) -> Measured:
+    """What the runs of one side are worth beside those of their pairs from memory."""
+    free = {r.pair: folder / r.folder for r in experiment.runs if r.side == CEILING}
+    pairs = [(folder / r.folder, free[r.pair]) for r in runs if r.pair in free]
+    return over_pairs([pair for pair in pairs if all(_is_inside(p, folder) for p in pair)])
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _experiment(content: Mapping[str, Any]) -> Experiment:
@@ -105,7 +124,7 @@ def _run(values: object) -> RecordedRun:
     folder = PurePath(run.folder)
     if folder.is_absolute() or ".." in folder.parts or not folder.parts:
         raise ValueError(f"a folder outside of this one: {run.folder[:100]!r}")
-    if run.side not in SIDES or run.pair < 0 or not 0 <= run.wall_time_s < float("inf"):
+    if run.side not in (*SIDES, CEILING) or run.pair < 0 or not 0 <= run.wall_time_s < float("inf"):
         raise ValueError("a run with an impossible side, pair or time")
     return run
 
@@ -120,7 +139,7 @@ def _sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
     """The sample of a run; one that left no readable logs still has its wall time."""
     path = folder / run.folder
     try:
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not _is_inside(path, folder):
             raise InputError(
                 f"{path}: expected a folder of this experiment, found a link out of it"
             )
@@ -131,7 +150,7 @@ def _sample(run: RecordedRun, folder: Path, opener: Opener) -> Sample:
 
 
 def _conditions(experiment: Experiment, pairs: int) -> tuple[tuple[str, str], ...]:
-    order = " ".join(r.side.upper() for r in experiment.runs if r.pair > 0)
+    order = " ".join(_WORDS[r.side] for r in experiment.runs if r.pair > 0)
     tracers = sorted({r.tracer for r in experiment.runs if r.tracer}) or ["none"]
     return (
         ("page cache", experiment.cache_policy),

@@ -13,6 +13,7 @@ from pathlib import Path
 from vanidl.analyses import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import SeveralJobsError
+from vanidl.model.ceiling import Ceiling
 from vanidl.model.trace import Job
 from vanidl.run import Run
 
@@ -42,6 +43,7 @@ class Side:
     letter: str  # A, B, C ...: unique
     name: str  # may hold anything that a file name may
     samples: tuple[Sample, ...]
+    ceiling: Ceiling | None = None  # by `vanidl ab --ceiling`
 
 
 Opener = Callable[[Path], Run]
@@ -86,7 +88,7 @@ def distinct_names(sides: Sequence[Side], paths: Sequence[Path]) -> tuple[Side, 
     """The sides, named by their whole path where their folders' names are the same."""
     names = [side.name for side in sides]
     return tuple(
-        Side(side.letter, str(path) if names.count(side.name) > 1 else side.name, side.samples)
+        replace(side, name=str(path)) if names.count(side.name) > 1 else side
         for side, path in zip(sides, paths, strict=True)
     )
 
@@ -98,7 +100,8 @@ def anonymous_side(side: Side, names: Pseudonyms, labels: Sequence[str] = ()) ->
         for sample in side.samples
     )
     name = side.name if side.name in labels else f"run {side.letter}"
-    return Side(side.letter, name, samples)
+    ceiling = None if side.ceiling is None else replace(side.ceiling, remarks=())
+    return Side(side.letter, name, samples, ceiling)
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

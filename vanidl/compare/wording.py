@@ -18,6 +18,7 @@ from vanidl.compare.comparison import (
 )
 from vanidl.compare.statistics import ALPHA
 from vanidl.formatting.units import count, percent, plural, relative, shown, times
+from vanidl.wording.ceiling import sentence as ceiling_sentence
 from vanidl.wording.headline import Headline
 
 CONFIDENCE = percent(1 - ALPHA)
@@ -135,7 +136,11 @@ def _ratios(pairing: Pairing, change: Change) -> list[float]:
 
 
 def _support(comparison: Comparison) -> tuple[str, ...]:
-    sentences = []
+    sentences = [
+        f"{side.letter}: {ceiling_sentence(side.ceiling)}"
+        for side in comparison.sides
+        if side.ceiling is not None
+    ]
     for pairing in comparison.pairings:
         found = [_support_words(pairing, name) for name in _SUPPORT]
         known = [words for words in (*found, _not_recorded(pairing)) if words]

@@ -42,7 +42,7 @@ cache_policy | | What was done with the page cache before each run
 ab.a | | Command of the first side
 ab.b | | Command of the second side
 ab.runs | | Runs in the order in which they were made
-side | | a or b
+side | | a, b or ceiling: a with batches from memory
 folder | | Folder of the run, relative to that of ab.json
 exit_status | | Exit status of the command
 """

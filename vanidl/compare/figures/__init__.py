@@ -7,6 +7,7 @@ from collections.abc import Callable
 from vanidl.compare import Comparison
 from vanidl.compare.figures import (
     access,
+    ceiling,
     changes,
     metrics,
     overlap,
@@ -22,6 +23,7 @@ FIGURES: tuple[Callable[[Comparison], Figure], ...] = (
     changes.figure,
     metrics.figure,
     repeats.figure,
+    ceiling.figure,
     overlap.figure,
     steps.figure,
     timeline.figure,

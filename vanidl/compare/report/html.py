@@ -25,7 +25,7 @@ def render_comparison(comparison: Comparison) -> str:
         tiles=tiles(comparison),
         warnings=_warnings(comparison),
         warned_section="Runs",
-        figures=tuple(figure(comparison) for figure in FIGURES),
+        figures=tuple(made for figure in FIGURES if (made := figure(comparison)).applies),
         terms=TERMS,
         commands=tuple((side.letter, _command(side)) for side in comparison.sides),
     )

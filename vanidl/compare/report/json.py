@@ -10,6 +10,7 @@ from vanidl.compare.comparison import MIN_CHANGE
 from vanidl.compare.statistics import ALPHA
 from vanidl.compare.wording import headline
 from vanidl.formatting.units import iso_time
+from vanidl.model.ceiling import Ceiling
 from vanidl.model.warnings import Notice
 from vanidl.report.json import SCHEMA
 from vanidl.schema import Kind, Maybe
@@ -44,7 +45,12 @@ def _side(side: Side) -> Object:
         "letter": side.letter,
         "name": side.name,
         "runs": [_sample(sample) for sample in side.samples],
+        "ceiling": _ceiling(side.ceiling),
     }
+
+
+def _ceiling(found: Ceiling | None) -> Object | None:
+    return None if found is None else values_of(found) | {"remarks": list(found.remarks)}
 
 
 def _sample(sample: Sample) -> Object:
@@ -137,7 +143,7 @@ KIND: Kind = {
     "confidence": float,
     "smallest_change_called": float,
     "conditions": {str: str},
-    "sides": [{"letter": str, "name": str, "runs": [_RUN]}],
+    "sides": [{"letter": str, "name": str, "runs": [_RUN], "ceiling": Ceiling | None}],
     **_PAIRING,
     "comparisons": [_PAIRING],
 }
