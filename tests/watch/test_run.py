@@ -213,7 +213,7 @@ while line := input():
     env = {**os.environ, "VANIDL_STEPS": str(folder)}
     child = subprocess.Popen(words, stdin=-1, stdout=-1, text=True, env=env)
     yield child, folder
-    child.communicate("\n")
+    child.communicate("\n" if child.poll() is None else None)
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="no /proc/PID/io here")
@@ -237,6 +237,30 @@ def test_reads_are_those_of_the_processes_of_the_run(reader: tuple) -> None:
     assert reads.processes == 1
     assert 600_000 <= reads.called - before < 610_000  # and what tells it to
     assert other.processes == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="no /proc/PID/io here")
+def test_a_child_that_was_waited_for_is_counted_once(reader: tuple, tmp_path: Path) -> None:
+    """The kernel adds its bytes to those of its parent: this process, for these tests."""
+    child, folder = reader
+    here, me = os.uname().nodename, os.getpid()
+    reads = ProcessReads(folder)
+    reads._is_of_run = lambda pid: True  # type: ignore[method-assign]
+    described = [
+        {"pid": me, "host": here},
+        {"pid": child.pid, "host": here, "parent_pid": me},
+    ]
+    child.stdin.write("900000\n")
+    child.stdin.flush()
+    child.stdout.readline()
+    reads.look(described)
+    both = reads.called
+    child.stdin.write("\n")
+    child.stdin.flush()
+    child.wait()
+    reads.look(described)
+    assert reads.processes == 2
+    assert both <= reads.called < both + 500_000  # not 900,000 more
 
 
 def test_lines_hold_what_was_measured(recording: Recording) -> None:

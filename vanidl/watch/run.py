@@ -193,7 +193,7 @@ class WatchedRun:
             known["objects"] = sum(each.nbytes for each in objects)
         for source, nbytes in known.items():
             self._recent[source].add(now_s, nbytes)
-            per_s = self._recent[source].per_s()
+            per_s = None if self.has_ended else self._recent[source].per_s()
             yield ReadState(source, nbytes, per_s[0] if per_s else None)
 
 

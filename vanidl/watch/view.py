@@ -20,7 +20,7 @@ WIDTH = 80
 _MOST_RANKS = 8
 _SILENT_S = 5.0
 _READS = {
-    "calls": "by read() calls (/proc/PID/io), from cache or not",
+    "calls": "by read() calls (/proc/PID/io)",
     "storage": "from storage (/proc/PID/io)",
     "objects": "from object storage",
 }
@@ -72,16 +72,11 @@ def _head(state: RunState) -> Iterator[Line]:
     done = f"ended with exit status {state.exit_status}" if state.exit_status is not None else ""
     behind = ", reading what was recorded before" if state.is_behind else ""
     yield f"{state.name}: {done or 'recording'}{behind}", "bold"
-    share = _now_share(state)
-    yield (
-        f"steps       {steps_per_second(state.now_steps_per_s or state.steps_per_s)} now, "
-        f"{steps_words(state)}",
-        "",
-    )
-    yield (
-        f"input wait  {percent(share)} now, {percent(state.wait_share)} so far",
-        "red" if verdict(state).startswith("Input holds") else "",
-    )
+    rate = steps_per_second(state.now_steps_per_s or state.steps_per_s)
+    share, so_far = percent(_now_share(state)), percent(state.wait_share)
+    yield f"steps       {rate}{'' if done else ' now'}, {steps_words(state)}", ""
+    waits = f"{so_far} of the time" if done else f"{share} now, {so_far} so far"
+    yield f"input wait  {waits}", "red" if verdict(state).startswith("Input holds") else ""
     if said := verdict(state):
         yield f"            {said}", "bold green" if said.startswith("Input keeps") else "bold red"
 
@@ -94,8 +89,8 @@ def _reads(state: RunState) -> Iterator[Line]:
 
 
 def _read(read: ReadState) -> str:
-    per_s = bandwidth(read.per_s) if read.per_s is not None else "-"
-    return f"{per_s} {_READS[read.source]}, {nbytes(read.nbytes)} in all"
+    per_s = f"{bandwidth(read.per_s)}, " if read.per_s is not None else ""
+    return f"{per_s}{nbytes(read.nbytes)} in all {_READS[read.source]}"
 
 
 def _slowest(state: RunState) -> Iterator[Line]:

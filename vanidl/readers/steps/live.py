@@ -81,7 +81,7 @@ class LiveJournal:
             read += rows
             if self._scan.reached_back_ns:
                 self._scan_again(self._known, 2 * self._scan.reached_back_ns)
-            elif not rows and not self._settled(ended):
+            elif rows < MOST_ROWS and not self._settled(ended):
                 self.is_behind = False
                 break
         return read
@@ -91,8 +91,9 @@ class LiveJournal:
         return loader_name(loader, self._loaders.get(loader, {}), self._known.loaders.role(loader))
 
     def _portion(self) -> int:
-        """Reads some rows; how many, 0 where no more are there."""
+        """Reads some rows; how many are there, less than `MOST_ROWS` at their end."""
         rows = self._follower.peek(MOST_ROWS)
+        there = len(rows)
         if self._follower.restarts != self._restarts:
             self._restarts = self._follower.restarts
             self._forget()
@@ -104,7 +105,7 @@ class LiveJournal:
         for text in texts:
             self._note(text)
         self._scan.add(sound_events(rows[is_event])[0])
-        return skipped + len(rows)
+        return there
 
     def _whole(self, rows: Int64Array) -> int:
         """How many rows there are before a text that is not there as a whole."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,9 +109,13 @@ class Scan:
 
     def add(self, events: Events) -> None:
         """Takes further events."""
+        if not len(events):
+            return
         for kind, counts in spans.count_threads(events).items():
             self.counts[kind] += counts
         self.fetched = self.fetched.plus(events)
+        if self.known.thread.number < 0:
+            return
         mine = spans.of_training(events, self.known.thread)
         if not len(mine) or self._reaches_back(mine):
             return
@@ -211,9 +214,8 @@ class Scan:
 
 def learned(scan: Scan, roles: Mapping[int, str]) -> Known:
     """What is known after a pass."""
-    tally, along, rest = deepcopy(scan.tally), deepcopy(scan.along), scan.rest()
-    tally.add(rest)
-    along.add(rest)
+    rest = scan.rest()
+    tally, along = scan.tally.with_more(rest), scan.along.with_more(rest)
     loaders = Loaders.told(tally, along, dict(roles))
     return Known(spans.training_thread(scan.counts), loaders)
 

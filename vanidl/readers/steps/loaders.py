@@ -6,13 +6,13 @@ Events are added in any portions: a whole journal at once, or what a run that go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.steps.journal import END, ITER, OPTIMIZER, STEP, WAIT, Events
+from vanidl.readers.steps.journal import ITER, OPTIMIZER, STEP, WAIT, Events
 
 Int64Array = NDArray[np.int64]
 
@@ -51,6 +51,12 @@ class Tally:
         for each, count in zip(*np.unique(loader[1:], return_counts=True), strict=True):
             self.batches[int(each)] = self.batches.get(int(each), 0) + int(count)
 
+    def with_more(self, events: Events) -> Tally:
+        """Another one, which counts these as well."""
+        more = replace(self, batches=dict(self.batches), trained=set(self.trained))
+        more.add(events)
+        return more
+
     def usable(self, roles: Mapping[int, str]) -> set[int]:
         """Loaders that may give the batches of steps."""
         return {k for k in self.batches if roles.get(k) != SETUP}
@@ -85,6 +91,12 @@ class Along:
             number += len(np.unique(place)) - int(place[0] == latest)
             self.followed[other] = number, int(place[-1])
         self.borders += len(borders)
+
+    def with_more(self, events: Events) -> Along:
+        """Another one, which counts these as well."""
+        more = replace(self, followed=dict(self.followed))
+        more.add(events)
+        return more
 
     def most(self, other: int) -> bool:
         """Whether a batch of another loader comes with most of those of the main one."""
@@ -152,7 +164,7 @@ def closes_step(events: Events) -> NDArray[np.bool_]:
 
 def is_call(events: Events) -> NDArray[np.bool_]:
     """Which events are calls of loaders."""
-    calls: NDArray[np.bool_] = np.isin(events.kind, (WAIT, END, ITER))
+    calls: NDArray[np.bool_] = (events.kind >= WAIT) & (events.kind <= ITER)  # WAIT, END, ITER
     return calls
 
 
