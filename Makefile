@@ -51,7 +51,8 @@ docs: $(VENV)/installed  ## the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
 dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty environment
-	$(BIN)/python -m pip install -qq build twine
+	$(BIN)/python -m pip install -qq build twine py-rattler-build
+	$(BIN)/python -m pytest -q tests/contrib/test_recipes.py
 	rm -rf dist build/try
 	$(BIN)/python -m build -q
 	$(BIN)/twine check --strict dist/*

@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from vanidl.schema import compare_fields, evidence_fields, file_fields, run_fields, table_fields
+from vanidl.schema import (
+    compare_fields,
+    evidence_fields,
+    file_fields,
+    run_fields,
+    table_fields,
+    training_fields,
+)
 
 TABLES = (
     run_fields.FIELDS,
+    training_fields.FIELDS,
     evidence_fields.FIELDS,
     compare_fields.FIELDS,
     table_fields.FIELDS,

@@ -1,0 +1,230 @@
+"""Fields of `vanidl summary --json` on steps, overlap and advice: name | unit | meaning."""
+
+FIELDS = """
+steps | | Training steps; null where none was recorded
+steps.source | | Which profiler recorded them
+steps_from | | input waits, where steps were derived from them; null where they were marked
+steps.per_rank | count | Profiled steps of a rank
+per_rank.min | count | Fewest of any rank
+per_rank.max | count | Most of any rank
+counted | count | Steps of a rank, profiled or not; null: not more than were profiled
+steps.ranks | count | Ranks with steps
+mean_s | s | Mean step
+steps.median_s | s | Median step
+steps.p99_s | s | 99th percentile of steps
+steps.loaders | | Waits by the loader they waited for; empty where that is not known
+loaders.name | | Name of the loader
+waits | count | Waits for a batch
+loaders.wait_s | s | Time waited
+device | | Steps by the device, where the recorder saw one; else null
+device.steps | count | Steps that were timed on the device
+device_s | s | Mean time on the device
+host_s | s | Mean time on the host
+clock | | How profile and logs lie on one clock: the least certain profile
+clocks | | The same for every profile
+log_clocks | | The same for every log with an offset of its own
+method | | How it was found; none: not aligned
+offset_s | s | What was added to its times
+uncertainty_s | s | Half of the interval that the evidence leaves open
+low_s | s | Lowest offset that the evidence leaves open
+high_s | s | Highest offset that the evidence leaves open
+evidence | | Why, in words
+clock.evidence | | Each kind of evidence
+clocks.evidence | | Each kind of evidence
+log_clocks.evidence | | Each kind of evidence
+offsets | | The offsets that it leaves open, in words; empty where it names none
+reason | | Why, in words
+workers_uncertainty_s | s | The same of the least certain log of its workers
+steps.by_kind | | Steps by kind, such as first of an epoch
+kind | | Kind of it
+steps.by_kind.steps | count | Steps of the kind
+by_kind.duration_s | s | Mean step
+steps.by_kind.busy_s | s | Mean time in I/O during a step
+steps.by_kind.bytes_read | bytes | Mean bytes read during a step
+steps.by_kind.bytes_written | bytes | Mean bytes written during a step
+overlap | | Whether I/O is hidden behind compute; null where nothing says
+basis | | What it rests on
+overlap.basis | | What counts as compute: device, ops, loop, device+loop, ops+loop; null: nothing
+ranks_observed | count | Ranks with an observed window
+hidden_fraction | 1 | Hidden / observed I/O, summed over ranks; null where none was observed
+lost_to_input_s | s | Sum over steps of the longest input wait of any rank
+input_wait_share | 1 | Input wait / window, summed over ranks
+accelerator_utilization | 1 | Compute / window (AU of MLPerf Storage); null on basis loop
+pipeline_share | 1 | Time in dataset I/O or preprocessing / run time; null: not recorded
+overlap.mean | | Mean over observed ranks
+overlap.per_rank | | One entry per rank
+window_s | s | Observed window: first start to last end of profiled steps
+io_s | s | Busy time of the rank and its workers
+unobserved_s | s | I/O outside the window: neither hidden nor exposed
+in_wait_s | s | I/O inside input waits
+hidden_s | s | I/O under compute
+behind_communication_s | s | I/O under collectives that compute does not cover
+other_s | s | I/O in the window under nothing recorded, as checkpoints
+exposed_s | s | Observed I/O that was not hidden
+compute_s | s | Recorded compute
+communication_s | s | Collectives that compute does not cover
+input_wait_s | s | Time waited for input; null: the profile has no such mark
+input_wait_io_s | s | Part of the wait during which the rank was in I/O
+starving_wait_s | s | Wait while the device was idle; without a device the whole wait
+input_wait_metadata_s | s | Part of the wait in opens, stats and the like
+input_wait_metadata_at_most_s | s | The most that it can be
+input_wait_rest_s | s | Part of the wait in neither: decoding, collating, starting workers
+input_wait_rest_at_least_s | s | The least that it can be
+in_wait_at_least_s | s | I/O inside waits, whatever the clocks leave open: at least
+in_wait_at_most_s | s | I/O inside waits, whatever the clocks leave open: at most
+fetches | | What each batch was made of; null where fetches were not recorded
+io_recorded | | Whether I/O was recorded with them
+batches | count | Batches
+fetches.loaders | | By loader; sums over batches
+workers | count | Workers that fetched
+samples_s | s | Time in getting samples, I/O included
+collate_s | s | Time in collating
+reads_s | s | Time in reads; null: not recorded
+metadata_s | s | Time in opens, stats and the like; null: not timed
+metadata_at_most_s | s | The most that it can be
+decoding_s | s | Time in getting samples that was no I/O; null: I/O was not recorded
+collating_s | s | Time in collating that was no I/O; null: I/O was not recorded
+wait_s | s | Time waited for it; null: not recorded
+fetches.mean | | What waits were for, mean over ranks; null: no wait took a known fetch
+fetches.per_rank | | The same, one entry per rank
+not_begun_s | s | Part of the wait before anybody had begun to fetch the batch
+delivery_s | s | Part of the wait when it was fetched: on its way, or being pinned
+rest_s | s | Part of the wait in no fetch: starting workers, ends of epochs
+fetches.slowest | | The batches that were waited for longest
+slowest.loader | | Name of the loader
+epoch | | Number of the epoch, from 0
+batch | | Number of the batch in it, from 0
+slowest.rank | | Name of the rank
+worker | | Number of the worker, or none
+waited_s | s | Time waited for the batch
+fetch_s | s | Time in fetching it
+longest_read_s | s | Its longest read
+of_bytes | bytes | Size of that read
+in_file | | Path of its file
+placement | | How much I/O steps without times may have hidden; null where not needed
+placement.verdict | | hidden, exposed, not determined
+placement.io_s | s | I/O between the first and the last placed step, summed over ranks
+placement.hidden_s | s | Least and most of it that was hidden
+placement.per_rank | | One entry per rank
+placement.per_rank.io_s | s | I/O between its first and last placed step
+bursts | count | Bursts of reads
+lag | | Step k lies between the starts of bursts k + lag and k + lag + 1
+why | | Why at that lag, in words
+shortest_step_s | s | The shortest of the long steps
+other_steps | count | Shorter steps, which are not placed
+before_s | s | I/O before the first placed step
+after_s | s | I/O after the last placed step
+slope | 1 | Of slack on the length of the burst: 1 if reads block, 0 if not
+slope_error | 1 | Its standard error
+placement.per_rank.steps | count | Placed steps
+slack_s | s | How far a step may move between its bursts
+slack_s.median | s | Median over steps
+slack_s.max | s | Most of any step
+epochs | | Epochs, where evidence marks them
+index | | Number of the epoch, from 1
+epochs.steps | count | Profiled steps in it; null: not known
+phases | | Stages, which add up to the run time, and checkpoints
+phases.name | | Name: start-up, warm-up, training, tail, or of the checkpoint
+phases.kind | | stage or checkpoint
+phases.steps | count | Profiled steps in it; null: not known
+throughput | | Speed of training
+steps_per_s | 1/s | Steps per second of one rank, over observed windows
+samples_per_s | 1/s | Samples per second of all observed ranks; needs --samples-per-step
+samples_per_step | count | As given by --samples-per-step
+step_parts | | What the mean step consists of; null without steps
+step_parts.steps | count | Steps of each rank, at least
+step_parts.ranks | count | Ranks
+waits_known | | Whether input waits were recorded
+parts | | Parts that add up to the step
+parts.code | | Name of the part
+seconds | s | Its time
+parts.share | 1 | Its share of the step
+ceiling | | What input costs, measured with batches from memory; null: not measured
+ceiling.ranks | count | Ranks that were compared
+ceiling.steps | count | Steps of each, after the warm-up
+ceiling.step_s | s | Mean step as it trained
+free_s | s | Mean step with batches from memory
+ceiling.median_step_s | s | Median step as it trained
+median_free_s | s | Median step with batches from memory
+copying_s | s | Mean time to copy the batches of a step, a part of free_s
+cost | 1 | 1 - free_s / step_s
+ceiling.low | 1 | Lower end of the 98 % interval of cost
+ceiling.high | 1 | Its upper end, with copying counted as input
+replayed | count | Loaders whose batches came from memory, over all ranks
+ceiling.kept | count | Batches that were kept for that, over all ranks
+kept_nbytes | bytes | Their memory
+ceiling.pairs | count | Pairs of runs that the interval is of
+remarks | | Loaders that stayed real, and why
+diagnoses | | Causes, the most important first
+code | | Name of it; stays the same between versions
+title | | In one line
+diagnoses.findings | | Codes of the findings that belong to it
+now_s | s | Mean step now
+diagnoses.step_s | s | Mean step after the change; null: none can be named
+diagnoses.basis | | predicted: replayed; at best: all of the bound is saved; null: not known
+change | | Name of the row of what_if; null: none
+saved_share | 1 | Saved share of the mean step, or of the run time; null: no bound
+remedies | | Text to copy
+remedies.code | | The text
+explanation | | What it does, in a sentence
+proof | | Command that measures the change; null: none
+show | | Some of the worst steps
+show.rank | | Name of the rank
+show.step | | Number of the step
+position | | Place of the rank among the ranks, from 0
+show.wait_s | s | Input wait of the step; null: not recorded
+findings | | What to know or to change, most severe first
+detail | | What was seen, in sentences
+advice | | What to do
+gain_at_most_s | s | Most that a change can save, per rank; null: the trace sets no bound
+findings.evidence | | Numbers that the finding rests on
+what_if | | Predicted step times; null without steps
+what_if.step_s | s | Mean step, measured
+replayed_s | s | Mean step that the model replays with nothing changed; null: refused
+what_if.rows | | Changes that gain anything
+rows.name | | The change
+rows.step_s | s | Mean step after it
+ratio | 1 | Mean step after it / now
+rows.replayed_s | s | What the model says where that is below the ceiling, at which the row is then
+lever | | Field of Change that was changed; empty: nobody can change that
+amount | | Its value
+assumptions | | What predictions rest on
+refused | | Why there are none; empty where there are
+beyond_ceiling | | Changes whose predictions were below the measured ceiling
+benchmarks | | Results of a benchmark of storage: DLIO, MLPerf Storage
+benchmarks.name | | Name of the benchmark
+workload | | Name of its workload
+accelerators | count | Accelerators that it emulated: one a rank
+benchmarks.hosts | count | Hosts
+utilization_percent | % | Accelerator utilization by the benchmark's formula
+summary_percent | % | The same, as the benchmark summed it up
+compute_set_s | s | How long each step was set to compute: it is emulated
+benchmarks.total_s | s | Time that the utilization divides by, of the mean rank over all epochs
+benchmarks.compute_s | s | Compute in it
+waits_s | s | The rest of it by cause; null: not recorded
+largest_wait | | The cause of the largest wait
+dataset_nbytes | bytes | Size of all samples
+memory_nbytes | bytes | Memory of all hosts
+page_cache | | Page cache of one host as epochs began
+page_cache_nbytes | bytes | Bytes in it
+rules | | Rules of the benchmark
+rules.name | | What is looked at
+rules.found | as unit | Its value here; null: not recorded
+rules.least | as unit | What it must be at least; null: not recorded
+rules.unit | | Its unit
+holds | | Whether the rule is kept; null: not known
+benchmarks.epochs | | One entry per rank and epoch, without steps that are left out
+benchmarks.epochs.epoch | | Number of the epoch, as the benchmark counts
+benchmarks.epochs.steps | count | Steps, with those that are left out
+benchmarks.epochs.utilization_percent | % | Compute / total, in percent
+recorded_percent | % | The same, as the benchmark wrote it
+benchmarks.epochs.total_s | s | Time that the utilization divides by
+benchmarks.epochs.compute_s | s | Compute in it
+storage_s | s | Wait for batches while reads or writes were under way; null: nothing was traced
+page_cache_s | s | The same after the first epoch, of data that fit into the memory of the hosts
+processor_s | s | Wait for batches while nothing was read or written
+not_known_s | s | Wait for batches of a rank whose reads were not traced
+barrier_s | s | Wait for slower ranks; null: not every rank left its steps
+between_steps_s | s | Time between steps that no slower rank explains
+in_step_s | s | Time in steps that neither loads nor computes
+"""
