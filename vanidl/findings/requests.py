@@ -7,7 +7,7 @@ import math
 from vanidl.dataset.tfrecord import READ_BUFFER
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
-from vanidl.formatting.units import count, nbytes, percent, seconds
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.file_facts import ArrayFacts
 
 MANY = 1000
@@ -131,6 +131,10 @@ def _misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Value] | None:
     }
 
 
+def _some(number: Value, noun: str) -> str:
+    return plural(number, noun) if isinstance(number, int) else f"{number} {noun}s"
+
+
 def _chunks(facts: Facts) -> RuleResult | None:
     if not facts.matters or facts.jumps is None:
         return None
@@ -143,11 +147,13 @@ def _chunks(facts: Facts) -> RuleResult | None:
         return None
     path, worst = found[0]
     paths = {p for p, _ in found}
+    samples = _some(worst["samples_a_chunk"], "sample")
+    chunks = _some(worst["chunks_a_sample"], "chunk")
     where = f"{path}, {worst['array']}" if len(paths) == 1 else f"array {worst['array']}"
     return RuleResult(
         "HDF5 chunks do not fit the samples that are read",
-        f"In {where}: a chunk holds {worst['samples_a_chunk']} samples, a sample "
-        f"lies in {worst['chunks_a_sample']} chunks. A chunk is read whole, or piece by piece.",
+        f"In {where}: a chunk holds {samples}, a sample "
+        f"lies in {chunks}. A chunk is read whole, or piece by piece.",
         "Rewrite with chunks of one sample (h5repack -l), or read as many neighbouring samples as "
         "a chunk holds; a larger chunk cache (rdcc_nbytes) helps where they are read soon again.",
         {

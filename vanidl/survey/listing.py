@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
@@ -12,6 +12,7 @@ from vanidl.formatting.units import Cell, Link, scaled
 from vanidl.survey.rows import Row
 
 MOST_ROWS = 1000
+_NEARLY_ALL = 0.9  # of the jobs: what so many have is said once, above the table
 
 _Value = Callable[[Row], float | None]
 
@@ -34,10 +35,10 @@ def _order(row: Row) -> tuple[bool, float, int, str]:
     return time_s is None, -(time_s or 0.0), -moved, row["first_log"]
 
 
-def shared_codes(read: Sequence[Row]) -> frozenset[str]:
-    """Codes of the warnings that each of several jobs has."""
-    codes = [frozenset((row["warnings"] or "").split()) for row in read]
-    return reduce(frozenset.intersection, codes) if len(codes) > 1 else frozenset()
+def shared_codes(read: Sequence[Row]) -> dict[str, int]:
+    """Codes of the warnings that nearly all of several jobs have, and how many have each."""
+    jobs = Counter(code for row in read for code in set((row["warnings"] or "").split()))
+    return {c: n for c, n in sorted(jobs.items()) if n >= _NEARLY_ALL * len(read) and n > 1}
 
 
 def _of(name: str) -> _Value:
@@ -108,7 +109,7 @@ def _job(row: Row, report: str | None) -> Cell:
     return name if report is None else Link(name, report)
 
 
-def _words(row: Row, common: frozenset[str]) -> tuple[str | None, ...]:
+def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
     own = [code for code in (row["warnings"] or "").split() if code not in common]
     more = f" +{len(own) - 1}" if len(own) > 1 else ""
     return (

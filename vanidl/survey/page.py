@@ -79,11 +79,19 @@ def _headline(rows: Sequence[Row], read: Sequence[Row]) -> Headline:
     return Headline(title, tuple(s for s in (*support[: len(rows) > len(read)], *more) if s))
 
 
+def _problem(row: Row) -> str:
+    """What is wrong, with the log that it is wrong with."""
+    problem = str(row["problem"])
+    return problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
+
+
 def _common(read: Sequence[Row]) -> list[tuple[str, str, str]]:
-    """Warnings that every job has, said once: the table leaves them out."""
-    codes = sorted(shared_codes(read))
-    message = f"Each of the {count(len(read))} jobs has this warning; its report says more."
-    return [(code, message, "info") for code in codes]
+    """Warnings that nearly all jobs have, said once: the table leaves them out."""
+    return [
+        (code, f"{count(jobs)} of {plural(len(read), 'job')} have this warning: it is left out "
+         "of the table, and their reports say what it means.", "info")
+        for code, jobs in shared_codes(read).items()
+    ]  # fmt: skip
 
 
 def _facts(rows: Sequence[Row], folder: str) -> tuple[tuple[str, str], ...]:
@@ -122,10 +130,7 @@ def _total(row: Row, what: str) -> int:
 
 def _problems(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
     found = [row for row in rows if row["problem"] is not None]
-    shown = [
-        ("unreadable", elided(f"{row['first_log']}: {row['problem']}", limit=400), "warning")
-        for row in found[:20]
-    ]
+    shown = [("unreadable", elided(_problem(row), limit=400), "warning") for row in found[:20]]
     if len(found) > len(shown):
         more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see jobs.parquet."
         shown.append(("unreadable", more, "warning"))
