@@ -6,6 +6,7 @@ every source and reads them back.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from vanidl.analyses.rows import rows_of
 from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import SpanKind
+from vanidl.report.json import summary_object
+from vanidl.run import Run
 
 BUILT = Way("pieces", "pieces", Path())
 US = 1_000
@@ -356,3 +359,18 @@ def test_a_huge_slow_operation_does_not_overflow_the_timeline():
     assert line.bytes_read.sum() == 2**50
     inside = line.bytes_read[0, : 4096 * 9 // 10 - 1]
     assert inside.max() - inside.min() <= 2**50 // 10**9 * 2
+
+
+any_steps = st.lists(bounds(3).map(lambda t: Span(SpanKind.STEP, *t)), min_size=1, max_size=4)
+
+
+@given(operations(), any_steps, spans)
+@settings(max_examples=15)
+def test_steps_of_any_lengths_have_a_summary(ios, chosen, seen):
+    """Of no length, too, and one inside the other: damaged profiles hold such."""
+    numbered = [step._replace(step=k) for k, step in enumerate(chosen)]
+    marked = profile(sorted([*numbered, *seen], key=lambda s: (s.start, -s.end)))
+    trace = assemble(Group(tuple(logs_of(ios, BUILT)), (marked,)), {}, (), Options())
+    results = analyse(trace)
+    assert len(numbered) - 1 <= results.steps.per_rank_max <= len(numbered)  # the last: a stub
+    json.dumps(summary_object(Run(trace, results)), allow_nan=False)
