@@ -12,9 +12,10 @@ from tests import DATA
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.xplane_files import Event as ProfileEvent
 from tests.makers.xplane_files import xspace
+from vanidl.check import text as check_text
 from vanidl.check.check import check
 from vanidl.cli import main
-from vanidl.readers.verdict import STATES
+from vanidl.readers.verdict import STATES, Verdict
 
 EVENTS = next((DATA / "torch_pfs_workers0/tb").glob("events.out.tfevents.*")).read_bytes()
 TRACE = next((DATA / "torch_pfs_workers0/tb").glob("*.pt.trace.json.gz"))
@@ -134,6 +135,30 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     assert "bytes" in " ".join(cut["missing"])
     empty = next(v for v in document["checked"] if v["path"].endswith("/empty.darshan"))
     assert empty["version"] is None
+
+
+def test_of_many_files_the_first_of_each_state_are_listed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check_text, "MOST_A_STATE", 3)
+    for i in range(40):
+        (tmp_path / f"{i:02}.darshan").touch()
+    (tmp_path / "x.pfw").write_bytes(PFW)
+    assert main(["check", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.count(".darshan\n") == 3
+    assert "and 37 empty more: --all lists them" in text
+    assert "41 files: 1 whole, 40 empty" in text
+    for more, listed in (([], 4), (["--all"], 41)):
+        assert main(["check", str(tmp_path), "--json", *more]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["states"] == {"whole": 1, "empty": 40}
+        assert len(document["checked"]) == listed
+        assert listed + sum(document["left_out"].values()) == document["files"] == 41
+
+
+def test_of_many_losses_the_first_are_listed():
+    verdict = Verdict("x", "log", "cut", read=True, missing=tuple(f"loss {i}" for i in range(500)))
+    assert len(check_text.check_object([verdict])["checked"][0]["missing"]) == 21
+    assert len(check_text.check_object([verdict], every=True)["checked"][0]["missing"]) == 500
 
 
 def test_exit_status_1_only_where_nothing_can_be_read(tmp_path, capsys):

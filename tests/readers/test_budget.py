@@ -157,6 +157,15 @@ def test_many_unreadable_logs_give_few_warnings(tmp_path: Path) -> None:
     assert found[-1].startswith("and 30 more files")
 
 
+def test_many_unreadable_logs_are_counted(tmp_path: Path) -> None:
+    from vanidl.merge.load import Inputs, read_trace
+
+    for i in range(130):
+        (tmp_path / f"{i}.darshan").touch()
+    with pytest.raises(InputError, match="none of 130 files could be read"):
+        read_trace(tmp_path, Inputs())
+
+
 def test_parts_of_a_log_still_come_together() -> None:
     """The writer above is the one that the other tests use, with regions of any number."""
     assert darshan() == b"".join(log_parts(Log()))

@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from vanidl.formatting.names import printable
@@ -16,33 +16,68 @@ from vanidl.schema import Kind, fields_of
 
 SCHEMA = "vanidl/check/1"
 WIDTH = 98
+MOST_A_STATE = 100  # files of a state that are listed, unless all are asked for
+MOST_SENTENCES = 20  # about one file
 _HEAD = ("state", "version", "traced", "kind", "file")
 
 
-def check_text(verdicts: Sequence[Verdict]) -> str:
-    """One line a file with what it lacks below it, and how many there are of each state."""
-    rows = [_row(verdict) for verdict in verdicts]
+def check_text(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
+    """One line a file with what it lacks below it, and how many there are of each state.
+
+    Of thousands of files the first of each state, unless `every` one is asked for.
+    """
+    listed = list(verdicts) if every else _first(verdicts)
+    rows = [_row(verdict) for verdict in listed]
     widths = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD) - 1)]
     lines = [_line(_HEAD, widths)]
-    for verdict, row in zip(verdicts, rows, strict=True):
+    for verdict, row in zip(listed, rows, strict=True):
         lines.append(_line(row, widths))
         lines += [_indented(printable(sentence)) for sentence in verdict.missing]
+    more = ", ".join(f"{n:,} {state}" for state, n in _left_out(verdicts, listed).items())
+    lines += ["", f"and {more} more: --all lists them"] * bool(more)
     return "\n".join([*lines, "", *_totals(verdicts)]) + "\n"
 
 
-def check_object(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def check_object(verdicts: Sequence[Verdict], *, every: bool = False) -> dict[str, Any]:
     """The same for programs: files, their states and what they lack; unknown is null."""
+    listed = list(verdicts) if every else _first(verdicts)
     return {
         "schema": SCHEMA,
         "files": len(verdicts),
         "states": _counts(verdicts),
-        "checked": [_entry(verdict) for verdict in verdicts],
+        "checked": [_entry(verdict) for verdict in listed],
+        "left_out": _left_out(verdicts, listed),
     }
 
 
-def check_json(verdicts: Sequence[Verdict]) -> str:
+def check_json(verdicts: Sequence[Verdict], *, every: bool = False) -> str:
     """`check_object` as text."""
-    return json.dumps(check_object(verdicts), indent=2, allow_nan=False) + "\n"
+    return json.dumps(check_object(verdicts, every=every), indent=2, allow_nan=False) + "\n"
+
+
+def _first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Of each state the first, of each the first sentences."""
+    seen: Counter[str] = Counter()
+    found = []
+    for verdict in verdicts:
+        seen[verdict.state] += 1
+        if seen[verdict.state] <= MOST_A_STATE:
+            found.append(_shortened(verdict))
+    return found
+
+
+def _shortened(verdict: Verdict) -> Verdict:
+    more = len(verdict.missing) - MOST_SENTENCES
+    if more <= 0:
+        return verdict
+    return replace(verdict, missing=(*verdict.missing[:MOST_SENTENCES], f"and {more:,} more"))
+
+
+def _left_out(verdicts: Sequence[Verdict], listed: Sequence[Verdict]) -> dict[str, int]:
+    """How many files of each state are not listed."""
+    shown = _counts(listed)
+    left = {state: n - shown.get(state, 0) for state, n in _counts(verdicts).items()}
+    return {state: n for state, n in left.items() if n}
 
 
 def _row(verdict: Verdict) -> tuple[str, ...]:
@@ -110,5 +145,6 @@ KIND: Kind = {
     "checked": [
         fields_of(Verdict) | {"kind": str | None, "version": str | None, "layers": {str: _COUNTS}}
     ],
+    "left_out": {str: int},
 }
 """What `check_object` gives."""

@@ -6,19 +6,22 @@ import argparse
 import sys
 
 from vanidl.check.check import check
-from vanidl.check.text import check_json, check_text
+from vanidl.check.text import MOST_A_STATE, check_json, check_text
 from vanidl.commands.inputs import progress_line
 from vanidl.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The paths, and --json."""
+    """The paths, --json and --all."""
     parser.add_argument("paths", metavar="PATH", nargs="+", help="a log, or a folder of logs")
     parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    parser.add_argument(
+        "--all", action="store_true", help=f"every file, not the first {MOST_A_STATE} of each state"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints one verdict a file; exit status 0 where at least one could be read.
+    """Prints verdicts on files; exit status 0 where at least one could be read.
 
     Raises:
         InputError: nothing at all could be read; the table is printed before.
@@ -26,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     with progress_line() as progress:
         verdicts = check(options.paths, progress)
     render = check_json if options.json else check_text
-    sys.stdout.write(render(verdicts))
+    sys.stdout.write(render(verdicts, every=options.all))
     if not any(verdict.read for verdict in verdicts):
         raise InputError(
             f"{options.paths[0]}: expected at least one log that can be read, found none; "

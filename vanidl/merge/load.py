@@ -86,7 +86,7 @@ def trace_of(
     reading = Reading(progress or _no_progress, executor, pending, inputs.wait_names)
     read = _read(found, inputs, reading)
     if not read.logs and not read.profiles:
-        raise InputError(_nothing_usable(found, read.notices))
+        raise InputError(_nothing_usable(found, read.notices, _not_named(reading)))
     chosen = choose(group(read.logs, read.profiles), inputs.job_ids)
     once, both = traced_once(chosen.logs)
     chosen = replace(chosen, logs=once)
@@ -166,10 +166,14 @@ def _unread(found: Found, reading: Reading) -> Iterator[Notice]:
         yield Notice("unreadable", message)
     for error in islice(reading.unreadable.values(), _MOST_NAMED):
         yield Notice("unreadable", f"{error}{_LEFT_OUT}")
-    more = len(reading.unreadable) - _MOST_NAMED
-    if more > 0:
+    if more := _not_named(reading):
         message = f"and {plural(more, 'more file')} that could not be read: see `vanidl check`"
         yield Notice("unreadable", f"{message}{_LEFT_OUT}")
+
+
+def _not_named(reading: Reading) -> int:
+    """How many files that could not be read one warning stands for."""
+    return max(0, len(reading.unreadable) - _MOST_NAMED)
 
 
 def _losses(chosen: Group, counted: dict[str, CounterFile]) -> list[Notice]:
@@ -192,12 +196,13 @@ def _every_loss(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Noti
             yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
 
 
-def _nothing_usable(found: Found, notices: Sequence[Notice]) -> str:
+def _nothing_usable(found: Found, notices: Sequence[Notice], not_named: int) -> str:
     reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code in UNUSABLE]
     if len(reasons) == 1:
         return reasons[0]
     if reasons:
-        return f"{found.root}: none of {len(reasons)} files could be read; the first: {reasons[0]}"
+        files = len(reasons) + max(0, not_named - 1)
+        return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
     titles = ", ".join(known.title for known in readers.FORMATS if known.traces_io)
     return (
         f"{found.root}: expected {titles} or training steps with their times, found other files "
