@@ -90,7 +90,7 @@ def test_a_terminal_gets_a_screen(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main(["watch", str(recording.folder)]) == 0
     out = capsys.readouterr().out
-    assert "RUN: ended with exit status 0" in out
+    assert "RUN: ended, exit status 0" in out
     assert "rank 0" in out
     assert ("\x1b[1;31m" in out) == (not no_color)
 
@@ -128,3 +128,32 @@ def test_a_command_that_cannot_be_recorded_leaves_no_watcher(tmp_path: Path) -> 
     (tmp_path / "file").write_text("in use")
     words = ["record", "--tracer", "none", "-o", str(tmp_path), "--watch", "--"]
     assert main([*words, sys.executable, "-c", ""]) == 2
+
+
+def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["watch", str(tmp_path / "file")]) == 1
+    assert "expected the folder of a run" in capsys.readouterr().err
+
+
+def test_a_damaged_record_ends_it_without_an_exit_status(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording.write(0, steps(0, 10, 2))
+    (recording.folder / "run.json").write_text("{")
+    assert main(["watch", str(recording.folder)]) == 0
+    assert "Training waited" in capsys.readouterr().out
+
+
+def test_what_is_watched_is_not_written_to(recording: Recording) -> None:
+    path = recording.write(0, steps(0, 10, 2))
+    recording.end()
+    before = {each: each.stat() for each in (path, path.parent, recording.folder)}
+    assert main(["watch", str(recording.folder), "--quiet"]) == 0
+    for each, was in before.items():
+        now = each.stat()
+        assert (now.st_mtime_ns, now.st_size, now.st_ino) == (
+            was.st_mtime_ns,
+            was.st_size,
+            was.st_ino,
+        )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vanidl.commands import console
 from vanidl.commands.colour import is_terminal, wants_colour
+from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.names import elided
 from vanidl.watch import view
@@ -44,10 +45,20 @@ def run(options: argparse.Namespace) -> int:
     live = _is_live(options)
     every_s = max(options.every or (LOOK_S if live else LINE_S), 0.1)
     target = Path(options.openmetrics) if options.openmetrics else None
-    watched = WatchedRun(Path(options.run))
+    watched = WatchedRun(_folder(options.run))
     with suppress(KeyboardInterrupt), _shown(live, quiet=options.quiet) as show:
         _follow(watched, every_s, show, target, quiet=options.quiet)
     return 0
+
+
+def _folder(named: str) -> Path:
+    folder = Path(named)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(
+            f"{named}: expected the folder of a run that is being recorded, found a file; name the "
+            "RUN of `vanidl record -o RUN`"
+        )
+    return folder
 
 
 def _is_live(options: argparse.Namespace) -> bool:
@@ -69,7 +80,7 @@ def _follow(
             write_whole(target, openmetrics(state).encode(), "metrics")
         if watched.is_there:
             show(state, time.monotonic() - begun)
-        if state.exit_status is not None:
+        if state.ended:
             return
         _rest(watched, every_s)
 
@@ -94,8 +105,7 @@ def _shown(live: bool, *, quiet: bool) -> Iterator[Show]:
 
 
 def _say(state: RunState, elapsed_s: float) -> None:
-    ended = state.exit_status is not None
-    lines = view.final(state) if ended else [view.line(state, elapsed_s)]
+    lines = view.final(state) if state.ended else [view.line(state, elapsed_s)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -113,7 +123,7 @@ def _screen() -> Iterator[Show]:
 
         def show(state: RunState, _elapsed_s: float) -> None:
             lines = view.screen(state)
-            if state.exit_status is not None:
+            if state.ended:
                 lines += [("", ""), *((text, "bold") for text in view.final(state))]
             text = Text("\n").join(Text(text, style) for text, style in lines)
             drawn.update(text, refresh=True)

@@ -78,7 +78,7 @@ def _samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float
         yield STEPS, of, rank.steps
         yield STEP_SECONDS, of, rank.steps_s
         yield LOOP_SECONDS, of, rank.window_s
-        yield SILENT_SECONDS, of, rank.silent_s if state.exit_status is None else 0.0
+        yield SILENT_SECONDS, of, 0.0 if state.ended else rank.silent_s
         for waited in rank.loaders:
             yield WAITS, {**of, "loader": waited.loader}, waited.waits
             yield WAIT_SECONDS, {**of, "loader": waited.loader}, waited.wait_s
@@ -87,7 +87,7 @@ def _samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float
         yield FETCH_SECONDS, {}, sum(worker.fetch_s for worker in state.workers)
     for read in state.reads:
         yield READ_BYTES, {"source": read.source}, read.nbytes
-    yield ENDED, {}, float(state.exit_status is not None)
+    yield ENDED, {}, float(state.ended)
 
 
 def _labels(ranks: Iterable[RankState]) -> Iterator[str]:

@@ -105,8 +105,7 @@ class WatchedRun:
 
     def look(self, now_ns: int) -> RunState:
         """Reads what has been written until that time, and says what it is in all."""
-        exit_status = self._exit_status()
-        ended = exit_status is not None
+        ended = self.has_ended
         self._find()
         left = _ROWS_A_LOOK
         for file in self._files.values():
@@ -119,22 +118,21 @@ class WatchedRun:
             name=elided(self.folder.absolute().name),
             ranks=tuple(self._ranks(now_ns, ended=ended)),
             workers=tuple(self._workers()),
-            reads=tuple(self._read_states(now_ns / 1e9)),
+            reads=tuple(self._read_states(now_ns / 1e9, ended=ended)),
             journals=len(journals),
             problems=tuple(self._problems()),
             is_behind=left <= 0 and any(journal.is_behind for journal in journals),
             is_exact=all(journal.is_exact for journal in journals),
-            exit_status=exit_status,
+            ended=ended,
+            exit_status=self._exit_status() if ended else None,
         )
 
     def _exit_status(self) -> int | None:
-        """How the command ended, once the recorder has said so."""
-        if not self.has_ended:
-            return None
+        """How the command ended; None where the recorder's record cannot be read."""
         try:
             return read_record(self.folder / RUN_JSON).exit_status
         except InputError:
-            return 1
+            return None
 
     def _find(self) -> None:
         for folder in (self.folder / FOLDER, self.folder):
@@ -184,7 +182,7 @@ class WatchedRun:
                 fetched = journal.fetched
                 yield WorkerState(elided(label), fetched.batches, fetched.ns / 1e9)
 
-    def _read_states(self, now_s: float) -> Iterator[ReadState]:
+    def _read_states(self, now_s: float, *, ended: bool) -> Iterator[ReadState]:
         objects = [file.objects for file in self._files.values() if file.objects]
         known: dict[str, int] = {}
         if self._reads.processes:
@@ -193,7 +191,7 @@ class WatchedRun:
             known["objects"] = sum(each.nbytes for each in objects)
         for source, nbytes in known.items():
             self._recent[source].add(now_s, nbytes)
-            per_s = None if self.has_ended else self._recent[source].per_s()
+            per_s = None if ended else self._recent[source].per_s()
             yield ReadState(source, nbytes, per_s[0] if per_s else None)
 
 

@@ -78,7 +78,8 @@ class RunState:
     problems: tuple[str, ...] = ()
     is_behind: bool = False
     is_exact: bool = True
-    exit_status: int | None = None  # None: it goes on
+    ended: bool = False
+    exit_status: int | None = None  # None: it goes on, or its record cannot be read
 
     @property
     def steps(self) -> int:
@@ -149,7 +150,7 @@ def verdict(state: RunState) -> str:
     share = state.wait_share
     if share is None or not state.ranks or not any(rank.loaders for rank in state.ranks):
         return ""
-    ended = "" if state.exit_status is not None else " so far"
+    ended = "" if state.ended else " so far"
     if share < BOUND_SHARE:
         return f"Input keeps up{ended}."
     return f"Input holds training up{ended}: {percent(share)} of the time."

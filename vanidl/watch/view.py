@@ -13,6 +13,7 @@ from vanidl.formatting.units import (
     plural,
     seconds,
     steps_per_second,
+    text,
 )
 from vanidl.watch.state import RankState, ReadState, RunState, steps_words, verdict, waited
 
@@ -32,7 +33,7 @@ Line = tuple[str, str]
 def screen(state: RunState) -> list[Line]:
     """The state in some lines; names in it are printable."""
     lines = [*_head(state), *_reads(state), *_slowest(state), ("", ""), *_ranks(state)]
-    return [(text[:WIDTH], style) for text, style in lines]
+    return [(words[:WIDTH], style) for words, style in lines]
 
 
 def line(state: RunState, elapsed_s: float) -> str:
@@ -51,12 +52,12 @@ def line(state: RunState, elapsed_s: float) -> str:
     ]
     if not state.ranks:
         return f"{parts[0]}  no step yet ({plural(state.journals, 'process', 'processes')} seen)"
-    text = ""
+    said = ""
     for part in filter(None, parts):
-        longer = f"{text}  {part}" if text else part
+        longer = f"{said}  {part}" if said else part
         if len(longer) <= WIDTH:
-            text = longer
-    return text
+            said = longer
+    return said
 
 
 def final(state: RunState) -> list[str]:
@@ -69,7 +70,8 @@ def final(state: RunState) -> list[str]:
 
 
 def _head(state: RunState) -> Iterator[Line]:
-    done = f"ended with exit status {state.exit_status}" if state.exit_status is not None else ""
+    status = text(state.exit_status)
+    done = f"ended, exit status {status}" if state.ended else ""
     behind = ", reading what was recorded before" if state.is_behind else ""
     yield f"{state.name}: {done or 'recording'}{behind}", "bold"
     rate = steps_per_second(state.now_steps_per_s or state.steps_per_s)
@@ -114,7 +116,7 @@ def _ranks(state: RunState) -> Iterator[Line]:
     yield f"{'':<16}{'steps':>10}{'now':>16}{'waits now':>12}{'so far':>12}  last event", "dim"
     shown = sorted(state.ranks, key=lambda rank: -(rank.latest_share or 0.0))[:_MOST_RANKS]
     for rank in shown:
-        yield _row(rank, state.exit_status is not None)
+        yield _row(rank, state.ended)
     if len(shown) < len(state.ranks):
         yield f"and {count(len(state.ranks) - len(shown))} ranks that wait less", "dim"
 
@@ -139,5 +141,5 @@ def _clock(elapsed_s: float) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

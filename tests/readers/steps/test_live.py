@@ -164,3 +164,18 @@ def test_lengths_that_a_journal_announces_are_not_believed(tmp_path: Path, rows:
     journal = LiveJournal(path)
     journal.read(ALL)
     assert_same(journal)
+
+
+def test_calls_within_calls_beyond_what_may_be_held_end_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call lies within the next one, back to the beginning: no bound would be enough."""
+    monkeypatch.setattr(live_scan, "_MOST_HELD", 50)
+    monkeypatch.setattr(live, "MOST_ROWS", 16)
+    inner = " ".join(f"w0:{k}-{k} o:{k}" for k in range(10, 400))
+    path = tmp_path / "a.steps"
+    path.write_bytes(journal_bytes(PROCESS, f"{inner} w1:0-500 o:510 w1:0-600 o:610"))
+    journal = LiveJournal(path)
+    journal.read(0, ended=True)
+    assert journal.totals.steps
+    assert not journal.is_exact

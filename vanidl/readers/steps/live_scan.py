@@ -116,8 +116,8 @@ class Scan:
         self.fetched = self.fetched.plus(events)
         if self.known.thread.number < 0:
             return
-        mine = spans.of_training(events, self.known.thread)
-        if not len(mine) or self._reaches_back(mine):
+        mine = self._in_reach(spans.of_training(events, self.known.thread))
+        if not len(mine) or self.reached_back_ns:
             return
         both = _joined(self._held, mine)
         self._held = spans.outermost(both.pick(np.argsort(both.end, kind="stable")))
@@ -135,12 +135,17 @@ class Scan:
         """Events that are not settled, and not in `tally` and `along`."""
         return self._held.pick(np.arange(self._context, len(self._held)))
 
-    def _reaches_back(self, events: Events) -> bool:
-        begin = int(np.where(is_call(events), events.begin, _NEVER).min())
-        end = int(events.end.min())
-        if begin <= self._settled_begin or end < self._settled_end:
-            self.reached_back_ns = max(self.hold_ns, int(events.end.max()) - min(begin, end), 1)
-        return self.reached_back_ns > 0
+    def _in_reach(self, events: Events) -> Events:
+        """The events, or those that do not reach back where what is held was cut by its bound."""
+        back = is_call(events) & (events.begin <= self._settled_begin)
+        back |= events.end < self._settled_end
+        if not back.any():
+            return events
+        if not self.is_exact:  # holding for longer would meet the bound again
+            return events.pick(~back)
+        first = int(np.minimum(events.begin, events.end)[back].min())
+        self.reached_back_ns = max(self.hold_ns, int(events.end.max()) - first, 1)
+        return events
 
     def _cut(self, steps: Spans) -> int:
         """The row before which everything is settled."""
