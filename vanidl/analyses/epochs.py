@@ -9,7 +9,6 @@ others those of the whole run. Without any, there are no epochs.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses import passes
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.steps import rank_spans
 from vanidl.analyses.worker_groups import Files, WorkerLife, files_read, groups_of_trainers
@@ -27,10 +27,9 @@ Int64Array = NDArray[np.int64]
 
 _NUMBER = re.compile(r"(\d+)\s*$")
 _WHOLE_WINDOW = 0.8  # a profile must cover this share of the dataset's reads to number epochs
-_SAME_FILES = 0.5
+_SAME_FILES = 0.25  # of the smaller of two sets
 _SHORT = 0.02  # of the longest pass over the dataset
-_EXACTLY = 0.2  # by which the bytes read again may differ from whole passes
-_MIXED = 0.3  # of the visits of one pass, after the next one began
+_AGAIN = 1.2  # times the unique bytes
 _LITTLE = 0.01  # of the bytes read from the largest file: a description, not samples
 
 
@@ -72,7 +71,7 @@ def epoch_starts(trace: Trace, data: Dataset | None) -> EpochStarts:
     if named is not None:
         starts = _joined(named[1], starts)
     if len(starts) < 2:
-        return EpochStarts((), _unnumbered(seen))
+        return EpochStarts((), _unnumbered(seen, data))
     shown = [(name, len(found.borders)) for name, found in seen if found.borders]
     shown += [(name, len(found) - 1) for name, found in whole]
     borders = len(starts) - 1
@@ -95,12 +94,17 @@ def _joined(seen: Borders, whole: tuple[int, ...]) -> tuple[int, ...]:
     return (first, *sorted({*seen.borders, *outside} - {first}))
 
 
-def _unnumbered(seen: Sequence[tuple[str, Borders]]) -> str:
+def _unnumbered(seen: Sequence[tuple[str, Borders]], data: Dataset | None) -> str:
     """Why no epochs are shown."""
     for name, found in seen:
         if found.borders:
             count = plural(len(found.borders), "border")
             return f"{name}: {count} within the profile, and nothing shows those outside of it"
+    if data is not None and (data.reread_factor or 1.0) >= _AGAIN:
+        return (
+            f"the dataset was read {data.reread_factor:.1f} times over, but not in whole passes "
+            "that can be told apart, as where samples are drawn at random"
+        )
     return "nothing in the run marks the border between two epochs"
 
 
@@ -214,45 +218,36 @@ def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
         first_read[process] = min(first_read.get(process, start), start)
     files = files_read(visits)
     groups = groups_of_trainers(trace, first_read, visits)
-    borders = [_generations(groups[trainer], files) for trainer in trace.ranks if trainer in groups]
-    if not borders or len({len(b) for b in borders}) > 1:
+    generations = [groups[trainer] for trainer in trace.ranks if trainer in groups]
+    if not generations or len({len(each) for each in generations}) > 1:
         return ()
-    return tuple(min(column) for column in zip(*borders, strict=True))
+    return _epochs_of([list(side) for side in zip(*generations, strict=True)], files)
 
 
-def _generations(groups: list[list[WorkerLife]], files: Files) -> list[int]:
-    """Starts of a trainer's generations of workers.
+def _epochs_of(generations: list[list[list[WorkerLife]]], files: Files) -> tuple[int, ...]:
+    """Starts of generations of workers, each of all trainers: ranks may share files out anew.
 
     Those that read other files than the largest (validation) are no epochs.
     """
-    read = [frozenset[int]().union(*(files[w.process] for w in group)) for group in groups]
-    most = max(read, key=len)
-    return [
-        group[0].begin
-        for group, mine in zip(groups, read, strict=True)
-        if len(mine & most) >= _SAME_FILES * len(mine | most)
+    read = [
+        frozenset[int]().union(*(files[worker.process] for group in each for worker in group))
+        for each in generations
     ]
+    most = max(read, key=len)
+    return tuple(
+        min(group[0].begin for group in each)
+        for each, mine in zip(generations, read, strict=True)
+        if len(mine & most) >= _SAME_FILES * min(len(mine), len(most))
+    )
 
 
 def _by_visits(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
-    """The dataset read again: most files as often, and the same bytes.
-
-    By the same processes; where workers share the files out anew each time, by the same rank;
-    where ranks do, by the job.
-    """
-    if data is None or data.visits is None or not len(data.visits):
+    """The dataset read again, as `passes` finds."""
+    if data is None or not data.files:
         return ()
-    visits, files = data.visits, len(trace.files)
-    reread = data.reread_factor or 1.0
-    by_process = _passes(visits.process * files + visits.file, visits.start, data)
-    if len(by_process) > 1 and reread >= 1 + 0.5 * (len(by_process) - 1):
-        return tuple(trace.job.start_ns + start for start in by_process)
-    family = trace.family[visits.process].astype(np.int64) + 1
-    for key in (family * files + visits.file, visits.file):
-        found = _passes(key, visits.start, data)
-        if len(found) > 1 and abs(reread / len(found) - 1) < _EXACTLY:
-            return tuple(trace.job.start_ns + start for start in found)
-    return ()
+    starts = passes.pass_starts(trace)
+    since = tuple(start - trace.job.start_ns for start in starts)
+    return starts if len(starts) > 1 and _is_pass_each(since, data) else ()
 
 
 def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
@@ -261,24 +256,6 @@ def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
     borders = [*starts, round(max(ends, default=0.0) * 1e9)]
     lengths = [after - before for before, after in pairwise(borders)]
     return min(lengths) >= _SHORT * max(lengths)
-
-
-def _passes(key: Int64Array, start: Int64Array, data: Dataset) -> tuple[int, ...]:
-    """When the n-th visits began, where most keys have as many, and they come one after another."""
-    order = np.lexsort((start, key))
-    key, start = key[order], start[order]
-    _, first, which, counts = np.unique(
-        key, return_index=True, return_inverse=True, return_counts=True
-    )
-    times, agreeing = Counter(counts.tolist()).most_common(1)[0]
-    if times < 2 or agreeing < 0.8 * len(counts):
-        return ()
-    usual = counts[which] == times
-    ordinal = (np.arange(len(key)) - first[which])[usual]
-    begun = start[usual]
-    starts = tuple(int(begun[ordinal == k].min()) for k in range(times))
-    late = [(begun[ordinal == k] >= starts[k + 1]).mean() for k in range(times - 1)]
-    return starts if max(late) < _MIXED and _is_pass_each(starts, data) else ()
 
 
 IN_PROFILES: tuple[tuple[str, Callable[[Trace, Dataset | None], Borders]], ...] = (

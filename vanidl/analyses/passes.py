@@ -1,0 +1,229 @@
+"""Passes over the dataset, told by what is read again: where a trace marks no epochs.
+
+An *item* is a place in a file where a read of a sample begins; a whole file where offsets were
+not recorded. In one pass no item is read twice. So a pass ends where most of what comes next was
+read before in it. Items are looked at in order of time within each rank (its workers share them
+out), within each process, or over the job (ranks share them out anew): the first scope in which
+every member shows as many passes, nearly whole and of nearly the same items, counts. Draws with
+replacement, or of other subsets each time, show no passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.model.trace import READ, Part, Trace
+
+Int64Array = NDArray[np.int64]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads neighbours
+_ENOUGH_FILES = 256
+_MOST_READS = 1 << 16  # beyond it items are sampled, each with all of its reads
+_SMALL = 0.1  # of the size of a read of half the bytes: headers, not samples
+_NEAR = 0.1  # of the items: read again so soon, it is the same visit
+_WINDOW = 0.05  # of the items
+_MOSTLY = 0.6  # of the reads of a window were read before in the pass: the next one has begun
+_FEWEST = 3
+_WHOLE = 0.75  # of all items, in each pass but the last
+_FEW_ITEMS = 64
+_WHOLE_OF_FEW = 0.85  # of so few items, many may happen not to come again soon
+_LACKED = 0.3  # of the items of the last pass, and twice as many as of all
+_ONCE = 0.95  # of the reads in a pass are of different items
+_SMALL_PART = 0.1  # of the reads of the largest member: too few to tell
+_APART = 0.25  # of the shortest pass: members begin each within that time
+_FAR = 3  # times the usual time between reads: a pause
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """Reads of samples, sorted by start; `item` counts from 0."""
+
+    start: Int64Array
+    process: Int64Array
+    item: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """Starts in ns; the share of all items that each pass but the last read at least."""
+
+    starts: tuple[int, ...]
+    whole: float
+
+
+_NO_PASSES = _Passes((), 0.0)
+
+
+def pass_starts(trace: Trace) -> tuple[int, ...]:
+    """Starts of the passes in ns, ascending; empty where fewer than two show."""
+    reads = _sample_reads(trace)
+    if reads is None:
+        return ()
+    family = trace.family[reads.process].astype(np.int64)
+    scopes = (family, reads.process, np.zeros_like(family))
+    return max((_in_scope(reads, member) for member in scopes), key=lambda p: p.whole).starts
+
+
+def _sample_reads(trace: Trace) -> _Reads | None:
+    """Reads of dataset files that are no headers; None without any."""
+    blocks = list(_blocks(trace))
+    if not blocks or not sum(block.shape[1] for block in blocks):
+        return None
+    start, process, file, offset, nbytes = np.concatenate(blocks, axis=1)
+    place = _mixed(file, offset)
+    samples = nbytes >= _SMALL * _usual_nbytes(nbytes)
+    samples &= (place % np.uint64(-(-len(place) // _MOST_READS))) == 0
+    if (offset < 0).any():
+        samples &= ~_goes_on(start, process, file, offset)
+    rows = np.flatnonzero(samples)
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return _Reads(start[rows], process[rows], item) if len(rows) else None
+
+
+def _mixed(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
+    """A number for each pair, the same for equal ones; the low bits are as good as random."""
+    with np.errstate(over="ignore"):
+        mixed = file.astype(np.uint64) * _ODD + np.maximum(offset, -1).astype(np.uint64)
+        mixed ^= mixed >> np.uint64(31)
+        mixed *= _ODD
+        return mixed ^ (mixed >> np.uint64(29))
+
+
+def _usual_nbytes(nbytes: Int64Array) -> int:
+    """The size that reads of half the bytes do not reach; of a part of many reads."""
+    some = np.sort(nbytes[:: -(-len(nbytes) // _MOST_READS)])
+    moved = np.cumsum(some.astype(float))
+    return int(some[min(int(np.searchsorted(moved, moved[-1] / 2)), len(some) - 1)])
+
+
+def _blocks(trace: Trace) -> Iterator[Int64Array]:
+    """Start, process, file, offset and bytes of the dataset reads of each part, of one layer."""
+    layers = [part.layer for part in trace.io if len(part.start)]
+    layer = max(set(layers), key=lambda name: (layers.count(name), name), default="")
+    parts = [part for part in trace.io if part.layer == layer]
+    wanted = _some_files(trace.files.is_data, parts)
+    for part in parts:
+        rows = np.flatnonzero(wanted[part.file] & (part.op == READ) & (part.nbytes > 0))
+        columns = (part.file, part.offset, part.nbytes)
+        process = np.full(len(rows), part.process, np.int64)
+        file, offset, nbytes = (column[rows].astype(np.int64) for column in columns)
+        yield np.stack([part.start[rows], process, file, offset, nbytes])
+
+
+def _some_files(is_data: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np.bool_]:
+    """The dataset's files, or every n-th of many where there are more reads than are needed."""
+    codes = np.flatnonzero(is_data)
+    step = sum(len(part.start) for part in parts) // _MOST_READS
+    step = min(step, len(codes) // _ENOUGH_FILES)
+    if step < 2 or any((part.offset < 0).any() for part in parts):
+        return is_data
+    some = np.zeros_like(is_data)
+    some[codes[::step]] = True
+    return some
+
+
+def _goes_on(
+    start: Int64Array, process: Int64Array, file: Int64Array, offset: Int64Array
+) -> NDArray[np.bool_]:
+    """Reads without an offset that follow another of the same file by the same process."""
+    order = np.lexsort((start, process))
+    same = np.zeros(len(order), bool)
+    pairs = np.stack([process, file])[:, order]
+    same[order[1:]] = (np.diff(pairs, axis=1) == 0).all(axis=0)
+    return same & (offset < 0)
+
+
+def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
+    """The passes that every member of a scope shows; each begins where the first of any does."""
+    order = np.argsort(member, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(member[order])) + 1)
+    most = max(map(len, groups))
+    found = [
+        _passes(reads.start[group], reads.item[group])
+        for group in groups
+        if len(group) >= _SMALL_PART * most
+    ]
+    if len({len(passes.starts) for passes in found}) > 1 or not found[0].starts:
+        return _NO_PASSES
+    starts = np.array([passes.starts for passes in found])
+    apart, length = np.ptp(starts, axis=0).max(), np.diff(starts, axis=1).min()
+    if apart > _APART * length:
+        return _NO_PASSES
+    return _Passes(tuple(starts.min(axis=0).tolist()), min(passes.whole for passes in found))
+
+
+def _passes(start: Int64Array, item: Int64Array) -> _Passes:
+    """The passes of one member."""
+    items = len(np.unique(item))
+    fresh = _without_repeats(item, items)
+    start, item = start[fresh], item[fresh]
+    borders = _borders(item.tolist(), items)
+    parts = [np.unique(part) for part in np.split(item, borders)]
+    if borders and _is_of_its_own(parts, items):
+        others = ~np.isin(item, parts[-1])
+        return _passes(start[others], item[others]) if others.any() else _NO_PASSES
+    whole = min(map(len, parts[:-1]), default=0) / items
+    once = min(len(part) / n for part, n in zip(parts, _lengths(borders, len(item)), strict=True))
+    if whole < (_WHOLE_OF_FEW if items < _FEW_ITEMS else _WHOLE) or once < _ONCE:
+        return _NO_PASSES
+    begun = (start[0], *(start[_after_pause(start, border, items)] for border in borders))
+    return _Passes(tuple(map(int, begun)), whole)
+
+
+def _lengths(borders: list[int], reads: int) -> list[int]:
+    return [after - before for before, after in pairwise([0, *borders, reads])]
+
+
+def _is_of_its_own(parts: list[Int64Array], items: int) -> bool:
+    """Whether the last pass is of items that the first pass lacked.
+
+    That is a validation of which a little was read before training, as some trainers do.
+    """
+    lacked = np.isin(parts[-1], parts[0], invert=True).mean()
+    lacked_in_all = 1 - len(parts[0]) / items
+    return len(parts[-1]) < _WHOLE * items and bool(lacked > max(_LACKED, 2 * lacked_in_all))
+
+
+def _without_repeats(item: Int64Array, items: int) -> Int64Array:
+    """Reads of items that were not read just before."""
+    order = np.argsort(item, kind="stable")
+    near = np.zeros(len(item), bool)
+    near[order[1:]] = (np.diff(item[order]) == 0) & (np.diff(order) <= _NEAR * items)
+    return np.flatnonzero(~near)
+
+
+def _borders(item: list[int], items: int) -> list[int]:
+    """Where most of the reads of a window were made before in the pass: its first such read."""
+    window = min(items, max(_FEWEST, int(_WINDOW * items)))
+    last: dict[int, int] = {}
+    borders: list[int] = []
+    begun = count = 0
+    again = [0] * len(item)
+    for i, one in enumerate(item):
+        again[i] = int(last.get(one, -1) >= begun)
+        last[one] = i
+        first = i - window + 1
+        count += again[i] - (again[first - 1] if first > begun else 0)
+        if first >= begun and count >= _MOSTLY * window:
+            begun = again.index(1, first)
+            borders.append(begun)
+            again[begun : i + 1] = [0] * (i + 1 - begun)
+            count = 0
+    return borders
+
+
+def _after_pause(start: Int64Array, border: int, items: int) -> int:
+    """The border, or the end of the last long pause shortly before it.
+
+    What was left out of the pass before may be read first in the next one.
+    """
+    first = max(border - max(_FEWEST, int(_NEAR * items)), 1)
+    pauses = np.diff(start[first - 1 : border + 1])
+    long = pauses > max(_FAR * float(np.median(np.diff(start))), pauses.max() / 2)
+    return first + int(np.flatnonzero(long)[-1]) if long.any() else border
