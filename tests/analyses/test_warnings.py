@@ -425,7 +425,6 @@ TABLE: dict[str, Cases] = {
     ),
     "modules_not_read": Cases(
         {
-            "DAOS's file system": lambda folder: with_modules(folder, "DFS", "DAOS"),
             "a module of a later Darshan": lambda folder: with_modules(folder, "module 20"),
             "counters of the processor": lambda folder: with_modules(folder, "APXC"),
         },

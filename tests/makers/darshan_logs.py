@@ -33,6 +33,7 @@ NUMBERS = {
         "DFS": 16,
         "DAOS": 17,
         "module 20": 20,
+        "module 21": 21,
     },
 }
 COMPRESSORS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.counter_tables import CounterTable
-from vanidl.model.trace import MPIIO, PNETCDF, PNETCDF_VAR
+from vanidl.model.trace import DAOS, DAOS_OF_DFS, DFS, MPIIO, PNETCDF, PNETCDF_VAR
 
 COUNTED = ("READS", "WRITES", "BYTES_READ", "BYTES_WRITTEN")
 
-_PREFIX = {MPIIO: "MPIIO", PNETCDF: "PNETCDF_FILE"}
+_PREFIX = {MPIIO: "MPIIO", PNETCDF: "PNETCDF_FILE", DAOS_OF_DFS: "DAOS"}
 _KINDS = {MPIIO: ("INDEP", "COLL", "SPLIT", "NB"), PNETCDF_VAR: ("INDEP", "COLL", "NB")}
 """Layers that count their operations by kind."""
+_OF_OBJECTS = {
+    "READS": ("OBJ_FETCHES", "ARRAY_READS", "KV_GETS"),
+    "WRITES": ("OBJ_UPDATES", "ARRAY_WRITES", "KV_PUTS"),
+}
+_CALLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    DFS: {"READS": ("READS", "READXS"), "WRITES": ("WRITES", "WRITEXS")},
+    DAOS: _OF_OBJECTS,
+    DAOS_OF_DFS: _OF_OBJECTS,
+}
+"""Layers of which several calls read or write."""
 
 
 def prefix_of(layer: str) -> str:
@@ -40,4 +52,4 @@ def _names(table: CounterTable, what: str) -> list[str]:
     prefix = prefix_of(table.layer)
     if table.layer in _KINDS and not what.startswith("BYTES"):
         return [f"{prefix}_{kind}_{what}" for kind in _KINDS[table.layer]]
-    return [f"{prefix}_{what}"]
+    return [f"{prefix}_{call}" for call in _CALLS.get(table.layer, {}).get(what, (what,))]

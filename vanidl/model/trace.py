@@ -39,10 +39,14 @@ H5F = "H5F"
 H5D = "H5D"
 PNETCDF = "PNETCDF"
 PNETCDF_VAR = "PNETCDF_VAR"
+DFS = "DFS"
+DAOS = "DAOS"
+DAOS_OF_DFS = "DAOS of DFS"
 OBJECT = "OBJECT"
-STORAGE_LAYERS = (POSIX, STDIO)
-"""Disjoint layers whose bytes may be added. Every other layer lies above POSIX, but for OBJECT:
-requests to object storage, which go through sockets and are a total of their own."""
+STORAGE_LAYERS = (POSIX, STDIO, DFS, DAOS)
+"""Disjoint layers whose bytes may be added: DAOS without the objects in which its file system DFS
+keeps files, which are DAOS_OF_DFS. Every other layer lies above POSIX, but for OBJECT: requests to
+object storage, which go through sockets and are a total of their own."""
 
 MAX_PART_ROWS = 8_000_000
 

@@ -15,8 +15,8 @@ survey.start | | Start of the job, ISO 8601 in UTC
 survey.ranks | count | Ranks
 survey.processes | count | Processes
 survey.source | | trace: from single operations; counters: from totals
-storage_bytes_read | bytes | Bytes read through POSIX and STDIO
-storage_bytes_written | bytes | Bytes written through POSIX and STDIO
+storage_bytes_read | bytes | Bytes read through POSIX, STDIO, DFS and DAOS
+storage_bytes_written | bytes | Bytes written through POSIX, STDIO, DFS and DAOS
 io_share | 1 | Mean busy time over ranks / run time
 io_per_rank_mean_s | s | Mean busy time over ranks
 io_any_rank_s | s | Time in which any rank was in I/O

@@ -186,7 +186,7 @@ timeline | | Bytes over time
 timeline.source | | trace, heatmap: from operations, or from Darshan's heat maps
 bins | count | Bins of the timeline
 bin_s | s | Width of a bin
-storage | | POSIX and STDIO together, by counters
+storage | | POSIX and STDIO, DFS and DAOS together, by counters
 by_layer | | By layer
 layers | | Totals of every module of the logs, by layer
 read_s | s | Time in reads, summed over files and processes

@@ -7,7 +7,7 @@ from vanidl.analyses.summary import BusyTime, Summary
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import bandwidth, count, nbytes, percent, seconds
-from vanidl.model.trace import Trace
+from vanidl.model.trace import DAOS, DFS, POSIX, STDIO, Trace
 from vanidl.run import Run
 from vanidl.sections import access, coverage
 from vanidl.sections.section import Json, Object, Section, values_of
@@ -86,10 +86,25 @@ def _mpi(trace: Trace) -> tuple[tuple[str, str, str], ...]:
     )
 
 
+def storage_layers(summary: Summary) -> str:
+    """The layers whose bytes are storage's: those of DAOS where it was used."""
+    objects = [layer.layer for layer in summary.layers if layer.layer in (DAOS, DFS)]
+    *most, last = [POSIX, STDIO, *objects]
+    return f"{', '.join(most)} and {last}"
+
+
 def _storage(summary: Summary) -> tuple[tuple[str, str, str], ...]:
     return (
-        ("storage read", nbytes(summary.storage_bytes_read), "POSIX and STDIO, by counters"),
-        ("storage written", nbytes(summary.storage_bytes_written), "POSIX and STDIO, by counters"),
+        (
+            "storage read",
+            nbytes(summary.storage_bytes_read),
+            f"{storage_layers(summary)}, by counters",
+        ),
+        (
+            "storage written",
+            nbytes(summary.storage_bytes_written),
+            f"{storage_layers(summary)}, by counters",
+        ),
     )
 
 
@@ -107,7 +122,7 @@ def _text_rows(run: Run) -> list[tuple[str, str]]:
         *(_busy(summary.time) or _counter_time(summary.counter_s)),
         *_bandwidth(summary),
         ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
-                    f"{nbytes(summary.storage_bytes_written)} written (POSIX and STDIO)"),
+                    f"{nbytes(summary.storage_bytes_written)} written ({storage_layers(summary)})"),
         *access.text_rows(run),
         *coverage.text_rows(run),
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap,
 from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
-from vanidl.model.trace import OBJECT, STDIO, Trace
+from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import ceiling
 from vanidl.wording.basis import hidden_words
@@ -300,8 +300,20 @@ def _without_overlap(trace: Trace, results: Results) -> str:
     if unread := _unread(trace, results):
         return f"The {_run(trace)} did I/O through {unread}, which is not read: unknown, not zero."
     if summary.ops == 0:
-        return f"No {summary.layer} operation was recorded during the {_run(trace)}."
+        objects = f"; {moved}" if (moved := _through_daos(summary)) else ""
+        return f"No {summary.layer} operation was recorded during the {_run(trace)}{objects}."
     return _nothing_on_layer(trace, results)
+
+
+def _through_daos(summary: Summary) -> str:
+    """What DAOS and its file system moved, where that is a real part of the bytes."""
+    total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    layers = [layer for layer in summary.layers if layer.layer in (DAOS, DFS)]
+    return ", ".join(
+        f"{each.layer} read {nbytes(each.bytes_read)} and wrote {nbytes(each.bytes_written)}"
+        for each in layers
+        if (each.bytes_read or 0) + (each.bytes_written or 0) > REAL_PART * total
+    )
 
 
 def _nothing_on_layer(trace: Trace, results: Results) -> str:
@@ -345,7 +357,8 @@ def _stdio(summary: Summary) -> str:
     if moved <= REAL_PART * total or not summary.source:
         return ""
     alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
-    return f"STDIO moved {nbytes(moved)} and POSIX {nbytes(total - moved)}{alone}."
+    rest = "DAOS and POSIX" if _through_daos(summary) else "POSIX"
+    return f"STDIO moved {nbytes(moved)} and {rest} {nbytes(total - moved)}{alone}."
 
 
 def _objects(summary: Summary) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import vanidl
 from tests.makers.darshan_logs import MAGIC, Log, job_record
 from tests.makers.large_logs import Workload, write_logs
 from vanidl.errors import InputError
@@ -25,7 +26,7 @@ from vanidl.readers.records import Columns, CounterFile
 pytest.importorskip("darshan")
 
 NUMBER = {"POSIX": 1, "MPI-IO": 2, "H5F": 3, "H5D": 4, "PNETCDF_FILE": 5, "PNETCDF_VAR": 6,
-          "LUSTRE": 8, "STDIO": 9, "HEATMAP": 15}  # fmt: skip
+          "LUSTRE": 8, "STDIO": 9, "HEATMAP": 15, "DFS": 16, "DAOS": 17}  # fmt: skip
 """Module numbers of version 3.41 of the format."""
 
 _LAST_TIMES = NAMES["POSIX"].times
@@ -127,11 +128,12 @@ def random_region(module: str, version: int, order: str, records: int = 3) -> by
     form, names = darshan_counters.FORMS[module, version], NAMES[module]
     times = len(names.plain_times) - len(form.absent_times)
     head = rng.integers(0, 2**62, (records, form.head))
-    values = rng.integers(-1, 2**40, (records, form.width(names) - form.head - times))
+    values = rng.integers(-1, 2**40, (records, form.width(names) - form.head - form.behind - times))
     if (module, version) == ("POSIX", 1):
         values[:, FOPENS] = 0
     seconds = rng.random((records, times)).astype(f"{order}f8")
-    rows = zip(head.astype(f"{order}i8"), values.astype(f"{order}i8"), seconds, strict=True)
+    behind = rng.integers(0, 2**62, (records, form.behind))
+    rows = zip(head.astype(f"{order}i8"), values.astype(f"{order}i8"), seconds, behind, strict=True)
     return b"".join(column.tobytes() for row in rows for column in row)
 
 
@@ -171,6 +173,28 @@ def test_every_version_of_every_module(
     else:
         assert len(theirs.layers[0].file) == 3
         assert_same(mine, theirs, LOST.get((module, version), set()))
+
+
+def test_objects_that_are_files_of_dfs_are_a_layer_apart(tmp_path: Path) -> None:
+    """Both modules count their bytes: the storage total holds them once."""
+    files, objects = (random_region(module, 1, "<") for module in ("DFS", "DAOS"))
+    ids = np.frombuffer(files, "<u8")[:: len(files) // 24]
+    table = np.frombuffer(objects, "<i8").reshape(3, -1).copy()
+    table[1, 0] = ids[2]
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"DFS": (1, files), "DAOS": (1, table.tobytes())}))
+    mine, theirs = both(path)
+    assert mine is not None
+    assert_same(mine, theirs)
+    sizes = {records.layer: records.file.tolist() for records in mine.layers}
+    assert sizes["DAOS of DFS"] == [int(ids[2])]
+    assert len(sizes["DAOS"]) == 2
+    run = vanidl.open_run(path)
+    read = {r.layer: int(next(v for k, v in r.counters.items() if k.endswith("_BYTES_READ")).sum())
+            for r in mine.layers}  # fmt: skip
+    assert run.summary.storage_bytes_read == read["DFS"] + read["DAOS"]
+    assert "modules_not_read" not in {w.code for w in run.coverage.warnings}
+    assert "DFS read" in run.headline
 
 
 def test_records_of_posix_that_count_stdio_are_left_out_and_said(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from vanidl.model.warnings import serious_codes
 
 STDIO_NAMES = ("OPENS", "FDOPENS", "READS", "WRITES", "SEEKS", "FLUSHES", "BYTES_WRITTEN",
                "BYTES_READ")  # fmt: skip
-MODULES = ("DFS", "DAOS", "module 20")
+MODULES = ("module 20", "module 21")
 
 
 def written(path, *modules: str, stdio: bool = False, dxt: bool = False):

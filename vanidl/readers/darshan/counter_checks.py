@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import H5D, H5F, MPIIO, PNETCDF, PNETCDF_VAR, POSIX, STDIO
+from vanidl.model.trace import (
+    DAOS,
+    DAOS_OF_DFS,
+    DFS,
+    H5D,
+    H5F,
+    MPIIO,
+    PNETCDF,
+    PNETCDF_VAR,
+    POSIX,
+    STDIO,
+)
 from vanidl.readers.records import Columns, CounterRecords, HeatmapRecord, StripeRecord
 
 LAYERS = {
@@ -20,6 +32,8 @@ LAYERS = {
     "H5D": H5D,
     "PNETCDF_FILE": PNETCDF,
     "PNETCDF_VAR": PNETCDF_VAR,
+    "DFS": DFS,
+    "DAOS": DAOS,
 }
 """Darshan's module to layer. Any module whose records are id, rank, counters and time
 counters can be added here."""
@@ -66,6 +80,37 @@ def layer_records(
     ids, ranks, counters, seconds = table
     columns = Columns(names, counters), Columns(times, seconds)
     return CounterRecords(LAYERS[module], ids, ranks, *columns), loss
+
+
+def disjoint(layers: Sequence[CounterRecords]) -> Iterator[CounterRecords]:
+    """The layers of one log, where objects of DAOS that are files of DFS are a layer apart.
+
+    Both modules count what goes through such a file, under one id.
+    """
+    files = next((records.file for records in layers if records.layer == DFS), None)
+    for records in layers:
+        if records.layer != DAOS or files is None:
+            yield records
+            continue
+        of_files = np.isin(records.file, files)
+        for layer, rows in ((DAOS, ~of_files), (DAOS_OF_DFS, of_files)):
+            if rows.any():
+                yield _picked(records, layer, rows)
+
+
+def _picked(records: CounterRecords, layer: str, rows: NDArray[np.bool_]) -> CounterRecords:
+    """Some of the records, as of another layer."""
+    file, rank = records.file[rows], records.rank[rows]
+    for array in (file, rank):
+        array.setflags(write=False)
+    columns = _columns(records.counters, rows), _columns(records.seconds, rows)
+    return CounterRecords(layer, file, rank, *columns)
+
+
+def _columns(values: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -> Columns:
+    picked = np.array([column[rows] for column in values.values()])
+    picked.setflags(write=False)
+    return Columns(tuple(values), picked)
 
 
 def _impossible(names: tuple[str, ...], times: tuple[str, ...], table: Table) -> NDArray[np.bool_]:

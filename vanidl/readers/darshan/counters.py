@@ -22,6 +22,7 @@ from vanidl.readers.darshan.counter_checks import (
     Bins,
     Stripe,
     Table,
+    disjoint,
     heatmap_records,
     layer_records,
     stripe_records,
@@ -71,12 +72,20 @@ class _Form:
     absent: Mapping[str, int] = field(default_factory=dict)  # counter -> what stands for it
     absent_times: tuple[str, ...] = ()  # -1 stands for them
     merged: int = 0  # words that `merge` takes out
+    behind: int = 0  # words after the times: identifiers
     merge: Callable[[Words], tuple[Words, str]] = _as_stored
 
     def width(self, names: Names) -> int:
         """Words of a record as it is stored."""
         absent = len(self.absent) + len(self.absent_times)
-        return self.head + len(names.plain) + len(names.plain_times) - absent + self.merged
+        return (
+            self.head
+            + len(names.plain)
+            + len(names.plain_times)
+            - absent
+            + self.merged
+            + self.behind
+        )
 
 
 _NO_SPAN = ("CLOSE_START_TIMESTAMP", "OPEN_END_TIMESTAMP")
@@ -97,6 +106,8 @@ _NEWEST = {
     "H5D": (2, _Form(head=3)),
     "PNETCDF_FILE": (3, _Form()),
     "PNETCDF_VAR": (1, _Form(head=3)),
+    "DFS": (1, _Form(behind=4)),  # the pool, the container
+    "DAOS": (1, _Form(behind=6)),  # and the object
 }
 _OLDER = {
     ("POSIX", 3): _Form(absent=_POSIX_3),
@@ -161,7 +172,7 @@ def decode(header: Header, regions: Mapping[str, bytes]) -> CounterFile | None:
     if stripes is None or heatmaps is None:
         return None
     return CounterFile(
-        tuple(layers),
+        tuple(disjoint(layers)),
         tuple(losses),
         tuple(stripe_records(stripes)),
         tuple(heatmap_records(heatmaps)),
@@ -183,7 +194,7 @@ def _layer(module: str, header: Header, data: bytes) -> tuple[CounterRecords, st
         words[1].astype(np.int64),
         _placed(words[form.head : times], names.plain, form.absent),
         _placed(
-            words[times:].view(f"{header.byte_order}f8"),
+            words[times : len(words) - form.behind].view(f"{header.byte_order}f8"),
             names.plain_times,
             dict.fromkeys(form.absent_times, -1),
         ),

@@ -28,6 +28,7 @@ from vanidl.readers.darshan.counter_checks import (
     LAYERS,
     OTHERS,
     Bins,
+    disjoint,
     heatmap_records,
     layer_records,
     stripe_records,
@@ -187,7 +188,7 @@ def _file(answer: Mapping[str, Any]) -> CounterFile:
         losses += [loss] if loss else []
     others = answer["others"]
     return CounterFile(
-        tuple(layers),
+        tuple(disjoint(layers)),
         tuple(losses),
         tuple(stripe_records(others.get("LUSTRE", ()))),
         tuple(heatmap_records(_bins(others.get("HEATMAP", ())))),

@@ -94,7 +94,7 @@ def _read(backend: Any, path: str, modules: list[str]) -> dict[str, Any]:  # noq
     records: dict[str, Records] = {}
     others: dict[str, list[Any]] = {}
     losses = []
-    for module in (m for m in modules if m in present):
+    for module in (m for m in modules if m in present and _knows(backend, m)):
         found, whole = _all(backend, handle, module, present[module]["idx"])
         if module in OTHERS:
             others[module] = found
@@ -151,6 +151,11 @@ OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "LUSTRE": _stripes,
     "HEATMAP": _bins,
 }
+
+
+def _knows(backend: Any, module: str) -> bool:  # noqa: ANN401
+    """Whether this release of the library can read the module's records."""
+    return module in OTHERS or module in backend._structdefs
 
 
 def _struct(backend: Any, module: str) -> str:  # noqa: ANN401
