@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
 from functools import reduce
 from itertools import pairwise
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import DATA
 from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io, Span
 from tests.makers.sameness import same
@@ -20,6 +22,8 @@ from vanidl.analyses.rows import rows_of, small_parts_together
 from vanidl.model import intervals
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import SpanKind
+from vanidl.report.json import summary_object
+from vanidl.run import Run
 
 ORDERED_LATER = ("access", "dataset", "checkpoints")
 """Values in the order of the parts, which `finish` puts in order."""
@@ -107,3 +111,12 @@ def test_small_parts_are_laid_together_by_layer() -> None:
     assert (np.diff(rows.start) >= 0).all()
     assert sorted(rows.nbytes.tolist()) == sorted(int(p.nbytes[0]) for p in parts)
     assert [parts[i].nbytes[0] for i in rows.part] == rows.nbytes.tolist()
+
+
+@pytest.mark.parametrize("name", ["torch_fetches", "torch_late_workers"])
+def test_workers_know_all_that_a_partial_looks_at(name: str, opened) -> None:
+    """A recorded loop and a profile: what the run is must reach the workers with its rows."""
+    run = opened(DATA / name)
+    with ThreadPoolExecutor(1) as executor:
+        folded = Run(run.trace, analyse(run.trace, run.selection, executor), run.selection)
+    assert summary_object(folded) == summary_object(Run(run.trace, run.results, run.selection))

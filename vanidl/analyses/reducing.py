@@ -125,7 +125,6 @@ def _without_records(trace: Trace) -> Trace:
         trace,
         io=(),
         spans=concatenate_spans((), ()),
-        profiles=(),
         counters={},
         logs=(),
         warnings=(),
