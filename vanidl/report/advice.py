@@ -82,4 +82,4 @@ def _text(name: str, value: Value) -> str:
         return nbytes(value)
     if "share" in name or "fraction" in name or name == "jumps":
         return percent(value)
-    return count(value) if isinstance(value, int) else number(value)
+    return count(value) if float(value).is_integer() else number(value)
