@@ -102,7 +102,9 @@ def test_rows_of_a_survey_that_could_and_could_not_be_read(opened) -> None:
 
     content = summary_object(opened(DATA / "torch_pfs_workers0"))
     row = {name: _at(content, place) for name, _, place in COLUMNS}
-    more = {"traced_fraction": 1.0, "warnings": "", "findings": 2, "logs": 1, "first_log": "a",
+    more = {"traced_fraction": 1.0, "warnings": "", "findings": 2, "workload": None,
+            "utilization_percent": None, "largest_wait": None, "largest_wait_percent": None,
+            "rules_not_kept": None, "logs": 1, "first_log": "a",
             "problem": None}  # fmt: skip
     assert set(more) == {name for name, _ in MORE}
     assert faults("survey", row | more) == []

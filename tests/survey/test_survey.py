@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.makers.darshan_logs import Log, log_bytes
+from tests.makers.dlio_results import Plan
+from tests.makers.dlio_results import write as write_result
 from tests.makers.large_logs import Workload, write_log
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands import COMMANDS
@@ -293,3 +295,20 @@ def test_a_process_number_that_comes_again_joins_no_jobs(tmp_path: Path) -> None
         path = tmp_path / f"me_x_id{i}-{parent if i == 0 else i}_1-1-1-1_1.darshan"
         write_log(path, Workload(100, files=2, job=i), log)
     assert len(survey(tmp_path, tmp_path / "out").rows) == 3
+
+
+def test_a_row_for_each_result_of_a_benchmark(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    slow = Plan(ranks=3, load=lambda rank, _, step: 0.3 * (rank == 1))
+    write_result(results / "unet/run-1")
+    write_result(results / "unet/run-2", slow)
+    write_result(results / "other/run-1", Plan(later=True, memory_gib=64.0))
+    done = survey(results, tmp_path / "out")
+    rows = {row["first_log"].rpartition("/")[0]: row for row in done.rows}
+    assert set(rows) == {"unet/run-1", "unet/run-2", "other/run-1"}
+    assert all(row["problem"] is None for row in done.rows)
+    assert rows["unet/run-2"]["largest_wait"] == "barrier"
+    assert rows["unet/run-1"]["ranks"] == 2
+    assert "data / memory of all hosts" in rows["other/run-1"]["rules_not_kept"]
+    assert "Storage benchmarks" in done.page.read_text()
+    assert survey(results, tmp_path / "out").kept == 3

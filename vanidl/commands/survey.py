@@ -18,7 +18,9 @@ _GIB = 1 << 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FOLDER, where the results go, and where work runs."""
-    parser.add_argument("folder", metavar="FOLDER", help="Darshan logs, up to six levels below")
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="Darshan logs and results of DLIO, up to six levels below"
+    )
     parser.add_argument(
         "-o",
         "--output",

@@ -30,6 +30,11 @@ read_backward | count | Beginning before the end of the one before
 survey.warnings | | Codes of the warnings, separated by spaces
 survey.findings | count | Findings
 logs | count | Logs of the job
+survey.workload | | Workload of a storage benchmark; null: the job is none
+survey.utilization_percent | % | Its accelerator utilization
+survey.largest_wait | | What most of the rest of its time was
+largest_wait_percent | % | How much of the time that was
+rules_not_kept | | Rules of the benchmark that the result does not keep
 first_log | | Path of the first, relative to the folder that was surveyed
 problem | | Why there is no more than this; null where the job was read
 run.id | | Identifier of the run

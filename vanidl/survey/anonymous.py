@@ -16,10 +16,11 @@ def anonymous_rows(rows: Sequence[Row], root: Path, names: Pseudonyms) -> list[R
 
 def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
     names.path(str(root / row["first_log"]), "log")  # which the problem names
-    problem, command = row["problem"], row["command"]
+    problem, command, workload = row["problem"], row["command"], row["workload"]
     return row | {
         "job": names.job(row["job"]),
         "command": command and names.command(command),
         "first_log": names.path(row["first_log"], "log"),
+        "workload": workload and names.text(workload),
         "problem": problem and names.text(problem),
     }

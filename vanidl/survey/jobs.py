@@ -35,6 +35,20 @@ def jobs_of(
     return jobs, unread
 
 
+def results_of(
+    root: Path, results: Iterable[str], logs: Sequence[str]
+) -> tuple[list[Job], list[str]]:
+    """(a job for each folder with a result of a benchmark, the logs that lie in none of them)."""
+    folders: dict[str, list[str]] = {}
+    for path in results:
+        folders.setdefault(str(Path(path).parent), []).append(path)
+    rest: list[str] = []
+    for path in logs:
+        above = next((f for f in map(str, Path(path).parents) if f in folders), None)
+        (rest if above is None else folders[above]).append(path)
+    return [_job(root, None, sorted(paths)) for _, paths in sorted(folders.items())], rest
+
+
 def batches(jobs: Iterable[Job], logs: int) -> Iterator[list[Job]]:
     """Jobs in turn, so many together that they have about that number of logs."""
     batch: list[Job] = []

@@ -118,3 +118,34 @@ def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
         elided(row["command"] or "", limit=40) or None,
         elided(row["first_log"], limit=40),
     )
+
+
+def benchmarks_figure(read: Sequence[Row]) -> tuple[Figure, ...]:
+    """A line for each result of a storage benchmark; nothing where there is none."""
+    rows = sorted(
+        (row for row in read if row["utilization_percent"] is not None),
+        key=lambda row: (row["workload"] or "", -row["utilization_percent"], row["first_log"]),
+    )
+    if not rows:
+        return ()
+    columns = (
+        Column("result"), Column("workload"), Column("accelerators", "count"),
+        Column("utilization, %"), Column("largest wait"), Column("its share, %"),
+        Column("rules not kept"),
+    )  # fmt: skip
+    names = ("ranks", "utilization_percent", "largest_wait", "largest_wait_percent")
+    lines = tuple(
+        (
+            elided(row["first_log"].rpartition("/")[0] or row["first_log"], limit=60),
+            elided(row["workload"] or "", limit=40),
+            *(row[name] for name in names),
+            row["rules_not_kept"] or "",
+        )
+        for row in rows[:MOST_ROWS]
+    )
+    table = Table(columns, lines, n_of_m(len(lines), len(rows), "results"))
+    caption = (
+        "Accelerator utilization by the benchmark's own formula, and what most of the rest of the "
+        "time was: `vanidl report` of a result has every rank and epoch."
+    )
+    return (Figure("benchmarks", "Jobs", "Storage benchmarks", caption, table=table),)

@@ -14,7 +14,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import Tile
-from vanidl.survey.listing import jobs_figure, shared_codes
+from vanidl.survey.listing import benchmarks_figure, jobs_figure, shared_codes
 from vanidl.survey.rows import Row
 from vanidl.wording.headline import Headline
 
@@ -55,6 +55,7 @@ def page(rows: Sequence[Row], folder: str, reports: Mapping[int, str] | None = N
         warned_section="Jobs" if warnings else "",
         figures=(
             jobs_figure(rows, reports or {}),
+            *benchmarks_figure(read),
             _share(read),
             _moved(read),
             _sizes(read),

@@ -13,9 +13,9 @@ from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers.darshan import library
-from vanidl.readers.darshan.log import UNFINISHED, needs_library, read_identity
+from vanidl.readers.darshan.log import needs_library, read_identity
 from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
-from vanidl.readers.discover import Found
+from vanidl.readers.discover import Found, kind_by_name
 from vanidl.readers.one_file import read_one
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
@@ -61,6 +61,11 @@ MORE: tuple[tuple[str, str], ...] = (
     ("traced_fraction", "double"),  # of the layer's operations
     ("warnings", "string"),  # codes, separated by spaces
     ("findings", "int64"),
+    ("workload", "string"),  # of a storage benchmark, of which the next four are, too
+    ("utilization_percent", "double"),
+    ("largest_wait", "string"),
+    ("largest_wait_percent", "double"),  # of the time that utilization divides by
+    ("rules_not_kept", "string"),
     ("logs", "int64"),
     ("first_log", "string"),  # relative to the folder that was surveyed
     ("problem", "string"),  # why there is no more than this; null where the job was read
@@ -98,9 +103,14 @@ _LARGEST = 2**63
 
 def rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:
     """A row for each job, in turn; the same children read the old counters of all."""
-    paths = [path for job in jobs for path in job.paths]
-    pending = library.start_counters([path for path in paths if needs_library(path)])
+    logs = [path for job in jobs for path in job.paths if _is_log(path)]
+    pending = library.start_counters([path for path in logs if needs_library(path)])
     return [row(job, pending, limits) for job in jobs]
+
+
+def _is_log(path: str) -> bool:
+    """Whether it is one of Darshan's; of a result of a benchmark other files are."""
+    return kind_by_name(Path(path).name) in ("", LOG, UNFINISHED_LOG)
 
 
 def row(job: Job, pending: library.PendingCounters, limits: Limits) -> Row:
@@ -149,14 +159,10 @@ def missing(job: Job, problem: str) -> Row:
 
 def found_of(job: Job) -> Found:
     """The job's logs, as if they had been looked for."""
-    paths = [Path(path) for path in job.paths]
-    return Found(
-        paths[0].parent,
-        {
-            LOG: tuple(p for p in paths if not p.name.endswith(UNFINISHED)),
-            UNFINISHED_LOG: tuple(p for p in paths if p.name.endswith(UNFINISHED)),
-        },
-    )
+    files: dict[str, list[Path]] = {}
+    for path in map(Path, job.paths):
+        files.setdefault(kind_by_name(path.name) or LOG, []).append(path)
+    return Found(Path(job.paths[0]).parent, {kind: tuple(some) for kind, some in files.items()})
 
 
 def _read(job: Job, pending: library.PendingCounters) -> Row:
@@ -166,13 +172,27 @@ def _read(job: Job, pending: library.PendingCounters) -> Row:
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
     once, _ = copies.distinct(found)
-    return values | _place(job) | {
+    return values | _place(job) | _of_benchmark(content["benchmarks"]) | {
         "logs": sum(map(len, once.files.values())),
         "traced_fraction": covered.get("traced_fraction"),
         "warnings": " ".join(sorted({w["code"] for w in content["coverage"]["warnings"]})),
         "findings": len(content["findings"]),
         "problem": None,
     }  # fmt: skip
+
+
+def _of_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
+    """What a result of a storage benchmark says; all null for other jobs."""
+    names = ("workload", "utilization_percent", "largest_wait")
+    if not results:
+        more = ("largest_wait_percent", "rules_not_kept")
+        return dict.fromkeys((*names, *more))
+    first = results[0]
+    wait_s, total_s = first["waits_s"].get(first["largest_wait"]), first["total_s"]
+    return {name: first[name] for name in names} | {
+        "largest_wait_percent": 100 * wait_s / total_s if wait_s and total_s else None,
+        "rules_not_kept": ", ".join(r["name"] for r in first["rules"] if r["holds"] is False),
+    }
 
 
 def _place(job: Job) -> Row:

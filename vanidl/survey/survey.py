@@ -14,12 +14,12 @@ from vanidl.errors import InputError, UsageError
 from vanidl.formatting.names import printable
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
 from vanidl.parallel.limits import Limits
-from vanidl.readers import darshan, discover
+from vanidl.readers import darshan, discover, dlio
 from vanidl.readers.format import Progress
 from vanidl.survey import table
 from vanidl.survey.anonymous import anonymous_rows
 from vanidl.survey.cache import FOLDER, RowCache
-from vanidl.survey.jobs import Job, batches, jobs_of
+from vanidl.survey.jobs import Job, batches, jobs_of, results_of
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.listing import worst_first
 from vanidl.survey.page import write_survey_page
@@ -57,7 +57,7 @@ def survey(  # noqa: PLR0913 - all but two by keyword
     names: Pseudonyms | None = None,
     reports: int = 0,
 ) -> Survey:
-    """Reads the Darshan logs of every job below a folder; one row per job, and a page of all.
+    """Reads Darshan logs and results of DLIO below a folder; one row per job, and a page.
 
     What is done stays in `output`: another call with the same one does only what is new. A job
     that takes more than its limits has a row that says so. With `names` jobs, commands and paths
@@ -65,14 +65,14 @@ def survey(  # noqa: PLR0913 - all but two by keyword
     as `reports`, get a report of their own, to which the page leads.
 
     Raises:
-        InputError: there is no Darshan log.
+        InputError: there is neither.
         UsageError: pyarrow or, where it is asked for, Dask is not installed; `output` has names.
         VanidlError: the output cannot be written.
     """
     table.require()
     tell = progress or _silent
     root, target = Path(folder), Path(output)
-    paths = _logs_below(root)
+    results, paths = _found_below(root)
     if names is not None:
         _refuse_names(target)
     cache = RowCache(target, kept=names is None)
@@ -80,6 +80,7 @@ def survey(  # noqa: PLR0913 - all but two by keyword
         known = KnownLogs(target / FOLDER, kept=names is None)
         read = partial(_identities, executor=executor, tell=tell)
         jobs, unread = jobs_of(root, known.identities(paths, read))
+        jobs += results
         before = sum(job.key in cache.rows for job in jobs)
         _read_jobs(
             [job for job in jobs if job.key not in cache.rows], limits, cache, executor, tell
@@ -129,12 +130,19 @@ def _written(
     return parquet, page
 
 
-def _logs_below(root: Path) -> list[str]:
+def _found_below(root: Path) -> tuple[list[Job], list[str]]:
+    """Results of benchmarks, each a job, and the logs that lie beside none."""
     found = discover.find(root)
-    paths = [str(path) for files in found.of(darshan.FORMAT).values() for path in files]
-    if not paths:
-        raise InputError(f"{root}: expected Darshan logs of jobs, found none; name their folder.")
-    return paths
+    logs, results = (
+        [str(path) for files in found.of(known).values() for path in files]
+        for known in (darshan.FORMAT, dlio.FORMAT)
+    )
+    if not logs and not results:
+        raise InputError(
+            f"{root}: expected Darshan logs of jobs or results of DLIO, found none; name their "
+            "folder."
+        )
+    return results_of(root, results, logs)
 
 
 def _refuse_names(target: Path) -> None:
