@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import DATA, ROOT
+from tests.makers import dlio_results
 from tests.makers.results import EXAMPLES
 from vanidl.check.check import check
 from vanidl.check.text import check_object
@@ -24,7 +25,7 @@ from vanidl.compare.report.json import comparison_object
 from vanidl.compare.sides import Side, sample_of
 from vanidl.export import document
 from vanidl.report.json import summary_object
-from vanidl.run import Run
+from vanidl.run import Run, open_run
 from vanidl.schema import schema as making
 from vanidl.schema import schema_of
 from vanidl.schema.meanings import TABLES, line_of, meaning_of, meanings
@@ -61,6 +62,10 @@ def shortened(content: Any) -> Any:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_recorded_runs(path: Path, opened) -> None:
     assert faults("summary", summary_object(opened(path))) == []
+
+
+def test_results_of_a_storage_benchmark(tmp_path: Path) -> None:
+    assert faults("summary", summary_object(open_run(dlio_results.write(tmp_path)))) == []
 
 
 @pytest.mark.parametrize("name", sorted({*EXAMPLES} - {"many_ranks"}))

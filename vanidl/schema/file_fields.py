@@ -3,6 +3,7 @@
 FIELDS = """
 check.files | count | Files that were checked
 states | count | Files in each state
+check.left_out | count | Files in each state that are not listed
 checked | | One entry per file
 checked.kind | | What the file is; null: nothing tells
 state | | whole, cut, damaged, empty, foreign, unreadable, ...: `vanidl check` says what each means

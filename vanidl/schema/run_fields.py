@@ -5,7 +5,7 @@ schema | | Which contract this is; a new number where a name changes its meaning
 headline | | The answer in one or two sentences
 verdict | | In a few words: what training waits for
 job | | What was run
-job.id | | Identifier of the job, of all its logs
+job.id | | Identifier of the job; null where no log has one
 command | | Command line; may be shortened by the tracer
 job.start | | Start of the job, ISO 8601 in UTC
 run_time_s | s | Last end minus first start over the logs of the job

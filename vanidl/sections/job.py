@@ -93,7 +93,7 @@ _MPI = {
     "per_rank": [{"label": str} | fields_of(MpiTime, without=("process",))],
 }
 _KIND = {
-    "id": str,
+    "id": str | None,
     "command": str,
     "start": str,
     "run_time_s": float,
