@@ -174,6 +174,17 @@ def told_of_profiling(folder: Path, **text: object) -> tuple[Notice, ...]:
     return vanidl.open_run(folder).coverage.warnings
 
 
+def told_of_marks(folder: Path, marks: int) -> tuple[Notice, ...]:
+    """Warnings of recorded steps beside which the program marks some."""
+    events = journal.Journal(str(folder))
+    for k in range(1, 9):
+        events.add(journal.OPTIMIZER, 0, k * SECOND, k * SECOND)
+        if k <= marks:
+            events.add(journal.STEP, 0, k * SECOND, k * SECOND + 9)
+    events.close()
+    return vanidl.open_run(folder).coverage.warnings
+
+
 def commanded(command: str) -> tuple[Notice, ...]:
     log = darshan_log([Io(0, SECOND, 0, 10)], command=command)
     return analyse(assemble(Group((log,), ()), {})).coverage.warnings
@@ -444,6 +455,10 @@ TABLE: dict[str, Cases] = {
             "no window": told_of_profiling,
             "no numbers": lambda folder: told_of_profiling(folder, profile="steps", steps="x"),
         },
+    ),
+    "steps_marked": Cases(
+        {"five of eight": lambda folder: told_of_marks(folder, 5)},
+        {"none": lambda folder: told_of_marks(folder, 0)},
     ),
     "profile_gave_way": Cases(
         {"a profiler of its own": lambda folder: told_of_profiling(folder, profile="own")},
