@@ -49,6 +49,17 @@ def test_what_contributing_names_is_there() -> None:
         assert (ROOT / path).exists() or (ROOT / "vanidl" / path).exists() or "X" in path, path
 
 
+def test_each_registry_that_contributing_names_is_tested_with_an_entry_of_its_own() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| [\w ]+ \| (.*) \| `(tests/[\w/]+\.py)` \|$", text, re.MULTILINE)
+    registries = [(re.search(r"`([A-Z]{4,})`", how), test) for how, test in rows]
+    assert len(registries) >= 4
+    for registry, test in registries:
+        name = registry[1] if registry else "RULES"
+        source = (ROOT / test).read_text()
+        assert re.search(rf"monkeypatch\.set\w+\([^)]*\b{name}\b", source), (name, test)
+
+
 MOST_LINES = 400
 MOST_BODY_LINES = 40
 
