@@ -136,6 +136,14 @@ def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "expected the folder of a run" in capsys.readouterr().err
 
 
+def test_metrics_that_cannot_be_written(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = recording.folder.parent / "none" / "m.prom"
+    assert main(["watch", str(recording.folder), "--openmetrics", str(target)]) == 1
+    assert "choose another place with --openmetrics" in capsys.readouterr().err
+
+
 def test_a_damaged_record_ends_it_without_an_exit_status(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,7 +77,7 @@ def _follow(
             console.tell(f"vanidl: waiting for a recording in {elided(str(watched.folder))}\n")
             told = True
         if target is not None:
-            write_whole(target, openmetrics(state).encode(), "metrics")
+            write_whole(target, openmetrics(state).encode(), "metrics", option="--openmetrics")
         if watched.is_there:
             show(state, time.monotonic() - begun)
         if state.ended:

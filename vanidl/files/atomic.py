@@ -26,7 +26,12 @@ _AS_UMASK_SAYS = 0o666
 
 
 def write_whole(
-    target: Path, content: bytes, what: str = "the report", *, private: bool = False
+    target: Path,
+    content: bytes,
+    what: str = "the report",
+    *,
+    private: bool = False,
+    option: str = "-o",
 ) -> None:
     """Writes beside the target and renames, so that nobody sees half a file.
 
@@ -36,7 +41,7 @@ def write_whole(
     Raises:
         VanidlError: it cannot be written there; nothing is left behind.
     """
-    with _explained(f"{what} to {printable(str(target))}"):
+    with _explained(f"{what} to {printable(str(target))}", option):
         if target.exists() and not target.is_file():
             with target.open("wb") as file:
                 file.write(content)
@@ -107,10 +112,12 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """An error of the system says what could not be written, and where."""
+def _explained(what: str, option: str = "-o") -> Iterator[None]:
+    """An error of the system says what could not be written, where, and by which option."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise VanidlError(f"cannot write {what}: {reason}; choose another place with -o") from error
+        raise VanidlError(
+            f"cannot write {what}: {reason}; choose another place with {option}"
+        ) from error
