@@ -302,13 +302,13 @@ def test_a_row_for_each_result_of_a_benchmark(tmp_path: Path) -> None:
     slow = Plan(ranks=3, load=lambda rank, _, step: 0.3 * (rank == 1))
     write_result(results / "unet/run-1")
     write_result(results / "unet/run-2", slow)
-    write_result(results / "other/run-1", Plan(later=True, memory_gib=64.0))
+    write_result(results / "a/b/c/d/e/f/other/run-1", Plan(later=True, memory_gib=64.0))
     done = survey(results, tmp_path / "out")
     rows = {row["first_log"].rpartition("/")[0]: row for row in done.rows}
-    assert set(rows) == {"unet/run-1", "unet/run-2", "other/run-1"}
+    assert set(rows) == {"unet/run-1", "unet/run-2", "a/b/c/d/e/f/other/run-1"}
     assert all(row["problem"] is None for row in done.rows)
     assert rows["unet/run-2"]["largest_wait"] == "barrier"
     assert rows["unet/run-1"]["ranks"] == 2
-    assert "data / memory of all hosts" in rows["other/run-1"]["rules_not_kept"]
+    assert "data / memory of all hosts" in rows["a/b/c/d/e/f/other/run-1"]["rules_not_kept"]
     assert "Storage benchmarks" in done.page.read_text()
     assert survey(results, tmp_path / "out").kept == 3

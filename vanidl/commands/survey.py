@@ -19,7 +19,7 @@ _GIB = 1 << 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FOLDER, where the results go, and where work runs."""
     parser.add_argument(
-        "folder", metavar="FOLDER", help="Darshan logs and results of DLIO, up to six levels below"
+        "folder", metavar="FOLDER", help="Darshan logs and results of DLIO, up to ten levels below"
     )
     parser.add_argument(
         "-o",

@@ -44,5 +44,6 @@ class Benchmark:
     dataset_nbytes: int | None
     batch_size: int | None
     steps_per_epoch: int | None
+    steps_with_another_file: int | None  # the benchmark rounds the number of files down
     compute_s: float | None  # a step was set to compute that long
     cached_nbytes: tuple[tuple[int, int], ...] = ()  # (epoch, page cache of a host as it began)

@@ -53,7 +53,8 @@ def figure(run: Run) -> Figure:
     results = run.benchmarks
     rows = [row for result in results for row in result.epochs]
     if not results:
-        return _record("", reason="The run holds no result of DLIO or MLPerf Storage.")
+        none = _record("", reason="The run holds no result of DLIO or MLPerf Storage.")
+        return replace(none, applies=False)
     rules = " ".join(sentence for result in results for sentence in _sentences(result))
     if not rows:
         reason = f"No rank left what it measured of its steps. {rules}"
@@ -64,7 +65,7 @@ def figure(run: Run) -> Figure:
     )
     epochs = _by_epoch(rows)
     cut = n_of_m(min(len(epochs), BARS), len(epochs), "epochs")
-    caption = " ".join([_CAPTION, rules, *([f"Shown: {cut}."] if cut else [])])
+    caption = " ".join([rules, _CAPTION, *([f"Shown: {cut}."] if cut else [])])
     drawn = _record(caption, _spec(epochs[:BARS]), table)
     return replace(drawn, alt_text=rules)
 
@@ -131,7 +132,7 @@ def _sentences(result: BenchmarkResult) -> Iterator[str]:
     if result.largest_wait is not None and result.total_s:
         wait = result.waits_s[result.largest_wait] or 0.0
         yield (
-            f"The rest is {_words(result.largest_wait)} most: {seconds(wait)} of "
+            f"Most of the rest is {_words(result.largest_wait)}: {seconds(wait)} of "
             f"{seconds(result.total_s)} ({100 * wait / result.total_s:.1f} %)."
         )
     if result.epochs and result.waits_s["storage"] is None:

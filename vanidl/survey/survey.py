@@ -27,6 +27,8 @@ from vanidl.survey.reports import place_of, report_texts, write_report
 from vanidl.survey.rows import Row, identities, missing, rows
 
 LOGS_A_BATCH = 32
+MOST_LEVELS = 10
+"""Repositories of results have them eight levels below."""
 LIMITS = Limits(seconds=600, nbytes=8 << 30)
 """What each job may take: a log of a hundred million operations takes half of it."""
 
@@ -132,7 +134,7 @@ def _written(
 
 def _found_below(root: Path) -> tuple[list[Job], list[str]]:
     """Results of benchmarks, each a job, and the logs that lie beside none."""
-    found = discover.find(root)
+    found = discover.find(root, max_depth=MOST_LEVELS)
     logs, results = (
         [str(path) for files in found.of(known).values() for path in files]
         for known in (darshan.FORMAT, dlio.FORMAT)

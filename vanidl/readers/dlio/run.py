@@ -118,6 +118,7 @@ def _benchmark(folder: Path, result: _Result, settings: Settings, slowest: Slowe
         dataset_nbytes=settings.dataset_nbytes,
         batch_size=settings.batch_size,
         steps_per_epoch=settings.steps_per_epoch,
+        steps_with_another_file=settings.steps_with_another_file,
         compute_s=settings.compute_s,
         cached_nbytes=outputs[0].cached_nbytes if outputs else (),
     )

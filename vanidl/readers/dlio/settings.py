@@ -45,12 +45,18 @@ class Settings:
     @property
     def steps_per_epoch(self) -> int | None:
         """Steps of each rank in an epoch, as the benchmark counts them."""
-        if not self.files or not self.samples_per_file:
-            return self.steps
-        if not self.batch_size or not self.accelerators:
-            return self.steps
-        most = self.files * self.samples_per_file // (self.batch_size * self.accelerators)
-        return min(self.steps, most) if self.steps else most
+        most = self._steps_of(self.files)
+        return self.steps if most is None else min(self.steps or most, most)
+
+    @property
+    def steps_with_another_file(self) -> int | None:
+        """The same if there were one file more: MLPerf's tool rounds the number of files down."""
+        return None if self.files is None or self.steps else self._steps_of(self.files + 1)
+
+    def _steps_of(self, files: int | None) -> int | None:
+        if not files or not self.samples_per_file or not self.batch_size or not self.accelerators:
+            return None
+        return files * self.samples_per_file // (self.batch_size * self.accelerators)
 
 
 def read_settings(folder: Path) -> Settings:
