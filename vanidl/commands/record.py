@@ -94,4 +94,5 @@ def _message(recorded: Recorded) -> str:
     # Processes that live shorter than a look around takes are not seen at all.
     of_processes = f", {' and '.join(lost)} of at least {len(states)} processes" if lost else ""
     said = f"vanidl: recorded with {recorded.tracer}{of_processes}: {recorded.folder}\n"
-    return said + (f"vanidl: {recorded.problem}\n" if recorded.problem else "")
+    problems = filter(None, (*recorded.unheard, recorded.problem))
+    return said + "".join(f"vanidl: {problem}\n" for problem in problems)

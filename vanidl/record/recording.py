@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
-from vanidl.record import darshan, dftracer, no_tracer, steps
+from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
 from vanidl.record.launch import passed_on, run
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
@@ -34,6 +34,7 @@ class Recorded:
     cpu_s: float  # of the command and all descendants that it waited for
     run: RunRecord  # as in run.json
     problem: str = ""  # why there is no run.json
+    unheard: tuple[str, ...] = ()  # why processes may lack their steps; in the record, too
 
 
 def record(  # noqa: PLR0913 - all but two by keyword
@@ -75,8 +76,10 @@ def record(  # noqa: PLR0913 - all but two by keyword
         environment = _environment(chosen, root, more)
         ended = run(command, environment, signals)
         result = replace(run_record(command, chosen, ended), ceiling=replay is not None)
+        said = tuple(unheard.losses(ended.watch.seen, environment)) if with_steps else ()
+        result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
-    return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem)
+    return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
 
 
 def _kept(path: Path, result: RunRecord) -> str:

@@ -13,12 +13,15 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PROC = "/proc"
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID",
                   "MV2_COMM_WORLD_RANK", "HOROVOD_RANK", "SLURM_PROCID")  # fmt: skip
 """Launchers' names for the rank of a process, those closest to the program first."""
+
+KEPT = ("PYTHONPATH", "VANIDL_STEPS")
+"""Variables by which a process records its steps."""
 
 _RANK = re.compile(r"\d{1,9}", re.ASCII)
 
@@ -38,6 +41,7 @@ class Seen:
     command: str = ""
     rank: int | None = None
     gone: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)  # of `KEPT`; {}: not seen
 
 
 class Watch:
@@ -88,7 +92,9 @@ def _refresh(seen: Seen, now: int) -> bool:
     command = _text(seen.pid, "cmdline")
     if command and (command != seen.command or seen.first_ns == now):
         seen.command = command
-        seen.rank = rank_in(_environment(seen.pid))
+        environment = _environment(seen.pid)
+        seen.rank = rank_in(environment)
+        seen.environment = {name: environment.get(name, "") for name in KEPT if environment}
     return True
 
 

@@ -1,0 +1,65 @@
+"""Programs that cannot record their steps, by how they were started, are named once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from vanidl.record import record
+from vanidl.record.unheard import losses
+from vanidl.record.watch import KEPT, Seen
+
+GIVEN = {"PYTHONPATH": "/injected:/own", "VANIDL_STEPS": "/run/steps"}
+
+
+def seen(command: str, parent: int = 1, **environment: str) -> Seen:
+    words = "".join(f"{word}\0" for word in command.split())
+    return Seen(id(words), parent, 1, 0, 0, words, environment=environment or GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("command", "deaf"),
+    [
+        ("python train.py", False),
+        ("python -I train.py", True),
+        ("/usr/bin/python3.12 -uE -m train", True),
+        ("python -s -u -S train.py", True),
+        ("python -W ignore -I train.py", True),
+        ("python -WIgnore train.py", False),
+        ("python -X importtime train.py -I", False),
+        ("python -m train -E", False),
+        ("python -c I", False),
+        ("python --check-hash-based-pycs default train.py", False),
+        ("bash -E train.sh", False),
+    ],
+)
+def test_flags_with_which_python_imports_no_recorder(command: str, deaf: bool) -> None:
+    assert len([*losses({1: seen(command)}, GIVEN)]) == deaf
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_an_environment_that_was_not_passed_on(name: str) -> None:
+    (said,) = losses({1: seen("python train.py", **{**GIVEN, name: "/another"})}, GIVEN)
+    assert "srun --export=ALL" in said
+    assert not [*losses({1: seen("python a.py", **{**GIVEN, "PYTHONPATH": "/b:/injected"})}, GIVEN)]
+
+
+def test_a_launcher_whose_ranks_are_recorded_is_not_named() -> None:
+    launcher = seen("python -sE /bin/torchrun train.py")
+    assert not [*losses({1: launcher, 2: seen("python train.py", launcher.pid)}, GIVEN)]
+
+
+@pytest.mark.parametrize(
+    "how", [["env", "-u", "PYTHONPATH", sys.executable], [sys.executable, "-I"]]
+)
+def test_it_is_said_once_and_the_program_runs_as_it_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    script = "import time; time.sleep(0.2); print('done'); raise SystemExit(7)"
+    done = record([*how, "-c", script], tmp_path / "RUN", tracer="none")
+    assert (done.exit_status, capfd.readouterr().out) == (7, "done\n")
+    (said,) = done.unheard
+    assert said.startswith("Steps and waits of 1 Python process are not recorded")
+    assert said in done.run.losses

@@ -1,0 +1,76 @@
+"""Python processes that cannot have recorded steps, by how they were started.
+
+Python imports the recorder because of the environment. `python -I` and `-E` ignore that, `-S`
+imports no `sitecustomize`, and a launcher may start its programs with another environment. Then
+nothing is recorded, and nothing fails: what was seen of such a process is all that tells.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from vanidl.formatting.units import plural
+from vanidl.readers.command_lines import runs_python
+from vanidl.record.watch import KEPT, Seen
+
+_DEAF = frozenset("IES")
+_TAKES_WORD = frozenset("WX")
+_ENDS = frozenset("cm")
+
+
+def losses(seen: Mapping[int, Seen], expected: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each reason why steps of some processes are missing, if they have any.
+
+    Args:
+        seen: the processes of the command, by pid.
+        expected: the environment of the command; of lists of paths the first entry counts.
+    """
+    python = [one for one in seen.values() if runs_python(one.command.split("\0")[0])]
+    ignoring = [one for one in python if _ignores_environment(one.command)]
+    without = [one for one in python if one not in ignoring and not _has(one.environment, expected)]
+    parents = {one.parent_pid for one in python if one not in (*ignoring, *without)}
+    for lost, why in (
+        (ignoring, "with -I, -E or -S Python does not import the recorder; start it without"),
+        (without, "the environment of `vanidl record` did not reach them; have their launcher "
+                  "pass PYTHONPATH and VANIDL_STEPS on, as `srun --export=ALL` does"),
+    ):  # fmt: skip
+        alone = [one for one in lost if one.pid not in parents]  # not what only launches others
+        if alone:
+            yield (
+                f"Steps and waits of {plural(len(alone), 'Python process', 'Python processes')} "
+                f"are not recorded (first: {_shown(alone[0])}): {why}."
+            )
+
+
+def _shown(one: Seen) -> str:
+    """Interpreter and flags alone: further words may be secrets."""
+    words = one.command.split("\0")
+    flags = [word for word in words[1:] if word.startswith("-")][:1]
+    return f"process {one.pid}, {' '.join([words[0], *flags])}"
+
+
+def _ignores_environment(command: str) -> bool:
+    words = iter(command.split("\0")[1:])
+    for word in words:
+        if not word.startswith("-") or word in ("-", "--"):
+            return False
+        for k, letter in enumerate(word[1:] if word[1] != "-" else ""):
+            if letter in _DEAF:
+                return True
+            if letter in _ENDS:
+                return False
+            if letter in _TAKES_WORD:  # what follows is its word, or the next one is
+                if k == len(word) - 2:
+                    next(words, None)
+                break
+    return False
+
+
+def _has(environment: Mapping[str, str], expected: Mapping[str, str]) -> bool:
+    """Whether a process was given what the recorder needs; of one that could not be seen: yes."""
+    if not environment:
+        return True
+    return all(
+        expected[name].split(os.pathsep)[0] in environment[name].split(os.pathsep) for name in KEPT
+    )
