@@ -163,14 +163,14 @@ def folder_of(kept: float, folder: Path, beside: str = "") -> tuple[Notice, ...]
     return vanidl.open_run(folder).coverage.warnings
 
 
-def told_of_profiling(folder: Path, **text: object) -> tuple[Notice, ...]:
+def told_of_profiling(folder: Path, killed: bool = False, **text: object) -> tuple[Notice, ...]:
     """Warnings of recorded steps in which a process says what became of --profile."""
     events = journal.Journal(str(folder))
     if text:
         events.describe(text)
     for k in range(1, 9):
         events.add(journal.OPTIMIZER, 0, k * SECOND, k * SECOND)
-    events.close()
+    events.flush() if killed else events.close()
     return vanidl.open_run(folder).coverage.warnings
 
 
@@ -440,6 +440,10 @@ TABLE: dict[str, Cases] = {
             "counters of the processor": lambda folder: with_modules(folder, "APXC"),
         },
         {"POSIX alone": lambda folder: with_modules(folder)},
+    ),
+    "steps_cut": Cases(
+        {"killed": lambda folder: told_of_profiling(folder, killed=True)},
+        {"ended": lambda folder: told_of_profiling(folder)},
     ),
     "steps_incomplete": Cases(
         {"a hook failed": lambda folder: folder_of(1, folder, "node01-7.steps-error")},

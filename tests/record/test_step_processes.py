@@ -59,7 +59,11 @@ def test_a_killed_rank_loses_a_second_and_the_others_nothing(
     for times, journal in found:
         killed = journal.process["rank"] == 2
         assert_whole(times, journal, int(counted_loop.LOST_S * 1e9) if killed else 0)
-    assert len(vanidl.open_run(tmp_path / "RUN").trace.ranks) == counted_loop.RANKS
+        assert journal.ended != killed
+    trace = vanidl.open_run(tmp_path / "RUN").trace
+    assert len(trace.ranks) == counted_loop.RANKS
+    (cut,) = [warning.message for warning in trace.warnings if warning.code == "steps_cut"]
+    assert "last second" in cut
 
 
 def test_a_hook_that_fails_is_in_the_run_once_and_the_program_does_not_know(

@@ -43,11 +43,22 @@ def _read(files: Files, reading: Reading) -> Records:
     said = [notice for each in failures for notice in each]
     for journal, each in zip(journals, profiles, strict=True):
         said += [*_profiled(journal), *_marked(journal)]
+        if len(each.start_ns) and not journal.ended:
+            said.append(_cut(journal))
         if not len(each.start_ns):
             said += unused(journal.path, journal.losses)
     return Records(
         profiles=tuple(each for each in profiles if len(each.start_ns)),
         notices=(*said, *notices(journals), *ceilings),
+    )
+
+
+def _cut(journal: Journal) -> Notice:
+    return Notice(
+        "steps_cut",
+        f"{journal.path}: expected a mark where the recording ends, found none: the process was "
+        "killed, left by os._exit or is still running. Its last second of steps and waits, at "
+        "most, is missing.",
     )
 
 

@@ -69,6 +69,7 @@ class Journal:
     profiled: tuple[Mapping[str, Any], ...] = ()  # what became of --profile
     unseen: tuple[Mapping[str, Any], ...] = ()  # files read past tracers: unseen (how), path, size
     replayed: tuple[Mapping[str, Any], ...] = ()  # what became of each loader of a ceiling run
+    ended: bool = True  # False: it should say where it ends, and does not
 
 
 def read_journal(path: Path) -> Journal:
@@ -90,7 +91,10 @@ def read_journal(path: Path) -> Journal:
     profiled = tuple(text for text in texts if "profile" in text)
     unseen = tuple(text for text in texts if "unseen" in text)
     replayed = tuple({text["replay"]: text for text in texts if _is_replay(text)}.values())
-    return Journal(str(path), process, loaders, events, tuple(losses), profiled, unseen, replayed)
+    ended = not process.get("marks_end") or any("ended" in text for text in texts)
+    return Journal(
+        str(path), process, loaders, events, tuple(losses), profiled, unseen, replayed, ended
+    )
 
 
 def _is_replay(text: Mapping[str, Any]) -> bool:

@@ -68,6 +68,7 @@ class Journal:
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._main = (get_native_id(), get_ident())  # as the kernel and as pthreads number it
         self._file = -1
+        self._ended = False
         self._flushed_ns = 0  # the first event opens the file: only then the end is looked after
 
     def _forked(self) -> None:
@@ -120,7 +121,7 @@ class Journal:
         name = f"{os.uname().nodename}-{os.getpid()}"
         self._file = new_file(os.path.join(self.folder, name), SUFFIX)  # noqa: PTH118
         rows, self._rows = self._rows, []
-        self.describe({**process_description(), "thread": self._main})
+        self.describe({**process_description(), "thread": self._main, "marks_end": True})
         header, self._rows = self._rows, rows
         os.write(self._file, MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
         if "multiprocessing.util" in sys.modules:  # its children end without atexit
@@ -130,12 +131,26 @@ class Journal:
 
     def close(self) -> None:
         """Writes the last events: what comes later is dropped."""
-        self.flush()
+        self._end()
         self._closed = True
+
+    def open_now(self) -> None:
+        """Opens the file, which else the next event would: that is still written at once."""
+        if self._file < 0:
+            self.flush()
+            self._flushed_ns = 0
+
+    def _end(self) -> None:
+        """Writes what there is, and that it was all: a process that is killed does not say so."""
+        self.flush()
+        if self._file >= 0 and not self._ended:
+            self._ended = True
+            self.describe({"ended": True})
+            self.flush()
 
     def _last(self) -> None:
         try:
-            self.flush()
+            self._end()
         except Exception as error:
             self.note_failure("journal", error)
 

@@ -122,7 +122,7 @@ class Loaders:
             return found
         made = _Known(self.channel.journal.new_loader(), loader, description)
         self.channel.describe(made.description)
-        self.channel.journal.flush()  # opens the file now, within a wait, not between two
+        self.channel.journal.open_now()  # within a wait, not between two
         if loader is not None:
             alike.append(made)
         return made
