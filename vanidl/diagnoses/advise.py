@@ -313,6 +313,12 @@ def _imports(_context: Context) -> Advice:
     return Advice("Import from a local or packed environment", (packed,))
 
 
+def _storage_benchmark(context: Context) -> Advice:
+    if "benchmark_wait" in context.codes:
+        return Advice("Shorten what the accelerators of the benchmark wait for")
+    return Advice("Measure again, within the rules of the benchmark")
+
+
 def _record_more(context: Context) -> Advice:
     command = context.trace.job.command or "python train.py"
     again = Remedy(
@@ -342,5 +348,6 @@ _ADVICE: dict[str, Callable[[Context], Advice]] = {
     "checkpoints": _checkpoints,
     "buffered_io": _buffered_io,
     "imports": _imports,
+    "storage_benchmark": _storage_benchmark,
     "record_more": _record_more,
 }

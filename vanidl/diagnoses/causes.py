@@ -52,6 +52,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("checkpoints", ("checkpoint_stall", "small_writes", "mostly_writes"), of_steps=False),
     Cause("buffered_io", ("stdio_share",), of_steps=False),
     Cause("imports", ("import_noise",), of_steps=False),
+    Cause("storage_benchmark", ("benchmark_wait", "benchmark_rules"), of_steps=False),
     Cause(
         "record_more",
         ("trace_truncated", "clock_unverified", "reads_not_seen", "unclassified_io"),

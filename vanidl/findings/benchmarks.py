@@ -5,7 +5,7 @@ from __future__ import annotations
 from vanidl.analyses.benchmark import CAUSES, BenchmarkResult
 from vanidl.findings.facts import MATTERS, Facts
 from vanidl.findings.finding import MEDIUM, Rule, RuleResult
-from vanidl.formatting.units import seconds
+from vanidl.formatting.units import number, percent, seconds
 
 _TEXTS = (
     "Faster storage raises the utilization: more clients, streams or read threads.",
@@ -36,7 +36,7 @@ def _wait(facts: Facts) -> RuleResult | None:
         return None
     others = {name: wait for name, wait in result.waits_s.items() if wait is not None}
     return RuleResult(
-        f"Accelerators lose {100 * wait_s / total_s:.1f} % of the time to: {cause}",
+        f"Accelerators lose {percent(wait_s / total_s)} of the time to: {cause}",
         f"{seconds(wait_s)} of {seconds(total_s)} of the mean rank; "
         + ", ".join(f"{name} {seconds(wait)}" for name, wait in others.items() if name != cause)
         + ".",
@@ -56,7 +56,7 @@ def _broken(facts: Facts) -> RuleResult | None:
     if not broken:
         return None
     words = "; ".join(
-        f"{rule.name} {rule.found:,.4g} {rule.unit}, at least {rule.least:g} asked for"
+        f"{rule.name} {number(rule.found)} {rule.unit}, at least {number(rule.least)} asked for"
         for rule in broken
     )
     return RuleResult(
