@@ -1,7 +1,7 @@
 """Whether predicted step times are those that are then measured, on A/B pairs.
 
     python -m benchmarks.vanidl.what_if [--tracer darshan] [--darshan-lib PATH] [--repeat 1]
-                                       [--only WORD]
+                                       [--only WORD] [--kinds]
 
 Each pair is recorded on the emulated parallel file system (5 ms a request, 40 MB/s in all; blocks:
 5 MB/s a rank, 10 MB/s in all): the baseline, and the baseline with workers or another loader in
@@ -12,7 +12,8 @@ so that readers and model do not compete for this machine's cores. Several ranks
 
 Loaders that read ahead in threads (a prefetch thread, grain, tf.data) say nothing about how far, so
 for them the limit is that no prediction is made (1 where it is refused, else 0). A kind whose
-package is missing is skipped.
+package is missing is skipped. `--kinds` runs one pair or more of each kind of loader: DataLoader
+without workers and with, WebDataset, a prefetch thread, grain, tf.data; in about four minutes.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ import argparse
 import statistics
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.programs.loaders_of_threads import PACKAGES, is_installed
 from vanidl import Run, open_run
 from vanidl.record import record
 from vanidl.whatif import Change
+from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.decoders.folders import ENCODED, encode_folder
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
+from vanidl_loaders.peers import shards
 from vanidl_loaders.workloads.making import make
 
 TOTAL = 40e6
@@ -47,8 +51,14 @@ PACE = {
     "shuffled": ("0.1", "batch=8", "epochs=4", "first=1"),
     "blocks": ("0.1", "batch=1", "epochs=2", "first=1"),
     "threads": ("0.1", "batch=8", "epochs=1"),
+    "tar": ("0.1", "batch=8", "epochs=1"),
 }
 """Set of samples -> seconds of a step on the device, and the loader's settings."""
+
+KINDS = ("one epoch", "tar", "threads")
+"""Sets with each kind of loader."""
+SHARD_BYTES = 4 << 20
+"""So small that each of several workers has shards of its own."""
 
 Loader = tuple[str, ...]
 """Name and options."""
@@ -63,32 +73,54 @@ def main() -> int:
     parser.add_argument("--darshan-lib")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--only", default="", metavar="WORD", help="pairs of sets with that name")
+    parser.add_argument("--kinds", action="store_true", help="each kind of loader, small")
     options = parser.parse_args()
     ratios: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made(folder)
+        made(folder, options)
         for i in range(options.repeat):
             for pair, ratio in measured(folder, options, i):
                 ratios.setdefault(pair, []).append(ratio)
     return report(ratios)
 
 
-def made(folder: Path) -> None:
+def sets(options: argparse.Namespace) -> list[str]:
+    """The sets that are asked for; those whose package is missing are named and left out."""
+    chosen = [name for name in PACE if not options.kinds or name in KINDS]
+    if "tar" in chosen and find_spec("webdataset") is None:
+        print("webdataset: skipped, it is not installed", flush=True)
+        chosen.remove("tar")
+    return [name for name in chosen if options.only in name]
+
+
+def made(folder: Path, options: argparse.Namespace) -> None:
     """The samples of every set."""
-    make("ptycho", folder / "one epoch", samples=384)
+    few = options.kinds
+    make("ptycho", folder / "one epoch", samples=120 if few else 384)
+    make("ptycho", folder / "threads", samples=96 if few else 256)
+    if "tar" in sets(options):
+        shards.SHARD_BYTES = SHARD_BYTES
+        shards.convert(make_set(folder / "tar"), "tar")
+    if few:
+        return
     make("ptycho", folder / "three epochs", samples=128)
-    make("ptycho", folder / "threads", samples=256)
     make("ptycho", folder / "shuffled", samples=128)
     make("cosmoflow", folder / "blocks", samples=8, size=60)
     make("cosmoflow", folder / "cosmoflow", samples=32, size=32)
     encode_folder(folder / "cosmoflow", folder / "cosmoflow" / ENCODED)
 
 
+def make_set(folder: Path) -> SampleSet:
+    """Samples that lie in a folder, to be converted."""
+    make("ptycho", folder, samples=64)
+    return open_samples(folder)
+
+
 def measured(folder: Path, options: argparse.Namespace, repeat: int) -> list[tuple[str, float]]:
     """(pair, predicted change / measured change) of one round."""
     found = []
-    for workload in (w for w in PACE if options.only in w):
+    for workload in sets(options):
         runs = folder / f"runs{repeat}-{workload}"
         cost = COSTS.get(workload, COST)
         with EmulatedStorage(
@@ -129,6 +161,8 @@ def pairs(workload: str) -> dict[Loader, list[Pair]]:
         return blocks()
     if workload == "threads":
         return threads()
+    if workload == "tar":
+        return tar()
     read_alone = ("baseline", "workers=0")
     if workload == "cosmoflow":
         return {read_alone: [("decoded", None, ("decoded", "workers=0"))]}
@@ -155,6 +189,13 @@ def threads() -> dict[Loader, list[Pair]]:
         if not is_installed(name):
             print(f"{name}: skipped, {PACKAGES[name]} is not installed", flush=True)
     return {(name,): [] for name in PACKAGES if is_installed(name)}
+
+
+def tar() -> dict[Loader, list[Pair]]:
+    """Tar shards that are read one after another, through WebDataset."""
+    name, buffer = "webdataset", "webdataset_buffer=8"
+    then = (name, buffer, "workers=2")
+    return {(name, buffer, "workers=0"): [("webdataset, 2 workers", Change(workers=2), then)]}
 
 
 def refusal(name: str, run: Run) -> float:
