@@ -265,6 +265,18 @@ def test_a_copy_is_of_the_same_types_and_shares_nothing() -> None:
     assert nbytes([torch.zeros(4), {"x": torch.zeros(2)}]) == 24
 
 
+def test_objects_that_hold_each_other_have_a_size_and_a_copy() -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.values, self.other = torch.zeros(2), self
+
+    node = Node()
+    assert nbytes(node) >= 8
+    made = copied(node)
+    assert made.other is made
+    assert made.values.data_ptr() != node.values.data_ptr()
+
+
 def test_a_loader_made_anew_while_the_one_before_lives_on_is_the_same(hook: Hook) -> None:
     hooked, data, alive = hook(), Counted(), []
     for _ in range(3):

@@ -11,7 +11,7 @@ def sentence(ceiling: Ceiling) -> str:
     """Which share of the wall time of steps input costs, and how sure that is."""
     interval = f"{percent(ceiling.low)} to {percent(ceiling.high)}"
     if ceiling.low <= 0:
-        return f"No cost of input could be measured in the wall time of steps ({interval})."
+        return f"No cost of input shown in the wall time of steps: {interval}, measured."
     return f"Input costs {percent(ceiling.cost)} ({interval}) of the wall time of steps, measured."
 
 

@@ -24,6 +24,11 @@ TERMS: tuple[tuple[str, str], ...] = (
         "profile has no such span it is not recorded, which is not zero.",
     ),
     (
+        "Ceiling",
+        "What the same steps take with batches from memory, measured by `vanidl ceiling` in a "
+        "second run whose result is of no value. The most that any change of the input can gain.",
+    ),
+    (
         "Hidden",
         "I/O of a rank that ran under its compute, outside input waits. Where no compute was "
         "recorded but the whole loop was: while the training thread neither waited for input nor "

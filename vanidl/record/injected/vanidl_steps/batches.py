@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_DEEPEST = 6
 _IMMUTABLE = (str, bytes, int, float, complex, bool, type(None))
 
 
@@ -58,14 +59,21 @@ def _copied_tensor(tensor: Any) -> Any:  # noqa: ANN401
     return made.requires_grad_() if tensor.requires_grad else made
 
 
-def nbytes(value: Any) -> int:  # noqa: ANN401
-    """The memory that a batch takes, near enough for a budget."""
+def nbytes(value: Any, depth: int = _DEEPEST) -> int:  # noqa: ANN401
+    """The memory that a batch takes, near enough for a budget; of what is nested deeper, nothing.
+
+    Objects may hold each other.
+    """
+    if not depth:
+        return 0
     own = getattr(value, "nbytes", None)  # of NumPy, JAX and PyTorch
     if isinstance(own, int):
         return own
     if isinstance(value, dict):
-        return sum(map(nbytes, value.values()))
+        return sum(nbytes(inner, depth - 1) for inner in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(map(nbytes, value))
-    inner = getattr(value, "__dict__", None)
-    return sum(map(nbytes, inner.values())) if inner else sys.getsizeof(value)
+        return sum(nbytes(inner, depth - 1) for inner in value)
+    parts = getattr(value, "__dict__", None)
+    if not parts:
+        return sys.getsizeof(value)
+    return sum(nbytes(inner, depth - 1) for inner in parts.values())
