@@ -23,8 +23,8 @@ _SIZE = re.compile(r"(\d+)\s*([KMGT](?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_VALUE = (
     "vanidl: now with batches from memory; workers of loaders are stopped once these are warm.\n"
-    "vanidl: what this run trains is of no value, as its batches repeat. Its checkpoints and logs go "
-    "to where the command says: over those of the run before, unless that is in {run}.\n"
+    "vanidl: what this run trains is of no value, as its batches repeat. Its checkpoints and logs "
+    "go to where the command says: over those of the run before, unless that is in {run}.\n"
 )
 
 
