@@ -1,6 +1,7 @@
 """The command line: parses, dispatches, and turns errors into one line and a status.
 
-Exit status: 0 done, 1 something needed is missing or damaged, 2 wrong usage.
+Exit status: 0 done, 1 something needed is missing or damaged, 2 wrong usage, 128 and its number
+after a signal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
     own, line = _split(list(sys.argv[1:] if arguments is None else arguments))
-    with console.escaped():
+    with console.escaped(), console.ended_by_signals():
         try:
             options = _parser(own).parse_args(own, argparse.Namespace(line=line))
             status: int = options.command.run(options)
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(InputError(why))
         except KeyboardInterrupt:
             return INTERRUPTED
+        except console.Ended as end:
+            return end.exit_status
         return status
 
 

@@ -1,20 +1,35 @@
 """Where a command speaks: names in data and messages cannot drive the terminal.
 
-Everything on standard output and standard error passes `EscapedStream`; a reader that went away
-ends the command without a word.
+Everything on standard output and standard error passes `EscapedStream`, which hides credentials,
+too. A reader that went away ends the command without a word, a signal lets it clear up first.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO, cast
+from types import FrameType
+from typing import NoReturn, TextIO, cast
+
+from .credentials import hidden
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class ReaderGone(Exception):
     """Whoever read the output went away: unlike a broken pipe between ranks, no error."""
+
+
+class Ended(BaseException):
+    """A signal asked the command to end; it unwinds, so that nothing half written stays."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_status = 128 + number
 
 
 class EscapedStream:
@@ -24,9 +39,9 @@ class EscapedStream:
         self.unescaped = stream
 
     def write(self, text: str) -> int:
-        """Writes the text with other control characters as escapes."""
+        """Writes the text with other control characters as escapes, without credentials."""
         with _read():
-            self.unescaped.write("".join(map(_escaped, text)))
+            self.unescaped.write("".join(map(_escaped, hidden(text))))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -61,6 +76,28 @@ def escaped() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Raises Ended where a signal would end the process, until the block is left.
+
+    Signals that are ignored or handled stay so. Other threads than the main one may set none.
+    """
+    mine = []
+    if threading.current_thread() is threading.main_thread():
+        mine = [n for n in _ENDING if signal.getsignal(n) == signal.SIG_DFL]
+    for number in mine:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    raise Ended(number)
 
 
 def unescaped() -> TextIO:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import subprocess
 import sys
-from types import FrameType
 
 from ..emulated_fs.model import Cost
 from ..emulated_fs.mount import REQUEST_BYTES, EmulatedStorage
@@ -46,7 +44,6 @@ def cost_from(options: argparse.Namespace) -> Cost:
 
 def run(options: argparse.Namespace) -> int:
     """Mounts, runs the command or waits to be stopped, unmounts; the command's exit status."""
-    signal.signal(signal.SIGTERM, _stop)
     storage = EmulatedStorage(
         options.source,
         options.target,
@@ -68,7 +65,3 @@ def _run(command: list[str]) -> int:
         return subprocess.run(command, check=False).returncode
     except FileNotFoundError as error:
         raise UsageError(f"expected a command to run, found: {error}; check its name") from error
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

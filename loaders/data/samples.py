@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from .whole import written_whole
 
 DESCRIPTION = "samples.json"
 SCHEMA = "loaders/1"
@@ -105,7 +106,8 @@ class SampleSet:
         """Writes the description beside the data."""
         content = asdict(self) | {"schema": SCHEMA}
         del content["folder"]
-        (self.folder / DESCRIPTION).write_text(json.dumps(content, indent=1) + "\n")
+        with written_whole(self.folder / DESCRIPTION) as part:
+            part.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def open_samples(folder: str | Path) -> SampleSet:

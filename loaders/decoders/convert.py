@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 from .coding import ARRAY
 from .container import Spec
@@ -79,12 +80,8 @@ def write_sample(path: str | Path, arrays: Arrays) -> None:
         UsageError: A suffix that is not known, or several arrays for .npy.
     """
     path = Path(path)
-    part = path.with_name(f".part-{path.name}")
-    try:
+    with written_whole(path) as part:
         find_format(path).write(part, arrays)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def find_format(path: Path) -> Format:

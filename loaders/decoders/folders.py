@@ -7,7 +7,6 @@ A container is written under another name, then renamed: what is there is whole 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from ..data.readers import reader
 from ..data.samples import DESCRIPTION, SampleSet, open_samples
+from ..data.whole import written_whole
 from ..errors import InputError
 from .coding import Codec, codec_for, encode_sample
 from .convert import FORMATS, Arrays, read_sample
@@ -123,12 +123,8 @@ def encode_folder(
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".part-{os.getpid()}-{path.name}")
-    try:
+    with written_whole(path) as part:
         part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _encode(work: Work, codecs: Codecs) -> tuple[int, int]:

@@ -76,8 +76,12 @@ class EmulatedStorage:
         self._server = subprocess.Popen(
             self._command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
-        self._wait_until_mounted(self._server)
-        self._calibrate(self._server)
+        try:
+            self._wait_until_mounted(self._server)
+            self._calibrate(self._server)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(

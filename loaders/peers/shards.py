@@ -9,6 +9,7 @@ import numpy as np
 
 from ..data.readers import Arrays, reader
 from ..data.samples import Field, SampleSet
+from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 
 FORMATS = ("mds", "tar")
@@ -49,10 +50,9 @@ def convert(samples: SampleSet, form: str, progress: Progress | None = None) -> 
     target = folder(samples, form)
     if target.is_dir():
         return target
-    part = target.with_name(f"{form}.part")
     write = _write_mds if form == "mds" else _write_tar
-    write(samples, part, _all(samples, progress))
-    part.replace(target)
+    with written_whole(target) as part:
+        write(samples, part, _all(samples, progress))
     return target
 
 

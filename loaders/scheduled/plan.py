@@ -19,6 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 from .epochs import ORDERS
 from .plan_settings import Int64Array, PlanSettings
@@ -103,7 +104,7 @@ class Plan:
     def save(self, path: Path) -> None:
         """Writes the plan as .npz; `load_plan` reads it."""
         settings = {f"settings_{name}": value for name, value in asdict(self.settings).items()}
-        with path.open("wb") as file:
+        with written_whole(path) as part, part.open("wb") as file:
             np.savez_compressed(
                 file, format=_FORMAT, order=self.order, owner=self.owner, **settings
             )

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..data.samples import SampleSet
+from ..data.whole import written_whole
 from ..errors import LoadersError
 from ..loader.loader import WEIGHT, Batch, Loader, Settings
 from ..loader.stats import Stats
@@ -127,4 +128,5 @@ class _Training:
         if folder is None or self._settings.world.rank:
             return
         folder.mkdir(parents=True, exist_ok=True)
-        torch.save(self._model.state_dict(), folder / f"checkpoint-{epoch}.pt")
+        with written_whole(folder / f"checkpoint-{epoch}.pt") as part:
+            torch.save(self._model.state_dict(), part)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..data.readers import Arrays
 from ..data.samples import DESCRIPTION, SampleSet, open_samples
+from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 from . import find_workload
 
@@ -98,15 +99,13 @@ def _write_rows(made: SampleSet, sample: Callable[[int], Arrays], progress: Prog
 
 def _lay_out(path: Path, datasets: Sequence[tuple[str, tuple[int, ...], str]]) -> None:
     """An HDF5 file with contiguous datasets whose space is allocated, all zero."""
-    part = path.with_suffix(".part")
-    with h5py.File(part, "w") as file:
+    with written_whole(path) as part, h5py.File(part, "w") as file:
         for name, shape, dtype in datasets:
             creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
             creation.set_layout(h5py.h5d.CONTIGUOUS)
             file.create_dataset(name, shape, dtype, dcpl=creation, track_times=False)
-    part.replace(path)
 
 
 def _offsets(path: Path) -> dict[str, int]:
@@ -128,9 +127,8 @@ def _write_files(made: SampleSet, sample: Callable[[int], Arrays], progress: Pro
         path = made.path(i)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.part")
-            write(part, made, sample(i))
-            part.replace(path)
+            with written_whole(path) as part:
+                write(part, made, sample(i))
         progress(i + 1, len(made))
 
 
@@ -148,6 +146,5 @@ def _write_image(path: Path, made: SampleSet, arrays: Arrays) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)
+    with written_whole(path) as part:
+        part.write_bytes(content)

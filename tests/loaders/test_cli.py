@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
 from vanidl_loaders.cli import main
+from vanidl_loaders.credentials import hidden
 
 
 def test_make_says_what_it_made(tmp_path, capsys):
@@ -75,3 +80,115 @@ def test_a_reader_that_goes_away_is_no_error():
     with os.fdopen(write) as closed:
         done = subprocess.run(line, stdout=closed, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def end(*_arguments, **_options) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def then_end(function):
+    """Does what it does, and is ended before anybody goes on."""
+
+    def ended(*arguments, **options):
+        function(*arguments, **options)
+        end()
+
+    return ended
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+MAKE = ["make", "--samples", "2", "--size", "16", "--workload"]
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "line"),
+    [
+        ("workloads.making", "_write_image", [*MAKE, "images", "--data", "D"]),
+        ("workloads.making", "h5py.h5p.create", [*MAKE, "ptycho", "--data", "D"]),
+        ("scheduled.plan", "np.savez_compressed", ["plan", "--samples", "9", "-o", "D/p"]),
+    ],
+)
+def test_a_signal_leaves_nothing_half_written(tmp_path, monkeypatch, module, function, line):
+    import importlib
+
+    owner = importlib.import_module(f"vanidl_loaders.{module}")
+    *inner, name = function.split(".")
+    for each in inner:
+        owner = getattr(owner, each)
+    monkeypatch.setattr(owner, name, then_end(getattr(owner, name)))
+    assert main([word.replace("D", str(tmp_path)) for word in line]) == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert not {name for name in files(tmp_path) if "part" in name}
+    assert files(tmp_path) <= {"samples.json"}
+
+
+def test_a_signal_leaves_no_process(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from vanidl_loaders.baseline import BaselineLoader
+
+    line = ["--data", str(tmp_path / "d")]
+    assert main([*MAKE, "ptycho", *line]) == 0
+    before, workers = set(multiprocessing.active_children()), set()
+    batches = BaselineLoader.__iter__
+
+    def first(loader):
+        for batch in batches(loader):
+            workers.update(set(multiprocessing.active_children()) - before)
+            end()
+            yield batch
+
+    monkeypatch.setattr(BaselineLoader, "__iter__", first)
+    assert main(["bench", *line, "--batch", "1", "--workers", "1"]) == 128 + signal.SIGTERM
+    assert workers
+    for worker in workers:
+        worker.join(10)
+        assert not worker.is_alive()
+
+
+SECRETS = ("hunter2secret", "sk-abcdefghijklmnop1234", "AKIAABCDEFGHIJKLMNOP")
+CARRIERS = (
+    "https://user:{}@host/data", "s3://key:{}@bucket/d", "https://host/d?token={}&x=1",
+    "https://host/d?X-Amz-Signature={}", "--hf-token={}", "API_KEY={}", "--password={}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_credentials_are_in_no_output(tmp_path, capsys, monkeypatch, carrier):
+    monkeypatch.chdir(tmp_path)
+    for secret in SECRETS:
+        word = carrier.format(secret)
+        data = str(tmp_path / "d")
+        lines = [
+            ["train", "--data", word], ["inspect", word], ["decode", word, "x.npy"],
+            ["encode", word, word], ["convert", "--data", word, "--to", "tar"],
+            ["plan", "--samples", "8", "-o", f"{word}/missing/plan.npz"],
+            ["mount", word, word], ["make", "--data", data, "--nonsense", word],
+            ["make", "--workload", word, "--data", data, "--samples", "1"],
+        ]  # fmt: skip
+        for line in lines:
+            try:
+                status = main(line)
+            except SystemExit as error:  # of the parser
+                status = error.code
+            said = "".join(capsys.readouterr())
+            assert status, line
+            assert secret not in said, line
+
+
+def test_credentials_by_option_and_by_kind():
+    for secret in SECRETS:
+        for text in (f"--token {secret} x", f"Authorization: Bearer {secret}"):
+            assert secret not in hidden(text)
+    for text in ("found sk-abcdefghijklmnop1234 there", '{"path": "hf_abcdefghijklmnop12"}'):
+        assert "***" in hidden(text)
+        assert "abcdefghijklmnop" not in hidden(text)
+    stats = json.dumps({"loads": 3, "nbytes": 4096, "path": "/data/tokens/sig/a=b.h5"})
+    assert hidden(stats) == stats
+
+
+def test_hiding_takes_no_more_than_the_text_is_long():
+    for text in ("a" * 20_000, "a." * 10_000, "-" * 20_000, "token" * 4_000, "a+" * 10_000):
+        assert hidden(text) == text
