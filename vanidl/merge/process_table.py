@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from vanidl.model.trace import Process
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import TracerLog
+from vanidl.readers.records import ProfileTrace, TracerLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +33,21 @@ class ProcessTable:
             rank: as the record says; only a log of several ranks tells them apart.
         """
         return self.of_log.get((number, rank if log.nprocs > 1 else 0), -1)
+
+
+def training_threads(
+    logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace], table: ProcessTable
+) -> dict[int, frozenset[int]]:
+    """`ProcessTable.threads`: the numbers that recorded loops know, of processes whose logs do."""
+    numbers = {
+        table.of_profile[k]: frozenset(p.threads) for k, p in enumerate(profiles) if p.threads
+    }
+    return {
+        process: numbers[process]
+        for i, log in enumerate(logs)
+        if (process := table.of_log.get((i, 0), -1)) in numbers and not log.beside
+        if any(
+            each.thread is not None and np.isin(each.thread, list(numbers[process])).any()
+            for each in log.operations
+        )
+    }

@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from vanidl.merge.jobs import contains, launches
-from vanidl.merge.process_table import ProcessTable
+from vanidl.merge.process_table import ProcessTable, training_threads
 from vanidl.merge.unassigned import unassigned_notices
 from vanidl.model.trace import Process
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python
@@ -60,24 +58,7 @@ def identify(logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace]) -> Pro
     _assign_roles(entries, parents, logs)
     order = sorted(range(len(entries)), key=lambda i: _sort_key(entries[i].process))
     table = _table(entries, order)
-    return replace(table, threads=_training_threads(logs, profiles, table))
-
-
-def _training_threads(
-    logs: Sequence[TracerLog], profiles: Sequence[ProfileTrace], table: ProcessTable
-) -> dict[int, frozenset[int]]:
-    numbers = {
-        table.of_profile[k]: frozenset(p.threads) for k, p in enumerate(profiles) if p.threads
-    }
-    return {
-        process: numbers[process]
-        for i, log in enumerate(logs)
-        if (process := table.of_log.get((i, 0), -1)) in numbers and not log.beside
-        if any(
-            each.thread is not None and np.isin(each.thread, list(numbers[process])).any()
-            for each in log.operations
-        )
-    }
+    return replace(table, threads=training_threads(logs, profiles, table))
 
 
 def _entries(i: int, log: TracerLog) -> list[_Entry]:
