@@ -130,6 +130,7 @@ RECIPES: dict[str, Recipe] = {
     "objects_asked_first_briefly": replace(OBJECTS, open_each=True, open_us=20),
     "misaligned": replace(PIECES, sample_nbytes=16 << 20, misaligned=True),
     "misaligned_hidden": replace(BUSY, pieces=4, misaligned=True),
+    "benchmark_at_barriers": Recipe(benchmark=True),
 }  # fmt: skip
 
 RECORDED = (

@@ -13,6 +13,7 @@ import numpy as np
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.model.benchmark import Benchmark, EpochTimes
 from vanidl.model.file_facts import ArrayFacts, Block, FileFacts
 from vanidl.model.intervals import union
 from vanidl.model.trace import OBJECT, SpanKind, Trace
@@ -84,6 +85,7 @@ class Recipe:
     chunk_pieces: int = 1  # chunks that one sample is spread over
     misaligned: bool = False
     objects: bool = False  # data files are objects; what opens them is a HEAD
+    benchmark: bool = False  # it is a storage benchmark, with barriers and too little data
 
 
 @dataclass
@@ -98,6 +100,17 @@ class _Process:
     reads: int = 0
 
 
+BENCHMARK = Benchmark(
+    folder="/out/run-1", name="DLIO", workload="unet3d",
+    epochs=(EpochTimes(0, 1, 16, total_s=1.0, compute_s=0.6, load_s=0.05, other_s=0.01,
+                       outside_s=0.34, barrier_s=0.3, utilization_percent=60.0,
+                       recorded_percent=60.0),),
+    summary_percent=(60.0,), threshold_percent=90.0, accelerators=1, hosts=1,
+    memory_nbytes=1 << 30, dataset_nbytes=1 << 20, batch_size=4, steps_per_epoch=16,
+    steps_with_another_file=17, compute_s=0.04,
+)  # fmt: skip
+
+
 def trace_of(recipe: Recipe) -> Trace:
     """The trace of the job."""
     made = _Training(recipe)
@@ -105,6 +118,8 @@ def trace_of(recipe: Recipe) -> Trace:
     logs, counters = made.logs()
     group = Group(tuple(logs), tuple(made.profiles()) if recipe.profiled else ())
     trace = assemble(group, counters)
+    if recipe.benchmark:
+        trace = replace(trace, benchmarks=(BENCHMARK,))
     return replace(trace, user_data=_user_data(recipe)) if recipe.chunk_rows else trace
 
 
