@@ -222,8 +222,8 @@ SHAPES: dict[str, Shape] = {
     "empty lines": Shape("dftracer gzip", 4 * MB, lambda n: _packed(b"\n" * n)),
     "lines of levels": Shape("dftracer", 200_000, lambda n: b'{"args":' + b"[" * n),
     "an event of fields": Shape("xplane", 100_000, lambda n: one_line(message(4, b"\x22\0" * n))),
-    "events of nothing": Shape("xplane", 4_000_000, lambda n: one_line(b"\x22\0" * n)),
-    "waits of nothing": Shape("xplane", 2_000_000, _waits),
+    "events of nothing": Shape("xplane", 3_000_000, lambda n: one_line(b"\x22\0" * n)),
+    "waits of nothing": Shape("xplane", 1_000_000, _waits),
     "planes of nothing": Shape("xplane", 100_000, lambda n: b"\x0a\0" * n),
     "lines of nothing": Shape("xplane", 50_000, lambda n: message(1, message(3, b"\x22\0") * n)),
     "empty fields": Shape("xplane", MB // 8, lambda n: b"\x22\0" * n),
@@ -236,10 +236,10 @@ SHAPES: dict[str, Shape] = {
         ph="X", pid=1, tid=1, name="x", ts=1, dur=1, args={"step_num": "4" * n})),
     "a viewer's long name": Shape("trace viewer", MB, lambda n: _viewer(
         ph="X", pid=1, tid=1, name="Profiled batch" * (n // 14), ts=1, dur=1)),
-    "rows": Shape("steps", 16_000, lambda n: _rows("steps", n)),
-    "rows of nothing": Shape("steps", 4 * MB, lambda n: READERS["steps"].content + bytes(n)),
-    "requests": Shape("objects", 16_000, lambda n: _rows("objects", n)),
-    "requests of nothing": Shape("objects", 4 * MB, lambda n: (
+    "rows": Shape("steps", 8_000, lambda n: _rows("steps", n)),
+    "rows of nothing": Shape("steps", MB, lambda n: READERS["steps"].content + bytes(n)),
+    "requests": Shape("objects", 8_000, lambda n: _rows("objects", n)),
+    "requests of nothing": Shape("objects", MB, lambda n: (
         READERS["objects"].content + bytes(n))),
     "steps of nothing": Shape("input pipeline", MB // 8, lambda n: b"\x22\0" * n),
     "steps of a table": Shape("input pipeline", 20_000, lambda n: step_table(
