@@ -111,13 +111,18 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) < 10_000
 
 
+MAKERS = ("tests.makers.", "tests.fuzz.")
+"""Rooms of what makes inputs: ordinary and hostile ones."""
+
+
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_benchmarks_share_makers_and_no_test(path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     tests = {name for name in modules if name.split(".")[0] == "tests"}
-    assert all(f"{name}.".startswith("tests.makers.") for name in tests)
+    assert all(f"{name}.".startswith(MAKERS) for name in tests)
+    assert not [name for name in tests if ".test_" in name]
 
 
 @pytest.mark.parametrize(
