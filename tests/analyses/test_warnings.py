@@ -23,12 +23,15 @@ from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.training_loops import loop, marked
+from tests.readers.test_ceiling_json import CEILING
 from vanidl.analyses import analyse
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.model.trace import WRITE, SpanKind
 from vanidl.model.warnings import Notice
+from vanidl.readers import ceiling_json
+from vanidl.readers.ceiling_json import write_ceiling
 from vanidl.readers.records import CounterFile, CounterRecords, ProfileTrace, StepDurations
 from vanidl.record.injected.vanidl_steps import journal
 
@@ -183,6 +186,25 @@ def told_of_marks(folder: Path, marks: int) -> tuple[Notice, ...]:
             events.add(journal.STEP, 0, k * SECOND, k * SECOND + 9)
     events.close()
     return vanidl.open_run(folder).coverage.warnings
+
+
+def told_of_replay(folder: Path, **text: object) -> tuple[Notice, ...]:
+    """Warnings of a log beside recorded steps, whose process says what it got from memory."""
+    events = journal.Journal(str(folder))
+    if text:
+        events.describe(text)
+    events.add(journal.OPTIMIZER, 0, SECOND, SECOND)
+    events.close()
+    return folder_of(1, folder)
+
+
+def with_ceiling(folder: Path, content: str | None) -> tuple[Notice, ...]:
+    """Warnings of a RUN beside which a ceiling lies: this text, or a sound one."""
+    (folder / "run.json").write_text("{}")
+    write_ceiling(folder, CEILING)
+    if content is not None:
+        (folder / ceiling_json.NAME).write_text(content)
+    return folder_of(1, folder)
 
 
 def commanded(command: str) -> tuple[Notice, ...]:
@@ -459,6 +481,17 @@ TABLE: dict[str, Cases] = {
             "no window": told_of_profiling,
             "no numbers": lambda folder: told_of_profiling(folder, profile="steps", steps="x"),
         },
+    ),
+    "ceiling_run": Cases(
+        {"replayed": lambda folder: told_of_replay(folder, replay=0, state="on", kept=4)},
+        {"trained": told_of_replay},
+    ),
+    "ceiling_unreadable": Cases(
+        {
+            "no JSON": lambda folder: with_ceiling(folder, "{"),
+            "another object": lambda folder: with_ceiling(folder, "{}"),
+        },
+        {"sound": lambda folder: with_ceiling(folder, None)},
     ),
     "steps_marked": Cases(
         {"five of eight": lambda folder: told_of_marks(folder, 5)},

@@ -86,4 +86,4 @@ def gather(run_records: Iterable[Path]) -> tuple[Ceiling | None, list[Notice]]:
     try:
         return read_one(read_ceiling, paths[0]), []
     except InputError as error:
-        return None, [Notice("ceiling_unreadable", str(error), "info")]
+        return None, [Notice("ceiling_unreadable", f"{error}.", "info")]
