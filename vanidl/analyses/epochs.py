@@ -20,7 +20,7 @@ from vanidl.analyses import passes
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.steps import rank_spans
 from vanidl.analyses.worker_groups import Files, WorkerLife, files_read, groups_of_trainers
-from vanidl.formatting.units import plural
+from vanidl.formatting.units import plural, times
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
@@ -100,10 +100,11 @@ def _unnumbered(seen: Sequence[tuple[str, Borders]], data: Dataset | None) -> st
         if found.borders:
             count = plural(len(found.borders), "border")
             return f"{name}: {count} within the profile, and nothing shows those outside of it"
-    if data is not None and (data.reread_factor or 1.0) >= _AGAIN:
+    factor = 1.0 if data is None else data.reread_factor or 1.0
+    if factor >= _AGAIN:
         return (
-            f"the dataset was read {data.reread_factor:.1f} times over, but not in whole passes "
-            "that can be told apart, as where samples are drawn at random"
+            f"the dataset was read {times(factor)} over, but not in whole passes that "
+            "can be told apart: samples are drawn at random, or parts read again within an epoch"
         )
     return "nothing in the run marks the border between two epochs"
 

@@ -161,6 +161,8 @@ def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
 def _passes(start: Int64Array, item: Int64Array) -> _Passes:
     """The passes of one member."""
     items = len(np.unique(item))
+    if items <= _FEWEST:  # the same again and again is no pass
+        return _NO_PASSES
     fresh = _without_repeats(item, items)
     start, item = start[fresh], item[fresh]
     borders = _borders(item.tolist(), items)

@@ -424,7 +424,9 @@ def test_marked_compute_on_no_known_clock_gives_steps_without_a_place(tmp_path):
 def computing(folder: Path, repeats: int = 1) -> vanidl.Run:
     """Three computes of 40 ms in an epoch, reads of 30 ms before and 20 ms under each."""
     trace = PfwTrace(100)
+    first = trace.events
     for _ in range(repeats):
+        trace.events = first  # a repeat has the number of the event that it repeats
         trace.event("DLIOBenchmark._train", "dlio_benchmark", 1000, 300_000)
         for at in (50_000, 150_000, 250_000):
             trace.event("TorchFramework.compute", "ai_framework", at, 40_000)

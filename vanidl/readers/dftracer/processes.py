@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vanidl.readers.bounds import left_out
 from vanidl.readers.dftracer.calls import impossible
 from vanidl.readers.dftracer.paths import PathTable, names_of, paths_of
-from vanidl.readers.dftracer.trace_file import COLUMNS, Events, Start, TraceFile
+from vanidl.readers.dftracer.trace_file import ABSENT, COLUMNS, Events, Start, TraceFile
 
 Int64Array = NDArray[np.int64]
 
@@ -181,13 +181,12 @@ def _joined(blocks: Sequence[Events], paths: tuple[str, ...]) -> Events:
 def _once(events: Events) -> Events:
     """The events without repeats: old tracers copied what was not yet written into each fork.
 
-    A thread does one thing after another, so nothing that takes time begins twice in it at one
-    tick; of calls that take none, two that are alike may have been.
+    A repeat has the number of the first, and all else alike.
     """
     start = events.columns["ts"]
     beside = np.flatnonzero(start[1:] == start[:-1])
     some = np.union1d(beside, beside + 1)
-    some = some[events.columns["dur"][some] > 0]
+    some = some[events.columns["number"][some] != ABSENT]
     if not len(some):
         return events
     rows = np.column_stack([events.columns[name][some] for name in COLUMNS])

@@ -43,7 +43,9 @@ _NO_ARGUMENTS: Event = {}
 _BROKEN_LINES = 3  # sound lines, beside itself, that a broken one takes the time of
 _PIECES_A_PROCESS = 10  # of the budget: each has tables of its own from here to the report
 
-COLUMNS = ("pid", "tid", "ts", "dur", "name", "file", "ret", "size", "offset", "flags", "epoch")
+COLUMNS = (
+    "pid", "tid", "ts", "dur", "name", "file", "ret", "size", "offset", "flags", "epoch", "number",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Events:
     """Columns of equal length, one entry per event; times in ticks of the file.
 
     `name` is an index into `names`, pairs of (category, name); `file` an index into `files`,
-    keys of a hash table or names, -1 where the event names none. ABSENT: not in the event.
+    keys of a hash table or names, -1 where the event names none; `number` counts the events of a
+    process. ABSENT: not in the event.
     """
 
     columns: dict[str, Int64Array]
@@ -243,6 +246,7 @@ class _Content:
             *([integer(a.get(key)) for a in arguments] for key in ("ret", "size", "offset")),
             [_flags(a) for a in arguments],
             [integer(a.get("epoch")) for a in arguments],
+            [integer(e.get("id")) for e in events],
         ]
         table = np.array(columns, np.int64)
         sound = (table[:4] != ABSENT).all(axis=0) & (table[3] >= 0)
