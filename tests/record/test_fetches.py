@@ -175,7 +175,7 @@ def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, trac
     decoded = np.array([batch.items_ns - batch.read_ns for batch in own]) / 1e9
     off = np.abs(reads - np.array([batch.read_ns for batch in own]) / 1e9)
     length = batches.samples_s + batches.collate_s
-    limit = np.maximum(0.02 * length, 1e-3)
+    limit = np.maximum(0.02 * length, 2e-3)  # the work of a tracer in each call is in both times
     assert np.median(off - limit) <= 0  # a process that was stopped between two clocks is off
     assert np.median(np.abs(batches.decoding_s - decoded) - limit) <= 0
     assert fetching.mean is not None

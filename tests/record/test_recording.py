@@ -123,6 +123,7 @@ def test_ranks_of_mpiexec(recorded: Recorder, tmp_path: Path, data: Path) -> Non
         pytest.skip("no mpiexec")
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     text = "from mpi4py import MPI\nread(10 + MPI.COMM_WORLD.rank)\nMPI.COMM_WORLD.Barrier()\n"
+    text += "import time\ntime.sleep(0.3)\n"  # a look at the ranks comes now and then
     job = script(tmp_path, data, text)
     done = whole(recorded, mpiexec, "-n", "2", sys.executable, job)
     run = run_of(done, data)
