@@ -21,3 +21,8 @@ def compute_name(basis: str | None) -> str:
 def hidden_words(basis: str | None) -> str:
     """How to say that I/O was hidden: what is known is not more than the basis shows."""
     return "ran while training did not wait" if by_loop(basis) else "was hidden behind compute"
+
+
+def steps_name(basis: str | None) -> str:
+    """What the steps are called: those that a profiler saw are rarely all."""
+    return "steps" if by_loop(basis) else "profiled steps"

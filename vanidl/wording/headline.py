@@ -17,7 +17,7 @@ from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import ceiling
-from vanidl.wording.basis import hidden_words
+from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
 
@@ -127,7 +127,7 @@ def _per_batch(results: Results, known: WaitParts) -> str:
     lossy = LOWER_BOUNDS & serious_codes(results.coverage.warnings)
     parts = longest_parts(known, whole=not lossy and not objects_apart(results.summary))
     hidden = f"; {_hidden(results.overlap)}" if results.overlap else ""
-    return f"known per batch, most of that was {parts}{hidden}"
+    return f"of that, {parts}{hidden}"
 
 
 def _within_steps(mean: RankOverlap, average: str) -> str:
@@ -188,8 +188,8 @@ def _hidden(overlap: Overlap) -> str:
         why = "" if overlap.basis else ": the profile holds no compute"
         return f"whether I/O was hidden is not known{why}"
     if overlap.hidden_fraction is None:
-        return "no I/O took place during the profiled steps"
-    which = "I/O" if mean.unobserved_s == 0 else "I/O in profiled steps"
+        return f"no I/O took place during the {steps_name(overlap.basis)}"
+    which = "I/O" if mean.unobserved_s == 0 else f"I/O in {steps_name(overlap.basis)}"
     if overlap.hidden_fraction == 0:
         return f"none of the {which} {hidden_words(overlap.basis)}"
     if overlap.hidden_fraction == 1:
@@ -262,7 +262,7 @@ def _unobserved(overlap: Overlap) -> str:
     share = percent(mean.unobserved_s / mean.io_s)
     return (
         f"{share} of the I/O time ({seconds(mean.unobserved_s)} of {seconds(mean.io_s)}) lies "
-        "outside the profiled steps: neither hidden nor exposed."
+        f"outside the {steps_name(overlap.basis)}: neither hidden nor exposed."
     )
 
 
