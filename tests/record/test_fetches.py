@@ -29,7 +29,7 @@ A_PASS = (program.ROWS + program.HELD_OUT) // program.BATCH  # batches of both l
 class Truth:
     """One batch as its process saw it."""
 
-    pid: int
+    rank: int
     rows: list[int]
     items_ns: int
     read_ns: int
@@ -57,8 +57,7 @@ def truth_of(path: Path) -> list[Truth]:
         rows = [sample[0] for sample in samples]
         items = sum(after - before for _, before, _, after in samples)
         reads = sum(read - before for _, before, read, _ in samples)
-        pid = int(path.name.rpartition("-")[2])
-        found.append(Truth(pid, rows, items, reads, end - begin, samples[0][1], end))
+        found.append(Truth(line["rank"], rows, items, reads, end - begin, samples[0][1], end))
     return found
 
 
@@ -74,10 +73,21 @@ def timed(folder: Path, done: Recorded) -> Timed:
     return Timed(vanidl.open_run(done.folder), sorted(found, key=lambda batch: batch.begin))
 
 
-def same(fetches: Fetches, truth: list[Truth]) -> list[Truth]:
-    """The truth of each fetch: what began in it."""
-    begins = np.array([batch.begin for batch in truth])
-    return [truth[k] for k in np.searchsorted(begins, fetches.begin).tolist()]
+def same(timed: Timed) -> list[Truth]:
+    """The truth of each fetch: of its rank, loader and batch, in the order of the epochs."""
+    fetches, truth = timed.fetches, timed.truth
+    ranks = np.array([process.rank or 0 for process in timed.run.trace.processes])
+    training = np.array(["training" in name for name in fetches.names])
+    found = np.lexsort(
+        (fetches.begin, fetches.batch, training[fetches.name], ranks[fetches.trainer])
+    )
+    keys = [
+        (b.rank, b.rows[0] < program.ROWS, b.rows[0] % program.ROWS // program.BATCH, b.begin)
+        for b in truth
+    ]
+    expected = sorted(range(len(truth)), key=keys.__getitem__)
+    of_fetch = dict(zip(found.tolist(), expected, strict=True))
+    return [truth[of_fetch[i]] for i in range(len(fetches))]
 
 
 WITHOUT_WORKERS = ("0", "fork", "no")
@@ -106,12 +116,13 @@ def near(found: np.ndarray, truth: np.ndarray) -> bool:
     return (np.abs(found - truth) <= np.maximum(MS, truth // 100)).mean() >= SAME_TIME
 
 
-def assert_true(fetches: Fetches, truth: list[Truth]) -> None:
+def assert_true(timed: Timed) -> None:
     """Each fetch holds what its process measured, and fills it."""
-    assert len(fetches) == len(truth)
-    own = same(fetches, truth)
-    assert len({batch.begin for batch in own}) == len(own)
+    fetches = timed.fetches
+    assert len(fetches) == len(timed.truth)
+    own = same(timed)
     begin, collate, end = (getattr(fetches, column) for column in ("begin", "collate", "end"))
+    assert (begin <= [batch.begin for batch in own]).all()
     assert (end >= [batch.end for batch in own]).all()
     assert near(end - begin, np.array([batch.items_ns + batch.collate_ns for batch in own]))
     assert near(collate - begin, np.array([batch.items_ns for batch in own]))
@@ -128,7 +139,7 @@ def assert_true(fetches: Fetches, truth: list[Truth]) -> None:
 @pytest.mark.parametrize("how", PROGRAMS, ids="-".join)
 def test_fetches_are_those_of_the_program(trained: Callable[..., Timed], how: tuple) -> None:
     timed = trained(*how)
-    assert_true(timed.fetches, timed.truth)
+    assert_true(timed)
     rows = np.bincount(timed.fetches.epoch)
     assert rows.tolist() == [A_PASS] * program.EPOCHS
 
@@ -155,7 +166,7 @@ def test_each_rank_of_torchrun_has_its_fetches(tmp_path: Path) -> None:
         sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"
     )  # fmt: skip
     timed = train(tmp_path, "2", "fork", "yes", launcher=torchrun)
-    assert_true(timed.fetches, timed.truth)
+    assert_true(timed)
     assert np.bincount(timed.fetches.trainer).tolist() == [A_PASS * program.EPOCHS] * RANKS
 
 
@@ -167,7 +178,7 @@ def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, trac
     run = recorder(tracer, tmp_path)
     done = whole(run, sys.executable, PROGRAM, tmp_path / "truth", *WITHOUT_WORKERS, data)
     found = timed(tmp_path, done)
-    fetching, own = found.run.fetching, same(found.fetches, found.truth)
+    fetching, own = found.run.fetching, same(found)
     assert fetching is not None
     assert fetching.io_recorded
     batches = fetching.batches
@@ -175,7 +186,7 @@ def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, trac
     decoded = np.array([batch.items_ns - batch.read_ns for batch in own]) / 1e9
     off = np.abs(reads - np.array([batch.read_ns for batch in own]) / 1e9)
     length = batches.samples_s + batches.collate_s
-    limit = np.maximum(0.02 * length, 2e-3)  # the work of a tracer in each call is in both times
+    limit = np.maximum(0.02 * length, 5e-3)  # the work of a tracer in each call is in both times
     assert np.median(off - limit) <= 0  # a process that was stopped between two clocks is off
     assert np.median(np.abs(batches.decoding_s - decoded) - limit) <= 0
     assert fetching.mean is not None

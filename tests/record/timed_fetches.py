@@ -46,7 +46,8 @@ class Rows(Dataset):
         begin = NOW()
         time.sleep(COLLATE_S)
         batch = torch.tensor([row for row, *_ in samples], dtype=torch.float32)
-        line = json.dumps({"samples": samples, "collate": [begin, NOW()]})
+        rank = int(os.environ.get("RANK", "0"))
+        line = json.dumps({"rank": rank, "samples": samples, "collate": [begin, NOW()]})
         with self.truth.with_name(f"{self.truth.name}-{os.getpid()}").open("a") as file:
             file.write(f"{line}\n")
         return batch

@@ -90,7 +90,7 @@ def test_every_output_shows_the_layer_and_the_names(
     assert main(["summary", folder, "--full", "--layer", "OBJECT"]) == 0
     text = capsys.readouterr().out
     assert "I/O through OBJECT" in text
-    assert "s3://train/samples/slow000.bin" in text
+    assert "s3://train/samples/slow" in text  # the files with most time, whichever they are
     assert main(["summary", folder, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["io"]["layer"] == OBJECT
