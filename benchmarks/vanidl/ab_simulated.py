@@ -31,7 +31,7 @@ def seen(name: str, length: int, slowdown: float, pairs: int, trials: int) -> fl
 
 
 def main() -> None:
-    """Prints the table of docs/comparing.md."""
+    """Prints the table of docs/statistics.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=400)
     trials = parser.parse_args().trials

@@ -29,7 +29,7 @@ MIN_CHANGE = 0.01
 
 MIN_RUNS = 5
 """Fewer runs of a side get no verdict: 3 pairs show a slowdown of 10 % in 6 to 54 of 100 simulated
-experiments (docs/comparing.md), and "nothing shown" would be read as "nothing changed"."""
+experiments (docs/statistics.md), and "nothing shown" would be read as "nothing changed"."""
 
 STDIO_MARGIN = 0.01
 """Difference in the share of bytes that went through STDIO up to which I/O is compared."""
