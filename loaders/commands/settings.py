@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from contextlib import suppress
 
 from ..data.samples import SampleSet, open_samples
@@ -26,6 +27,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--drop-last", action="store_true", help="drop the incomplete global batch")
     add("--workers", type=int, default=0, help="processes that read ahead (default 0)")
     add("--pin-memory", action="store_true")
+    add("--memory", type=memory_nbytes, metavar="BYTES", help="of samples kept by a rank (4GiB)")
     add("--rank", type=int, help="with --ranks; default: from the launcher")
     add("--ranks", type=int)
     for name in LOADERS:
@@ -44,7 +46,23 @@ def settings_from(options: argparse.Namespace) -> Settings:
         drop_last=options.drop_last,
         workers=options.workers,
         pin_memory=options.pin_memory,
+        memory_nbytes=options.memory,
     )
+
+
+def memory_nbytes(text: str) -> int:
+    """Bytes of a size such as 4GiB, 500MB or 1048576.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([kKMGT]?)(i?)B?", text.strip())
+    if found is None or (found[3] and not found[2]):
+        raise argparse.ArgumentTypeError(
+            f"expected a size such as 4GiB, 500MB or 1048576, found {text}"
+        )
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** " kMGT".find(found[2].replace("K", "k") or " "))
 
 
 def require_sense(loader: str, samples: SampleSet, settings: Settings) -> None:

@@ -55,6 +55,8 @@ class Settings:
         drop_last: Drop the incomplete global batch at the end instead of padding.
         workers: Processes (or threads) that read ahead; 0 reads in the training process.
         pin_memory: Batches in page-locked memory.
+        memory_nbytes: Most bytes of samples that this rank keeps, beside the batches in the making;
+            None: as each loader has it.
     """
 
     world: World = field(default_factory=World)
@@ -65,12 +67,14 @@ class Settings:
     drop_last: bool = False
     workers: int = 0
     pin_memory: bool = False
+    memory_nbytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.epochs < 1 or self.workers < 0:
+        if self.batch < 1 or self.epochs < 1 or self.workers < 0 or (self.memory_nbytes or 0) < 0:
             raise UsageError(
-                f"expected batch and epochs of at least 1 and workers of at least 0, found "
-                f"{self.batch}, {self.epochs}, {self.workers}: correct the options"
+                f"expected batch and epochs of at least 1, workers and memory of at least 0, found "
+                f"{self.batch}, {self.epochs}, {self.workers}, {self.memory_nbytes}: correct the "
+                "options"
             )
 
     def steps(self, samples: SampleSet) -> int:

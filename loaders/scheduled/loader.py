@@ -13,7 +13,7 @@ first used, and counted as `reloads`, apart from the loads of the plan.
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..loader.epochs import EpochLoader, Stream
 from ..loader.loader import Loader, Settings
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
+from .budget import divided
 from .plan import Plan, load_plan, make_plan
 from .plan_settings import EPOCH_ORDERS, PlanSettings
 from .share import BALANCES
@@ -31,8 +32,8 @@ from .stage import Stage, StageCounts, StageSettings
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
-BUFFER_NBYTES = 1 << 30
-"""Of each rank, where no option says."""
+MEMORY_NBYTES = 1 << 30
+"""Of each rank's buffer and staging, where no option says."""
 READY = 2
 """Batches that wait for the training process."""
 
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--buffer", type=int, metavar="SAMPLES", help="held by all ranks together")
     size.add_argument(
-        "--buffer-fraction", type=float, metavar="C/N", help="(default: 1 GiB per rank)"
+        "--buffer-fraction", type=float, metavar="C/N", help="(default: within --memory of 1GiB)"
     )
     add("--balance", default="load", choices=BALANCES, help="what is level over ranks")
     add("--epoch-order", default="shuffle", choices=EPOCH_ORDERS)
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plan", metavar="FILE", help="a saved plan, instead of the options above")
     add("--look-ahead", type=int, default=8, metavar="STEPS", help="read together (0: none ahead)")
     add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
-    add("--staging-bytes", type=int, help="of samples read ahead (default: two look-aheads)")
+    add("--staging-bytes", type=int, help="of samples read ahead")
     add("--read-threads", type=int, default=8, help="reads under way at once")
 
 
@@ -63,8 +64,6 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         UsageError: The options make no sense, or the plan is of another data set or run.
         InputError: The plan cannot be read.
     """
-    chosen = plan_settings(samples, settings, options)
-    plan = load_plan(Path(options.plan)) if options.plan else make_plan(chosen)
     stage = StageSettings(
         look_ahead=options.look_ahead,
         gap=options.gap,
@@ -72,19 +71,47 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         staging_nbytes=options.staging_bytes,
         pin_memory=settings.pin_memory,
     )
+    chosen, stage = within_memory(samples, settings, options, stage)
+    plan = load_plan(Path(options.plan)) if options.plan else make_plan(chosen)
     return ScheduledLoader(samples, settings, plan, stage)
+
+
+def within_memory(
+    samples: SampleSet, settings: Settings, options: argparse.Namespace, stage: StageSettings
+) -> tuple[PlanSettings, StageSettings]:
+    """Buffer and staging for these options: one budget, unless a size of the buffer is given.
+
+    Raises:
+        UsageError: A size of the buffer is given beside the budget.
+    """
+    plan, nbytes = plan_settings(samples, settings, options), max(samples.sample_nbytes, 1)
+    sized = options.plan or options.buffer is not None or options.buffer_fraction is not None
+    if sized and settings.memory_nbytes is not None:
+        raise UsageError(
+            "expected --memory or the size of the buffer, found both: do not set --memory beside "
+            "--buffer, --buffer-fraction or --plan"
+        )
+    if sized:
+        return plan, stage
+    budget = MEMORY_NBYTES if settings.memory_nbytes is None else settings.memory_nbytes
+    ranks = settings.world.ranks
+    if stage.staging_nbytes is not None:
+        places = max(budget - stage.staging_nbytes, 0) // nbytes * ranks
+        return replace(plan, buffer=min(places, plan.samples)), stage
+    plan, staged = divided(plan, budget // nbytes * ranks, stage.look_ahead)
+    return plan, replace(stage, staging_nbytes=staged * nbytes)
 
 
 def plan_settings(
     samples: SampleSet, settings: Settings, options: argparse.Namespace
 ) -> PlanSettings:
-    """The settings of a plan for these options."""
+    """The settings of a plan for these options, its buffer 0 where they give no size of it."""
     return PlanSettings(
         samples=len(samples),
         ranks=settings.world.ranks,
         batch=settings.batch,
         epochs=settings.epochs,
-        buffer=_buffer(samples, settings, options),
+        buffer=_buffer(samples, options),
         seed=settings.seed,
         drop_last=settings.drop_last,
         shuffled=settings.shuffle,
@@ -198,14 +225,11 @@ def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
             )
 
 
-def _buffer(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> int:
+def _buffer(samples: SampleSet, options: argparse.Namespace) -> int:
     """Samples of all buffers together."""
     if options.buffer is not None:
         return int(options.buffer)
-    if options.buffer_fraction is not None:
-        return round(options.buffer_fraction * len(samples))
-    of_rank = BUFFER_NBYTES // max(samples.sample_nbytes, 1)
-    return min(of_rank * settings.world.ranks, len(samples))
+    return round((options.buffer_fraction or 0.0) * len(samples))
 
 
 def _gap(text: str) -> int | None:

@@ -72,6 +72,11 @@ class PlanSettings:
         """Samples of a step over all ranks."""
         return self.ranks * self.batch
 
+    @property
+    def padding(self) -> int:
+        """Uses of an epoch beyond one of each sample: fewer than there are ranks."""
+        return 0 if self.drop_last else -self.samples % self.ranks
+
     def capacity(self, rank: int) -> int:
         """Samples that the buffer of one rank holds."""
         return self.buffer // self.ranks + (rank < self.buffer % self.ranks)

@@ -17,20 +17,20 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.coalesce import StorageSpeed
-from ..data.coalesced import open_reads
+from ..data.coalesced import Target, open_reads
 from ..data.pread import ReadTotals
-from ..data.samples import Field, SampleSet
+from ..data.samples import SampleSet
 from ..errors import UsageError
-from ..loader.batches import BatchMemory
 from ..loader.loader import WEIGHT, Batch
 from ..loader.stats import Counts
+from .batch import Batches, OpenBatch
+from .budget import EXTRA_SHARE, wanted_staging
 from .buffer import Buffer, new_memory
 from .plan import Plan
+from .plan_settings import PlanSettings
 from .steps import RankStep, Walk, rank_steps
 
 Int64Array = NDArray[np.int64]
-EXTRA_SHARE = 5
-"""One in so many places of staging is for rows that a gap brought early."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class StageSettings:
             read. 0: a step is read when it is asked for.
         gap: Rows read through rather than asking again; None: by the measured speed.
         threads: Reads under way at once.
-        staging_nbytes: Most bytes of samples that wait outside the buffer; None: two windows.
+        staging_nbytes: Most bytes of samples that wait outside buffer and batches; None: as many
+            as two windows can use.
         pin_memory: Batches in page-locked memory, where there is a CUDA device.
     """
 
@@ -59,12 +60,11 @@ class StageSettings:
                 f"{self.look_ahead}, {self.gap}, {self.threads}: correct the options"
             )
 
-    def staging(self, plan: Plan, sample_nbytes: int) -> int:
-        """Samples that may wait outside the buffer."""
+    def staging(self, plan: PlanSettings, sample_nbytes: int) -> int:
+        """Samples of a rank that may wait outside buffer and batches."""
         if self.staging_nbytes is not None:
             return self.staging_nbytes // max(sample_nbytes, 1)
-        two_windows = 2 * max(self.look_ahead, 1) * (plan.settings.batch + 1)
-        return two_windows * EXTRA_SHARE // (EXTRA_SHARE - 1) + plan.settings.ranks
+        return wanted_staging(plan, self.look_ahead)
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,15 @@ class StageCounts:
 
 @dataclass(frozen=True)
 class Window:
-    """Steps whose reads are under way, and the samples that the buffer gets from them."""
+    """Steps whose reads are under way, and the samples that the buffer gets from them.
+
+    `batch` is that of its only step, where some of it is read straight into the batch.
+    """
 
     steps: list[RankStep]
     reads: deque[Future[ReadTotals]]
     pinned: list[int]
+    batch: OpenBatch | None
 
 
 class Stage:
@@ -121,20 +125,18 @@ class Stage:
         self._samples, self._plan, self._rank, self._settings = samples, plan, rank, settings
         self._counts = counts
         pinned = min(plan.settings.capacity(rank), len(samples))
-        staged = settings.staging(plan, samples.sample_nbytes)
+        staged = settings.staging(plan.settings, samples.sample_nbytes)
         self._rows = new_memory(samples, pinned + staged)  # one, so that one call gathers a batch
         self.buffer = Buffer(samples, pinned, {n: v[:pinned] for n, v in self._rows.items()})
         self.staging = Buffer(samples, staged, {n: v[pinned:] for n, v in self._rows.items()})
-        self._batch_memory = {
-            each.name: BatchMemory(each.shape, each.dtype) for each in samples.fields
-        }
+        self._batches = Batches(samples, self._rows, pin_memory=settings.pin_memory)
         share = len(samples) // plan.settings.ranks
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
         self._pool = ThreadPoolExecutor(settings.threads, "read")
         self._early: set[int] = set()
-        self._extras = self.staging.capacity // EXTRA_SHARE
-        self._half = max(1, (self.staging.capacity - self._extras - plan.settings.ranks) // 2)
+        self._extras = staged // EXTRA_SHARE
+        self._half = max(0, staged - self._extras - plan.settings.padding) // 2
 
     @property
     def speed(self) -> StorageSpeed | None:
@@ -145,7 +147,7 @@ class Stage:
         """The batches of an epoch from step `start` on; the next window is read meanwhile.
 
         Raises:
-            UsageError: No such epoch, or staging does not hold one step.
+            UsageError: No such epoch.
             InputError: The data are not as described.
         """
         steps = rank_steps(self._plan, self._rank, epoch=epoch, start=start)
@@ -157,7 +159,7 @@ class Stage:
                 following = self._submit_what_fits(walk, following, reading)
                 self._finish(reading[0])
                 for step in reading[0].steps:
-                    yield self._batch(step, walk)
+                    yield self._batch(step, walk, reading[0].batch)
                 reading.popleft()
         finally:
             self._abandon(reading)
@@ -168,7 +170,7 @@ class Stage:
         self._reads.close()
 
     def _take(self, walk: Walk) -> list[RankStep]:
-        return walk.take(self._half, self._is_to_stage)
+        return walk.take(min(self._half, self.staging.room), self._is_to_stage)
 
     def _is_to_stage(self, sample: int) -> bool:
         return self._plan.owner[sample] != self._rank and sample not in self.staging
@@ -176,31 +178,24 @@ class Stage:
     def _submit_what_fits(
         self, walk: Walk, following: list[RankStep], reading: deque[Window]
     ) -> list[RankStep]:
-        """Submits windows while staging has room; the window that has to wait, if one has."""
+        """Submits windows until two are under way; the one that has to wait, if one has.
+
+        Several steps were only taken together where staging had room for them. A step alone needs
+        none: what finds no place is read into its batch.
+        """
         most = 2 if self._settings.look_ahead else 1
         while following and len(reading) < most:
-            ids = {i for step in following for i in step.ids.tolist() if self._is_to_stage(i)}
-            if len(ids) > self.staging.room:
-                self._refuse_if_stuck(len(ids), reading)
-                break
             reading.append(self._submit(following, walk))
             following = self._take(walk)
         return following
 
-    def _refuse_if_stuck(self, samples: int, reading: deque[Window]) -> None:
-        if not reading:
-            least = (2 * samples + self._plan.settings.ranks) * EXTRA_SHARE // (EXTRA_SHARE - 1) + 1
-            nbytes = least * self._samples.sample_nbytes
-            raise UsageError(
-                f"expected staging for the {samples} samples of a step, found room for "
-                f"{self.staging.room}: allow at least {nbytes} bytes of staging"
-            )
-
     def _submit(self, steps: list[RankStep], walk: Walk) -> Window:
         ids, planned = self._missing(steps)
+        batch = self._open_direct(ids, steps, walk)
         extra = self._extra(ids, walk)
-        pinned = [i for i in (*ids.tolist(), *extra.tolist()) if self._place(i)]
-        tasks = self._reads.tasks(ids, extra, self._target)
+        placed = [i for i in (*ids.tolist(), *extra.tolist()) if not (batch and i in batch.direct)]
+        pinned = [i for i in placed if self._place(i)]
+        tasks = self._reads.tasks(ids, extra, self._target(batch))
         reads = [self._pool.submit(task) for task in tasks]
         if self._reads.measured != self._measured:  # its files were opened, maybe again
             self._counts.read(self._reads.measured - self._measured)
@@ -208,7 +203,19 @@ class Stage:
         self._early.update(extra.tolist())
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
-        return Window(steps, deque(reads), pinned)
+        return Window(steps, deque(reads), pinned, batch)
+
+    def _open_direct(self, ids: Int64Array, steps: list[RankStep], walk: Walk) -> OpenBatch | None:
+        """The batch of the only step, where staging has no room for all that it reads.
+
+        What is used again later in the epoch gets a place first.
+        """
+        staged = [i for i in ids.tolist() if self._is_to_stage(i)]
+        if len(staged) <= self.staging.room:
+            return None
+        (step,) = steps
+        staged.sort(key=lambda sample: walk.uses(sample) < 2)
+        return self._batches.open(step.ids.tolist(), staged[self.staging.room :])
 
     def _missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
         """Sorted ids that have to be read for some steps, and how many of them as planned."""
@@ -219,6 +226,8 @@ class Stage:
                 if sample in missing or self._is_here(sample):
                     hits += sample not in self._early
                     self._early.discard(sample)
+                    if load and sample in missing:  # padding repeats it in the step that loads it
+                        missing[sample] = True
                 else:
                     missing[sample] = load
         self._counts.hits(hits)
@@ -247,8 +256,13 @@ class Stage:
         (self.buffer if pinned else self.staging).add(sample)
         return pinned
 
-    def _target(self, name: str, sample: int) -> NDArray[np.generic]:
-        return (self.buffer if sample in self.buffer else self.staging).row(name, sample)
+    def _target(self, batch: OpenBatch | None) -> Target:
+        def row(name: str, sample: int) -> NDArray[np.generic]:
+            if batch and sample in batch.direct:
+                return batch.rows[name][batch.direct[sample], ...]
+            return (self.buffer if sample in self.buffer else self.staging).row(name, sample)
+
+        return row
 
     def _finish(self, window: Window) -> None:
         """Waits for the window's reads; raises what went wrong in them."""
@@ -256,11 +270,13 @@ class Stage:
             self._counts.read(window.reads[0].result())
             window.reads.popleft()
 
-    def _batch(self, step: RankStep, walk: Walk) -> Batch:
+    def _batch(self, step: RankStep, walk: Walk, opened: OpenBatch | None) -> Batch:
         """The step's samples stacked; those used for the last time leave staging."""
         ids = step.ids.tolist()
-        slots = np.array([self._slot(sample) for sample in ids], np.int64)
-        batch = {each.name: self._stacked(each, slots) for each in self._samples.fields}
+        made = opened or self._batches.open(ids, [])
+        slots = [-1 if sample in made.direct else self._slot(sample) for sample in ids]
+        self._batches.gather(made, ids, np.array(slots, np.int64))
+        batch = dict(made.tensors)
         batch["sample"] = torch.from_numpy(step.ids.copy())
         batch[WEIGHT] = torch.tensor(step.weight, dtype=torch.float64)
         for sample in ids:
@@ -275,20 +291,6 @@ class Stage:
         if sample in self.buffer:
             return self.buffer.slot(sample)
         return self.buffer.capacity + self.staging.slot(sample)
-
-    def _stacked(self, field: Field, slots: Int64Array) -> torch.Tensor:
-        """The rows of a field by one call, which lets go of the interpreter lock."""
-        shape = (len(slots), *field.shape)
-        if self._settings.pin_memory and torch.cuda.is_available():
-            kind = torch.from_numpy(np.empty(0, field.dtype)).dtype
-            stacked = torch.empty(shape, dtype=kind, pin_memory=True)
-            target = stacked.numpy()
-        else:
-            target = self._batch_memory[field.name].rows(len(slots))
-            stacked = torch.from_numpy(target)
-        # "clip" (no slot is outside) writes straight to `out`.
-        np.take(self._rows[field.name], slots, axis=0, out=target, mode="clip")
-        return stacked
 
     def _abandon(self, reading: deque[Window]) -> None:
         """Waits for what is under way; what was not read whole has no place any more."""

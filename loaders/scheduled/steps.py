@@ -71,6 +71,10 @@ class Walk:
         self._size = min(2 * self._size, self._most)
         return window
 
+    def uses(self, sample: int) -> int:
+        """Uses of the sample that are still to come."""
+        return self._uses[sample]
+
     def is_to_come(self, sample: int) -> bool:
         """True where a step that was not yet used up needs the sample."""
         return self._uses[sample] > 0

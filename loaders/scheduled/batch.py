@@ -1,0 +1,85 @@
+"""Batches in the making: memory for a step's samples, gathered from their places or read into it.
+
+A sample that finds no place in buffer or staging is read straight into the batch that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..data.samples import Field, SampleSet
+from ..loader.batches import BatchMemory
+from .buffer import Memory
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """Memory for the samples of one step.
+
+    Attributes:
+        tensors: Of each field, what is handed out.
+        rows: The same memory as arrays.
+        direct: The samples that are read straight into it, and the row of each.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    rows: Memory
+    direct: Mapping[int, int]
+
+
+class Batches:
+    """Makes batches of samples that lie in `places`.
+
+    Args:
+        samples: What they are.
+        places: Where samples wait; a slot is a row of it.
+        pin_memory: Batches in page-locked memory, where there is a CUDA device.
+    """
+
+    def __init__(self, samples: SampleSet, places: Memory, *, pin_memory: bool) -> None:
+        self._fields, self._places = samples.fields, places
+        self._pinned = pin_memory and torch.cuda.is_available()
+        self._memory = {each.name: BatchMemory(each.shape, each.dtype) for each in samples.fields}
+
+    def open(self, ids: list[int], direct: list[int]) -> OpenBatch:
+        """Memory for `ids`, of which those in `direct` will be read into it."""
+        tensors, rows = {}, {}
+        for each in self._fields:
+            tensors[each.name], rows[each.name] = self._new(each, len(ids))
+        return OpenBatch(tensors, rows, {sample: ids.index(sample) for sample in direct})
+
+    def gather(self, batch: OpenBatch, ids: list[int], slots: Int64Array) -> None:
+        """Copies to each row what lies in its slot; -1: the row was read, or repeats one that was.
+
+        One call for neighbouring rows, which lets go of the interpreter lock.
+        """
+        if not ids:
+            return
+        border = np.flatnonzero(np.diff(slots >= 0)) + 1
+        for first, last in zip([0, *border.tolist()], [*border.tolist(), len(ids)], strict=True):
+            if slots[first] < 0:
+                continue
+            for name, rows in batch.rows.items():
+                # "clip" (no slot is outside) writes straight to `out`.
+                taken, target = slots[first:last], rows[first:last]
+                np.take(self._places[name], taken, axis=0, out=target, mode="clip")
+        for row, sample in enumerate(ids):
+            source = batch.direct.get(sample, row)
+            if source != row:
+                for rows in batch.rows.values():
+                    rows[row] = rows[source]
+
+    def _new(self, field: Field, count: int) -> tuple[torch.Tensor, NDArray[np.generic]]:
+        if self._pinned:
+            kind = torch.from_numpy(np.empty(0, field.dtype)).dtype
+            tensor = torch.empty((count, *field.shape), dtype=kind, pin_memory=True)
+            return tensor, tensor.numpy()
+        rows = self._memory[field.name].rows(count)
+        return torch.from_numpy(rows), rows
