@@ -5,6 +5,8 @@ usage: profiled_training.py OWN BATCHES
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 import time
 
@@ -42,4 +44,5 @@ def main(own: bool, batches: int) -> None:
 
 
 if __name__ == "__main__":
+    atexit.register(gc.freeze)  # what imports made is not looked through at exit
     main(sys.argv[1] == "own", int(sys.argv[2]))

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import vanidl
-from tests.record import timed_fetches as program
+from tests.record import fetch_sizes as sizes
 from tests.record.conftest import recorder, whole
 from vanidl.model.fetches import Fetches
 from vanidl.readers.steps.journal import FETCH, read_journal
 from vanidl.record import Recorded, record
 
-PROGRAM = Path(program.__file__)
+PROGRAM = Path(__file__).with_name("timed_fetches.py")
 MS = 1_000_000
 SAME_TIME = 0.5  # share of times; a busy machine stops between two clocks that are read in turn
-RANKS = 4
-A_PASS = (program.ROWS + program.HELD_OUT) // program.BATCH  # batches of both loaders
+RANKS = 2
+A_PASS = (sizes.ROWS + sizes.HELD_OUT) // sizes.BATCH  # batches of both loaders
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def same(timed: Timed) -> list[Truth]:
         (fetches.begin, fetches.batch, training[fetches.name], ranks[fetches.trainer])
     )
     keys = [
-        (b.rank, b.rows[0] < program.ROWS, b.rows[0] % program.ROWS // program.BATCH, b.begin)
+        (b.rank, b.rows[0] < sizes.ROWS, b.rows[0] % sizes.ROWS // sizes.BATCH, b.begin)
         for b in truth
     ]
     expected = sorted(range(len(truth)), key=keys.__getitem__)
@@ -128,10 +128,10 @@ def assert_true(timed: Timed) -> None:
     assert near(collate - begin, np.array([batch.items_ns for batch in own]))
     assert near(end - collate, np.array([batch.collate_ns for batch in own]))
     first = [batch.rows[0] for batch in own]
-    of_training = np.array([row < program.ROWS for row in first])
-    expected = np.array(first) % program.ROWS // program.BATCH
+    of_training = np.array([row < sizes.ROWS for row in first])
+    expected = np.array(first) % sizes.ROWS // sizes.BATCH
     assert (fetches.batch == expected).all()
-    assert (fetches.samples == program.BATCH).all()
+    assert (fetches.samples == sizes.BATCH).all()
     named = np.array(["training" in fetches.names[k] for k in fetches.name.tolist()])
     assert (named == of_training).all()
 
@@ -141,7 +141,7 @@ def test_fetches_are_those_of_the_program(trained: Callable[..., Timed], how: tu
     timed = trained(*how)
     assert_true(timed)
     rows = np.bincount(timed.fetches.epoch)
-    assert rows.tolist() == [A_PASS] * program.EPOCHS
+    assert rows.tolist() == [A_PASS] * sizes.EPOCHS
 
 
 @pytest.mark.parametrize("how", PROGRAMS, ids="-".join)
@@ -167,14 +167,14 @@ def test_each_rank_of_torchrun_has_its_fetches(tmp_path: Path) -> None:
     )  # fmt: skip
     timed = train(tmp_path, "2", "fork", "yes", launcher=torchrun)
     assert_true(timed)
-    assert np.bincount(timed.fetches.trainer).tolist() == [A_PASS * program.EPOCHS] * RANKS
+    assert np.bincount(timed.fetches.trainer).tolist() == [A_PASS * sizes.EPOCHS] * RANKS
 
 
 @pytest.mark.parametrize("tracer", ["darshan", "dftracer"])
 def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, tracer: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     data = tmp_path / "samples.f32"
-    data.write_bytes(bytes(program.SAMPLE_BYTES * program.SAMPLES_STORED))
+    data.write_bytes(bytes(sizes.SAMPLE_BYTES * sizes.SAMPLES_STORED))
     run = recorder(tracer, tmp_path)
     done = whole(run, sys.executable, PROGRAM, tmp_path / "truth", *WITHOUT_WORKERS, data)
     found = timed(tmp_path, done)
@@ -191,7 +191,7 @@ def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, trac
     assert np.median(np.abs(batches.decoding_s - decoded) - limit) <= 0
     assert fetching.mean is not None
     assert fetching.mean.delivery_s <= 0.1 * fetching.mean.wait_s
-    assert (batches.longest_read_nbytes == program.SAMPLE_BYTES).mean() >= SAME_TIME
+    assert (batches.longest_read_nbytes == sizes.SAMPLE_BYTES).mean() >= SAME_TIME
 
 
 def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:

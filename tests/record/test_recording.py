@@ -19,7 +19,8 @@ READS = 120
 NBYTES = 1000
 
 READER = f"""
-import os, sys
+import atexit, gc, os, sys
+atexit.register(gc.freeze)  # what imports made is not looked through at exit
 def read(n={READS}):
     fd = os.open({{data!r}}, os.O_RDONLY)
     for i in range(n):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import vanidl
-from tests.record import profiled_training
 from vanidl.errors import UsageError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.pytorch.trace import read_trace
@@ -17,6 +16,7 @@ from vanidl.readers.steps.journal import read_journal
 from vanidl.record import Recorded, record
 from vanidl.record.injected.vanidl_steps import hooks, journal, window
 
+PROGRAM = Path(__file__).with_name("profiled_training.py")
 STEPS = 4
 MS = 1_000_000
 
@@ -130,7 +130,7 @@ def test_steps_to_profile_need_steps(tmp_path: Path) -> None:
 
 def profiled(folder: Path, own: str) -> Recorded:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    command = [sys.executable, profiled_training.__file__, own, "20"]
+    command = [sys.executable, str(PROGRAM), own, "20"]
     done = record(command, folder, tracer="none", profile_steps=STEPS)
     assert done.exit_status == 0
     return done

@@ -13,13 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+import light_torch  # noqa: F401 - before torch
 import torch
+from fetch_sizes import BATCH, EPOCHS, HELD_OUT, ROWS, SAMPLE_BYTES, SAMPLES_STORED
 from torch.utils.data import DataLoader, Dataset
 
 NOW = time.time_ns
-EPOCHS = 2
-ROWS, HELD_OUT, BATCH = 24, 8, 4
-SAMPLE_BYTES, SAMPLES_STORED = 1 << 22, 4
 DECODE_S, COLLATE_S = 0.002, 0.003
 
 

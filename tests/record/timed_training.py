@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import light_torch  # noqa: F401 - before torch
 import torch
 from torch.utils.data import DataLoader, Dataset
 
