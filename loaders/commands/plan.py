@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=16, metavar="B", help="samples of a rank in a step")
     add("--epochs", type=int, default=2, metavar="E")
     add("--buffer", type=int, default=0, metavar="C", help="samples held by all ranks together")
+    add("--node-ranks", type=int, default=1, metavar="L", help="ranks that share a node's buffer")
     add("--seed", type=int, default=0)
     add("--drop-last", action="store_true", help="drop the incomplete batch instead of padding")
     add("--balance", default="load", help="load (default), batch or time")
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         epoch_order=options.epoch_order,
         load_s=options.load_s,
         compute_s=options.compute_s,
+        node_ranks=options.node_ranks,
     )
     plan = make_plan(settings)
     counts = asdict(report(plan, most_gap=options.gap))
@@ -66,6 +68,7 @@ _MEANING = {
     "max_imbalance": "largest difference of reads between two ranks in a step",
     "requests_per_epoch": "read requests in an epoch after the first, mean",
     "max_batch": "largest batch of a rank / the baseline's",
+    "batch_spread": "largest batch of a step / mean batch, mean over steps: computing waits for it",
     "times_fewer": "reads of a DataLoader / reads of the plan",
 }
 

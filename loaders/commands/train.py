@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     import torch
 
     from ..loader.loader import find_loader
+    from ..ranks.process_group import process_group
     from ..train.profiling import Places
     from ..train.train import Plan, train
     from .settings import require_sense, require_steps, samples_from, settings_from
@@ -51,12 +52,13 @@ def run(options: argparse.Namespace) -> int:
         checkpoints=Path(options.checkpoints) if options.checkpoints else None,
         most_steps=options.steps,
     )
-    loader = find_loader(options.loader).open_loader(samples, settings, options)
-    try:
-        require_steps(loader, samples, settings)
-        outcome = train(samples, loader, settings, plan)
-    finally:
-        loader.close()
+    with process_group(settings.world):  # ranks are connected where a loader wants to know
+        loader = find_loader(options.loader).open_loader(samples, settings, options)
+        try:
+            require_steps(loader, samples, settings)
+            outcome = train(samples, loader, settings, plan)
+        finally:
+            loader.close()
     if options.json:
         line = {"rank": settings.world.rank, "ranks": settings.world.ranks} | asdict(outcome)
         sys.stdout.write(json.dumps(line) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ Memory = dict[str, NDArray[Any]]
 """Of each field, an array of (samples, *shape)."""
 
 
-def _require_memory(nbytes: int) -> None:
+def require_memory(nbytes: int) -> None:
     """Raises UsageError where this host can never hold as much: it would end in mid-epoch."""
     held = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if nbytes > held:
         raise UsageError(
             f"expected buffers within the memory of this host, {held} bytes, found {nbytes} for "
-            "one rank: lower --buffer, --buffer-fraction or --staging-bytes"
+            "a rank or node: lower --memory, --buffer, --buffer-fraction or --staging-bytes"
         )
 
 
@@ -31,7 +32,7 @@ def new_memory(samples: SampleSet, capacity: int) -> Memory:
     Raises:
         UsageError: This host has less.
     """
-    _require_memory(capacity * samples.sample_nbytes)
+    require_memory(capacity * samples.sample_nbytes)
     return {each.name: np.empty((capacity, *each.shape), each.dtype) for each in samples.fields}
 
 
@@ -83,6 +84,9 @@ class Buffer:
         self._slots[sample] = self._free.pop()
         self.peak = max(self.peak, len(self._slots))
         self.check()
+
+    def settle(self, samples: Iterable[int]) -> None:
+        """They were read whole: nobody else has to know."""
 
     def discard(self, sample: int) -> None:
         """Takes the sample's place away, if it has one."""

@@ -13,6 +13,8 @@ first used, and counted as `reloads`, apart from the loads of the plan.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,13 @@ from ..loader.epochs import EpochLoader, Stream
 from ..loader.loader import Loader, Settings
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
+from ..ranks.messages import Alone, Transport, launched_transport
+from ..ranks.nodes import ranks_of_a_node, shared_memory
+from ..ranks.process_group import begun
+from ..ranks.world import World
 from .budget import divided
+from .buffer import require_memory
+from .node import NodeMemory, NodeSize
 from .plan import Plan, load_plan, make_plan
 from .plan_settings import EPOCH_ORDERS, PlanSettings
 from .share import BALANCES
@@ -34,6 +42,8 @@ NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
 MEMORY_NBYTES = 1 << 30
 """Of each rank's buffer and staging, where no option says."""
+NODE_BUFFERS = ("auto", "no")
+"""auto: where ranks are connected when the loader is opened, and nodes have equally many."""
 READY = 2
 """Batches that wait for the training process."""
 
@@ -54,11 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--look-ahead", type=int, default=8, metavar="STEPS", help="read together (0: none ahead)")
     add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
     add("--staging-bytes", type=int, help="of samples read ahead")
+    add("--node-buffer", default="auto", choices=NODE_BUFFERS, help="shared by ranks of a node")
     add("--read-threads", type=int, default=8, help="reads under way at once")
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
-    """The loader that the options describe.
+    """The loader that the options describe. Every rank has to call it.
 
     Raises:
         UsageError: The options make no sense, or the plan is of another data set or run.
@@ -72,8 +83,35 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         pin_memory=settings.pin_memory,
     )
     chosen, stage = within_memory(samples, settings, options, stage)
-    plan = load_plan(Path(options.plan)) if options.plan else make_plan(chosen)
-    return ScheduledLoader(samples, settings, plan, stage)
+    with _connected(settings.world, options) as transport:
+        node_ranks = ranks_of_a_node(transport)
+        chosen = replace(chosen, node_ranks=node_ranks)
+        plan = load_plan(Path(options.plan)) if options.plan else make_plan(chosen)
+        node = None
+        if 1 < node_ranks == plan.settings.node_ranks:
+            node = _node_memory(samples, plan, stage, transport)
+    return ScheduledLoader(samples, settings, plan, stage, node)
+
+
+@contextmanager
+def _connected(world: World, options: argparse.Namespace) -> Iterator[Transport]:
+    """Messages between ranks, where they are connected and may share a buffer."""
+    connected = world.source == "mpi" or begun(world)
+    share = options.node_buffer == "auto" and connected and world.ranks > 1
+    transport = launched_transport(world) if share else Alone(world)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def _node_memory(
+    samples: SampleSet, plan: Plan, stage: StageSettings, transport: Transport
+) -> NodeMemory:
+    size = NodeSize.of(plan.settings, stage.staging(plan.settings, samples.sample_nbytes))
+    nbytes = size.nbytes(samples)
+    require_memory(nbytes)
+    return NodeMemory(samples, size, shared_memory(transport, size.ranks, nbytes))
 
 
 def within_memory(
@@ -129,8 +167,9 @@ class ScheduledStats(Stats):
     Attributes:
         reloads: Reads beside the plan: of samples that it holds already, after a resume or
             where epochs are visited out of order.
-        buffer_peak: Most samples that the buffer held.
+        buffer_peak: Most samples that the buffer held: the node's, where its ranks share one.
         buffer_capacity: Samples that it may hold.
+        node_ranks: Ranks that share the buffer.
         staging_peak: Most samples that waited outside the buffer.
         staging_capacity: Samples that may.
     """
@@ -138,6 +177,7 @@ class ScheduledStats(Stats):
     reloads: int = 0
     buffer_peak: int = 0
     buffer_capacity: int = 0
+    node_ranks: int = 1
     staging_peak: int = 0
     staging_capacity: int = 0
 
@@ -150,6 +190,7 @@ class ScheduledLoader(EpochLoader):
         settings: As for every loader; `workers` is not used, a thread reads ahead.
         plan: Made for these samples and settings.
         stage: How to read ahead.
+        node: Memory that the ranks of this node share, where the plan has them share a buffer.
 
     Raises:
         UsageError: The plan is of another data set or run.
@@ -158,7 +199,12 @@ class ScheduledLoader(EpochLoader):
     advances = True  # what is loaded when is planned for one epoch after another
 
     def __init__(
-        self, samples: SampleSet, settings: Settings, plan: Plan, stage: StageSettings
+        self,
+        samples: SampleSet,
+        settings: Settings,
+        plan: Plan,
+        stage: StageSettings,
+        node: NodeMemory | None = None,
     ) -> None:
         check_plan(plan, samples, settings)
         counts = StageCounts(Counts(), Counts())
@@ -166,7 +212,7 @@ class ScheduledLoader(EpochLoader):
         super().__init__(settings, counts.of_plan, steps, own)
         self.plan, self._beside_plan = plan, counts.beside_plan
         self._stage_settings = stage
-        self._stage = Stage(samples, plan, settings.world.rank, stage, counts)
+        self._stage = Stage(samples, plan, settings.world.rank, stage, counts, node)
 
     def _batches(self, epoch: int, start: int) -> Stream:
         batches = self._stage.batches(epoch, start)
@@ -186,6 +232,7 @@ class ScheduledLoader(EpochLoader):
             reloads=self._beside_plan.stats([]).loads,
             buffer_peak=buffer.peak,
             buffer_capacity=buffer.capacity,
+            node_ranks=self.plan.settings.node_ranks,
             staging_peak=staging.peak,
             staging_capacity=staging.capacity,
         )

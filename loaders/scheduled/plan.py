@@ -1,12 +1,13 @@
-"""The offline plan: which rank holds which sample, and what every rank reads in every step.
+"""The offline plan: which node holds which sample, and what every rank reads in every step.
 
 Every sample is used once an epoch, so a hit in epoch e + 1 stayed resident across the border
 of the epochs, and at most C samples do (C: all buffers together). For any order of epochs and
 any eviction, epochs after the first therefore load at least N - C samples. Future knowledge
 makes the bound easy to reach: a resident sample that is still to come is always needed
 sooner than one that was just used, so nothing resident is ever worth replacing. The plan
-pins the first C / R samples that each rank reads in the first epoch and remaps every sample
-inside its global batch to the rank that holds it: no sample ever moves between ranks.
+pins the first C / K samples that each of K nodes reads in the first epoch and remaps every sample
+inside its global batch to a rank of the node that holds it: no sample ever moves between nodes.
+Ranks that share no memory are nodes of one rank each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 from .epochs import ORDERS
 from .plan_settings import Int64Array, PlanSettings
-from .share import costs, shares
+from .share import costs, shares, within_nodes
 
 FREE = -1
 _FORMAT = 1
@@ -59,7 +60,7 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan is data: `order[k]` is the shuffle that epoch k uses, `owner[i]` holds sample i.
+    """A plan is data: `order[k]` is the shuffle that epoch k uses, node `owner[i]` holds sample i.
 
     `owner` is FREE for samples that no buffer holds.
     """
@@ -124,16 +125,20 @@ class Plan:
         return StepPlan(dealt, np.ones(len(batch), bool), _bounds(sizes))
 
     def _later(self, batch: Int64Array) -> StepPlan:
-        owner = self.owner[batch]
-        missing = np.sort(batch[owner == FREE])
-        held = np.bincount(owner[owner != FREE], minlength=self.settings.ranks)
-        weighed = costs(self.settings.balance, self.settings.load_s, self.settings.compute_s)
+        settings, owner = self.settings, self.owner[batch]
+        free = owner == FREE
+        missing = np.sort(batch[free])
+        held = np.bincount(owner[~free], minlength=settings.nodes)
+        weighed = costs(settings.balance, settings.load_s, settings.compute_s)
         count = shares(held, len(missing), *weighed)
-        rank = np.concatenate([owner[owner != FREE], np.repeat(np.arange(len(count)), count)])
-        ids = np.concatenate([batch[owner != FREE], missing])
+        # Another rank of a node has one more each time.
+        use, read = within_nodes(held, count, settings.node_ranks, turn=int(batch[0]))
+        everyone = np.arange(settings.ranks)
+        rank = np.concatenate([np.repeat(everyone, use), np.repeat(everyone, read)])
+        ids = np.concatenate([batch[~free][np.argsort(owner[~free], kind="stable")], missing])
         load = np.arange(len(ids)) >= len(ids) - len(missing)
         order = np.lexsort((ids, load, rank))
-        return StepPlan(ids[order], load[order], _bounds((held + count).tolist()))
+        return StepPlan(ids[order], load[order], _bounds((use + read).tolist()))
 
 
 def _joined(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]) -> StepPlan:
@@ -154,12 +159,13 @@ def make_plan(settings: PlanSettings) -> Plan:
     order = ORDERS[settings.epoch_order](settings)
     owner = np.full(settings.samples, FREE, np.int32)
     first = settings.shuffle(int(order[0]))
-    for rank in range(settings.ranks):
+    of_nodes = first.reshape(-1, settings.nodes, settings.node_ranks)
+    for node in range(settings.nodes):
         # A padded sequence repeats ids at its end: whoever saw one first keeps it.
-        mine = first[rank :: settings.ranks]
+        mine = of_nodes[:, node].reshape(-1)
         mine = mine[owner[mine] == FREE]
         _, index = np.unique(mine, return_index=True)
-        owner[mine[np.sort(index)][: settings.capacity(rank)]] = rank
+        owner[mine[np.sort(index)][: settings.capacity(node)]] = node
     owner.flags.writeable = False
     return Plan(settings, order, owner)
 
@@ -189,14 +195,14 @@ def _require_whole(plan: Plan, path: Path) -> None:
     """Raises InputError where no `make_plan` gives such a plan: ranks would miss samples."""
     settings, owner = plan.settings, plan.owner
     known = owner.shape == (settings.samples,) and owner.dtype == np.int32
-    if not known or (owner < FREE).any() or (owner >= settings.ranks).any():
+    if not known or (owner < FREE).any() or (owner >= settings.nodes).any():
         raise InputError(
-            f"{path}: expected for each of {settings.samples} samples a rank below "
-            f"{settings.ranks} or {FREE}, found others; plan anew"
+            f"{path}: expected for each of {settings.samples} samples a node below "
+            f"{settings.nodes} or {FREE}, found others; plan anew"
         )
-    held = np.bincount(owner[owner != FREE], minlength=settings.ranks)
-    if (held > [settings.capacity(rank) for rank in range(settings.ranks)]).any():
-        raise InputError(f"{path}: expected ranks within their buffers, found {held.max()} held")
+    held = np.bincount(owner[owner != FREE], minlength=settings.nodes)
+    if (held > [settings.capacity(node) for node in range(settings.nodes)]).any():
+        raise InputError(f"{path}: expected nodes within their buffers, found {held.max()} held")
     if not np.array_equal(np.sort(plan.order), np.arange(settings.epochs)):
         raise InputError(f"{path}: expected each of {settings.epochs} epochs once, found others")
 

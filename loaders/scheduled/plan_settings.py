@@ -25,7 +25,7 @@ class PlanSettings:
         ranks: R.
         batch: Samples of a rank in a step of the baseline; the global batch is ranks * batch.
         epochs: E.
-        buffer: C, samples that all ranks hold together; rank r holds C // R or one more.
+        buffer: C, samples that all ranks hold together; node k holds C // K of them or one more.
         seed: Of the shuffles, as in the baseline.
         drop_last: Drop the incomplete global batch instead of padding, as in the baseline.
         shuffled: False: ids in order, every epoch.
@@ -33,6 +33,8 @@ class PlanSettings:
         epoch_order: "shuffle" (as drawn), "greedy" or "pso": see `vanidl_loaders.scheduled.epochs`.
         load_s: Seconds of reading a sample, for balance "time".
         compute_s: Seconds of training on a sample, for balance "time".
+        node_ranks: Consecutive ranks that share a node's buffer; 1: each rank has its own, and K,
+            the number of nodes, is R here and below.
     """
 
     samples: int
@@ -47,9 +49,10 @@ class PlanSettings:
     epoch_order: str = "shuffle"
     load_s: float = 1.0
     compute_s: float = 1.0
+    node_ranks: int = 1
 
     def __post_init__(self) -> None:
-        least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0}
+        least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0, "node_ranks": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise UsageError(
@@ -61,6 +64,11 @@ class PlanSettings:
             raise UsageError(
                 f"expected at least one sample per rank, found {self.samples} samples for "
                 f"{self.ranks} ranks: use fewer ranks"
+            )
+        if self.ranks % self.node_ranks:
+            raise UsageError(
+                f"expected as many ranks on every node, found {self.ranks} ranks and "
+                f"{self.node_ranks} of a node: let each rank have its own buffer"
             )
         if self.epoch_order not in EPOCH_ORDERS:
             raise UsageError(
@@ -77,9 +85,18 @@ class PlanSettings:
         """Uses of an epoch beyond one of each sample: fewer than there are ranks."""
         return 0 if self.drop_last else -self.samples % self.ranks
 
-    def capacity(self, rank: int) -> int:
-        """Samples that the buffer of one rank holds."""
-        return self.buffer // self.ranks + (rank < self.buffer % self.ranks)
+    @property
+    def nodes(self) -> int:
+        """K, buffers."""
+        return self.ranks // self.node_ranks
+
+    def node(self, rank: int) -> int:
+        """Whose buffer a rank has."""
+        return rank // self.node_ranks
+
+    def capacity(self, node: int) -> int:
+        """Samples that one buffer holds."""
+        return self.buffer // self.nodes + (node < self.buffer % self.nodes)
 
     def shuffle(self, number: int) -> Int64Array:
         """The baseline's global sequence of ids in its epoch `number`, padded or cut."""

@@ -50,6 +50,26 @@ def shares(held: Int64Array, misses: int, load_s: float, compute_s: float) -> In
     return count
 
 
+def within_nodes(
+    held: Int64Array, loads: Int64Array, ranks: int, turn: int
+) -> tuple[Int64Array, Int64Array]:
+    """(held samples, loads) of each rank, from those of each node of `ranks` ranks.
+
+    A node's batch is dealt as DistributedSampler deals a global one: sizes differ by one at most,
+    the first ranks have the larger. Loads differ by one at most, too; which ranks have one more
+    goes with `turn`, where the batch divides evenly.
+    """
+    if ranks == 1:
+        return held, loads
+    local = np.arange(ranks)
+    total, rest = np.divmod((held + loads)[:, None], ranks)
+    size = total + (local < rest)
+    first = np.where(rest == 0, turn % ranks, 0)
+    read, more = np.divmod(loads[:, None], ranks)
+    of_rank = read + ((local - first) % ranks < more)
+    return (size - of_rank).reshape(-1), of_rank.reshape(-1)
+
+
 def _below(base: NDArray[np.float64], slope: float, level: float) -> Int64Array:
     """Misses that each rank can take without exceeding the level."""
     return np.maximum(np.floor((level - base) / slope), 0).astype(np.int64)

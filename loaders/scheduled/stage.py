@@ -25,7 +25,7 @@ from ..loader.loader import WEIGHT, Batch
 from ..loader.stats import Counts
 from .batch import Batches, OpenBatch
 from .budget import EXTRA_SHARE, wanted_staging
-from .buffer import Buffer, new_memory
+from .node import NodeMemory, open_places
 from .plan import Plan
 from .plan_settings import PlanSettings
 from .steps import RankStep, Walk, rank_steps
@@ -110,7 +110,7 @@ class Stage:
     """Buffer and staging of one rank, in one process.
 
     Attributes:
-        buffer: What the plan pins; at most `plan.settings.capacity(rank)` samples.
+        buffer: What the plan pins, of this rank or its node.
         staging: What was read ahead for one use.
     """
 
@@ -121,15 +121,15 @@ class Stage:
         rank: int,
         settings: StageSettings,
         counts: StageCounts,
+        node: NodeMemory | None = None,
     ) -> None:
-        self._samples, self._plan, self._rank, self._settings = samples, plan, rank, settings
+        self._plan, self._rank, self._settings = plan, rank, settings
         self._counts = counts
-        pinned = min(plan.settings.capacity(rank), len(samples))
         staged = settings.staging(plan.settings, samples.sample_nbytes)
-        self._rows = new_memory(samples, pinned + staged)  # one, so that one call gathers a batch
-        self.buffer = Buffer(samples, pinned, {n: v[:pinned] for n, v in self._rows.items()})
-        self.staging = Buffer(samples, staged, {n: v[pinned:] for n, v in self._rows.items()})
-        self._batches = Batches(samples, self._rows, pin_memory=settings.pin_memory)
+        places = open_places(samples, plan, rank, staged, node)
+        self.buffer, self.staging = places.buffer, places.staging
+        self._staging_slot, self._node = places.staging_slot, plan.settings.node(rank)
+        self._batches = Batches(samples, places.rows, pin_memory=settings.pin_memory)
         share = len(samples) // plan.settings.ranks
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
@@ -173,7 +173,7 @@ class Stage:
         return walk.take(min(self._half, self.staging.room), self._is_to_stage)
 
     def _is_to_stage(self, sample: int) -> bool:
-        return self._plan.owner[sample] != self._rank and sample not in self.staging
+        return self._plan.owner[sample] != self._node and sample not in self.staging
 
     def _submit_what_fits(
         self, walk: Walk, following: list[RankStep], reading: deque[Window]
@@ -252,7 +252,7 @@ class Stage:
 
     def _place(self, sample: int) -> bool:
         """Gives a sample its place; True where that is in the buffer."""
-        pinned = bool(self._plan.owner[sample] == self._rank)
+        pinned = bool(self._plan.owner[sample] == self._node)
         (self.buffer if pinned else self.staging).add(sample)
         return pinned
 
@@ -269,6 +269,7 @@ class Stage:
         while window.reads:
             self._counts.read(window.reads[0].result())
             window.reads.popleft()
+        self.buffer.settle(window.pinned)
 
     def _batch(self, step: RankStep, walk: Walk, opened: OpenBatch | None) -> Batch:
         """The step's samples stacked; those used for the last time leave staging."""
@@ -290,7 +291,7 @@ class Stage:
     def _slot(self, sample: int) -> int:
         if sample in self.buffer:
             return self.buffer.slot(sample)
-        return self.buffer.capacity + self.staging.slot(sample)
+        return self._staging_slot + self.staging.slot(sample)
 
     def _abandon(self, reading: deque[Window]) -> None:
         """Waits for what is under way; what was not read whole has no place any more."""
@@ -301,7 +302,10 @@ class Stage:
             whole = [r for r in window.reads if not r.cancelled() and r.exception() is None]
             for read in whole:
                 self._counts.read(read.result())
-            for sample in window.pinned if len(whole) < len(window.reads) else ():
-                self.buffer.discard(sample)
+            if len(whole) == len(window.reads):
+                self.buffer.settle(window.pinned)
+            else:
+                for sample in window.pinned:
+                    self.buffer.discard(sample)
         self.staging.clear()
         self._early.clear()

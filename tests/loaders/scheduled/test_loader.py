@@ -166,3 +166,5 @@ def test_two_ranks_train(launcher, ptycho, run_python):
     assert [len(rank["losses"]) for rank in each] == [9, 9]
     assert sum(rank["stats"]["loads"] for rank in each) == 21 + 2 * (21 - 14)
     assert sum(rank["samples"] for rank in each) == 3 * 22  # 21, one of them twice
+    assert [rank["stats"]["node_ranks"] for rank in each] == [2, 2]  # they share one buffer
+    assert [rank["stats"]["buffer_capacity"] for rank in each] == [14, 14]

@@ -39,6 +39,7 @@ def plans(draw) -> PlanSettings:
         drop_last=draw(st.booleans()),
         balance=draw(st.sampled_from(BALANCES)),
         epoch_order=draw(st.sampled_from(["shuffle", "greedy"])),
+        node_ranks=draw(st.sampled_from([each for each in range(1, 6) if ranks % each == 0])),
     )
 
 
@@ -74,22 +75,22 @@ def test_every_global_batch_holds_the_baselines_samples(chosen):
 def test_a_hit_is_where_the_sample_is_held_and_nothing_is_held_over_the_bound(chosen):
     """An independent replay of the buffers, from what the steps alone say."""
     plan = make_plan(chosen)
-    held = [set() for _ in range(chosen.ranks)]
+    held = [set() for _ in range(chosen.nodes)]
     for epoch in range(chosen.epochs):
         kept = set(plan.kept(epoch).tolist())
         staged = [set() for _ in range(chosen.ranks)]
         for step in plan.steps(epoch):
             for rank in range(chosen.ranks):
-                ids, load = step.of_rank(rank)
+                node, (ids, load) = chosen.node(rank), step.of_rank(rank)
                 read = set(ids[load].tolist())  # padding may repeat it in the same step
                 for sample in set(ids[~load].tolist()) - read:
-                    assert sample in held[rank] or sample in staged[rank]
+                    assert sample in held[node] or sample in staged[rank]
                 for sample in ids[load].tolist():
-                    if plan.owner[sample] == rank:
-                        held[rank].add(sample)
+                    if plan.owner[sample] == node:
+                        held[node].add(sample)
                     elif sample in kept:
                         staged[rank].add(sample)
-                assert len(held[rank]) <= chosen.capacity(rank)
+                assert len(held[node]) <= chosen.capacity(node)
             assert sum(map(len, staged)) < chosen.ranks
 
 
@@ -116,6 +117,34 @@ def test_loads_are_level_over_ranks(chosen):
             assert sum(weights) == pytest.approx(chosen.ranks)
             if chosen.balance == "load":
                 assert step.loads.max() - step.loads.min() <= 1
+
+
+@settings(deadline=None)
+@given(plans())
+def test_batches_on_one_node_are_as_large_as_distributed_samplers(chosen):
+    """But for the last, where padding goes to whoever has the samples that it repeats."""
+    chosen = replace(chosen, node_ranks=chosen.ranks)
+    plan = make_plan(chosen)
+    for epoch in range(chosen.epochs):
+        *most, last = plan.steps(epoch) if chosen.samples >= chosen.global_batch else [None]
+        assert all(step.sizes.tolist() == [chosen.batch] * chosen.ranks for step in most)
+        if last is not None and not chosen.padding:
+            assert last.sizes.max() - last.sizes.min() == 0
+    if chosen.epochs > 1 and chosen.samples % chosen.global_batch == 0:
+        assert report(plan).batch_spread == 1
+
+
+@settings(deadline=None)
+@given(plans())
+def test_ranks_of_a_node_have_batches_of_one_size_and_share_its_loads(chosen):
+    plan = make_plan(chosen)
+    for epoch in range(1, chosen.epochs):
+        for step in plan.steps(epoch):
+            of_nodes = (chosen.nodes, chosen.node_ranks)
+            spread = np.ptp(step.loads.reshape(of_nodes), axis=1)
+            assert spread.max() <= 1
+            if not chosen.padding:
+                assert np.ptp(step.sizes.reshape(of_nodes), axis=1).max() <= 1
 
 
 @given(
@@ -251,3 +280,4 @@ def test_the_command_prints_the_contract(capsys):
     assert counts["loads_per_epoch"] == counts["bound"] == 500
     assert counts["max_imbalance"] <= 1
     assert counts["requests_per_epoch"] <= 500
+    assert counts["batch_spread"] > 1
