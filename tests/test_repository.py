@@ -93,6 +93,29 @@ def test_long_functions_would_be_seen() -> None:
     assert body_lines(function) == 41
 
 
+def test_no_text_that_is_shown_has_markdown_in_it() -> None:
+    """Terminals, pages and JSON show backticks as they are; docstrings and patterns may have them."""
+    assert {
+        f"{module.relative_to(ROOT)}: {text}"
+        for module in (ROOT / "vanidl").rglob("*.py")
+        if "`" in (source := module.read_text("utf-8"))
+        for text in shown_texts(ast.parse(source))
+        if "`" in text
+    } == {"vanidl/anonymize/text.py: " + r"""[^\s!"#$&'()*,:;<=>?\[\]^`{|}]+"""}
+
+
+def shown_texts(tree: ast.Module) -> set[str]:
+    """The strings of a module that are no docstrings."""
+    nodes = list(ast.walk(tree))
+    documented = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in documented
+    }
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_benchmarks_that_are_named_are_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

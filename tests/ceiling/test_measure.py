@@ -86,7 +86,7 @@ def test_a_run_that_kept_nothing_is_refused_in_words(tmp_path: Path) -> None:
         measure(tmp_path / "run", tmp_path / "late")
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "run.json").write_text("{}")
-    with pytest.raises(InputError, match="expected steps that `vanidl record` recorded"):
+    with pytest.raises(InputError, match="expected steps recorded by vanidl record"):
         measure(tmp_path / "run", tmp_path / "none")
 
 

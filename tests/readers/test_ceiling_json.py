@@ -36,7 +36,7 @@ def test_impossible_values_are_refused(tmp_path: Path, wrong: dict) -> None:
     write_ceiling(tmp_path, CEILING)
     path = tmp_path / NAME
     path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
-    with pytest.raises(InputError, match="expected what `vanidl ceiling` measured"):
+    with pytest.raises(InputError, match="expected what vanidl ceiling measured"):
         read_ceiling(path)
     ceiling, (notice,) = gather([tmp_path / "run.json"])
     assert ceiling is None
@@ -46,7 +46,7 @@ def test_impossible_values_are_refused(tmp_path: Path, wrong: dict) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "nan", '{"schema": "vanidl-ceiling/1"}', "\xff"])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / NAME).write_text(text, encoding="latin-1")
-    with pytest.raises(InputError, match="expected what `vanidl ceiling` measured"):
+    with pytest.raises(InputError, match="expected what vanidl ceiling measured"):
         read_ceiling(tmp_path / NAME)
 
 

@@ -35,6 +35,7 @@ NOUNS = (
 FAULTS = {
     "one and many": rf"(?<![\d.,@])1 (?:{NOUNS})e?s\b",
     "many and one": rf"(?<![\d.,])(?:0|[2-9]|\d\d+|\d+,\d\d\d) (?:{NOUNS})\b(?! \d)",
+    "Markdown": r"`|\*\*",
     "not recorded in another sentence": r"(?<!was )(?<!were )(?<!is )(?<!are )(?<!dash: )"
     r"(?<!means )\bnot recorded",
     "only nothing": r"\b[Oo]nly 0\b",

@@ -69,7 +69,7 @@ def _by_rank(journals: list[Journal], folder: Path) -> dict[int, RankSteps]:
             found[rank] = steps
     if not found:
         raise InputError(
-            f"{folder}: expected steps that `vanidl record` recorded, found none: the program must "
+            f"{folder}: expected steps recorded by vanidl record, found none: the program must "
             "take batches from a loader that vanidl knows (docs/recording.md), or one named with "
             "--wait, and --no-steps must not be set"
         )

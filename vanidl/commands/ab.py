@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--b", required=True, metavar="CMD", help="the command with the change")
     add("--repeat", type=int, default=5, metavar="N", help="pairs that count (default 5)")
     add("--drop-caches", action="store_true", help="empty the page cache before every run (root)")
-    add("--tracer", choices=TRACERS, default="auto", help="as of `vanidl record`")
+    add("--tracer", choices=TRACERS, default="auto", help="as of vanidl record")
     beside = "beside each pair also --a with batches from memory: what input costs both"
     add("--ceiling", action="store_true", help=beside)
     add_replay_arguments(parser)

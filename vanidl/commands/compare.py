@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="two or more runs, each compared with the first. A RUN is a log, a folder of logs and "
         "profiler output, or a folder whose sub-folders are repeats of one run. A single RUN is "
-        "what `vanidl ab` left.",
+        "what vanidl ab left.",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write one HTML page")
     parser.add_argument("--json", action="store_true", help="one JSON object, for programs")

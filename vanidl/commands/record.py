@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"
     )
-    add("--openmetrics", metavar="FILE", help="also write metrics there, see `vanidl watch`")
+    add("--openmetrics", metavar="FILE", help="also write metrics there, see vanidl watch")
     add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 

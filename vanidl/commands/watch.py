@@ -30,7 +30,7 @@ Show = Callable[[RunState, float], None]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """RUN, how often to say something, and where to write metrics."""
     add = parser.add_argument
-    add("run", metavar="RUN", help="folder that `vanidl record -o RUN` writes, now or soon")
+    add("run", metavar="RUN", help="folder that vanidl record -o RUN writes, now or soon")
     add(
         "--every", type=float, metavar="SECONDS",
         help=f"time between looks ({LOOK_S:g} on a terminal, else {LINE_S:g})",
@@ -56,7 +56,7 @@ def _folder(named: str) -> Path:
     if folder.exists() and not folder.is_dir():
         raise InputError(
             f"{named}: expected the folder of a run that is being recorded, found a file; name the "
-            "RUN of `vanidl record -o RUN`"
+            "RUN of vanidl record -o RUN"
         )
     return folder
 

@@ -69,7 +69,7 @@ def load(folder: Path) -> Experiment:
         return _experiment(orjson.loads(read_whole(path)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path}: expected what `vanidl ab` writes, found something else "
+            f"{path}: expected what vanidl ab writes, found something else "
             f"({type(error).__name__}: {error}). Record again, or compare its runs by path."
         ) from error
 
@@ -87,7 +87,7 @@ def open_recorded(
     if not whole:
         raise InputError(
             f"{folder}: expected at least one complete pair of runs after the one that warms up, "
-            f"found {len(experiment.runs)} runs in all. Record again with `vanidl ab`."
+            f"found {len(experiment.runs)} runs in all. Record again with vanidl ab."
         )
     sides, notes = [], list[tuple[str, str]]()
     for side, letter, command in (("a", "A", experiment.a), ("b", "B", experiment.b)):

@@ -93,7 +93,7 @@ def _side(path: Path, letter: str, opener: Opener, name: str) -> Side:
 def _both_sides(path: Path, opener: Opener, labels: Sequence[str]) -> tuple[Sides, Conditions]:
     if not (path / AB_FILE).is_file():
         raise UsageError(
-            f"{path}: expected two or more runs to compare, or one folder that `vanidl ab` left "
+            f"{path}: expected two or more runs to compare, or one folder that vanidl ab left "
             f"(with {AB_FILE} in it)."
         )
     if len(labels) > 2:

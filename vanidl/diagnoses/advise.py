@@ -158,7 +158,7 @@ def _decode(context: Context) -> Advice:
     decoded = _loader(
         "decoded",
         " --encoded ENCODED --decode-on auto",
-        "It reads samples that `python -m vanidl_loaders encode` has packed, and decodes them on "
+        "It reads samples that python -m vanidl_loaders encode has packed, and decodes them on "
         "the GPU where there is one.",
         context.ranks,
     )
@@ -227,7 +227,7 @@ def _fewer_files(context: Context) -> Advice:
     pack = _loader(
         "webdataset",
         "",
-        "It reads tar shards, which `python -m vanidl_loaders convert --to tar` makes of the "
+        "It reads tar shards, which python -m vanidl_loaders convert --to tar makes of the "
         "samples: one open for thousands of samples.",
         context.ranks,
     )

@@ -33,7 +33,7 @@ def _figures(run: Run, folder: Path) -> Written:
 FORMATS: dict[str, Format] = {
     "parquet": Format(True, tables.write_parquet, "a folder with one Parquet file a table"),
     "csv": Format(True, tables.write_csv, "a folder with one CSV file a table"),
-    "json": Format(False, document.write, "one file: `summary --json` and every table"),
+    "json": Format(False, document.write, "one file: summary --json and every table"),
     "chrome": Format(
         False, chrome.write, "one timeline for Perfetto and chrome://tracing (.json, .json.gz)"
     ),

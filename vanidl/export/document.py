@@ -26,7 +26,7 @@ def write(run: Run, path: Path) -> list[tuple[str, str]]:
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     write_whole(path, f"{text}\n".encode(), "the export")
     return [
-        ("summary", "the contract of `summary --json`"),
+        ("summary", "the contract of summary --json"),
         ("tables", plural(len(tables), "table")),
     ]
 

@@ -37,7 +37,7 @@ def write(run: Run, folder: Path) -> list[tuple[str, str]]:
     if steps.empty or "start_s" not in steps or steps["start_s"].isna().all():
         raise UsageError(
             "--to tensorboard: expected a run with steps that have a place in time, found none; "
-            "record them with `vanidl record`."
+            "record them with vanidl record."
         )
     written = []
     for rank, rows in steps.dropna(subset=["end_s"]).groupby("rank", sort=False):

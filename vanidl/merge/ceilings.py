@@ -26,6 +26,6 @@ def _outside(paths: tuple[Path, ...], folders: tuple[str, ...]) -> tuple[Path, .
 
 def _message(folder: str) -> str:
     return (
-        f"{folder}: expected a run of training, found one of `vanidl ceiling`, whose batches came "
+        f"{folder}: expected a run of training, found one of vanidl ceiling, whose batches came "
         "from memory; give the RUN that it was measured against, which holds its result."
     )

@@ -167,7 +167,7 @@ def _unread(found: Found, reading: Reading) -> Iterator[Notice]:
     for error in islice(reading.unreadable.values(), _MOST_NAMED):
         yield Notice("unreadable", f"{error}{_LEFT_OUT}")
     if more := _not_named(reading):
-        message = f"and {plural(more, 'more file')} that could not be read: see `vanidl check`"
+        message = f"and {plural(more, 'more file')} that could not be read: see vanidl check"
         yield Notice("unreadable", f"{message}{_LEFT_OUT}")
 
 
@@ -182,7 +182,7 @@ def _losses(chosen: Group, counted: dict[str, CounterFile]) -> list[Notice]:
     more = len(found) - _MOST_NAMED
     if more <= 0:
         return found
-    message = f"and {plural(more, 'more loss', 'more losses')} of this kind: see `vanidl check`"
+    message = f"and {plural(more, 'more loss', 'more losses')} of this kind: see vanidl check"
     return [*found[:_MOST_NAMED], Notice("damaged", f"{message}. {LOWER_BOUNDS}")]
 
 

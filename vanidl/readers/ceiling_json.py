@@ -42,8 +42,8 @@ def read_ceiling(path: Path) -> Ceiling:
 
 def _unusable(path: Path, found: str) -> str:
     return (
-        f"{path}: expected what `vanidl ceiling` measured (schema {SCHEMA}), found {found}; remove "
-        "it, or measure again with `vanidl ceiling --against`."
+        f"{path}: expected what vanidl ceiling measured (schema {SCHEMA}), found {found}; remove "
+        "it, or measure again with vanidl ceiling --against."
     )
 
 

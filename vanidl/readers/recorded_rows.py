@@ -106,6 +106,6 @@ class Follower:
 def unusable(path: Path, what: str, found: str) -> InputError:
     """The error of a file that holds none of what was recorded."""
     return InputError(
-        f"{path}: expected {what} recorded by `vanidl record`, found {found}; remove it, the rest "
+        f"{path}: expected {what} recorded by vanidl record, found {found}; remove it, the rest "
         "of the run can be used without"
     )

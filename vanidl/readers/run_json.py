@@ -83,7 +83,7 @@ def read_record(path: str | Path) -> RunRecord:
 
 def _unusable(path: str | Path, found: str) -> str:
     return (
-        f"{path}: expected a record of `vanidl record` (schema {SCHEMA}), found {found}; remove "
+        f"{path}: expected a record of vanidl record (schema {SCHEMA}), found {found}; remove "
         "it, the logs can be used without."
     )
 

@@ -95,7 +95,7 @@ def _new_folder(root: Path) -> Path:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(
             f"record: expected a new or empty folder, found {root} in use; name another, and put "
-            "`vanidl record` before a launcher, not behind it."
+            "vanidl record before a launcher, not behind it."
         )
     root.mkdir(parents=True, exist_ok=True)
     return root

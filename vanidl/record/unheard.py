@@ -32,8 +32,8 @@ def losses(seen: Mapping[int, Seen], expected: Mapping[str, str]) -> Iterator[st
     parents = {one.parent_pid for one in python if one not in (*ignoring, *without)}
     for lost, why in (
         (ignoring, "with -I, -E or -S Python does not import the recorder; start it without"),
-        (without, "the environment of `vanidl record` did not reach them; have their launcher "
-                  "pass PYTHONPATH and VANIDL_STEPS on, as `srun --export=ALL` does"),
+        (without, "the environment of vanidl record did not reach them; have their launcher "
+                  "pass PYTHONPATH and VANIDL_STEPS on, as srun --export=ALL does"),
     ):  # fmt: skip
         alone = [one for one in lost if one.pid not in parents]  # not what only launches others
         if alone:

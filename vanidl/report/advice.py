@@ -56,7 +56,7 @@ def numbers(evidence: Mapping[str, Value]) -> Numbers:
     found = tuple(_flat("", evidence))
     if len(found) <= _MOST:
         return found
-    more = f"{count(len(found) - _MOST)} values, in `vanidl summary --json`"
+    more = f"{count(len(found) - _MOST)} values, in vanidl summary --json"
     return (*found[:_MOST], ("and", more))
 
 

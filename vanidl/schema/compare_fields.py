@@ -13,7 +13,7 @@ runs.path | | Path of the run
 pair | | Number of the pair; null: not paired
 runs.id | | Identifier of the job; null: nothing was read
 runs.start | | Start of the job, ISO 8601 in UTC; null: nothing was read
-wall_time_s | s | Wall time of the whole command, by `vanidl ab`; null: not timed
+wall_time_s | s | Wall time of the whole command, by vanidl ab; null: not timed
 missing | | Why nothing could be read; null where it could
 a | | Letter of the first side
 b | | Letter of the second side

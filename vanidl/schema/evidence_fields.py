@@ -59,7 +59,7 @@ longest_wait | s | The rank with the longest wait
 longest_wait.rank | | Name of the rank
 longest_wait.seconds | s | Its wait
 evidence.slowest | s | The slowest rank
-predicted | | What a loader of `vanidl_loaders` would do
+predicted | | What a loader of vanidl_loaders would do
 predicted.loader | | Name of the loader
 at_buffer_of_different_bytes | | By size of the buffers, as a share of the unique bytes
 buffer_bytes_a_rank | bytes | Buffer of a rank

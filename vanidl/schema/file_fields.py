@@ -6,7 +6,7 @@ states | count | Files in each state
 check.left_out | count | Files in each state that are not listed
 checked | | One entry per file
 checked.kind | | What the file is; null: nothing tells
-state | | whole, cut, damaged, empty, foreign, unreadable, ...: `vanidl check` says what each means
+state | | whole, cut, damaged, empty, foreign, unreadable, ...: vanidl check says what each means
 checked.read | | Whether at least a part of it could be read
 version | | Version of its format; null: the file says none
 checked.missing | | A sentence for each thing that is not there

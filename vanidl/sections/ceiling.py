@@ -14,7 +14,7 @@ _COLUMNS = (
 )  # fmt: skip
 _MEANING = (
     "This is the most that faster input can gain, measured. The interval is of this pair of runs; "
-    "`vanidl ab --ceiling` repeats them."
+    "vanidl ab --ceiling repeats them."
 )
 
 
@@ -23,7 +23,7 @@ def figure(run: Run) -> Figure:
     title = "The ceiling: steps with batches from memory"
     found = run.ceiling
     if found is None:
-        reason = "Not measured: `vanidl ceiling --against RUN -- COMMAND` measures it."
+        reason = "Not measured: vanidl ceiling --against RUN -- COMMAND measures it."
         return Figure("ceiling", "Input and compute", title, "", empty_reason=reason, applies=False)
     rows = (
         ("as it trained", found.step_s, found.median_step_s),

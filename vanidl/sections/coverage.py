@@ -26,7 +26,7 @@ def figure(run: Run) -> Figure:
     reason = (
         ""
         if layers
-        else ("No log with I/O records was found. Record the run with `vanidl record`.")
+        else ("No log with I/O records was found. Record the run with vanidl record.")
     )
     return Figure(
         "coverage",

@@ -39,13 +39,13 @@ _STACKS = (
 _CAPTION = (
     "One bar per rank: its input waits, by what the process that fetched the batch did while "
     "training waited for that batch. Known per batch, as the recorder saw each fetch: what other "
-    "workers read ahead meanwhile does not count. Decoding is `__getitem__` without its I/O. "
+    "workers read ahead meanwhile does not count. Decoding is __getitem__ without its I/O. "
 )
 _NO_IO = "What was read within the fetches was not recorded: no tracer ran in these processes."
 _IN_PART = "Not all I/O was recorded, or not in this layer: what is missing is in decoding."
 _NO_CALLS = "Metadata calls were not timed one by one and are in decoding."
 _NOWHERE = (
-    "Which batch waited for what was not recorded: `vanidl record` does that for the DataLoader "
+    "Which batch waited for what was not recorded: vanidl record does that for the DataLoader "
     "of PyTorch."
 )
 

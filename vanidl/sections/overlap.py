@@ -78,7 +78,7 @@ def _without_overlap(trace: Trace) -> str:
     if not trace.profiles:
         return (
             "No steps were recorded, so it is not known whether the I/O was hidden. Record the "
-            "command with `vanidl record`, which records steps and input waits of PyTorch, or put "
+            "command with vanidl record, which records steps and input waits of PyTorch, or put "
             "a profiler trace beside the logs."
         )
     if any(profile.aligned for profile in trace.profiles):

@@ -56,8 +56,8 @@ def figure(run: Run) -> Figure:
     steps = run.steps
     if steps is None or len(steps.table.step) == 0:
         reason = (
-            "No training step was recorded. `vanidl record` records those of PyTorch; elsewhere "
-            "profile, with torch.profiler and a call of prof.step() after each batch."
+            "No training step was recorded. Record the command with vanidl record, or profile "
+            "with torch.profiler and a call of prof.step() after each batch."
         )
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
     table = steps.table

@@ -57,7 +57,7 @@ class Site:
         found = urlsplit(target)
         token, _, name = found.path.removeprefix("/").partition("/")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
-            return _refused("the address lacks the token that `vanidl view` printed")
+            return _refused("the address lacks the token that vanidl view printed")
         try:
             return self._named(name, parse_qs(found.query, max_num_fields=8))
         except ValueError as error:

@@ -146,6 +146,6 @@ def benchmarks_figure(read: Sequence[Row]) -> tuple[Figure, ...]:
     table = Table(columns, lines, n_of_m(len(lines), len(rows), "results"))
     caption = (
         "Accelerator utilization by the benchmark's own formula, and what most of the rest of the "
-        "time was: `vanidl report` of a result has every rank and epoch."
+        "time was: vanidl report of a result has every rank and epoch."
     )
     return (Figure("benchmarks", "Jobs", "Storage benchmarks", caption, table=table),)

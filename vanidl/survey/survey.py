@@ -34,7 +34,7 @@ LIMITS = Limits(seconds=600, nbytes=8 << 30)
 
 _KILLED = (
     "the process that read it ended twice before it was done, by a crash or in one call that took "
-    "longer than its time; look at its logs with `vanidl check`"
+    "longer than its time; look at its logs with vanidl check"
 )
 
 

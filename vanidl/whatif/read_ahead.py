@@ -35,7 +35,7 @@ def reason(trace: Trace, results: Results, read: Reads) -> str:
                 "outside its input waits, and it has no worker processes: a thread of the training "
                 "process reads ahead (tf.data, grain, a prefetch thread). How many threads read, "
                 "and how many batches ahead, is not recorded, so no step time is predicted; "
-                "measure a change with `vanidl ab`"
+                "measure a change with vanidl ab"
             )
     return ""
 

@@ -25,7 +25,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Ceiling",
-        "What the same steps take with batches from memory, measured by `vanidl ceiling` in a "
+        "What the same steps take with batches from memory, measured by vanidl ceiling in a "
         "second run whose result is of no value. The most that any change of the input can gain.",
     ),
     (

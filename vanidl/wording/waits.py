@@ -47,13 +47,13 @@ def metadata_words(mean: RankOverlap) -> str:
     )
 
 
-_DECODING = "decoding (`__getitem__` without I/O)"
+_DECODING = "decoding (__getitem__ without I/O)"
 _OR_UNRECORDED = "decoding, or I/O that was not recorded"
 KNOWN_PARTS = (
     ("reads_s", "reading and writing"),
     ("metadata_s", "metadata calls"),
     ("decoding_s", _DECODING),
-    ("samples_s", "`__getitem__` (its I/O was not recorded)"),
+    ("samples_s", "__getitem__ (its I/O was not recorded)"),
     ("collating_s", "collating"),
     ("collate_s", "collating"),
     ("not_begun_s", "before a worker began"),

@@ -134,5 +134,5 @@ def test_a_cut_file_is_used_up_to_the_cut(tmp_path: Path) -> None:
 def test_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "host-1.steps"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"expected steps recorded by `vanidl record`"):
+    with pytest.raises(InputError, match=r"expected steps recorded by vanidl record"):
         read_journal(path)

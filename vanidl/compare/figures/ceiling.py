@@ -23,7 +23,7 @@ def figure(comparison: Comparison) -> Figure:
     title = "The ceiling: steps with batches from memory"
     found = [(side, side.ceiling) for side in comparison.sides if side.ceiling is not None]
     if not found:
-        reason = "Not measured: `vanidl ab --ceiling` measures it."
+        reason = "Not measured: vanidl ab --ceiling measures it."
         return Figure("ceiling", "What changed", title, "", empty_reason=reason, applies=False)
     rows = tuple((side.letter, c.step_s, c.free_s, c.cost, c.low, c.high) for side, c in found)
     over = f" over {plural(found[0][1].pairs, 'pair')}. " if found[0][1].pairs > 1 else ". "

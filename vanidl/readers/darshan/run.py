@@ -73,7 +73,7 @@ def _batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
 
 
 def _killed(path: Path) -> InputError:
-    return InputError(f"{path}: the worker that read it ended twice; read it with `vanidl check`")
+    return InputError(f"{path}: the worker that read it ended twice; read it with vanidl check")
 
 
 def _counting(

@@ -56,7 +56,7 @@ def _empty(files: Sequence[TraceFile]) -> Iterator[Notice]:
             "empty_traces",
             f"{empty} of {len(files)} DFTracer files are empty: their processes became another "
             "program, which has a file of its own, or were killed before anything was written "
-            "out. run.json of `vanidl record` tells which.",
+            "out. run.json of vanidl record tells which.",
             "info",
         )
 

@@ -65,7 +65,7 @@ def _cut(journal: Journal) -> Notice:
 def _ceiling_run(journal: Journal) -> Notice:
     return Notice(
         "ceiling_run",
-        f"{journal.path}: expected steps of training, found those of `vanidl ceiling`, whose "
+        f"{journal.path}: expected steps of training, found those of vanidl ceiling, whose "
         "batches came from memory; they are in no number.",
         "info",
     )
