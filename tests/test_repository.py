@@ -94,7 +94,7 @@ def test_long_functions_would_be_seen() -> None:
 
 
 def test_no_text_that_is_shown_has_markdown_in_it() -> None:
-    """Terminals, pages and JSON show backticks as they are; docstrings and patterns may have them."""
+    """Terminals, pages and JSON show backticks as they are; docstrings may have them."""
     assert {
         f"{module.relative_to(ROOT)}: {text}"
         for module in (ROOT / "vanidl").rglob("*.py")

@@ -77,7 +77,7 @@ def test_every_tool_is_read_only_and_described(known: KnownRuns) -> None:
 def test_only_names_that_are_listed_are_opened(known: KnownRuns, name: str) -> None:
     ((error, text),) = ask(known, ("summary", {"run": name}))
     assert error
-    assert "expected the name of a run" in text
+    assert "expected a name that the tool" in text
     assert text.isprintable()
 
 

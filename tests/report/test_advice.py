@@ -11,11 +11,14 @@ from tests.makers.results import EXAMPLES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
 from vanidl.formatting.terminal import WIDTH
+from vanidl.report.advice import BY_KEY, numbers
 from vanidl.report.first_screen import first_screen
 from vanidl.report.html import render_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
 from vanidl.run import Run
+from vanidl.schema.meanings import meaning_of
+from vanidl.sections.evidence import EVIDENCE
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,38 @@ def test_findings_of_every_shape_of_run_are_plain_texts(name):
             assert item.title
             assert item.advice
             assert all(isinstance(text, str) for pair in item.numbers for text in pair)
+
+
+def test_numbers_of_findings_have_the_units_of_the_schema():
+    """Whatever their names hold: bytes of "shared" storage are no share."""
+    shown = {"s": "2.00 s", "bytes": "2 B", "count": "2"}
+    for name in EVIDENCE.fields:
+        meaning = meaning_of(f"findings.evidence.{name}")
+        if meaning.unit in shown and isinstance(EVIDENCE.fields[name], type(int | float)):
+            assert [text for _, text in numbers({name: 2})] == [shown[meaning.unit]], name
+    predicted = {"shared_storage_bytes_not_read": 1 << 27, "exchanged_fraction": 0.1}
+    assert [text for _, text in numbers({"predicted": predicted})] == ["128 MiB", "10 %"]
+
+
+def test_values_by_key_say_what_the_key_is():
+    kinds = [EVIDENCE.fields, EVIDENCE.fields["predicted"].fields]
+    assert {n for kind in kinds for n, k in kind.items() if isinstance(k, dict) and str in k} == {
+        *BY_KEY
+    }
+    rows = {"25%": {"bytes_not_read": 1024}}
+    assert numbers({"predicted": {"at_buffer_of_different_bytes": rows}}) == (
+        ("predicted: with buffers of 25 % of the unique bytes: bytes not read", "1 KiB"),
+    )
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_counts_of_findings_are_whole_unless_they_are_means(name):
+    trace = trace_of(RECIPES[name])
+    for finding in Run(trace, analyse(trace)).findings:
+        for key, value in finding.evidence.items():
+            meaning = meaning_of(f"findings.evidence.{key}")
+            if meaning.unit == "count" and isinstance(value, float):
+                assert value.is_integer() or "ean" in meaning.text or "average" in meaning.text
 
 
 def test_names_from_logs_are_escaped_in_findings():

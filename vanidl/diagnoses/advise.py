@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from vanidl.analyses import Results
 from vanidl.diagnoses.diagnosis import Remedy
 from vanidl.findings import Finding
+from vanidl.findings.facts import Facts
+from vanidl.findings.frameworks import PYTORCH, TENSORFLOW
 from vanidl.formatting.units import nbytes, plural
 from vanidl.model.trace import Trace
 from vanidl.whatif import Predicted
 
-TORCH, TENSORFLOW = "PyTorch", "TensorFlow"
 _READ_BUFFER = "8 << 20"
 
 
@@ -27,18 +28,13 @@ class Context:
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """Whose loader it is, by what was profiled and read; both where neither tells."""
-        sources = " ".join(profile.source for profile in self.trace.profiles)
-        if "pytorch" in sources or "DataLoader" in sources:
-            return (TORCH,)
-        if "xplane" in sources or "tensorflow" in sources or "tfevents" in sources:
-            return (TENSORFLOW, TORCH) if self._tfrecords else (TORCH, TENSORFLOW)
-        return (TENSORFLOW,) if self._tfrecords else (TORCH, TENSORFLOW)
+        """Whose data loader the run used, likeliest first."""
+        return Facts(self.trace, self.results).frameworks
 
     @property
-    def _tfrecords(self) -> bool:
-        data = self.results.dataset
-        return bool(data and data.files and "tfrecord" in data.files[0].path.lower())
+    def has_workers(self) -> bool:
+        """Whether a process of the run loads batches for another."""
+        return Facts(self.trace, self.results).has_workers
 
     @property
     def workers(self) -> int:
@@ -107,12 +103,18 @@ def _warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
-    return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
+    if context.has_workers:
+        return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
+    title = "Read the first batches of an epoch before it begins"
+    return Advice(title, _of(context, tensorflow=tensorflow))
 
 
-def _of(context: Context, torch: Remedy, tensorflow: Remedy) -> tuple[Remedy, ...]:
-    both = {TORCH: torch, TENSORFLOW: tensorflow}
-    return tuple(both[name] for name in context.frameworks)
+def _of(
+    context: Context, torch: Remedy | None = None, tensorflow: Remedy | None = None
+) -> tuple[Remedy, ...]:
+    """The remedies of the frameworks of the run."""
+    both = {PYTORCH: torch, TENSORFLOW: tensorflow}
+    return tuple(found for name in context.frameworks if (found := both[name]) is not None)
 
 
 def _read_ahead(context: Context) -> Advice:
@@ -122,9 +124,12 @@ def _read_ahead(context: Context) -> Advice:
         title = "Read twice as many batches ahead"
     elif context.best is not None:
         of_each = " per rank" if context.ranks > 1 else ""
-        title = f"Read ahead with {plural(context.workers, 'DataLoader worker')}{of_each}"
-    else:
+        worker = "DataLoader worker" if PYTORCH in context.frameworks else "worker"
+        title = f"Read ahead with {plural(context.workers, worker)}{of_each}"
+    elif PYTORCH in context.frameworks:
         title = "Read ahead with DataLoader workers"
+    else:
+        title = "Read ahead while the step computes"
     ahead = "4" if context.best and context.best.lever == "ahead" else "2"
     torch = _torch(
         num_workers=str(context.workers),
@@ -186,7 +191,7 @@ def _keep_data(context: Context) -> Advice:
         context.ranks,
     )
     shared = (partial_local,) if "shared_shuffle" in context.codes and context.ranks > 1 else ()
-    tensorflow = (cache,) if TENSORFLOW in context.frameworks else ()
+    tensorflow = _of(context, tensorflow=cache)
     if context.best is not None and context.best.lever == "exchanged":
         title = "Let each rank keep its part of the data and exchange a tenth of it"
         return Advice(title, (*shared, copy, *tensorflow, _scheduled(context)))
@@ -272,14 +277,14 @@ def _divide_reading(context: Context) -> Advice:
     return Advice("Divide the reading evenly over the ranks", both)
 
 
-def _rare_stalls(_context: Context) -> Advice:
+def _rare_stalls(context: Context) -> Advice:
     queue = Remedy(
         "PyTorch",
         "loader = DataLoader(dataset, batch_size=batch_size, num_workers=num_workers,\n"
         "                    prefetch_factor=8)",
         "A longer queue of batches evens out what is rare.",
     )
-    return Advice("Find what delays single reads, and read further ahead", (queue,))
+    return Advice("Find what delays single reads, and read further ahead", _of(context, queue))
 
 
 def _checkpoints(context: Context) -> Advice:
@@ -289,7 +294,7 @@ def _checkpoints(context: Context) -> Advice:
         "Copies the state to host memory, and writes it while training goes on.",
     )
     if "checkpoint_stall" in context.codes:
-        return Advice("Write checkpoints in the background", (save,))
+        return Advice("Write checkpoints in the background", _of(context, save))
     if "small_writes" in context.codes:
         return Advice("Write checkpoints in blocks of a few MiB")
     return Advice("Check what the job writes, then write less of it or less often")

@@ -13,6 +13,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import by_device
 from vanidl.analyses.summary import objects_apart
+from vanidl.findings.frameworks import frameworks
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
@@ -33,6 +34,17 @@ class Facts:
     def serious(self) -> frozenset[str]:
         """Codes of the warnings that are more than worth knowing."""
         return serious_codes(self.results.coverage.warnings)
+
+    @cached_property
+    def frameworks(self) -> tuple[str, ...]:
+        """Whose data loader the run used, likeliest first."""
+        data = self.results.dataset
+        return frameworks(self.trace, [file.path for file in data.files[:1]] if data else ())
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether a process of the run loads batches for another."""
+        return any(process.role == "worker" for process in self.trace.processes)
 
     @property
     def counts_apart(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult
+from vanidl.findings.frameworks import SHARDS, phrases
 from vanidl.formatting.units import nbytes, percent, plural, seconds, times
 
 UNEVEN = 1.5
@@ -86,10 +87,11 @@ def _one_reader(facts: Facts) -> RuleResult | None:
     label, share = alone
     ranks = len(facts.trace.ranks)
     bound = facts.io_bound_s
+    by_hand = phrases(facts.frameworks, SHARDS, "an MPI-IO view")
     return RuleResult(
         f"{label} reads {percent(share)} of the dataset for all {ranks} ranks",
         "One process reads at the speed of one client while the others wait for its data.",
-        "Let every rank read its own part (DistributedSampler, tf.data shard, an MPI-IO view).",
+        f"Let every rank read its own part ({by_hand}).",
         {"reader": label, "share": share, "ranks": ranks},
         None if bound is None else bound * (1 - 1 / ranks),
     )

@@ -6,6 +6,7 @@ from vanidl.analyses.dataset import Dataset, read_by_all
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
+from vanidl.findings.frameworks import SHARDS, TENSORFLOW, phrases
 from vanidl.formatting.units import nbytes, percent, times
 
 AGAIN = 1.5
@@ -41,11 +42,12 @@ def _again(facts: Facts) -> RuleResult | None:
     }
     plan = loaders.scheduled(facts)
     bound = facts.io_bound_s
+    cache = "tf.data cache(), " if TENSORFLOW in facts.frameworks else ""
     return RuleResult(
         f"The same {nbytes(data.unique_bytes)} are read {times(again)}",
         f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory per host would hold "
         "all of it.",
-        "Keep it: copy the dataset to memory or local disk first, tf.data cache(), or the "
+        f"Keep it: copy the dataset to memory or local disk first, {cache}or the "
         "scheduled loader, whose buffers save a share of the repeated reads as large as the share "
         "of the data that they hold.",
         evidence | ({"predicted": plan} if plan else {}),
@@ -63,8 +65,9 @@ def _same(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"Each of {ranks} ranks reads the whole dataset",
         f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of unique bytes.",
-        "Give ranks different samples (DistributedSampler, tf.data shard). Where all need the same "
-        "samples, as in spatial parallelism, the spatial loader reads only a rank's slab.",
+        f"Give ranks different samples ({phrases(facts.frameworks, SHARDS, 'by their numbers')}). "
+        "Where all need the same samples, as in spatial parallelism, the spatial loader reads only "
+        "a rank's slab.",
         {
             "ranks": ranks,
             "bytes_read": data.bytes_read,

@@ -49,10 +49,11 @@ def _slow_first(facts: Facts) -> RuleResult | None:
         return None
     return RuleResult(
         f"The first step of an epoch takes {times(mean / usual)} the usual time",
-        f"{seconds(mean)} on average against {seconds(usual)} of the others: workers are "
-        "restarted, or buffers fill while nothing computes.",
-        "Keep workers over epochs (persistent_workers=True), start reading the next epoch before "
-        "this one ends, warm up the pipeline before the loop.",
+        f"{seconds(mean)} on average against {seconds(usual)} of the others: "
+        + ("workers are restarted, or " if facts.has_workers else "")
+        + "buffers fill while nothing computes.",
+        ("Keep workers over epochs (persistent_workers=True). " if facts.has_workers else "")
+        + "Read the next epoch's first batches before this one ends; warm up before the loop.",
         {
             "first_steps": [int(s) for s in table.step[first]],
             "mean_s": mean,

@@ -7,6 +7,7 @@ from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap, RankOverlap
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
+from vanidl.findings.frameworks import BACKGROUND, PREFETCH, phrases
 from vanidl.formatting.units import percent, plural, seconds
 from vanidl.wording.waits import known_parts, parts_of_wait
 
@@ -72,7 +73,7 @@ def _bound_io(facts: Facts) -> RuleResult | None:
     return RuleResult(
         _title(overlap, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
         f"{_of_wait(facts, overlap)}.",
-        "Read ahead: more DataLoader workers or a larger prefetch_factor, tf.data prefetch; then "
+        f"Read ahead: {phrases(facts.frameworks, PREFETCH, 'a thread or process for it')}; then "
         "make the reads themselves cheaper, see the findings about requests and files." + hint,
         evidence | ({"predicted": plan} if plan else {}),
         facts.lost_s,
@@ -159,13 +160,14 @@ def _not_overlapped(facts: Facts) -> RuleResult | None:
     observed = mean.io_s - (mean.unobserved_s or 0.0)
     if observed < OBSERVED_SHARE * mean.window_s or overlap.hidden_fraction >= HIDDEN_SHARE:
         return None
+    background = "".join(f"{BACKGROUND[name]}, or " for name in facts.frameworks)
     free = max(mean.compute_s - (mean.hidden_s or 0.0), 0.0)
     return RuleResult(
         f"{percent(1 - overlap.hidden_fraction)} of the I/O does not run under compute",
         f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps is "
         f"exposed, beside {seconds(mean.compute_s)} of compute that could hide it.",
-        "Read in the background: DataLoader(num_workers=N, prefetch_factor=...), tf.data "
-        "prefetch, or a loader with a thread that reads ahead, as the scheduled one.",
+        f"Read in the background: {background}a loader with a thread that reads ahead, "
+        "as the scheduled one.",
         {
             "hidden_fraction": overlap.hidden_fraction,
             "observed_io_s": observed,

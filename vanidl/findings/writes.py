@@ -10,6 +10,7 @@ from vanidl.analyses.files import FileRow
 from vanidl.analyses.phases import Phase
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult
+from vanidl.findings.frameworks import PYTORCH
 from vanidl.formatting.units import count, nbytes, percent, seconds, times
 from vanidl.model import intervals
 from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
@@ -38,12 +39,14 @@ def _stall(facts: Facts) -> RuleResult | None:
     if stopped < STALL_SHARE * run_s:
         return None
     written = sum(p.bytes_written or 0 for p in phases.checkpoints)
+    torch = PYTORCH in facts.frameworks
+    by_library = " (torch.distributed.checkpoint async_save)" if torch else ""
     return RuleResult(
         f"Checkpoints take {seconds(stopped)}, {percent(stopped / run_s)} of the run",
         f"{len(phases.checkpoints)} of them, {nbytes(written)} in all, with no recorded compute "
         "meanwhile.",
-        "Copy the state to host memory and write in the background (torch.distributed.checkpoint "
-        "async_save, Orbax), write from all ranks, to local disk first, or less often.",
+        f"Copy the state to host memory and write in the background{by_library}, "
+        "write from all ranks, to local disk first, or less often.",
         {
             "checkpoints": len(phases.checkpoints),
             "stopped_s": stopped,

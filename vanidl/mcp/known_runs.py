@@ -45,9 +45,7 @@ class KnownRuns:
         """
         path = self._paths().get(name)
         if path is None:
-            raise InputError(
-                f'expected the name of a run, one that the tool "runs" lists, found {elided(name)!r}.'
-            )
+            raise InputError(f'expected a name that the tool "runs" lists, found {elided(name)!r}.')
         found = discover.find(path)
         for file in (*found.run_records, *(f for files in found.files.values() for f in files)):
             if not any(file.resolve().is_relative_to(root) for root in self._roots.values()):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, number, percent, seconds
 from vanidl.run import Run
+from vanidl.schema.meanings import meaning_of
 from vanidl.whatif import WhatIf
 from vanidl.wording.ceiling import beyond_ceiling
 
@@ -18,6 +20,14 @@ _LONG = 400
 
 Numbers = tuple[tuple[str, str], ...]
 """Names and values of what a finding rests on."""
+
+BY_KEY = {
+    "at_buffer_of_different_bytes": "with buffers of {} of the unique bytes",
+    "at_most_s": "at most, {}",
+    "bytes_read_then": "bytes read then, {}",
+}
+"""What a key of a mapping is that has one value per rank, codec or size: its noun."""
+_BY_UNIT: dict[str, Callable[[float], str]] = {"s": seconds, "bytes": nbytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +63,58 @@ def replay_note(found: WhatIf) -> str:
 
 def numbers(evidence: Mapping[str, Value]) -> Numbers:
     """The values of a finding; of many the first, and how many more there are, and where."""
-    found = tuple(_flat("", evidence))
+    found = tuple(_flat("", "findings.evidence", evidence))
     if len(found) <= _MOST:
         return found
     more = f"{count(len(found) - _MOST)} values, in vanidl summary --json"
     return (*found[:_MOST], ("and", more))
 
 
-def _flat(prefix: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+def _flat(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
     """Names and texts of all values, those of inner mappings behind their name."""
     for name, value in values.items():
-        label = f"{prefix}{name.replace('_', ' ')}"
-        if isinstance(value, Mapping):
-            yield from _flat(f"{label}: ", value)
+        inner, here = f"{prefix}{_readable(name)}", f"{path}.{name}"
+        if name in BY_KEY and isinstance(value, Mapping):
+            for key, of_key in value.items():
+                label = prefix + BY_KEY[name].format(key.replace("%", " %"))
+                if isinstance(of_key, Mapping):
+                    yield from _flat(f"{label}: ", here, of_key)
+                else:
+                    yield _pair(label, here, of_key)
+        elif isinstance(value, Mapping):
+            yield from _flat(f"{inner}: ", here, value)
         else:
-            yield elided(label, limit=120), elided(_text(name, value), limit=_LONG)
+            yield _pair(inner, here, value)
 
 
-def _text(name: str, value: Value) -> str:
+def _readable(name: str) -> str:
+    """The name of a value as a person reads it; its unit is beside the value."""
+    text = re.sub(r"_s(?=_|$)", "", name).replace("_a_", "_per_")
+    return text.replace("different", "unique").replace("_mib", "_MiB").replace("_", " ")
+
+
+def _pair(label: str, path: str, value: Value) -> tuple[str, str]:
+    return elided(label, limit=120), elided(_text(path, value), limit=_LONG)
+
+
+def _text(path: str, value: Value) -> str:
     if isinstance(value, list):
         more = f" and {count(len(value) - _MOST)} more" if len(value) > _MOST else ""
         return ", ".join(str(v) for v in value[:_MOST]) + more
     if isinstance(value, str) or value is None or isinstance(value, Mapping):
         return "not recorded" if value is None else str(value)
-    if name.endswith(("_s", "seconds", "_s_a_rank")):
-        return seconds(value)
-    if "bytes" in name and "share" not in name:
-        return nbytes(value)
-    if "share" in name or "fraction" in name or name == "jumps":
+    unit, text = _meaning(path)
+    if unit in _BY_UNIT:
+        return _BY_UNIT[unit](value)
+    if unit == "1" and re.search("share|fraction", f"{path} {text}".lower()):
         return percent(value)
     return count(value) if float(value).is_integer() else number(value)
+
+
+def _meaning(path: str) -> tuple[str, str]:
+    """(unit, meaning) of a field; none of a finding that the schema does not know."""
+    try:
+        found = meaning_of(path)
+    except TypeError:
+        return "", ""
+    return found.unit, found.text

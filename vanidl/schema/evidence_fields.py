@@ -14,7 +14,7 @@ fixed_part | 1 | Share that a fixed part of the data would be: 1 / ranks
 heads | count | Requests for the properties of an object
 lists | count | Requests that list objects
 in_waits_s | s | Time of such requests inside input waits
-jumps | count | Reads that do not begin where the one before ended
+jumps | 1 | Share of the reads that do not begin where the one before ended
 mean_bytes | bytes | Mean size of a read
 mean_of_the_others_s | s | Mean of the other steps
 mean_request_s | s | Mean duration of a request

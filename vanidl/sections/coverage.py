@@ -24,9 +24,7 @@ def figure(run: Run) -> Figure:
     """Counted and traced operations of each layer."""
     layers = run.coverage.layers
     reason = (
-        ""
-        if layers
-        else ("No log with I/O records was found. Record the run with vanidl record.")
+        "" if layers else ("No log with I/O records was found. Record the run with vanidl record.")
     )
     return Figure(
         "coverage",

@@ -1,0 +1,61 @@
+"""Whose data loader a run used: advice names no other's.
+
+Event files tell nothing: PyTorch writes the same as TensorFlow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from vanidl.model.trace import MPIIO, Trace
+
+PYTORCH, TENSORFLOW = "PyTorch", "TensorFlow"
+SHARDS = {PYTORCH: "DistributedSampler", TENSORFLOW: "tf.data shard"}
+PREFETCH = {
+    PYTORCH: "more DataLoader workers or a larger prefetch_factor",
+    TENSORFLOW: "tf.data prefetch",
+}
+BACKGROUND = {
+    PYTORCH: "DataLoader(num_workers=N, prefetch_factor=...)",
+    TENSORFLOW: "tf.data prefetch",
+}
+_CODE = {
+    PYTORCH: re.compile(r"/torch/.*\.(py|pyc|so)\b"),
+    TENSORFLOW: re.compile(r"/tensorflow/.*\.(py|pyc|so)\b"),
+}
+
+
+def frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
+    """Whose loader it is, likeliest first, by profiles, code that was imported, and data.
+
+    Both where nothing tells; none of them where nothing tells and ranks used MPI-IO or timed MPI.
+
+    Args:
+        trace: the run.
+        files: paths of the dataset.
+    """
+    sources = " ".join(profile.source for profile in trace.profiles)
+    records = any("tfrecord" in path.lower() for path in files)
+    if "pytorch" in sources or any("DataLoader" in name for name in trace.spans.names):
+        return (PYTORCH,)
+    imported = _imported(trace)
+    if len(imported) == 1:
+        return imported
+    if "xplane" in sources or "trace-viewer" in sources or imported:
+        return (TENSORFLOW, PYTORCH) if records else (PYTORCH, TENSORFLOW)
+    if records:
+        return (TENSORFLOW,)
+    return () if trace.mpi or MPIIO in trace.counters else (PYTORCH, TENSORFLOW)
+
+
+def _imported(trace: Trace) -> tuple[str, ...]:
+    return tuple(
+        name for name, code in _CODE.items() if any(code.search(path) for path in trace.files.path)
+    )
+
+
+def phrases(found: Iterable[str], by_framework: Mapping[str, str], otherwise: str = "") -> str:
+    """The phrases of those frameworks after one another; `otherwise` where there is none."""
+    known = [by_framework[name] for name in found if name in by_framework]
+    return ", ".join(known) or otherwise
