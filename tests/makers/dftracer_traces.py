@@ -5,17 +5,30 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 EPOCH_US = 1_700_000_000_000_000
+TYPES = {"dftracer": 1, "POSIX": 3, "STDIO": 3, "MPIIO": 10, "collective": 10, "h5d": 5, "h5f": 5}
+"""The layer that a category belongs to, as newer versions number them."""
+
+
+class Summed(NamedTuple):
+    """One of the calls that are summed up."""
+
+    name: str
+    at: int
+    duration: int
+    tid: int
+    arguments: Mapping[str, int]
 
 
 class PfwTrace:
     """The lines of one trace file. Times are microseconds (or `metric`) after `base`.
 
-    `dialect`: "today" (numbers), "letters" (`ph` M and X, lines in brackets).
+    `dialect`: "today" (numbers), "letters" (`ph` M and X, lines in brackets), "typed" (numbers,
+    each line with the `type` of its layer, the settings in the event that ends the process).
     """
 
     def __init__(
@@ -35,8 +48,10 @@ class PfwTrace:
         self.events = 0
         self.known: dict[str, str] = {}
         self.host = f"h-{host}"
+        self.settings = {"time_metric": metric}
         self.meta("HH", host, self.host)
-        self.meta("CM", "time_metric", metric)
+        if dialect != "typed":
+            self.meta("CM", "time_metric", metric)
         cwd = self.define(folder)
         self.meta("SH", command.replace(" ", ";"), f"s-{command}")
         self.event("start", "dftracer", 0, 0, ppid=parent, cmd_hash=f"s-{command}", cwd=cwd,
@@ -50,15 +65,17 @@ class PfwTrace:
         return self.known[name]
 
     def meta(self, kind: str, name: str, value: str) -> None:
-        ph: Any = 4 if self.dialect == "today" else "M"
+        ph: Any = "M" if self.dialect == "letters" else 4
         arguments = {"hhash": self.host, "name": name, "value": value}
         self._add({"name": kind, "cat": "dftracer", "pid": self.pid, "tid": self.pid, "ph": ph,
                    "args": arguments})  # fmt: skip
 
     def event(self, name: str, category: str, at: int, duration: int, **arguments: Any) -> None:
-        ph: Any = 1 if self.dialect == "today" else "X"
+        ph: Any = "X" if self.dialect == "letters" else 1
         self.events += 1
-        self._add({"id": self.events, "name": name, "cat": category, "pid": self.pid,
+        kind = arguments.pop("type", TYPES.get(category, 6))
+        typed = {"type": kind} if self.dialect == "typed" else {}
+        self._add({"id": self.events, "name": name, "cat": category, **typed, "pid": self.pid,
                    "tid": arguments.pop("tid", self.pid), "ts": self.base + at, "dur": duration,
                    "ph": ph, "args": {"hhash": self.host, **arguments}})  # fmt: skip
 
@@ -67,8 +84,33 @@ class PfwTrace:
         category = "STDIO" if name.startswith("f") else "POSIX"
         self.event(name, category, at, duration, fhash=self.define(path), **arguments)
 
-    def end(self, at: int) -> None:
-        self.event("end", "dftracer", at, 0, num_events=self.events)
+    def sums(self, calls: Sequence[Summed], **options: Any) -> None:
+        """The calls as lines that sum them up: one for each name, thread and interval.
+
+        `options`: `interval`, and `pid` of who writes a copy of sums that are not its own.
+        """
+        interval = options.get("interval", 1000)
+        groups: dict[tuple[str, int, int], list[Summed]] = {}
+        for call in calls:
+            ts = (self.base + call.at) // interval * interval
+            groups.setdefault((call.name, call.tid, ts), []).append(call)
+        for (name, tid, ts), some in groups.items():
+            values = [{"dur": call.duration, **call.arguments} for call in some]
+            found = {k: v for key in values[0] for k, v in _summary(key, values).items()}
+            category = "STDIO" if name.startswith("f") else "POSIX"
+            ph: Any = "C" if self.dialect == "letters" else 3
+            self._add({"name": name, "cat": category, "ts": ts, "ph": ph,
+                       "pid": options.get("pid", self.pid), "tid": tid,
+                       "args": {"hhash": self.host, **found, "dft_cnt": len(some)}})  # fmt: skip
+
+    def sample(self, name: str, at: int, **values: float) -> None:
+        """What the telemetry service of DFTracer says of its host at one moment."""
+        self._add({"name": name, "cat": "sys", "type": 7, "ts": self.base + at, "ph": 2,
+                   "pid": 0, "tid": 0, "args": {"hhash": self.host, **values}})  # fmt: skip
+
+    def end(self, at: int, **settings: Any) -> None:
+        stated = {"cfg": {**self.settings, **settings}} if self.dialect == "typed" else {}
+        self.event("end", "dftracer", at, 0, num_events=self.events, **stated)
 
     def text(self) -> bytes:
         lines = [*self.lines]
@@ -93,3 +135,11 @@ def compressed(text: bytes, members: int) -> bytes:
     return b"".join(
         gzip.compress(text[at : at + step], mtime=0) for at in range(0, len(text), step)
     )
+
+
+def _summary(key: str, values: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """How one number of several calls is summed up; that of one call stays as it is."""
+    found = [value[key] for value in values]
+    if len(found) == 1:
+        return {key: found[0]}
+    return {f"{key}_min": min(found), f"{key}_max": max(found), f"{key}_sum": sum(found)}

@@ -48,6 +48,9 @@ STORAGE_LAYERS = (POSIX, STDIO, DFS, DAOS)
 keeps files, which are DAOS_OF_DFS. Every other layer lies above POSIX, but for OBJECT: requests to
 object storage, which go through sockets and are a total of their own."""
 
+FILES_NOT_RECORDED = "<files not recorded>"
+"""The path that stands for all files of calls of which the tracer kept no file."""
+
 MAX_PART_ROWS = 8_000_000
 
 FROM_WAITS, FROM_COMPUTE = "input waits", "compute"

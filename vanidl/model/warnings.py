@@ -14,8 +14,8 @@ WARNING = "warning"
 DAMAGED = frozenset({"damaged", "unreadable"})
 """A file, or a part of it, could not be read."""
 
-DROPPED = frozenset({"truncated", "partial", "records_exhausted"})
-"""The tracer ran out of room: operations, or whole files, were dropped."""
+DROPPED = frozenset({"truncated", "partial", "records_exhausted", "calls_summed"})
+"""The tracer ran out of room, or summed up: operations, or whole files, were dropped."""
 
 UNREAD = frozenset({"modules_not_read"})
 """The log holds I/O that vanidl does not read: no total and no share is of all I/O."""
@@ -25,7 +25,7 @@ INCOMPLETE = DAMAGED | DROPPED | UNREAD
 
 UNSEEN = frozenset(
     {"reads_not_seen", "stdio_untraced", "descriptors_lost", "events_lost", "sizes_differ",
-     "files_mapped"}
+     "files_mapped", "layer_switched_off"}
 )  # fmt: skip
 """Reads went past the tracer, or it lost them."""
 

@@ -13,8 +13,8 @@ import vanidl
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, compressed
 from vanidl.errors import InputError
 from vanidl.model.trace import POSIX, STDIO, WRITE, SpanKind
+from vanidl.readers.dftracer import lines, trace_file
 from vanidl.readers.dftracer import run as dftracer_run
-from vanidl.readers.dftracer import trace_file
 from vanidl.readers.dftracer.run import DftracerRun
 from vanidl.readers.dftracer.trace_file import read_file
 from vanidl.readers.records import OperationTable, TracerLog
@@ -395,7 +395,7 @@ def test_order_of_the_files_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_a_line_without_an_end_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_file, "_MOST_CHUNKS", 4)
+    monkeypatch.setattr(lines, "_MOST_CHUNKS", 4)
     trace = PfwTrace()
     trace.io("read", "/data/a.bin", 10, 5, ret=10, offset=0)
     before = trace.text()

@@ -33,7 +33,7 @@ def _state(losses: Sequence[str]) -> str:
 
 def _losses(path: Path) -> Sequence[str]:
     file = read_file(path)
-    return (*possible_events(file)[1], *file.never_written)
+    return (*possible_events(file)[2], *file.never_written)
 
 
 def _sniff(opening: Opening) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES, LONGEST_NS
-from vanidl.readers.dftracer.trace_file import ABSENT, Events
+from vanidl.readers.dftracer.lines import ABSENT
+from vanidl.readers.dftracer.trace_file import Events
 
 Int64Array = NDArray[np.int64]
 
@@ -27,7 +28,7 @@ OPENS = {
 CLOSES = ("close", "close64")
 LAYERS = ("POSIX", "STDIO")
 
-_ITEMS = ("fread", "fread_unlocked", "fwrite", "fwrite_unlocked")
+ITEMS = ("fread", "fread_unlocked", "fwrite", "fwrite_unlocked")
 _FOR_WRITING = 3  # O_ACCMODE: O_WRONLY or O_RDWR
 
 
@@ -67,7 +68,7 @@ def impossible(events: Events, tick_ns: int) -> NDArray[np.bool_]:
 
 def _counts_items(events: Events) -> NDArray[np.bool_]:
     """Calls that returned a number of items, and the size of one is known."""
-    items = _where([name in _ITEMS for _, name in events.names], events)
+    items = _where([name in ITEMS for _, name in events.names], events)
     return items & (events.columns["size"] > 0) & (events.columns["ret"] > 0)
 
 

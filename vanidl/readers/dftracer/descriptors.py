@@ -26,8 +26,8 @@ from vanidl.formatting.units import plural
 from vanidl.model.file_kinds import kind_of
 from vanidl.model.warnings import Notice
 from vanidl.readers.dftracer.calls import CLOSES, OPENS, READS, WRITES, is_call
+from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.processes import TracedProcess
-from vanidl.readers.dftracer.trace_file import ABSENT
 
 Int64Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -13,16 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.warnings import Notice
+from vanidl.readers.dftracer import modes
 from vanidl.readers.dftracer.calls import (
     LAYERS,
     OPENS,
     READS,
     WRITES,
     is_call,
+    is_layer,
     nbytes,
     opens_for_writing,
 )
 from vanidl.readers.dftracer.descriptors import descriptors_lost
+from vanidl.readers.dftracer.layers import ABOVE
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import TraceFile
 from vanidl.readers.versions import left_out
@@ -36,16 +39,18 @@ def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> tupl
     """Warnings and remarks about all DFTracer traces of a run; none where there is none."""
     if not files:
         return ()
+    above = any(is_layer(p.events, layer).any() for p in traced for layer in ABOVE)
     others = sorted({pair for process in traced for pair in process.other_versions})
     return (
         *left_out(others),
         *_empty(files),
+        *modes.notices(files, traced),
         *_unwritten(files),
         *descriptors_lost(traced),
         *_unseen_writes(traced),
         *_arrays(traced),
         *_offsets(traced),
-        _blind(),
+        _blind(above),
     )
 
 
@@ -128,13 +133,13 @@ def _offsets(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
         )
 
 
-def _blind() -> Notice:
+def _blind(above: bool) -> Notice:
+    others = "" if above else ", and no layer above (MPI-IO, HDF5)"
     return Notice(
         "not_traced",
         "DFTracer records calls of POSIX and STDIO. It does not see np.load and np.fromfile of "
         ".npy files, torch.save, preadv and pwritev, duplicated descriptors, memory maps, "
-        "io_uring, and no layer above (MPI-IO, HDF5): what went through these is not recorded, "
-        "not zero.",
+        f"io_uring{others}: what went through these is not recorded, not zero.",
         "info",
     )
 

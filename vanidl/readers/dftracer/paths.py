@@ -14,17 +14,21 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.trace import FILES_NOT_RECORDED
 from vanidl.readers.dftracer.calls import is_call
 from vanidl.readers.dftracer.trace_file import Events, Start, TraceFile
 
 Int64Array = NDArray[np.int64]
+
+ALL_FILES = 0
+"""The code of what stands for all files of calls that name none."""
 
 
 class PathTable:
     """All paths of a run, numbered as they come."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str, int] = {FILES_NOT_RECORDED: ALL_FILES}
 
     def code(self, path: str) -> int:
         """The number of a path."""

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.readers.bounds import left_out
+from vanidl.readers.dftracer import sums
 from vanidl.readers.dftracer.calls import impossible
-from vanidl.readers.dftracer.paths import PathTable, names_of, paths_of
-from vanidl.readers.dftracer.trace_file import ABSENT, COLUMNS, Events, Start, TraceFile
+from vanidl.readers.dftracer.lines import ABSENT
+from vanidl.readers.dftracer.paths import ALL_FILES, PathTable, names_of, paths_of
+from vanidl.readers.dftracer.trace_file import NO_CALLS, Events, Start, TraceFile
 
 Int64Array = NDArray[np.int64]
+
+_NONE = np.empty(0, np.int64)
+_MOST_RANKS = 1 << 31  # MPI counts them in a C int
 
 _RANK_IN_NAME = re.compile(r"-(\d+)-of-(\d+)\.pfw(\.gz)?$")  # as DLIO names its traces
 _FORKED = re.compile(r"-fork\.pfw(\.gz)?$")
@@ -48,6 +53,7 @@ class TracedProcess:
     tick_ns: int
     losses: tuple[str, ...]
     other_versions: tuple[tuple[str, str], ...] = ()  # files left out, and the file used instead
+    summed: Events = NO_CALLS  # calls of which only sums were recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,12 @@ class _Member:
     events: Events
     starts: tuple[Start, ...]
     losses: tuple[str, ...]
+    summed: Events
+
+    @property
+    def lines(self) -> int:
+        """How many lines tell of its calls."""
+        return len(self.events) + len(self.summed)
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -68,6 +80,8 @@ class _Member:
         moments += [end for pid, end in self.file.ends if pid == self.pid]
         if len(ts):
             moments += [int(ts.min()), int((ts + dur).max())]
+        if not moments:  # an interval may begin before its process
+            moments += self.summed.columns["ts"].tolist()
         return min(moments), max(moments)
 
 
@@ -84,37 +98,61 @@ def processes(files: Sequence[TraceFile]) -> tuple[TracedProcess, ...]:
         for member in _members(file, names, table):
             members.setdefault((host, member.pid), []).append(member)
     paths = table.paths()
-    return tuple(
-        _process(host, members[host, pid], paths, strings) for host, pid in sorted(members)
+    return counted_once(
+        [_process(host, members[host, pid], paths, strings) for host, pid in sorted(members)]
     )
 
 
 def _members(file: TraceFile, names: Mapping[str, str], table: PathTable) -> Iterator[_Member]:
     own = names_of(file, names)
-    possible, losses = possible_events(file)
-    order = np.argsort(possible.columns["pid"], kind="stable")
-    column = possible.columns["pid"][order]
+    possible, summed, losses = possible_events(file)
+    calls_of, sums_of = _by_process(possible), _by_process(summed)
     starts_of: dict[int, tuple[Start, ...]] = {}
     for start in file.starts:
         starts_of[start.pid] = (*starts_of.get(start.pid, ()), start)
-    for pid in sorted({*starts_of, *np.unique(column).tolist()}):
-        low, high = np.searchsorted(column, pid, "left"), np.searchsorted(column, pid, "right")
-        events = picked(possible, order[low:high])
+    for pid in sorted({*starts_of, *calls_of, *sums_of}):
         starts = starts_of.get(pid, ())
-        codes = paths_of(events, own, starts[0] if starts else None, table)
-        columns = dict(events.columns)
-        columns |= {key: columns[key] * file.tick_ns for key in ("ts", "dur")}
-        columns["file"] = codes
-        yield _Member(file, pid, Events(columns, events.names, ()), starts, losses)
+        first = starts[0] if starts else None
+        yield _Member(
+            file,
+            pid,
+            _in_ns(calls_of.get(pid, picked(possible, _NONE)), own, first, file, table),
+            starts,
+            losses,
+            _in_ns(sums_of.get(pid, picked(summed, _NONE)), own, first, file, table),
+        )
 
 
-def possible_events(file: TraceFile) -> tuple[Events, tuple[str, ...]]:
-    """Events of a file within the bounds of one operation, and what was lost of the file."""
+def _by_process(events: Events) -> dict[int, Events]:
+    order = np.argsort(events.columns["pid"], kind="stable")
+    pids, first = np.unique(events.columns["pid"][order], return_index=True)
+    return {
+        pid: picked(events, rows)
+        for pid, rows in zip(pids.tolist(), np.split(order, first[1:]), strict=False)
+    }
+
+
+def _in_ns(
+    events: Events, names: Mapping[str, str], start: Start | None, file: TraceFile, table: PathTable
+) -> Events:
+    """The events with times in nanoseconds and files as codes of their paths."""
+    columns = dict(events.columns)
+    columns |= {key: columns[key] * file.tick_ns for key in ("ts", "dur")}
+    codes = paths_of(events, names, start, table)
+    if "calls" in columns:  # newer versions sum up over files
+        codes = np.where(codes < 0, ALL_FILES, codes)
+    return Events(columns | {"file": codes}, events.names, ())
+
+
+def possible_events(file: TraceFile) -> tuple[Events, Events, tuple[str, ...]]:
+    """Calls and sums of calls within the bounds of one operation, and what was lost of the file."""
     wrong = impossible(file.events, file.tick_ns)
-    if not wrong.any():
-        return file.events, file.losses
-    loss = left_out(int(wrong.sum()), len(wrong))
-    return picked(file.events, ~wrong), (*file.losses, loss)
+    wrong_sums = sums.impossible(file.summed, file.tick_ns)
+    if not wrong.any() and not wrong_sums.any():
+        return file.events, file.summed, file.losses
+    loss = left_out(int(wrong.sum() + wrong_sums.sum()), len(wrong) + len(wrong_sums))
+    calls, summed = picked(file.events, ~wrong), picked(file.summed, ~wrong_sums)
+    return calls, summed, (*file.losses, loss)
 
 
 def _process(
@@ -128,7 +166,8 @@ def _process(
     return TracedProcess(
         host=host,
         pid=last.pid,
-        events=_joined([m.events for m in members], paths),
+        events=_once(_joined([m.events for m in members], paths)),
+        summed=_joined([m.summed for m in members], paths),
         starts=starts,
         start_ns=members[0].span_ns[0],
         end_ns=max(m.span_ns[1] for m in members),
@@ -136,7 +175,7 @@ def _process(
         parent_pid=starts[0].parent_pid if starts else None,
         forked=bool(_FORKED.search(last.file.path)),
         ended=any(pid == last.pid for pid, _ in last.file.ends),
-        rank=int(named[1]) if named else None,
+        rank=int(named[1]) if named else _rank(last),
         ranks=int(named[2]) if named else None,
         files=tuple(m.file.path for m in members),
         tick_ns=max(m.file.tick_ns for m in members),
@@ -145,11 +184,17 @@ def _process(
     )
 
 
+def _rank(member: _Member) -> int | None:
+    """Its rank in MPI, where the trace states it."""
+    rank = member.file.ranks.get(member.pid, ABSENT)
+    return rank if 0 <= rank < _MOST_RANKS else None
+
+
 def _most_complete(members: list[_Member]) -> tuple[list[_Member], tuple[tuple[str, str], ...]]:
     """By start; of files that begin with the same event, as a cut copy does, the fullest."""
     used: dict[int, _Member] = {}
     others = []
-    for member in sorted(members, key=lambda m: (bool(m.losses), -len(m.events), m.file.path)):
+    for member in sorted(members, key=lambda m: (bool(m.losses), -m.lines, m.file.path)):
         best = used.setdefault(member.span_ns[0], member)
         if best is not member:
             others.append((member.file.path, best.file.path))
@@ -158,7 +203,7 @@ def _most_complete(members: list[_Member]) -> tuple[list[_Member], tuple[tuple[s
 
 def picked(events: Events, rows: NDArray[np.bool_] | Int64Array) -> Events:
     """The events that a mask or an index array picks."""
-    columns = {name: events.columns[name][rows] for name in COLUMNS}
+    columns = {name: column[rows] for name, column in events.columns.items()}
     return Events(columns, events.names, events.files)
 
 
@@ -172,10 +217,10 @@ def _renamed(block: Events, names: dict[tuple[str, str], int]) -> Int64Array:
 def _joined(blocks: Sequence[Events], paths: tuple[str, ...]) -> Events:
     """All events on one list of names, sorted by start."""
     names: dict[tuple[str, str], int] = {}
-    columns = {key: np.concatenate([b.columns[key] for b in blocks]) for key in COLUMNS}
+    columns = {key: np.concatenate([b.columns[key] for b in blocks]) for key in blocks[0].columns}
     columns["name"] = np.concatenate([_renamed(block, names) for block in blocks])
     joined = Events(columns, tuple(names), paths)
-    return _once(picked(joined, np.argsort(columns["ts"], kind="stable")))
+    return picked(joined, np.argsort(columns["ts"], kind="stable"))
 
 
 def _once(events: Events) -> Events:
@@ -189,8 +234,46 @@ def _once(events: Events) -> Events:
     some = some[events.columns["number"][some] != ABSENT]
     if not len(some):
         return events
-    rows = np.column_stack([events.columns[name][some] for name in COLUMNS])
+    rows = np.column_stack([column[some] for column in events.columns.values()])
     kept = np.ones(len(events), bool)
     kept[some] = False
     kept[some[np.unique(rows, axis=0, return_index=True)[1]]] = True
     return events if kept.all() else picked(events, kept)
+
+
+def counted_once(traced: Sequence[TracedProcess]) -> tuple[TracedProcess, ...]:
+    """The processes without sums that are a copy of another's.
+
+    Sums not yet written go into each forked process under its number, but with the thread that
+    made the calls. Threads have one number each on a host, so the fullest sum is the thread's own.
+    """
+    some = [i for i, process in enumerate(traced) if len(process.summed)]
+    calls: dict[tuple[object, ...], dict[int, int]] = {}
+    for i in some if len(some) > 1 else ():
+        for key, count in zip(_sum_keys(traced[i]), _calls(traced[i]), strict=True):
+            of_key = calls.setdefault(key, {})
+            of_key[i] = of_key.get(i, 0) + count
+    found = list(traced)
+    for i in some:
+        kept = [_owner(calls.get(key, {}), i, traced) == i for key in _sum_keys(traced[i])]
+        if not all(kept):
+            found[i] = replace(traced[i], summed=picked(traced[i].summed, np.array(kept)))
+    return tuple(found)
+
+
+def _calls(process: TracedProcess) -> list[int]:
+    calls: list[int] = process.summed.columns["calls"].tolist()
+    return calls
+
+
+def _sum_keys(process: TracedProcess) -> Iterator[tuple[object, ...]]:
+    columns = process.summed.columns
+    for tid, ts, name, file in zip(
+        *(columns[key].tolist() for key in ("tid", "ts", "name", "file")), strict=True
+    ):
+        yield process.host, tid, ts, process.summed.names[name], file
+
+
+def _owner(calls: Mapping[int, int], one: int, traced: Sequence[TracedProcess]) -> int:
+    """Who has most of the calls of a sum; of equal ones, as in a fresh copy, who began first."""
+    return max(calls, key=lambda i: (calls[i], -traced[i].start_ns), default=one)

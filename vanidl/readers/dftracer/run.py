@@ -18,6 +18,7 @@ from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, WRITE
 from vanidl.model.warnings import Notice
 from vanidl.readers.command_lines import LAUNCHER
+from vanidl.readers.dftracer.above import mpi_time
 from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, is_call, is_layer, nbytes
 from vanidl.readers.dftracer.limits import notices
 from vanidl.readers.dftracer.processes import TracedProcess, processes
@@ -53,19 +54,25 @@ def combine(files: Sequence[TraceFile]) -> DftracerRun:
         return DftracerRun(notices=notices(files, traced))
     known = {(p.host, p.pid): p for p in traced}
     writers = Counter(path for p in traced for path in p.files)
-    logs = tuple(_log(p, known, writers) for p in traced)
+    counted = [counters(p) for p in traced]
+    logs = tuple(_log(p, c, known, writers) for p, c in zip(traced, counted, strict=True))
     spans = (profile(p) for p in traced)
     return DftracerRun(
         logs,
         tuple(s for s in spans if s is not None),
-        {log.path: counters(p.events) for log, p in zip(logs, traced, strict=True)},
+        {log.path: records for log, records in zip(logs, counted, strict=True)},
         notices(files, traced),
     )
 
 
-def _log(process: TracedProcess, known: Known, writers: Mapping[str, int]) -> TracerLog:
+def _log(
+    process: TracedProcess,
+    counted: Sequence[CounterRecords],
+    known: Known,
+    writers: Mapping[str, int],
+) -> TracerLog:
     tables = tuple(_tables(process))
-    used = np.unique(process.events.columns["file"])
+    used = [process.events.columns["file"], *(records.file.astype(np.int64) for records in counted)]
     losses = tuple(_losses(process))
     return TracerLog(
         path=_path(process, writers),
@@ -84,15 +91,28 @@ def _log(process: TracedProcess, known: Known, writers: Mapping[str, int]) -> Tr
         command=process.command,
         metadata={},
         mounts=(),
-        names={code: process.events.files[code] for code in used.tolist() if code >= 0},
-        modules=tuple(table.layer for table in tables),
+        names={
+            code: process.events.files[code]
+            for code in np.unique(np.concatenate(used)).tolist()
+            if code >= 0
+        },
+        modules=tuple(_modules(process, tables)),
         operations=tables,
         partial_layers=(),
         whole=not losses,
         losses=losses,
+        mpi=mpi_time(process.events, process.host),
         rank=process.rank,
-        metadata_calls=_metadata_calls(process),
+        metadata_calls=None if len(process.summed) else _metadata_calls(process),
     )
+
+
+def _modules(process: TracedProcess, tables: Sequence[OperationTable]) -> Iterator[str]:
+    """The layers of which it recorded calls, one by one or summed up."""
+    traced = {table.layer for table in tables}
+    for layer in LAYERS:
+        if layer in traced or is_layer(process.summed, layer).any():
+            yield layer
 
 
 def _metadata_calls(process: TracedProcess) -> Intervals:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.trace import FROM_COMPUTE, SpanKind
+from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.processes import TracedProcess
-from vanidl.readers.dftracer.trace_file import ABSENT, Events
+from vanidl.readers.dftracer.trace_file import Events
 from vanidl.readers.records import ProfileTrace
 
 Int64Array = NDArray[np.int64]

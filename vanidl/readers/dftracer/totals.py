@@ -9,16 +9,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.readers.dftracer import above, sums
 from vanidl.readers.dftracer.calls import LAYERS, OPENS, READS, WRITES, is_call, is_layer, nbytes
+from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import Events
 from vanidl.readers.records import CounterRecords
 
 Int64Array = NDArray[np.int64]
 
 
-def counters(events: Events) -> tuple[CounterRecords, ...]:
-    """Counters of one process, one entry a layer that it used; `file` is a path code."""
-    return tuple(r for r in (_records(events, layer) for layer in LAYERS) if len(r.file))
+def counters(process: TracedProcess) -> tuple[CounterRecords, ...]:
+    """Counters of one process: of each layer that it used, and of calls that were summed up.
+
+    `file` is a path code.
+    """
+    traced = (_records(process.events, layer) for layer in LAYERS)
+    found = (*traced, *sums.counters(process.summed), *above.counters(process.events))
+    return tuple(records for records in found if len(records.file))
 
 
 def _records(events: Events, layer: str) -> CounterRecords:

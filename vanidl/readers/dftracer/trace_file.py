@@ -2,44 +2,48 @@
 
 A trace is one JSON object a line, in one gzip member or several. Three dialects are about:
 numbers as strings and names in place (2023), hash tables in metadata lines with `ph` "M" and
-"X" (DLIO's traces of 2024 and 2025), the same with `ph` 4 and 1 (today). Nothing is
-believed: what is no sound event is counted and left out.
+"X" between brackets (1.0 to 2.1.0), the same with `ph` 4 and 1 and a `type`, without brackets
+(later ones). Lines of calls that were summed up have `ph` 3, once "C", which samples of telemetry
+have as well. Nothing is believed: what is no sound event is counted and left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from vanidl.errors import InputError
-from vanidl.readers.budget import Budget
+from vanidl.readers.budget import OBJECT_BYTES, Budget
+from vanidl.readers.dftracer.layers import category
+from vanidl.readers.dftracer.lines import (
+    ABSENT,
+    Event,
+    arguments,
+    decoded,
+    integer,
+    is_json,
+    line_blocks,
+    trimmed,
+)
+from vanidl.readers.dftracer.settings import Settings, likely_tick_ns, version
+from vanidl.readers.dftracer.summed import SUMMED_COLUMNS, is_summed, summed_row
 from vanidl.readers.encoding.text_stream import TextStream
 
-Event = dict[str, Any]
 Int64Array = NDArray[np.int64]
 
 NOT_RECORDED = ("recorded without", "were never written")
 """In the losses of what was never recorded, which leave the file whole."""
 
-ABSENT = -(2**62)
-"""Stands for an integer that an event does not hold."""
-
 # Tuples: membership is by equality, so that a value that cannot be hashed is no error.
 _COMPLETE = (1, "1", "X")
 _METADATA = (4, "4", "M")
-_TICK_NS = {"NS": 1, "US": 1_000, "MS": 1_000_000, "S": 1_000_000_000, "SEC": 1_000_000_000}
+_SUMMED = (3, "3", "A", 2, "2", "C")  # samples of counters have some of these as well
 _LATEST_NS = 1 << 61  # 73 years after 1970
-_IO_CATEGORIES = ("POSIX", "STDIO")
 _TRACER = "dftracer"
-_MOST_CHUNKS = 256  # of one line, 64 MiB: a lost line end must not pull the file into memory
-_TOO_LONG = b"\xff"  # in place of such a line: no JSON
-_NO_ARGUMENTS: Event = {}
 _BROKEN_LINES = 3  # sound lines, beside itself, that a broken one takes the time of
 _PIECES_A_PROCESS = 10  # of the budget: each has tables of its own from here to the report
 
@@ -54,7 +58,7 @@ class Events:
 
     `name` is an index into `names`, pairs of (category, name); `file` an index into `files`,
     keys of a hash table or names, -1 where the event names none; `number` counts the events of a
-    process. ABSENT: not in the event.
+    process. ABSENT: not in the event. Those of calls that were summed up have SUMMED_COLUMNS.
     """
 
     columns: dict[str, Int64Array]
@@ -63,6 +67,9 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.columns["pid"])
+
+
+NO_CALLS = Events({name: np.empty(0, np.int64) for name in SUMMED_COLUMNS}, (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,11 @@ class TraceFile:
     losses: tuple[str, ...]
     numbered: int = 0  # lines that have a number
     unwritten: int = 0  # numbers between theirs that no line has
+    summed: Events = NO_CALLS  # calls that were summed up
+    ranks: Mapping[int, int] = field(default_factory=dict)  # pid -> its rank in MPI
+    settings: Mapping[str, int] = field(default_factory=dict)
+    samples: int = 0  # of telemetry and of counters of the hardware
+    unknown: int = 0  # lines of a kind that is not known here
 
     @property
     def never_written(self) -> tuple[str, ...]:
@@ -106,13 +118,13 @@ class TraceFile:
     @property
     def processes(self) -> int:
         """How many process numbers it names."""
-        pids = np.unique(self.events.columns["pid"])
-        return len({*pids.tolist(), *(start.pid for start in self.starts)})
+        of_events = (*self.events.columns["pid"].tolist(), *self.summed.columns["pid"].tolist())
+        return len({*of_events, *(start.pid for start in self.starts)})
 
     @property
     def empty(self) -> bool:
         """Whether no process wrote anything into it."""
-        return not len(self.events) and not self.starts
+        return not (len(self.events) or len(self.summed) or self.starts or self.samples)
 
 
 def read_file(path: str | Path) -> TraceFile:
@@ -153,9 +165,13 @@ class _Content:
     broken: int = 0
     without_arguments: int = 0
     cut: bool = False
-    tick_ns: int = 1_000
+    samples: int = 0
+    unknown: int = 0
+    settings: Settings = field(default_factory=Settings)
+    tick_ns: int = 1_000  # known once all is read
     host: str = ""
     starts: list[Start] = field(default_factory=list)
+    ranks: dict[int, int] = field(default_factory=dict)
     ended: dict[int, int] = field(default_factory=dict)  # pid -> tick
     tables: dict[str, dict[str, str]] = field(
         default_factory=lambda: {"HH": {}, "FH": {}, "SH": {}}
@@ -163,6 +179,7 @@ class _Content:
     names: dict[tuple[str, str], int] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
     blocks: list[Int64Array] = field(default_factory=list)
+    summed: list[Int64Array] = field(default_factory=list)
     numbers: list[Int64Array] = field(default_factory=list)  # rows: pid, number of a line
     damage: str = ""
     budget: Budget = field(default_factory=lambda: Budget.of_file(0))
@@ -170,7 +187,7 @@ class _Content:
     def read(self) -> None:
         text = TextStream(self.path)
         self.budget = text.budget
-        for lines in _line_blocks(text):
+        for lines in line_blocks(text):
             if not self.budget.parse(len(lines)):
                 self.damage = "more lines than a file of its size may have"
                 return
@@ -178,74 +195,90 @@ class _Content:
         self.damage = text.damage
 
     def _take(self, lines: list[bytes]) -> None:
-        kept = [line for line in map(_trimmed, lines) if line]
-        events, broken = _decoded(kept)
+        kept = [line for line in map(trimmed, lines) if line]
+        events, broken = decoded(kept)
         self.budget.parse(_BROKEN_LINES * broken)
         self.lines += len(kept)
         self.broken += broken
-        self.cut = bool(kept) and broken > 0 and not _is_json(kept[-1])
-        rows = [e for e in events if e.get("ph") in _COMPLETE]
+        self.cut = bool(kept) and broken > 0 and not is_json(kept[-1])
         self.numbers.append(_numbers(events))
+        rows = [e for e in events if e.get("ph") in _COMPLETE]
         self.sound += len(rows)
-        for event in events:
+        others = [e for e in events if e.get("ph") not in _COMPLETE]
+        for event in others:
             if event.get("ph") in _METADATA:
                 self._take_metadata(event)
-        calls = [e for e in rows if e.get("cat") != _TRACER]
         for event in rows:
             if event.get("cat") == _TRACER:
                 self._take_mark(event)
-        if calls:
+        if calls := [e for e in rows if e.get("cat") != _TRACER]:
             self.blocks.append(self._columns(calls))
+        self._take_series([e for e in others if e.get("ph") not in _METADATA])
+
+    def _take_series(self, events: Sequence[Event]) -> None:
+        """Lines that are neither a call nor about names: sums of calls, and samples."""
+        known = [e for e in events if e.get("ph") in _SUMMED]
+        summed = [e for e in known if is_summed(e)]
+        self.sound += len(known)
+        self.samples += len(known) - len(summed)
+        self.unknown += len(events) - len(known)
+        if summed:
+            rows = np.array([summed_row(e) for e in summed], np.int64).T
+            self.summed.append(np.vstack([rows[:3], *self._coded(summed), rows[3:]]))
 
     def _take_metadata(self, event: Event) -> None:
-        arguments = _arguments(event)
-        name, value = str(arguments.get("name", "")), arguments.get("value")
+        found = arguments(event)
+        name, value = str(found.get("name", "")), found.get("value")
         self.sound += 1
         kind = str(event.get("name"))
         if kind in self.tables:
             self.tables[kind].setdefault(str(value), name)
             self.host = self.host or (str(value) if kind == "HH" else "")
-        elif kind == "CM" and name == "time_metric":
-            self.tick_ns = _TICK_NS.get(str(value).upper(), self.tick_ns)
+        elif kind == "CM":
+            self.settings.take(name, value)
+        elif kind == "PR" and name == "rank" and self.budget.hold(OBJECT_BYTES):
+            self.ranks[integer(event.get("pid"))] = integer(value)
 
     def _take_mark(self, event: Event) -> None:
-        arguments, pid = _arguments(event), integer(event.get("pid"))
+        found, pid = arguments(event), integer(event.get("pid"))
+        self.settings.take_all(found.get("cfg"))
         if event.get("name") == "end":
             self.ended[pid] = integer(event.get("ts"))
         elif event.get("name") == "start":
-            parent = integer(arguments.get("ppid"))
+            parent = integer(found.get("ppid"))
             self.starts.append(
                 Start(
                     pid,
                     None if parent == ABSENT else parent,
-                    str(arguments.get("hhash", "")),
-                    str(arguments.get("cmd_hash", "")),
-                    str(arguments.get("cwd", "")),
-                    str(arguments.get("version", "")),
+                    str(found.get("hhash", "")),
+                    str(found.get("cmd_hash", "")),
+                    str(found.get("cwd", "")),
+                    version(found.get("version")),
                     integer(event.get("ts")),
                 )
             )
 
+    def _coded(self, events: Sequence[Event]) -> tuple[list[int], list[int]]:
+        """The code of each event's name, and of its file."""
+        names, keys = self.names, self.keys
+        found = (arguments(e) for e in events)
+        named = (a.get("fhash", a.get("fname")) for a in found)
+        return (
+            [names.setdefault((category(e), str(e.get("name"))), len(names)) for e in events],
+            [-1 if key is None else keys.setdefault(str(key), len(keys)) for key in named],
+        )
+
     def _columns(self, events: Sequence[Event]) -> Int64Array:
         """One row per column, in the order of COLUMNS."""
-        arguments = [_arguments(e) for e in events]
-        self.host = self.host or str(arguments[0].get("hostname", ""))
-        names, keys = self.names, self.keys
-        name = [
-            names.setdefault((str(e.get("cat")), str(e.get("name"))), len(names)) for e in events
-        ]
-        file = [
-            -1 if key is None else keys.setdefault(str(key), len(keys))
-            for key in (a.get("fhash", a.get("fname")) for a in arguments)
-        ]
-        self.without_arguments += sum(not a for a in arguments)
+        found = [arguments(e) for e in events]
+        self.host = self.host or str(found[0].get("hostname", ""))
+        self.without_arguments += sum(not a for a in found)
         columns = [
             *([integer(e.get(key)) for e in events] for key in ("pid", "tid", "ts", "dur")),
-            name,
-            file,
-            *([integer(a.get(key)) for a in arguments] for key in ("ret", "size", "offset")),
-            [_flags(a) for a in arguments],
-            [integer(a.get("epoch")) for a in arguments],
+            *self._coded(events),
+            *([integer(a.get(key)) for a in found] for key in ("ret", "size", "offset")),
+            [_flags(a) for a in found],
+            [integer(a.get("epoch")) for a in found],
             [integer(e.get("id")) for e in events],
         ]
         table = np.array(columns, np.int64)
@@ -255,15 +288,13 @@ class _Content:
 
     def trace_file(self) -> TraceFile:
         """Everything as one frozen record; call once."""
-        table = np.concatenate(self.blocks or [np.empty((len(COLUMNS), 0), np.int64)], axis=1)
-        sound = (np.abs(table[2:4]) <= self._latest).all(axis=0)
-        self.broken += int((~sound).sum())
-        table = table[:, sound]
-        columns = dict(zip(COLUMNS, table, strict=True))
+        self.tick_ns = self._tick_ns()
+        calls = self._events(COLUMNS, self.blocks)
+        summed = self._events(SUMMED_COLUMNS, self.summed)
         numbered, unwritten = self._numbered()
         return TraceFile(
             path=str(self.path),
-            events=Events(columns, tuple(self.names), tuple(self.keys)),
+            events=calls,
             starts=tuple(s for s in self.starts if abs(s.ts) <= self._latest),
             ends=tuple(
                 (pid, ts * self.tick_ns)
@@ -278,7 +309,32 @@ class _Content:
             losses=tuple(self._losses()),
             numbered=numbered,
             unwritten=unwritten,
+            summed=summed,
+            ranks=self.ranks,
+            settings=self.settings.values,
+            samples=self.samples,
+            unknown=self.unknown,
         )
+
+    def _events(self, names: tuple[str, ...], blocks: Sequence[Int64Array]) -> Events:
+        """All events of one shape whose times are possible; the others count as broken."""
+        table = np.concatenate([np.empty((len(names), 0), np.int64), *blocks], axis=1)
+        of_sum = names == SUMMED_COLUMNS
+        times = [names.index(name) for name in (("ts",) if of_sum else ("ts", "dur"))]
+        needed = [names.index(name) for name in ("pid", "tid", "ts", "calls")] if of_sum else []
+        sound = (np.abs(table[times]) <= self._latest).all(axis=0)
+        sound &= (table[needed] != ABSENT).all(axis=0)
+        self.broken += int((~sound).sum())
+        columns = dict(zip(names, table[:, sound], strict=True))
+        return Events(columns, tuple(self.names), tuple(self.keys))
+
+    def _tick_ns(self) -> int:
+        """The unit of its times: as stated, else by the size of the first."""
+        if self.settings.tick_ns is not None:
+            return self.settings.tick_ns
+        moments = [start.ts for start in self.starts]
+        moments += [int(b[2, 0]) for b in (*self.blocks, *self.summed) if b.shape[1]]
+        return likely_tick_ns(moments[0]) if moments else 1_000
 
     @property
     def _latest(self) -> int:
@@ -302,7 +358,8 @@ class _Content:
     def _numbered(self) -> tuple[int, int]:
         """How many numbers lines have, and how many between them no line has.
 
-        Lines that hold no sound event may have had those, and are counted elsewhere.
+        Lines that hold no sound event may have had those, and are counted elsewhere. Where calls
+        were summed up, nobody can tell: a sum does not always count the calls that it holds.
         """
         pid, number = np.concatenate([*self.numbers, np.empty((2, 0), np.int64)], axis=1)
         order = np.lexsort((number, pid))
@@ -311,21 +368,7 @@ class _Content:
         steps = np.diff(number)[pid[1:] == pid[:-1]]
         gaps = sum(steps[steps > 1].tolist()) - int((steps > 1).sum())
         found = len(number) - int((steps == 0).sum())
-        return found, max(gaps - self.broken, 0)
-
-
-def integer(value: object) -> int:
-    """The integer that a JSON value holds, as number or as text; ABSENT for anything else."""
-    if type(value) is int:
-        return value if -(2**62) < value < 2**62 else ABSENT
-    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 19:
-        return int(value)
-    return ABSENT
-
-
-def _arguments(event: Event) -> Event:
-    arguments = event.get("args")
-    return arguments if isinstance(arguments, dict) else _NO_ARGUMENTS
+        return found, 0 if self.summed else max(gaps - self.broken, 0)
 
 
 def _numbers(events: Sequence[Event]) -> Int64Array:
@@ -334,51 +377,9 @@ def _numbers(events: Sequence[Event]) -> Int64Array:
     return np.array([pair for pair in pairs if pair[1] >= 0], np.int64).reshape(-1, 2).T
 
 
-def _flags(arguments: Event) -> int:
+def _flags(found: Event) -> int:
     """Flags of open(2); of fopen 1 (O_WRONLY) where its mode says that it writes."""
-    mode = arguments.get("mode")
+    mode = found.get("mode")
     if isinstance(mode, str) and not mode.isdecimal():
         return int("w" in mode or "a" in mode)
-    return integer(arguments.get("flags"))
-
-
-def _line_blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Whole lines, block by block; the last block holds what follows the last line end."""
-    rest: list[bytes] = []
-    for chunk in chunks:
-        lines = chunk.split(b"\n")
-        if len(lines) > 1:
-            lines[0] = b"".join([*rest, lines[0]])
-            rest = [lines.pop()]
-            yield lines
-        elif len(rest) < _MOST_CHUNKS:
-            rest.append(chunk)
-        else:
-            rest[:] = [_TOO_LONG] * _MOST_CHUNKS
-    if any(rest):
-        yield [b"".join(rest)]
-
-
-def _trimmed(line: bytes) -> bytes:
-    """The line without the brackets and commas that some versions write around objects."""
-    return line.strip(b" \t\r\n,[]\0")
-
-
-def _decoded(lines: Sequence[bytes]) -> tuple[list[Event], int]:
-    """The objects of the lines, and how many lines hold none."""
-    try:
-        values = orjson.loads(b"[" + b",".join(lines) + b"]")
-    except orjson.JSONDecodeError:
-        values = []
-    if len(values) != len(lines):  # a broken line, or one that only fits its neighbours
-        values = [orjson.loads(line) for line in lines if _is_json(line)]
-    events = [value for value in values if isinstance(value, dict)]
-    return events, len(lines) - len(events)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
-    return True
+    return integer(found.get("flags"))
