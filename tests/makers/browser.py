@@ -44,6 +44,7 @@ def chromium() -> Iterator[Any]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.set_script_timeout(300)  # scripts end by themselves; a busy machine is slow
     try:
         yield driver
     finally:
@@ -82,10 +83,10 @@ def resized(driver: Any, width: int) -> None:
 
 def scrolled(driver: Any) -> None:
     """Bring every picture into view, as a reader who scrolls does, and wait for it."""
-    driver.set_script_timeout(60)
     driver.execute_async_script(
         """
-        const done = arguments[0], end = Date.now() + 30000;
+        const done = arguments[0], end = Date.now() + 240000;
+        for (const section of document.querySelectorAll(".quiet > details")) section.open = true;
         const poll = setInterval(() => {
           const open = ".plot:not([data-drawn]), .viewer:not([data-drawn])";
           const next = [...document.querySelectorAll(open)].find((plot) => plot.offsetParent);
@@ -106,7 +107,7 @@ def sound_inks(driver: Any, width: int, *, before: Sequence[str] = ()) -> list[s
     """
     inks: list[str | None] = driver.execute_async_script(
         """
-        const [before, done] = arguments, end = Date.now() + 30000;
+        const [before, done] = arguments, end = Date.now() + 240000;
         const inks = () => [...document.querySelectorAll(".plot")]
           .filter((plot) => plot.offsetParent)
           .map((plot) => plot.querySelector("svg.main-svg") && plot._fullLayout.font.color);

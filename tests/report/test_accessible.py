@@ -66,7 +66,6 @@ def violations(driver, axe: str, page: Path, *, width: int = 1440) -> list:
         "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
     )
     driver.execute_script(axe)
-    driver.set_script_timeout(60)
     return driver.execute_async_script(RUN)
 
 

@@ -94,6 +94,19 @@ def test_tables_open_under_their_pictures(driver, pages):
     assert "18.4 s" in text
 
 
+def test_a_link_opens_the_section_that_it_leads_into(driver, pages):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.resized(driver, 1400)
+    driver.get((pages / "full.html").as_uri())
+    section = driver.execute_script(
+        "const s = document.querySelector('.quiet > details:has(figure .plot)');"
+        "location.hash = s.querySelector('figure:has(.plot)').id; return s"
+    )
+    drawn = "return arguments[0].open && arguments[0].querySelector('[data-drawn]') !== null"
+    assert WebDriverWait(driver, 120).until(lambda _: driver.execute_script(drawn, section))
+
+
 def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):
     browser.opened(driver, pages / "full.html", width=1400)
     ranges = (

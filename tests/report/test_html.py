@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +55,17 @@ def parsed(text: str) -> Page:
     return page
 
 
+def _check_quiet_sections(text: str) -> None:
+    """The first section and those with something to act on are open, warnings never closed."""
+    bands = re.findall(r'<section class="band( quiet)?" aria-labelledby="section-([a-z-]+)"', text)
+    closed = {name for quiet, name in bands if quiet}
+    shown = [name for _, name in bands if name not in {"what-if", "missing"}]
+    assert not closed & set(re.findall(r'href="#section-([a-z-]+)" class="marked"', text))
+    assert closed <= {name for _, name in bands} - {*shown[:1]}
+    if "coverage" in closed:
+        assert '<ul class="warnings">' not in text
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_page_of_every_run(name):
     run = Run(*EXAMPLES[name]())
@@ -67,6 +79,7 @@ def test_page_of_every_run(name):
     viewers = sum("viewer" in (a.get("class") or "").split() for _, a in page.tags)
     own = len(page_module.SCRIPTS) + len(page_module.VIEWER_SCRIPTS) * viewers
     assert names.count("script") == own + 1
+    _check_quiet_sections(text)
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
     hrefs = {a["href"][1:] for _, a in page.tags if a.get("href", "").startswith("#")}

@@ -113,7 +113,6 @@ def test_only_get_is_answered(served):
 @pytest.mark.browser
 def test_the_page_fetches_what_it_does_not_hold(served, driver, opened):
     driver.get(served + "#t=20.0-20.4")
-    driver.set_script_timeout(30)
     exact = driver.execute_async_script(
         """
         const done = arguments[0], end = Date.now() + 20000;

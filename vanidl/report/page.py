@@ -80,7 +80,7 @@ def render_page(page: Page) -> str:
     """The whole page as text; names from the logs can neither break out nor run."""
     scripts = [_asset(name) for name in scripts_of(page.figures)]
     shown = [f for f in page.figures if f.spec or f.table or f.viewer or not f.empty_reason]
-    by_section = groupby(shown, lambda f: f.section)
+    sections = [(name, list(group)) for name, group in groupby(shown, lambda f: f.section)]
     return (
         _environment()
         .get_template("report.html.j2")
@@ -90,12 +90,21 @@ def render_page(page: Page) -> str:
             scripts=[Markup(script) for script in scripts],
             styles=[Markup(_asset(name)) for name in _STYLES],
             data=Markup(embedded(_data(page.figures))),
-            sections=[(name, list(group)) for name, group in by_section],
+            sections=sections,
+            quiet=_quiet(page, [name for name, _ in sections]),
             missing=[f for f in page.figures if f.id not in {s.id for s in shown}],
             version=__version__,
             schema=SCHEMA,
         )
     )
+
+
+def _quiet(page: Page, sections: Sequence[str]) -> frozenset[str]:
+    """Sections that are one line until they are opened: below the answer, without a finding."""
+    if not page.first_screen:
+        return frozenset()
+    warned = {page.warned_section} if page.warnings else set()
+    return frozenset(sections[1:]) - page.marked - warned
 
 
 def scripts_of(figures: Sequence[Figure]) -> tuple[str, ...]:
