@@ -9,7 +9,7 @@ from pathlib import Path
 
 import vanidl
 from tests.makers.darshan_logs import Log, Record, log_bytes, random_records
-from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
+from tests.makers.dftracer_traces import EPOCH_US, PfwTrace, Summed
 from vanidl.dataset.locate import DataOptions
 from vanidl.merge.load import Inputs
 from vanidl.model.warnings import Notice
@@ -29,6 +29,23 @@ def traced(
     trace.write(folder / "dftracer" / "trace-0-preload.pfw.gz")
     if beside:
         (folder / "dftracer" / beside).touch()
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def typed(
+    folder: Path, *, sums: bool = False, layer: str = "", samples: int = 0, **settings: int
+) -> tuple[Notice, ...]:
+    """Warnings of a DFTracer run of today's format that read a file."""
+    trace = PfwTrace(100, dialect="typed")
+    trace.io("pread", "/data/a.h5", 10, 5, ret=10, offset=0)
+    if sums:
+        trace.sums([Summed("pread", 20, 5, 100, {"ret": 10})])
+    if layer:
+        trace.event("MPI_call", layer, 30, 5, ret=0)
+    for at in range(samples):
+        trace.sample("cpu", at, user_pct=1.5)
+    trace.end(100, **settings)
+    trace.write(folder / "trace-0-preload.pfw")
     return vanidl.open_run(folder).coverage.warnings
 
 
@@ -140,6 +157,26 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "two_tracers": (
         {"a log and a trace of one process": lambda folder: both(folder, pid=100)},
         {"of two processes": lambda folder: both(folder, pid=7)},
+    ),
+    "calls_summed": (
+        {"calls that were summed up": lambda folder: typed(folder, sums=True)},
+        {"calls one by one": typed},
+    ),
+    "layer_switched_off": (
+        {"STDIO switched off": lambda folder: typed(folder, stdio=0)},
+        {"STDIO on": lambda folder: typed(folder, stdio=1)},
+    ),
+    "files_filtered": (
+        {"some folders": lambda folder: typed(folder, trace_all_files=0)},
+        {"all files": lambda folder: typed(folder, trace_all_files=1)},
+    ),
+    "layers_above": (
+        {"a call of MPI-IO": lambda folder: typed(folder, layer="MPIIO")},
+        {"a call of MPI": lambda folder: typed(folder, layer="collective")},
+    ),
+    "events_not_analysed": (
+        {"telemetry beside the run": lambda folder: typed(folder, samples=1)},
+        {"no telemetry": typed},
     ),
     "descriptors_lost": (
         {"an open that nothing follows": lambda folder: by_threads(folder, seen=False)},
