@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import h5py
 import numpy as np
@@ -35,6 +35,14 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Closes what is open; reading opens again."""
+
+
+@runtime_checkable
+class ReadTheirWay(Protocol):
+    """Samples of which no layout says how they are read."""
+
+    def own_reader(self) -> Reader:
+        """A reader for them."""
 
 
 class HDF5Reader:
@@ -160,5 +168,7 @@ class ImageReader:
 
 
 def reader(samples: SampleSet) -> Reader:
-    """The reader for a layout of samples."""
+    """The samples' own reader, else that for their layout."""
+    if isinstance(samples, ReadTheirWay):
+        return samples.own_reader()
     return ImageReader(samples) if samples.layout == "images" else HDF5Reader(samples)

@@ -51,10 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
     """The loader of encoded samples."""
+    return open_containers(DecodedLoader, samples, settings, options)
+
+
+def open_containers(
+    loader: type[DecodedLoader],
+    samples: SampleSet,
+    settings: Settings,
+    options: argparse.Namespace,
+) -> DecodedLoader:
+    """A loader of this class, as the options describe it."""
     folder = Path(options.encoded) if options.encoded else samples.folder / ENCODED
     device = _device(options.decode_on, settings)
     transfer = CudaTransfer(device) if device.type == "cuda" else None
-    return DecodedLoader(samples, settings, folder, transfer=transfer)
+    return loader(samples, settings, folder, transfer=transfer)
 
 
 class EncodedDataset(Dataset[Batch]):
@@ -99,13 +109,13 @@ class DecodedLoader(EpochLoader):
         transfer: Transfer | None = None,
     ) -> None:
         """`transfer`: to the device that decodes; None: the CPU decodes."""
-        if not sample_path(Path(folder), 0).exists():
+        self._samples, self._folder, self._transfer = samples, Path(folder), transfer
+        if not self.container(0).exists():
             raise InputError(
                 f"expected containers in {folder}, found none: make them with "
                 f"python -m vanidl_loaders encode {samples.folder} {folder}"
             )
         super().__init__(settings, Counts(), settings.steps(samples), settings.identity(samples))
-        self._samples, self._folder, self._transfer = samples, Path(folder), transfer
         on_gpu = transfer is not None and transfer.device.type == "cuda"
         self._ring = Ring(max(2, 2 * settings.workers), pin_memory=on_gpu)
         self._verdict: Verdict | None = None
@@ -128,6 +138,10 @@ class DecodedLoader(EpochLoader):
         """Ends an open iteration, and verifies it."""
         super().close()
         self.verify()
+
+    def container(self, sample: int) -> Path:
+        """Where the container of a sample lies."""
+        return sample_path(self._folder, sample)
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         batches = self._ids(epoch)[start:]
@@ -198,7 +212,7 @@ class DecodedLoader(EpochLoader):
         return {"sample": torch.tensor(ids)}
 
     def _paths(self, ids: Sequence[int]) -> list[Path]:
-        return [sample_path(self._folder, sample) for sample in ids]
+        return [self.container(sample) for sample in ids]
 
 
 def _ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:

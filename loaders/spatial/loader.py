@@ -92,15 +92,21 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     Raises:
         UsageError: The grid does not fit the samples or the ranks.
     """
+    return SpatialLoader(samples, settings, spatial_settings(samples, settings, options))
+
+
+def spatial_settings(
+    samples: SampleSet, settings: Settings, options: argparse.Namespace
+) -> SpatialSettings:
+    """What the options say of dividing and reading."""
     grid = options.grid or default_grid(samples, settings.world.ranks)
-    chosen = SpatialSettings(
+    return SpatialSettings(
         Division(grid, options.halo, options.edges),
         tuple(options.divide) if options.divide else None,
         options.io,
         options.slab_store,
         options.slabs_ahead,
     )
-    return SpatialLoader(samples, settings, chosen)
 
 
 def default_grid(samples: SampleSet, ranks: int) -> tuple[int, ...]:
