@@ -1,9 +1,10 @@
 """Makes the A/B report of DLIO's own PyTorch loader against the scheduled loader under DLIO.
 
-    python reports/dlio.py [--repeat N]
+    python reports/dlio.py [--repeat N] [--darshan-lib PATH]
 
 DLIO generates the data set and runs both sides, two ranks of mpiexec on the emulated parallel file
-system. It has to be installed: docs/dlio.md says how. All but the page goes into a temporary folder.
+system. It has to be installed: docs/dlio.md says how. Both are recorded with Darshan, as DLIO has
+a DFTracer of its own. Everything but the page goes into a temporary folder.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def main() -> int:
     """Writes the page; 0, also where DLIO or storage is missing, else what `ab` ended with."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeat", type=int, default=3, help="pairs of runs that are kept")
+    parser.add_argument("--darshan-lib", help="libdarshan.so; default: where the recorder finds it")
     options = parser.parse_args()
     try:
         check_available()
@@ -71,16 +73,17 @@ def main() -> int:
         return 0
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.environ["VANIDL_LOADER_OPTIONS"] = f"--buffer-fraction {BUFFER}"
-    return compare(options.repeat)
+    library = ["--darshan-lib", options.darshan_lib] if options.darshan_lib else []
+    return compare(options.repeat, library)
 
 
-def compare(repeat: int) -> int:
+def compare(repeat: int, library: list[str]) -> int:
     """Runs both sides alternately and writes the page; exit status of `vanidl ab`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         generate(folder / "source", folder / "generated")
         with EmulatedStorage(folder / "source", folder / "pfs", cost=COST) as storage:
-            line = ["ab", "--repeat", str(repeat)]
+            line = ["ab", "--repeat", str(repeat), "--tracer", "darshan", *library]
             for side, label, own in zip("ab", SIDES, ({}, OURS), strict=True):
                 line += [f"--{side}", benchmark(storage.target, "{run}", own), "--label", label]
             line += ["--runs", str(folder / "runs"), "-o", str(ROOT / "reports" / PAGE)]
