@@ -42,6 +42,7 @@ reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py
 	$(BIN)/python reports/survey.py
 	$(BIN)/python reports/ab.py
+	$(BIN)/python reports/dlio.py
 
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py

@@ -83,7 +83,14 @@ class PluginDataLoader(BaseDataLoader):
         files = args.file_list_train if training else args.file_list_eval
         folder = Path(args.data_folder).absolute() / str(self.dataset_type)
         paths = [Path(each).absolute() for each in files]
-        return dlio_samples(folder, paths, args.num_samples_per_file, str(self.format_type))
+        uneven = args.record_length_stdev > 0
+        return dlio_samples(
+            folder,
+            paths,
+            args.num_samples_per_file,
+            str(self.format_type),
+            resized_nbytes=args.record_length_resize if uneven else 0,
+        )
 
     def _settings(self) -> Settings:
         args = self._args

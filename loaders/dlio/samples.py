@@ -2,7 +2,8 @@
 
 Sample i is record i mod n of file i div n, as in DLIO's own numbering. HDF5 files have a record in
 a row; of a file with one record the whole dataset is the sample, with its first axis of length 1.
-In NPY and NPZ files records lie along the last axis.
+In NPY and NPZ files records lie along the last axis. Records of unequal size are cut or filled up
+to the size that DLIO resizes them to.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data.readers import Arrays, HDF5Reader, Reader
 from ..data.samples import Field, Place, SampleSet
@@ -31,11 +34,13 @@ class DlioSamples(SampleSet):
         files: In DLIO's order.
         per_file: Records of each.
         format: As DLIO calls it.
+        resized_nbytes: What is kept of each record, as bytes; 0: all, as it is stored.
     """
 
     files: tuple[Path, ...] = ()
     per_file: int = 1
     format: str = ""
+    resized_nbytes: int = 0
 
     def path(self, sample: int) -> Path:
         """The file that holds a sample.
@@ -70,16 +75,13 @@ class FileReader:
         Raises:
             InputError: The file cannot be read, or holds a record of another shape or type.
         """
-        path = self._samples.path(sample)
-        arrays = read_sample(path, self._samples.format)
-        if self._samples.per_file > 1:
-            row = sample % self._samples.per_file
-            arrays = {name: array[..., row] for name, array in arrays.items()}
+        arrays = _record(self._samples, sample)
         found = _fields(arrays)
         if found != self._samples.fields:
             raise InputError(
-                f"expected {_text(self._samples.fields)} in {path}, found {_text(found)}: "
-                "records have to be of equal size (dataset.record_length_bytes_stdev: 0)"
+                f"expected {_text(self._samples.fields)} in {self._samples.path(sample)}, found "
+                f"{_text(found)}: make records of equal size (dataset.record_length_bytes_stdev: "
+                "0), or have them resized (record_length_bytes_resize), one per file"
             )
         return arrays
 
@@ -111,7 +113,9 @@ class MarkedReader:
         self._inner.close()
 
 
-def dlio_samples(folder: Path, files: Sequence[Path], per_file: int, name: str) -> DlioSamples:
+def dlio_samples(
+    folder: Path, files: Sequence[Path], per_file: int, name: str, *, resized_nbytes: int = 0
+) -> DlioSamples:
     """The samples in DLIO's files; shape and type are those of the first.
 
     Args:
@@ -119,6 +123,7 @@ def dlio_samples(folder: Path, files: Sequence[Path], per_file: int, name: str) 
         files: In DLIO's order.
         per_file: Records of each.
         name: Of the format.
+        resized_nbytes: What is kept of each record; of files with one record alone.
 
     Raises:
         InputError: No files, or the first cannot be read.
@@ -136,9 +141,10 @@ def dlio_samples(folder: Path, files: Sequence[Path], per_file: int, name: str) 
         files=tuple(files),
         per_file=per_file,
         format=name,
+        resized_nbytes=resized_nbytes if per_file == 1 else 0,
     )
     rows = name == "hdf5" and per_file > 1
-    fields = _rows_of(files[0]) if rows else _fields(_first(described))
+    fields = _rows_of(files[0]) if rows else _fields(_record(described, 0))
     return replace(described, fields=fields)
 
 
@@ -148,18 +154,30 @@ def require_whole_files(samples: DlioSamples, formats: tuple[str, ...], loader: 
     Raises:
         UsageError: It is not.
     """
-    if samples.format not in formats or samples.per_file > 1:
+    if samples.format not in formats or samples.per_file > 1 or samples.resized_nbytes:
         raise UsageError(
-            f"expected dataset.format among {', '.join(formats)} and num_samples_per_file 1 for "
-            f"{loader}, found {samples.format} and {samples.per_file}: choose another loader"
+            f"expected dataset.format among {', '.join(formats)}, num_samples_per_file 1 and "
+            f"records that are not resized for {loader}, found {samples.format}, "
+            f"{samples.per_file} and {samples.resized_nbytes} bytes: choose another loader"
         )
 
 
-def _first(samples: DlioSamples) -> Arrays:
-    arrays = read_sample(samples.files[0], samples.format)
-    if samples.per_file == 1:
-        return arrays
-    return {name: array[..., 0] for name, array in arrays.items()}
+def _record(samples: DlioSamples, sample: int) -> Arrays:
+    """The arrays of a sample as they are handed out."""
+    arrays = read_sample(samples.path(sample), samples.format)
+    if samples.per_file > 1:
+        return {name: array[..., sample % samples.per_file] for name, array in arrays.items()}
+    if samples.resized_nbytes:
+        return {name: _resized(array, samples.resized_nbytes) for name, array in arrays.items()}
+    return arrays
+
+
+def _resized(array: NDArray[Any], nbytes: int) -> NDArray[np.uint8]:
+    """The first bytes of an array, with zeros behind them where it has fewer."""
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:nbytes]
+    resized = np.zeros(nbytes, np.uint8)
+    resized[: len(content)] = content
+    return resized
 
 
 def _rows_of(path: Path) -> tuple[Field, ...]:

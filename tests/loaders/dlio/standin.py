@@ -70,6 +70,8 @@ def config(folder, files, *, rank=0, ranks=1, **more):
         "read_threads": 1,
         "pin_memory": True,
         "preprocess_time": {},
+        "record_length_stdev": 0,
+        "record_length_resize": 0,
     } | more
     total = len(files) * values["num_samples_per_file"]
     return SimpleNamespace(**values, total_samples_train=total, total_samples_eval=0)

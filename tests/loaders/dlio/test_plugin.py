@@ -178,6 +178,20 @@ def test_records_of_unequal_size_are_refused_by_name(dlio, tmp_path):
         epochs_of(loader, args)
 
 
+def test_records_of_unequal_size_are_cut_or_filled_up_as_dlio_resizes_them(dlio, tmp_path):
+    files = write(tmp_path, "npz", FILES)
+    stored = [np.arange(1 + 7 * n, dtype="<u2").reshape(-1, 1) for n in range(FILES)]
+    for path, array in zip(files, stored, strict=True):
+        np.savez(path, x=array, y=[0])
+    more = {"record_length_stdev": 9, "record_length_resize": 50, "epochs": 1}
+    args = config(tmp_path, files, **more)
+    (batches,) = epochs_of(dlio.loader("ScheduledDataLoader", args, "npz"), args)
+    pairs = [pair for batch in batches for pair in zip(batch["sample"], batch["x"], strict=True)]
+    assert sorted(int(sample) for sample, _ in pairs) == list(range(FILES))
+    for sample, record in pairs:
+        assert bytes(record.numpy()) == stored[int(sample)].tobytes()[:50].ljust(50, b"\0")
+
+
 def test_damaged_and_missing_files_are_named(dlio, tmp_path):
     files = write(tmp_path, "npz", FILES)
     files[3].write_bytes(files[3].read_bytes()[:-20])
@@ -192,7 +206,7 @@ def test_damaged_and_missing_files_are_named(dlio, tmp_path):
     ("kind", "name", "more", "said"),
     [
         ("ScheduledDataLoader", "tfrecord", {}, "expected dataset.format among hdf5, npy"),
-        ("SpatialDataLoader", "npz", {}, "among hdf5, npy and num_samples_per_file 1"),
+        ("SpatialDataLoader", "npz", {}, "among hdf5, npy, num_samples_per_file 1"),
         ("DecodedDataLoader", "npy", {"num_samples_per_file": 2}, "num_samples_per_file 1"),
         ("ScheduledDataLoader", "npy", {"batch_size": 13}, "lower reader.batch_size"),
     ],
