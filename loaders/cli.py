@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from . import console
 from .commands import COMMANDS
 from .errors import InputError, LoadersError, MissingError
-from .ranks.world import abort_on_error, end_ranks_of_mpi
+from .ranks.ending import end_ranks, end_with_launcher
+from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
+SIGNALLED = 128
+_said: list[str] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,9 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def entry() -> None:
     """The console script."""
     abort_on_error()
+    end_with_launcher()
     status = main()
-    if status:
-        end_ranks_of_mpi(status)
+    if status and status < SIGNALLED:
+        end_ranks(status, _said[-1] if _said else f"exit status {status}")
     sys.exit(status)
 
 
@@ -91,5 +95,6 @@ def _unreadable(error: OSError) -> InputError:
 
 
 def _fail(error: LoadersError) -> int:
-    sys.stderr.write(f"loaders: {' '.join(str(error).split())}\n")
+    _said.append(" ".join(str(error).split()))
+    sys.stderr.write(f"loaders: {_said[-1]}\n")
     return error.exit_status

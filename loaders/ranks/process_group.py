@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 import torch.distributed
 
-from ..errors import UsageError
+from ..errors import LoadersError, UsageError
 from .world import World, communicator
 
 _until_exit = ExitStack()
@@ -56,6 +56,22 @@ def begun(world: World) -> bool:
     """True where torch.distributed was begun with these ranks, whoever numbered them."""
     distributed = torch.distributed
     return distributed.is_initialized() and distributed.get_world_size() == world.ranks
+
+
+@contextmanager
+def lost_ranks_named(world: World) -> Iterator[None]:
+    """Raises LoadersError instead of what gloo, nccl or a store says when another rank is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        said = str(error).splitlines()[0] if str(error) else ""
+        known = isinstance(error, torch.distributed.DistError)
+        if world.ranks == 1 or not (known or "gloo" in said.lower()):
+            raise
+        raise LoadersError(
+            f"expected {world.ranks} ranks to train together, found on rank {world.rank} that one "
+            f"ended or hangs ({said}): see what that one said, then start again"
+        ) from error
 
 
 def same_on_all_ranks(value: int) -> bool:

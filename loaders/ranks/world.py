@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -86,25 +85,6 @@ def communicator() -> MPI.Intracomm:
             "pip install 'vanidl-io[mpi]' brings both (or use the system's MPI with mpi4py)"
         ) from error
     return MPI.COMM_WORLD
-
-
-def end_ranks_of_mpi(status: int, *, within_s: float = 2.0) -> None:
-    """Ends the other ranks of an MPI job, which would wait for this one: call it before exiting.
-
-    Where all ranks fail for the same reason each says so itself: they are given time for that.
-    """
-    if "mpi4py.MPI" not in sys.modules:
-        return
-    from mpi4py import MPI
-
-    if MPI.Is_finalized() or MPI.COMM_WORLD.Get_size() == 1:
-        return
-    sys.stderr.flush()
-    arrived, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + within_s
-    while not arrived.Test():
-        if time.monotonic() > end:
-            MPI.COMM_WORLD.Abort(status)
-        time.sleep(0.01)
 
 
 def abort_on_error() -> None:

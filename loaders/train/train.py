@@ -15,7 +15,7 @@ from ..data.whole import written_whole
 from ..errors import LoadersError
 from ..loader.loader import WEIGHT, Batch, Loader, Settings
 from ..loader.stats import Stats
-from ..ranks.process_group import process_group, same_on_all_ranks
+from ..ranks.process_group import lost_ranks_named, process_group, same_on_all_ranks
 from ..workloads import find_workload
 from ..workloads.workload import Workload
 from .profiling import Places, Recorder, recorder
@@ -62,9 +62,9 @@ def train(samples: SampleSet, loader: Loader, settings: Settings, plan: Plan) ->
     loss scaled by it, so that ranks with unequal shares average to the global mean gradient.
 
     Raises:
-        LoadersError: Ranks have different numbers of steps; training would hang.
+        LoadersError: Ranks have different numbers of steps, or one is gone: training would hang.
     """
-    with process_group(settings.world) as device:
+    with lost_ranks_named(settings.world), process_group(settings.world) as device:
         if not same_on_all_ranks(len(loader)):
             raise LoadersError(
                 f"expected the same number of steps on every rank, found {len(loader)} on rank "
