@@ -19,6 +19,7 @@ from .errors import InputError
 from .loader.batches import collate
 from .loader.epochs import EpochLoader
 from .loader.loader import Batch, Loader, Settings
+from .loader.stalls import StalledError
 from .loader.stats import Counts
 
 NAME = "baseline"
@@ -90,7 +91,18 @@ class BaselineLoader(EpochLoader):
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         self._sampler.set_epoch(epoch)
         self._sampler.start = start * self._settings.batch
-        return (batch for batch in iter(self._loader))  # workers start here
+        return self._within_timeout(iter(self._loader))  # workers start here
+
+    def _within_timeout(self, batches: Iterator[Batch]) -> Generator[Batch, None, None]:
+        try:
+            yield from batches
+        except RuntimeError as error:
+            if "timed out after" not in str(error):
+                raise
+            raise StalledError(
+                f"expected a batch of the workers within {self._settings.read_timeout_s:g} s, "
+                "found none: see to the storage and start again"
+            ) from error
 
     def close(self) -> None:
         """Closes the files of this process, and ends the workers."""
@@ -108,6 +120,7 @@ class BaselineLoader(EpochLoader):
             drop_last=self._settings.drop_last,
             pin_memory=self._settings.pin_memory,
             prefetch_factor=prefetch_factor if workers else None,
+            timeout=self._settings.read_timeout_s if workers else 0,
             persistent_workers=workers > 0,  # each opens its files once, not once an epoch
             collate_fn=collate,
         )

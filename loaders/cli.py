@@ -7,18 +7,21 @@ after a signal.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from . import console
 from .commands import COMMANDS
 from .errors import InputError, LoadersError, MissingError
+from .loader.stalls import StalledError, allow_ending
 from .ranks.ending import end_ranks, end_with_launcher
 from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
 SIGNALLED = 128
 _said: list[str] = []
+_stalled: list[StalledError] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,9 +55,13 @@ def entry() -> None:
     """The console script."""
     abort_on_error()
     end_with_launcher()
+    allow_ending()
     status = main()
     if status and status < SIGNALLED:
         end_ranks(status, _said[-1] if _said else f"exit status {status}")
+    if _stalled:  # what hangs in the storage would hold up the interpreter's end
+        sys.stdout.flush()
+        os._exit(status)
     sys.exit(status)
 
 
@@ -96,5 +103,7 @@ def _unreadable(error: OSError) -> InputError:
 
 def _fail(error: LoadersError) -> int:
     _said.append(" ".join(str(error).split()))
+    if isinstance(error, StalledError):
+        _stalled.append(error)
     sys.stderr.write(f"loaders: {_said[-1]}\n")
     return error.exit_status

@@ -9,6 +9,7 @@ from contextlib import suppress
 from ..data.samples import SampleSet, open_samples
 from ..errors import UsageError
 from ..loader.loader import LOADERS, Loader, Settings, find_loader
+from ..loader.stalls import READ_TIMEOUT_S
 from ..ranks.world import World
 
 WHOLE_ONLY = ("ptycho",)
@@ -28,6 +29,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=int, default=0, help="processes that read ahead (default 0)")
     add("--pin-memory", action="store_true")
     add("--memory", type=memory_nbytes, metavar="BYTES", help="of samples kept by a rank (4GiB)")
+    add(
+        "--read-timeout-s",
+        type=float,
+        default=READ_TIMEOUT_S,
+        help="for storage that does not answer, before it is asked again (default 300)",
+    )
     add("--rank", type=int, help="with --ranks; default: from the launcher")
     add("--ranks", type=int)
     for name in LOADERS:
@@ -47,6 +54,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         workers=options.workers,
         pin_memory=options.pin_memory,
         memory_nbytes=options.memory,
+        read_timeout_s=options.read_timeout_s,
     )
 
 

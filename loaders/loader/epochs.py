@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from .loader import Batch, Settings, Spanned, Waited
 from .position import Position
+from .stalls import ATTEMPTS, WaitWatch
 from .stats import Counts, Stats
 
 
@@ -61,8 +62,9 @@ class EpochLoader(ABC):
         self._end_stream()
         start = self._position.begin()
         self._stream = stream = self._batches(self._position.epoch, start)
-        with closing(stream):
-            for batch in self._timed(stream):
+        timed = self._timed(stream)
+        with closing(stream), self._watched(timed):
+            for batch in timed:
                 self._position.step += 1
                 yield batch
         if self.advances:
@@ -96,7 +98,13 @@ class EpochLoader(ABC):
         """Ends an open iteration."""
         self._end_stream()
 
-    def _timed(self, stream: Stream) -> Iterator[Batch]:
+    def _watched(self, timed: Waited[Batch]) -> WaitWatch:
+        """Says when the training process has waited long for a batch."""
+        world, most_s = self._settings.world, ATTEMPTS * self._settings.read_timeout_s
+        what = f"rank {world.rank} of {world.ranks}, waiting for a batch,"
+        return WaitWatch(lambda: timed.since, what, most_s)
+
+    def _timed(self, stream: Stream) -> Waited[Batch]:
         if self.marks_next:
             return Spanned(stream, self._waits, name=type(self).__name__)
         return Waited(stream, self._waits)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..ranks.world import World
+from .stalls import READ_TIMEOUT_S
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +58,7 @@ class Settings:
         pin_memory: Batches in page-locked memory.
         memory_nbytes: Most bytes of samples that this rank keeps, beside the batches in the making;
             None: as each loader has it.
+        read_timeout_s: Longest wait for storage that does not answer, before it is asked again.
     """
 
     world: World = field(default_factory=World)
@@ -68,6 +70,7 @@ class Settings:
     workers: int = 0
     pin_memory: bool = False
     memory_nbytes: int | None = None
+    read_timeout_s: float = READ_TIMEOUT_S
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.epochs < 1 or self.workers < 0 or (self.memory_nbytes or 0) < 0:
@@ -75,6 +78,10 @@ class Settings:
                 f"expected batch and epochs of at least 1, workers and memory of at least 0, found "
                 f"{self.batch}, {self.epochs}, {self.workers}, {self.memory_nbytes}: correct the "
                 "options"
+            )
+        if not self.read_timeout_s > 0:
+            raise UsageError(
+                f"expected a read timeout above 0 s, found {self.read_timeout_s:g}: correct it"
             )
 
     def steps(self, samples: SampleSet) -> int:
@@ -173,6 +180,8 @@ class Waited(Generic[T]):
 
     def __init__(self, inner: Iterator[T], waits: list[float]) -> None:
         self._inner, self._waits = inner, waits
+        self.since: float | None = None
+        """When the wait that goes on began."""
 
     def __iter__(self) -> Iterator[T]:
         """Itself."""
@@ -180,8 +189,11 @@ class Waited(Generic[T]):
 
     def __next__(self) -> T:
         """The next item. The call that ends the iteration is no step and is not counted."""
-        start = time.perf_counter()
-        item = next(self._inner)
+        self.since = start = time.perf_counter()
+        try:
+            item = next(self._inner)
+        finally:
+            self.since = None
         self._waits.append(time.perf_counter() - start)
         return item
 

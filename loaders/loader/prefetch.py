@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from ..errors import UsageError
+from .stalls import StalledError
 
 T = TypeVar("T")
 
@@ -17,15 +18,25 @@ class Background(Generic[T]):
     """Items of a generator, made in a thread of its own, at most `ahead` waiting.
 
     What the generator raises is raised in `__next__`, behind the items made before it.
+
+    Args:
+        items: Made in the thread.
+        ahead: Most items that wait.
+        timeout_s: Longest wait for one, after which the thread is left behind; None: no limit.
+
+    Attributes:
+        stalled: It was left behind: what it uses is not to be used, nor closed.
     """
 
-    def __init__(self, items: Generator[T, None, None], ahead: int) -> None:
+    def __init__(
+        self, items: Generator[T, None, None], ahead: int, timeout_s: float | None = None
+    ) -> None:
         if ahead < 1:
             raise UsageError(f"expected at least 1 item ahead, found {ahead}: raise it")
-        self._items, self._ahead = items, ahead
+        self._items, self._ahead, self._timeout_s = items, ahead, timeout_s
         self._waiting: deque[T] = deque()
         self._changed = threading.Condition()
-        self._ended = self._closed = False
+        self._ended = self._closed = self.stalled = False
         self._caught = _Caught()
         # A daemon: a program that ends without close is not held up by it.
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
@@ -36,9 +47,17 @@ class Background(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """The next item, waiting for it if need be."""
+        """The next item, waiting for it if need be.
+
+        Raises:
+            StalledError: It did not come within the limit.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._ended)
+            if not self._changed.wait_for(lambda: self._waiting or self._ended, self._timeout_s):
+                self.stalled = True
+                raise StalledError(
+                    f"expected data from storage within {self._timeout_s:g} s, found none"
+                )
             if self._waiting:
                 item = self._waiting.popleft()
                 self._changed.notify_all()
@@ -49,12 +68,13 @@ class Background(Generic[T]):
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the thread and waits for its end; the generator is closed. Again: nothing."""
+        """Ends the thread and waits for its end unless it hangs; the generator is closed."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
             self._changed.notify_all()
-        self._thread.join()
+        if not self.stalled:
+            self._thread.join()
 
     def _run(self) -> None:
         with self._caught:

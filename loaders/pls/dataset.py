@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from torch.utils.data import Dataset
 
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
+from ..loader.prefetch import Background
+from ..loader.stalls import READ_TIMEOUT_S, Retried
 from ..loader.stats import Counts
+from ..ranks.messages import Bytes
 from ..ranks.world import World
 from .ownership import Int64Array, deal
 from .sources import ImageFiles, Item, Items, Source, sample_source
@@ -20,6 +24,8 @@ from .storage import FolderStore, Measured, MemoryStore
 Base = Any
 """A SampleSet, a Source, or a data set with __len__ and __getitem__."""
 
+READY = 4
+"""Samples that wait to be kept."""
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
 
 
@@ -35,6 +41,7 @@ class PartialLocalDataset(Dataset[Any]):
         folder: On this node, for the samples; each rank takes a sub-folder. None: in memory.
         partition: `shuffled`: homes are drawn at random; `blocks`: each rank's are contiguous.
         seed: Of the homes; the same on every rank.
+        read_timeout_s: Longest wait for the source before it is asked again.
 
     Attributes:
         homes: (slots, ranks) ids of all ranks before the first exchange.
@@ -51,8 +58,10 @@ class PartialLocalDataset(Dataset[Any]):
         folder: str | Path | None = None,
         partition: str = "shuffled",
         seed: int = 0,
+        read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         self.world = World.detect() if world is None else world
+        self._read_timeout_s = read_timeout_s
         self.source, self.partition = _source(base), partition
         ranks, rank = self.world.ranks, self.world.rank
         self.homes = deal(len(self.source), ranks, partition=partition, seed=seed)
@@ -94,11 +103,17 @@ class PartialLocalDataset(Dataset[Any]):
             if sample not in wanted:
                 self.store.discard(sample)
         missing = [i for i in ids.tolist() if i not in self.store]
-        for message in self.source.read(missing, self.counts):
-            self.store.add(message)
+        with closing(Retried(lambda _given: self._reading(ids))) as reading:
+            for message in reading:
+                self.store.add(message)
         self._held[:] = torch.from_numpy(ids)
         self._settled = True
         return len(missing)
+
+    def _reading(self, ids: Int64Array) -> Background[Bytes]:
+        """The samples that are not here yet, read by a thread that may be left behind."""
+        missing = [i for i in ids.tolist() if i not in self.store]
+        return Background(self.source.read(missing, self.counts), READY, self._read_timeout_s)
 
     def switch(self, ids: Int64Array, gone: Sequence[int]) -> None:
         """Takes received samples into slots, and forgets those that were given away."""

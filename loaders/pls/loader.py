@@ -57,6 +57,7 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         folder=options.local_folder,
         partition=options.partition,
         seed=settings.seed,
+        read_timeout_s=settings.read_timeout_s,
     )
     exchange = ExchangeSettings(
         fraction=options.exchange_fraction,

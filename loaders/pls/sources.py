@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.coalesced import open_reads
+from ..data.pool import ReadThreads
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
 from ..errors import InputError
@@ -47,7 +47,7 @@ class Source(Protocol):
     def identity(self) -> str:
         """Says which samples these are, in one line."""
 
-    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+    def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """The messages of some samples, read anew, in any order; loads and requests are counted.
 
         Raises:
@@ -75,7 +75,7 @@ class ArraySource:
         """Workload, number, seed and size."""
         return identity(self._samples)
 
-    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+    def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """Messages in order of ids. Neighbouring rows are read together.
 
         Raises:
@@ -85,7 +85,7 @@ class ArraySource:
         reads = open_reads(self._samples, gap=0, threads=THREADS)
         nothing = np.empty(0, np.int64)
         try:
-            with ThreadPoolExecutor(THREADS) as pool:
+            with ReadThreads(THREADS) as pool:
                 for some in _windows(sorted(ids), window):
                     nbytes = self._samples.sample_nbytes
                     messages = {i: new_message(i, nbytes, self.version(i)) for i in some}
@@ -150,13 +150,13 @@ class ImageFiles:
         """The name, and how many."""
         return f"{self._name}: {len(self)} images"
 
-    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+    def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """Messages with the bytes of the files.
 
         Raises:
             InputError: A file cannot be read.
         """
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ReadThreads(THREADS) as pool:
             for some in _windows(ids, 4 * THREADS):
                 for message in pool.map(lambda i: read_file(self._paths[i], i), some):
                     counts.add(loads=1, nbytes=message.nbytes - HEADER_NBYTES, requests=1)
@@ -202,7 +202,7 @@ class Items:
         """The class, and how many."""
         return f"{type(self._dataset).__qualname__}: {len(self)} items"
 
-    def read(self, ids: Sequence[int], counts: Counts) -> Iterator[Bytes]:
+    def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """Messages, one by one: nobody knows whether the data set allows threads."""
         for sample in ids:
             packed = pickle.dumps(self._dataset[sample], protocol=5)

@@ -83,11 +83,11 @@ def _wait_for_others(environment: Mapping[str, str], within_s: float) -> None:
         return
     from datetime import timedelta
 
-    import torch.distributed
+    from torch._C._distributed_c10d import TCPStore
 
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     ranks, limit = int(environment["WORLD_SIZE"]), timedelta(seconds=within_s)
-    store = torch.distributed.TCPStore(address, port, is_master=False, timeout=limit)
+    store = TCPStore(address, port, is_master=False, timeout=limit)
     arrived, end = store.add("vanidl_loaders/ended", 1), time.monotonic() + within_s
     while arrived < ranks and time.monotonic() < end:
         time.sleep(0.02)

@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from ..data.coalesce import StorageSpeed
 from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.epochs import EpochLoader, Stream
-from ..loader.loader import Loader, Settings
+from ..loader.loader import Batch, Loader, Settings
 from ..loader.prefetch import Background
+from ..loader.stalls import ATTEMPTS, Retried
 from ..loader.stats import Counts, Stats
 from ..ranks.messages import Alone, Transport, launched_transport
 from ..ranks.nodes import ranks_of_a_node, shared_memory
@@ -212,11 +214,28 @@ class ScheduledLoader(EpochLoader):
         super().__init__(settings, counts.of_plan, steps, own)
         self.plan, self._beside_plan = plan, counts.beside_plan
         self._stage_settings = stage
-        self._stage = Stage(samples, plan, settings.world.rank, stage, counts, node)
+        rank = settings.world.rank
+        self._new_stage = partial(Stage, samples, plan, rank, stage, counts, node)
+        self._stage = self._new_stage()
+        self._reading: Background[Batch] | None = None
+        # Memory that other ranks use too is not left behind: a late answer would change it.
+        self._attempts = ATTEMPTS if node is None else 1
 
     def _batches(self, epoch: int, start: int) -> Stream:
+        if not self._stage_settings.look_ahead:
+            return self._stage.batches(epoch, start)
+        return Retried(lambda given: self._begun(epoch, start + given), self._attempts)
+
+    def _begun(self, epoch: int, start: int) -> Background[Batch]:
+        """The batches from a step on. A stage that hangs is left behind, with all that it has."""
+        if self._hangs():
+            self._stage = self._new_stage()
         batches = self._stage.batches(epoch, start)
-        return Background(batches, READY) if self._stage_settings.look_ahead else batches
+        self._reading = Background(batches, READY, self._settings.read_timeout_s)
+        return self._reading
+
+    def _hangs(self) -> bool:
+        return self._reading is not None and self._reading.stalled
 
     @property
     def speed(self) -> StorageSpeed | None:
@@ -240,7 +259,8 @@ class ScheduledLoader(EpochLoader):
     def close(self) -> None:
         """Ends the thread, closes files. Iterating opens them no more."""
         super().close()
-        self._stage.close()
+        if not self._hangs():
+            self._stage.close()
 
 
 def identity(plan: Plan, samples: SampleSet, settings: Settings) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..data.coalesce import StorageSpeed
 from ..data.coalesced import Target, open_reads
+from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..errors import UsageError
@@ -133,7 +134,7 @@ class Stage:
         share = len(samples) // plan.settings.ranks
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
-        self._pool = ThreadPoolExecutor(settings.threads, "read")
+        self._pool = ReadThreads(settings.threads)
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
         self._half = max(0, staged - self._extras - plan.settings.padding) // 2
@@ -166,7 +167,7 @@ class Stage:
 
     def close(self) -> None:
         """Ends the pool and closes files."""
-        self._pool.shutdown()
+        self._pool.close()
         self._reads.close()
 
     def _take(self, walk: Walk) -> list[RankStep]:

@@ -192,7 +192,8 @@ class SpatialLoader(EpochLoader):
         transport = self._opened()
         steps = self._steps(epoch, start)
         ahead = self._spatial.ahead if not transport.mpi or mpiio.multithreaded() else 0
-        reading = Background(steps, ahead) if ahead else steps
+        timeout_s = self._settings.read_timeout_s
+        reading = Background(steps, ahead, timeout_s) if ahead else steps
         return self._completed(reading, len(self) - start, transport)
 
     def stats(self) -> SpatialStats:
