@@ -46,10 +46,11 @@ class ReadThreads:
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """Threads end behind what was submitted; nobody waits for them."""
+        """Ends the threads behind what was submitted, and waits for them."""
         for _ in self._threads:
             self._tasks.put(None)
-        self._threads = []
+        while self._threads:
+            self._threads.pop().join()
 
 
 def _work(tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]) -> None:
