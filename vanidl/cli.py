@@ -17,6 +17,10 @@ from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.children import ended_with_block
 
 INTERRUPTED = 130
+_NO_MEMORY = (
+    "expected memory for the result, found none left; give the command more (ulimit -v, the job's "
+    "limit), or look at less: --from, --to, --only, or a part of the folder"
+)
 _GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
 
 
@@ -34,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except VanidlError as error:
             return _fail(error)
+        except MemoryError:
+            return _fail(VanidlError(_NO_MEMORY))
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:

@@ -37,6 +37,24 @@ class UsageError(VanidlError):
     exit_status = 2
 
 
+def package_missing(error: ImportError, what: str, name: str, extra: str) -> UsageError:
+    """What to raise where an optional package cannot be imported.
+
+    Args:
+        error: what the import raised.
+        what: the command or option that needs it, and its verb.
+        name: of the package.
+        extra: of `vanidl-io`, that brings it.
+    """
+    install = f"pip install 'vanidl-io[{extra}]'"
+    if isinstance(error, ModuleNotFoundError):
+        return UsageError(f"{what} the package {name}, which is not installed: {install}")
+    return UsageError(
+        f"{what} the package {name}, which cannot be loaded here ({error}); give the command more "
+        f"memory, or install it anew: {install}"
+    )
+
+
 class CommandError(VanidlError):
     """The command to record cannot be started."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests import DATA
 from vanidl.cli import main
+from vanidl.errors import package_missing
 
 RUN = DATA / "torch_pfs_workers0"
 EVIL = "\x1b]0;owned\x07\x9b2J\u202e"
@@ -132,3 +133,28 @@ def test_a_signal_leaves_nothing_half_written(tmp_path: Path, writer: str, numbe
     assert process.returncode == 128 + number
     assert errors == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_no_memory_for_a_result_is_one_line(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoMemoryLeft(MemoryError):
+        """As pyarrow raises it."""
+
+    def run(_options: object) -> int:
+        raise NoMemoryLeft("realloc of size 192 failed")
+
+    monkeypatch.setattr("vanidl.commands.summary.run", run)
+    assert main(["summary", str(RUN)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("vanidl: expected memory")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ModuleNotFoundError("No module named 'x'"), "which is not installed"),
+        (ImportError("x.so: failed to map segment"), "cannot be loaded here (x.so: failed to map"),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_not_called_missing(error, words: str) -> None:
+    assert words in str(package_missing(error, "a survey needs", "pyarrow", "export"))

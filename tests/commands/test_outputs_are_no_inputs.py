@@ -77,7 +77,31 @@ def test_a_pipe_is_refused(capsys, tmp_path: Path, name: str, command: str) -> N
     assert main([command, str(pipe)]) == 1
     assert main(["summary", str(RUN), "--steps", str(pipe)]) == 1
     assert main([command, str(tmp_path)]) == 1
-    assert "Traceback" not in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    assert ("pipe" in said.out) == (command == "check")
+    assert "empty" not in said.out
+
+
+def test_a_pipe_that_nobody_reads_is_no_output(capsys, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for line in (["report", str(RUN)], ["export", str(RUN), "--to", "chrome"]):
+        assert main([*line, "-o", str(pipe)]) == 1
+        assert "nobody reads this pipe" in capsys.readouterr().err
+
+
+def test_a_pipe_that_is_read_is_an_output(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    number = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, b"one")
+        with streamed_file(pipe) as file:
+            file.write(b"two")
+        assert os.read(number, 10) == b"onetwo"
+    finally:
+        os.close(number)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o027])

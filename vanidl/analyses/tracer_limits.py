@@ -112,7 +112,8 @@ def _meta_time(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:
             yield Notice(
                 "meta_time_not_credible",
                 f"{table.layer}: metadata time {seconds(spent_s)} exceeds what "
-                f"{len(trace.processes)} processes have in {seconds(trace.job.run_time_s)}. "
+                f"{plural(len(trace.processes), 'process has', 'processes have')} in "
+                f"{seconds(trace.job.run_time_s)}. "
                 "Darshan counts concurrent opens of many threads several times. It is shown as "
                 "recorded, and no finding rests on it; counts and bytes are not affected.",
             )
@@ -143,11 +144,13 @@ def _offsets_ambiguous(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[
     shared = descriptors.shared_openings(trace, dataset & (table.process >= 0))
     if shared is None:
         return
-    sure = f"{shared.together} of them surely" if shared.together else "perhaps"
+    files = shared.together + shared.unclear
+    surely = "surely" if shared.together == files else f"{count(shared.together)} of them surely"
+    sure = surely if shared.together else "perhaps"
     yield Notice(
         "offsets_ambiguous",
-        f"{shared.together + shared.unclear} files of a process were opened several times, {sure} "
-        f"at the same time (for example {shared.path}). Darshan keeps one position a file: if two "
+        f"{plural(files, 'file was', 'files were')} opened several times by one process, {sure} at "
+        f"the same time (for example {shared.path}). Darshan keeps one position a file: if two "
         "descriptors were read with read(), offsets, access pattern and re-reads of these files "
         "are wrong. Where threads open and close files at the same time, reads can be counted for "
         "the wrong file, or lost: bytes and operations of single files, too, are not certain then "

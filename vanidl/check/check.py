@@ -77,6 +77,8 @@ def _of_no_kind(path: Path) -> Verdict:
         why = "expected logs or profiler output in this folder, found none; give another folder"
     elif not path.exists():
         state, why = UNREADABLE, "nothing is there under this name; check the path"
+    elif not path.is_file():
+        why = "expected a file, found a pipe, a socket or a device: save what it gives to a file"
     elif path.stat().st_size == 0:
         return empty_file(path, kind)
     return Verdict(str(path), kind, state, read=False, missing=(why,))

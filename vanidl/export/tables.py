@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vanidl.analyses.frames import FRAMES, OPERATION_COLUMNS, operation_columns, operation_words
-from vanidl.errors import UsageError
+from vanidl.errors import package_missing
 from vanidl.formatting.units import plural
 from vanidl.model.selection import select
 from vanidl.model.trace import Part, Trace
@@ -60,10 +60,7 @@ def _require(what: str) -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
-        raise UsageError(
-            f"--to {what} needs the package pyarrow, which is not installed: "
-            "pip install 'vanidl-io[export]'"
-        ) from error
+        raise package_missing(error, f"--to {what} needs", "pyarrow", "export") from error
 
 
 def _write(

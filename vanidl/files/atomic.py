@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -43,7 +45,7 @@ def write_whole(
     """
     with _explained(f"{what} to {printable(str(target))}", option):
         if target.exists() and not target.is_file():
-            with target.open("wb") as file:
+            with _special(target) as file:
                 file.write(content)
             return
         with _beside(target) as made:
@@ -86,7 +88,7 @@ def streamed_file(target: Path) -> Iterator[IO[bytes]]:
     """
     with _explained(printable(str(target))):
         if target.exists() and not target.is_file():
-            with target.open("wb") as file:
+            with _special(target) as file:
                 yield file
             return
         with _beside(target) as made:
@@ -98,6 +100,13 @@ def streamed_file(target: Path) -> Iterator[IO[bytes]]:
                 else:
                     yield raw
             part.replace(target)
+
+
+def _special(target: Path) -> IO[bytes]:
+    """A pipe or device to write to. A pipe that nobody reads is refused: it would never end."""
+    number = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(number, True)
+    return os.fdopen(number, "wb")
 
 
 @contextmanager
@@ -117,7 +126,8 @@ def _explained(what: str, option: str = "-o") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        unread = error.errno == errno.ENXIO
+        reason = "nobody reads this pipe" if unread else error.strerror or str(error)
         raise VanidlError(
             f"cannot write {what}: {reason}; choose another place with {option}"
         ) from error

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vanidl import sections
-from vanidl.errors import UsageError
+from vanidl.errors import package_missing
 from vanidl.figures.figure import Figure as PageFigure
 from vanidl.run import Run
 
 try:
     from vanidl.paper import access, overlap, ranks, sizes, style, summary, timeline
 except ImportError as error:
-    raise UsageError(
-        "--to figures needs the package matplotlib, which is not installed: "
-        "pip install 'vanidl-io[figures]'"
-    ) from error
+    raise package_missing(error, "--to figures needs", "matplotlib", "figures") from error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from vanidl.errors import UsageError
+from vanidl.errors import UsageError, package_missing
 from vanidl.parallel.workers import local_workers
 
 Item = TypeVar("Item")
@@ -90,10 +90,7 @@ def _throw_away_certificate(distributed: Any) -> Any:  # noqa: ANN401 - without 
     try:
         return distributed.Security.temporary()
     except ImportError as error:
-        raise UsageError(
-            "--workers needs the package cryptography, which is not installed: "
-            "pip install 'vanidl-io[dask]'"
-        ) from error
+        raise package_missing(error, "--workers needs", "cryptography", "dask") from error
 
 
 def warning_about(options: ExecutorOptions) -> str | None:
@@ -120,10 +117,7 @@ def _distributed() -> Any:  # noqa: ANN401 - an optional package without types
     try:
         import distributed
     except ImportError as error:
-        raise UsageError(
-            "--dask and --workers need the package distributed, which is not installed: "
-            "pip install 'vanidl-io[dask]'"
-        ) from error
+        raise package_missing(error, "--dask and --workers need", "distributed", "dask") from error
     return distributed
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.units import plural
+
 Int64Array = NDArray[np.int64]
 
 LARGEST_NBYTES = 1 << 40
@@ -36,5 +38,5 @@ def impossible(
 def left_out(wrong: int, of: int) -> str:
     """The sentence about operations that are impossible."""
     return (
-        f"{wrong:,} of {of:,} operations have an impossible time, place or length and are left out"
+        f"{wrong:,} of {plural(of, 'operation')} left out for an impossible time, place or length"
     )

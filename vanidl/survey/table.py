@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanidl.errors import UsageError
+from vanidl.errors import package_missing
 from vanidl.files.atomic import write_whole
 from vanidl.survey.rows import COLUMNS, MORE, Row
 
@@ -20,10 +20,7 @@ def require() -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
-        raise UsageError(
-            "a survey needs the package pyarrow, which is not installed: "
-            "pip install 'vanidl-io[export]'"
-        ) from error
+        raise package_missing(error, "a survey needs", "pyarrow", "export") from error
 
 
 def write(rows: Sequence[Row], path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.units import plural
 from vanidl.model.warnings import Notice
 from vanidl.readers.dftracer import modes
 from vanidl.readers.dftracer.calls import (
@@ -75,9 +76,9 @@ def _unwritten(files: Sequence[TraceFile]) -> Iterator[Notice]:
             "events_lost",
             f"{missing:,} of {total:,} events that DFTracer numbered were never written "
             f"({missing / total:.2%}), in {sum(file.unwritten > 0 for file in files)} of "
-            f"{len(files)} files: it loses a buffer of events (4 KiB where vanidl recorded) where "
-            "a process starts another, and all that follow where the disk is full. Bytes and "
-            "operations here are lower bounds.",
+            f"{plural(len(files), 'file')}: it loses a buffer of events (4 KiB where vanidl "
+            "recorded) where a process starts another, and all that follow where the disk is "
+            "full. Bytes and operations here are lower bounds.",
             "warning" if serious else "info",
         )
 
@@ -94,9 +95,9 @@ def _unseen_writes(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     if names:
         yield Notice(
             "writes_not_seen",
-            f"{len(names)} files were opened for writing and no write to them was seen (for "
-            f"example {names[0]}). DFTracer does not see what torch.save and np.save write: "
-            "their bytes are not recorded, not zero.",
+            f"{plural(len(names), 'file was', 'files were')} opened for writing and no write to it "
+            f"was seen (for example {names[0]}). DFTracer does not see what torch.save and "
+            "np.save write: their bytes are not recorded, not zero.",
         )
 
 
@@ -105,9 +106,9 @@ def _arrays(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     if names:
         yield Notice(
             "reads_not_seen",
-            f"{len(names)} .npy files were opened (for example {names[0]}). np.load and "
-            "np.fromfile read past every call that DFTracer wraps: most of their bytes are not "
-            "recorded.",
+            f"{plural(len(names), '.npy file was', '.npy files were')} opened (for "
+            f"example {names[0]}). np.load and np.fromfile read past every call that DFTracer "
+            "wraps: most of their bytes are not recorded.",
         )
 
 
