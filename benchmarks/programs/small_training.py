@@ -1,6 +1,7 @@
-"""A small training job on the CPU, the workload of record_overhead: python small_training.py DATA.
+"""A small training job on the CPU, of several benchmarks: python small_training.py DATA [WORKERS].
 
-Reads samples with pread in two forked DataLoader workers, trains a small network on one thread.
+Reads samples with pread in forked DataLoader workers (WORKERS, 2 by default), trains a small
+network on one thread.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Samples(Dataset[torch.Tensor]):
         return torch.frombuffer(raw, dtype=torch.float32).reshape(1, SIDE, SIDE)
 
 
-def train(path: Path) -> None:
+def train(path: Path, workers: int = 2) -> None:
     """EPOCHS epochs of an autoencoder."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -47,7 +48,7 @@ def train(path: Path) -> None:
         torch.nn.Upsample(scale_factor=2), torch.nn.Conv2d(16, 1, 3, padding=1),
     )  # fmt: skip
     optimizer = torch.optim.Adam(net.parameters())
-    loader = DataLoader(Samples(path), batch_size=32, shuffle=True, num_workers=2)
+    loader = DataLoader(Samples(path), batch_size=32, shuffle=True, num_workers=workers)
     for _ in range(EPOCHS):
         for batch in loader:
             optimizer.zero_grad()
@@ -56,4 +57,4 @@ def train(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]))
+    train(Path(sys.argv[1]), *map(int, sys.argv[2:]))
