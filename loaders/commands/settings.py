@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from contextlib import suppress
 
 from ..data.samples import SampleSet, open_samples
 from ..errors import UsageError
+from ..loader.limits import add_limits
 from ..loader.loader import LOADERS, Loader, Settings, find_loader
-from ..loader.stalls import READ_TIMEOUT_S
 from ..ranks.world import World
 
 WHOLE_ONLY = ("ptycho",)
@@ -28,13 +27,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--drop-last", action="store_true", help="drop the incomplete global batch")
     add("--workers", type=int, default=0, help="processes that read ahead (default 0)")
     add("--pin-memory", action="store_true")
-    add("--memory", type=memory_nbytes, metavar="BYTES", help="of samples kept by a rank (4GiB)")
-    add(
-        "--read-timeout-s",
-        type=float,
-        default=READ_TIMEOUT_S,
-        help="for storage that does not answer, before it is asked again (default 300)",
-    )
+    add_limits(parser)
     add("--rank", type=int, help="with --ranks; default: from the launcher")
     add("--ranks", type=int)
     for name in LOADERS:
@@ -56,21 +49,6 @@ def settings_from(options: argparse.Namespace) -> Settings:
         memory_nbytes=options.memory,
         read_timeout_s=options.read_timeout_s,
     )
-
-
-def memory_nbytes(text: str) -> int:
-    """Bytes of a size such as 4GiB, 500MB or 1048576.
-
-    Raises:
-        argparse.ArgumentTypeError: It is none.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([kKMGT]?)(i?)B?", text.strip())
-    if found is None or (found[3] and not found[2]):
-        raise argparse.ArgumentTypeError(
-            f"expected a size such as 4GiB, 500MB or 1048576, found {text}"
-        )
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** " kMGT".find(found[2].replace("K", "k") or " "))
 
 
 def require_sense(loader: str, samples: SampleSet, settings: Settings) -> None:

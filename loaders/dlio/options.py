@@ -8,6 +8,7 @@ import shlex
 from typing import NoReturn
 
 from ..errors import UsageError
+from ..loader.limits import add_limits
 from ..loader.loader import LoaderModule
 
 VARIABLE = "VANIDL_LOADER_OPTIONS"
@@ -20,11 +21,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def loader_options(module: LoaderModule) -> argparse.Namespace:
-    """The loader's options: those in the environment, the others at their defaults.
+    """The loader's options and limits: those in the environment, the others at their defaults.
 
     Raises:
         UsageError: An option that the loader does not have.
     """
     parser = _Parser(prog=module.NAME, add_help=False)
     module.add_arguments(parser)
+    add_limits(parser)
     return parser.parse_args(shlex.split(os.environ.get(VARIABLE, "")))

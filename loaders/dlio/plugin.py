@@ -12,6 +12,7 @@ lasts. Every rank gets as many batches of an epoch: the whole global batches of 
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -49,7 +50,14 @@ class PluginDataLoader(BaseDataLoader):
             LoadersError: The data set is not one that this loader can read, or an option is wrong.
         """
         if self._loader is None:
-            self._loader = self._opened(self._samples(), self._settings())
+            options = loader_options(find_loader(self.loader))
+            samples, settings = self._samples(), self._settings(options)
+            if not settings.steps(samples):
+                raise InputError(
+                    f"expected samples for a step of {settings.world.ranks} ranks with batches of "
+                    f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
+                )
+            self._loader = self._opened(samples, settings, options)
 
     def next(self) -> Iterator[Batch]:
         """The batches of the next epoch, each inside DLIO's span of a wait."""
@@ -68,14 +76,8 @@ class PluginDataLoader(BaseDataLoader):
             self._loader.close()
             self._loader = None
 
-    def _opened(self, samples: DlioSamples, settings: Settings) -> Loader:
-        if not settings.steps(samples):
-            raise InputError(
-                f"expected samples for a step of {settings.world.ranks} ranks with batches of "
-                f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
-            )
-        module = find_loader(self.loader)
-        return module.open_loader(samples, settings, loader_options(module))
+    def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
+        return find_loader(self.loader).open_loader(samples, settings, options)
 
     def _samples(self) -> DlioSamples:
         training = str(self.dataset_type) == "train"
@@ -92,7 +94,7 @@ class PluginDataLoader(BaseDataLoader):
             resized_nbytes=args.record_length_resize if uneven else 0,
         )
 
-    def _settings(self) -> Settings:
+    def _settings(self, options: Namespace) -> Settings:
         args = self._args
         return Settings(
             world=_world(args.my_rank, args.comm_size),
@@ -103,6 +105,8 @@ class PluginDataLoader(BaseDataLoader):
             drop_last=True,
             workers=args.read_threads,
             pin_memory=bool(getattr(args, "pin_memory", True)),
+            memory_nbytes=options.memory,
+            read_timeout_s=options.read_timeout_s,
         )
 
     def _preprocessed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -143,11 +147,11 @@ class SpatialDataLoader(PluginDataLoader):
 
     loader = "spatial"
 
-    def _opened(self, samples: DlioSamples, settings: Settings) -> Loader:
+    def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         require_whole_files(samples, ("hdf5", "npy"), self.loader)
         from ..spatial.loader import SpatialLoader, spatial_settings
 
-        chosen = spatial_settings(samples, settings, loader_options(find_loader(self.loader)))
+        chosen = spatial_settings(samples, settings, options)
         of_group = replace(settings, batch=settings.batch * chosen.division.parts)
         return SpatialLoader(samples, of_group, chosen)
 
@@ -157,12 +161,11 @@ class DecodedDataLoader(PluginDataLoader):
 
     loader = "decoded"
 
-    def _opened(self, samples: DlioSamples, settings: Settings) -> Loader:
+    def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         require_whole_files(samples, ("hdf5", "npy"), self.loader)
         from ..decoders.dataset import open_containers
         from .containers import DlioContainers
 
-        options = loader_options(find_loader(self.loader))
         options.encoded = options.encoded or f"{samples.folder}-encoded"
         return open_containers(DlioContainers, samples, settings, options)
 

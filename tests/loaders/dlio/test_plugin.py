@@ -131,17 +131,32 @@ def test_a_rest_of_samples_is_dropped_alike_on_all_ranks(on_ranks, tmp_path, mon
         assert [[len(epoch) for epoch in rank] for rank in ranks] == [[2, 2]] * 2
 
 
-def test_what_is_buffered_is_not_read_again_in_later_epochs(dlio, tmp_path, monkeypatch):
+@pytest.fixture
+def reads_with(dlio, tmp_path, monkeypatch):
+    """A function options -> files read in three epochs of 12 samples of 24 bytes."""
     from vanidl_loaders.dlio import files as reading
 
-    monkeypatch.setenv("VANIDL_LOADER_OPTIONS", "--buffer 9")
     read, real = [], reading.read_bytes
     monkeypatch.setattr(reading, "read_bytes", lambda path: read.append(path) or real(path))
     args = config(tmp_path, write(tmp_path, "npy", FILES), epochs=3)
-    loader = dlio.loader("ScheduledDataLoader", args)
-    read.clear()  # the first file, for shape and type
-    epochs_of(loader, args)
-    assert len(read) == FILES + 2 * (FILES - 9)
+
+    def count(options):
+        monkeypatch.setenv("VANIDL_LOADER_OPTIONS", options)
+        loader = dlio.loader("ScheduledDataLoader", args)
+        read.clear()  # the first file, for shape and type
+        epochs_of(loader, args)
+        return len(read)
+
+    return count
+
+
+def test_what_is_buffered_is_not_read_again_in_later_epochs(reads_with):
+    assert reads_with("--buffer 9") == FILES + 2 * (FILES - 9)
+
+
+def test_memory_is_limited_by_the_option_of_all_loaders(reads_with):
+    assert reads_with("--memory 1MB") == FILES
+    assert reads_with("--memory 144") >= FILES + 2 * (FILES - 144 // 24)
 
 
 def test_each_wait_and_each_sample_that_is_read_has_its_span(dlio, tmp_path):

@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.data.stored import N, direct
 from tests.loaders.scheduled.planned import stream
-from vanidl_loaders.commands.settings import memory_nbytes
 from vanidl_loaders.data import pread
 from vanidl_loaders.errors import UsageError
+from vanidl_loaders.loader.limits import memory_nbytes
 from vanidl_loaders.loader.loader import Settings, open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.budget import STAGED_SHARE, divided
