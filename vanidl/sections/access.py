@@ -10,6 +10,7 @@ from vanidl.formatting.units import percent, plural
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.tracing import record_operations
 
 PARTS = (
     ("first", "first in the file", palette.FIRST, ""),
@@ -42,8 +43,8 @@ def figure(run: Run) -> Figure:
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     if access is None:
         reason = (
-            "No single operation was traced and no counter tells their order. Record with "
-            "DXT_ENABLE_IO_TRACE=1."
+            "No single operation was traced and no counter tells their order. "
+            f"{record_operations(run.trace)}."
         )
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     table, alt_text = _table(access), _alt_text(access)

@@ -12,6 +12,7 @@ from vanidl.formatting.names import elided, plotted
 from vanidl.formatting.units import byte_scale, factor, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.tracing import record_operations, title
 
 TABLE_LIMIT = 256
 _WORST = "A rank far above the others may be the one that the rest wait for."
@@ -19,7 +20,7 @@ _CAPTION = (
     "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. " + _WORST
 )
 _COUNTERS_CAPTION = (
-    "From Darshan's counters, as no single operation was traced. Above: seconds of reading and "
+    "From {}'s counters, as no single operation was traced. Above: seconds of reading and "
     "writing that its files add up to, which is not the time the rank was in I/O: files at the "
     "same time count twice. Below: bytes read and written. " + _WORST
 )
@@ -32,14 +33,14 @@ def figure(run: Run) -> Figure:
         return _record(
             "",
             reason="No rank's operations were traced one by one, and no rank has counters of its "
-            "own: Darshan adds up the files that all ranks opened. Record with "
-            "DXT_ENABLE_IO_TRACE=1.",
+            "own: Darshan adds up the files that all ranks opened. "
+            f"{record_operations(run.trace)}.",
         )
     table = _table(balance)
     if len(balance.rows) == 1:
         reason = "The run has one rank, so there is nothing to compare."
         return _record("", table=table, reason=reason)
-    caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION
+    caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION.format(title(run.trace))
     figure = _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
     return replace(figure, alt_text=_alt_text(balance))
 

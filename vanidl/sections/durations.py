@@ -15,6 +15,7 @@ from vanidl.formatting.units import byte_scale, count, nbytes, plural, seconds, 
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.tracing import record_operations
 
 TABLE_READS = 200
 _SECTION = "Operations"
@@ -28,17 +29,18 @@ _OFFSET_CAPTION = (
     "reading at random, as shuffled samples do; parallel lines are ranks or workers with parts of "
     "their own. "
 )
-_UNTRACED = (
-    "No single operation was traced, so it is not known how long each took. Record with "
-    "DXT_ENABLE_IO_TRACE=1."
-)
+_UNTRACED = "No single operation was traced, so it is not known how long each took. {}."
+
+
+def _untraced(run: Run) -> str:
+    return _UNTRACED.format(record_operations(run.trace))
 
 
 def figure(run: Run) -> Figure:
     """Histogram of durations, reads and writes apart."""
     title, found = "Durations", run.results.latencies
     if found is None:
-        return Figure("durations", _SECTION, title, "", empty_reason=_UNTRACED, applies=False)
+        return Figure("durations", _SECTION, title, "", empty_reason=_untraced(run), applies=False)
     words = _statistics(run.results.durations)
     return Figure(
         "durations", _SECTION, title, _CAPTION + words, _spec(found.histogram),
@@ -50,7 +52,7 @@ def slowest(run: Run) -> Figure:
     """The slowest operations, each with the median of its kind beside it."""
     title, found = "Slowest operations", run.results.latencies
     if found is None:
-        return Figure("slowest", _SECTION, title, "", empty_reason=_UNTRACED, applies=False)
+        return Figure("slowest", _SECTION, title, "", empty_reason=_untraced(run), applies=False)
     columns = (
         Column("file"), Column("operation"), Column("duration", "s"), Column("start", "instant"),
         Column("size", "bytes"), Column("offset", "count"), Column("rank"),

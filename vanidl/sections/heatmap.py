@@ -16,6 +16,7 @@ from vanidl.formatting.units import byte_scale, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Section
 from vanidl.sections.timeline import heatmap_note
+from vanidl.wording.tracing import record_operations
 
 Int64Array = NDArray[np.int64]
 
@@ -32,10 +33,7 @@ _FILES_CAPTION = (
     "stronger colour means more bytes per second (reads and writes together), blank means no I/O. "
     "Lines that fill from left to right: one file after the other. Scattered dots: shuffled."
 )
-_NO_TRACE = (
-    "No single operation was traced, so it is not known which {} moved data when. "
-    "Record with DXT_ENABLE_IO_TRACE=1."
-)
+_NO_TRACE = "No single operation was traced, so it is not known which {} moved data when. {}."
 _NO_BYTES = "No bytes were moved, so there is nothing to show over time."
 
 
@@ -44,7 +42,7 @@ def figure(run: Run) -> Figure:
     timeline = run.timeline
     names = ("heatmap", "I/O by rank and time", "per rank")
     if timeline is None:
-        return _empty(names, _NO_TRACE.format("rank"))
+        return _empty(names, _NO_TRACE.format("rank", record_operations(run.trace)))
     moved = timeline.bytes_read + timeline.bytes_written
     if not moved.any():
         return _empty(names, _NO_BYTES)
@@ -64,7 +62,7 @@ def by_file(run: Run) -> Figure:
     line = run.results.filetimeline
     names = ("filemap", "I/O by file and time", "per file")
     if line is None:
-        return _empty(names, _NO_TRACE.format("file"))
+        return _empty(names, _NO_TRACE.format("file", record_operations(run.trace)))
     moved = line.bytes_read + line.bytes_written
     if not moved.any():
         return _empty(names, _NO_BYTES)

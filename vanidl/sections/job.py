@@ -13,6 +13,7 @@ from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording import tracing
 
 
 def facts(run: Run) -> tuple[tuple[str, str], ...]:
@@ -27,7 +28,7 @@ def facts(run: Run) -> tuple[tuple[str, str], ...]:
         ("ranks", count(len(trace.ranks))),
         ("processes", count(len(trace.processes))),
         ("hosts", count(len(hosts)) if hosts else "not recorded"),
-        ("tracer", job.tracer or "none"),
+        ("tracer", tracing.named(run.trace)),
     )
 
 
@@ -41,6 +42,7 @@ def _text(run: Run) -> str | None:
         ("command", text(job.command or None)),
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
         ("ranks", f"{len(trace.ranks):,} ({processes}) on {shown or 'unknown hosts'}"),
+        ("tracer", tracing.named(trace)),
         *_mpi_rows(trace),
     ]
     return named_values("Job", rows)

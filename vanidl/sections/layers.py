@@ -1,4 +1,4 @@
-"""Darshan's own totals of each layer."""
+"""The tracer's own totals of each layer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def figure(run: Run) -> Figure:
         )
         for layer in run.summary.layers
     )
-    reason = "" if rows else "The run holds no Darshan counters: record it with Darshan."
+    reason = "" if rows else "The run holds no counters: record it with Darshan or DFTracer."
     table = Table(_COLUMNS, rows) if rows else None
     objects = any(layer.layer == OBJECT for layer in run.summary.layers)
     caption = (_WITH_OBJECTS if objects else _CAPTION) if rows else ""

@@ -16,6 +16,7 @@ from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.basis import compute_name
+from vanidl.wording.tracing import record_operations
 
 LIMIT = 40
 PARTS = (
@@ -49,8 +50,8 @@ def figure(run: Run) -> Figure:
     table = _table(overlap, rows)
     if all(row.io_s is None for row in rows):
         return _empty(
-            "The profiler saw the steps, but no single operation was traced. Record with "
-            "DXT_ENABLE_IO_TRACE=1 to see which part of the wait is I/O.",
+            "The profiler saw the steps, but no single operation was traced. "
+            f"{record_operations(run.trace)} to see which part of the wait is I/O.",
             table,
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")

@@ -25,7 +25,7 @@ def figure(run: Run) -> Figure:
         *_storage(summary),
         *_mpi(run.trace),
     )
-    sources = {"trace": "From single operations.", "counters": "From Darshan's totals."}
+    sources = {"trace": "From single operations.", "counters": "From the tracer's totals."}
     caption = sources.get(summary.source, "No I/O was recorded; unknown is not zero.")
     return Figure("summary", "Totals", "Totals of the run", caption, None, Table(_COLUMNS, rows))
 

@@ -19,6 +19,7 @@ from vanidl.sections.section import Json, Object, Section
 from vanidl.sections.steps import step_table
 from vanidl.viewer.content import Content, Room
 from vanidl.viewer.payload import fitted
+from vanidl.wording.tracing import record_operations
 
 TABLE_SPANS = 64
 _CAPTION = (
@@ -30,7 +31,7 @@ _CAPTION = (
 )
 _NOTHING = (
     "Neither single operations nor training steps were recorded, so nothing is known about when "
-    "the I/O happened. Record with DXT_ENABLE_IO_TRACE=1."
+    "the I/O happened. {}."
 )
 
 
@@ -40,7 +41,7 @@ def figure(run: Run, room: Room = Room()) -> Figure:  # noqa: B008  (frozen)
     if steps is not None and steps.table.undated_s is not None:
         steps = None
     if io is None and steps is None:
-        return _record("", reason=_NOTHING)
+        return _record("", reason=_NOTHING.format(record_operations(run.trace)))
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     job = io.job if io else None

@@ -10,7 +10,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Time by counters",
-        "Seconds of reading and writing that Darshan added up over files and processes. Files "
+        "Seconds of reading and writing that the tracer added up over files and processes. Files "
         "read at the same time count twice, so it is not busy time.",
     ),
     (

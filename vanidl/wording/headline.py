@@ -16,7 +16,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
-from vanidl.wording import ceiling
+from vanidl.wording import ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
@@ -327,8 +327,8 @@ def _nothing_on_layer(trace: Trace, results: Results) -> str:
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."
     if trace.logs and not trace.counters and results.coverage.complete:
         return (
-            f"Darshan recorded the job and no I/O at all during its {run}: nothing that it "
-            "watches was used, or its modules were switched off."
+            f"{tracing.title(trace)} recorded the job and no I/O at all during its {run}: nothing "
+            "that it watches was used, or its modules were switched off."
         )
     return f"No I/O was recorded during the {run}; that is unknown, not zero."
 

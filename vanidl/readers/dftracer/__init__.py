@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.readers.dftracer.processes import possible_events
@@ -11,7 +12,7 @@ from vanidl.readers.dftracer.trace_file import NOT_RECORDED, read_file
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
 from vanidl.readers.records import CounterFile
 from vanidl.readers.sniff import Opening
-from vanidl.readers.verdict import CUT, DAMAGED, PARTIAL, WHOLE, ends_early
+from vanidl.readers.verdict import CUT, DAMAGED, PARTIAL, WHOLE, Verdict, ends_early
 
 _TRACE = "dftracer"
 _TITLE = "DFTracer traces"
@@ -31,9 +32,19 @@ def _state(losses: Sequence[str]) -> str:
     return DAMAGED if lost else PARTIAL if losses else WHOLE
 
 
-def _losses(path: Path) -> Sequence[str]:
-    file = read_file(path)
-    return (*possible_events(file)[2], *file.never_written)
+def _check(
+    files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
+) -> Sequence[Verdict]:
+    """The verdicts, with the versions that the files state."""
+    stated: dict[str, str] = {}
+
+    def losses_of(path: Path) -> Sequence[str]:
+        file = read_file(path)
+        stated[str(path)] = ", ".join(sorted({s.version for s in file.starts if s.version}))
+        return (*possible_events(file)[2], *file.never_written)
+
+    verdicts = check_by_reading({_TRACE: losses_of}, _state)(files, before_each)
+    return [replace(verdict, version=stated.get(verdict.path, "")) for verdict in verdicts]
 
 
 def _sniff(opening: Opening) -> str:
@@ -46,7 +57,7 @@ FORMAT = Format(
     patterns=(".pfw", ".pfw.gz"),
     kinds=(FileKind(_TRACE, "DFTracer trace", (".pfw", ".pfw.gz")),),
     read=_read,
-    check=check_by_reading({_TRACE: _losses}, _state),
+    check=_check,
     traces_io=True,
     sniff=_sniff,
     outputs=r"\.pfw(\.gz)?$",

@@ -6,6 +6,7 @@ in lines of metadata. Where none states them they are not known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from vanidl.readers.dftracer.lines import ABSENT, integer
@@ -13,6 +14,7 @@ from vanidl.readers.dftracer.lines import ABSENT, integer
 TICK_NS = {"NS": 1, "US": 1_000, "MS": 1_000_000, "S": 1_000_000_000, "SEC": 1_000_000_000}
 
 _KNOWN = ("io", "posix", "stdio", "trace_all_files", "aggregation_enable", "trace_interval_ms")
+_VERSION = re.compile(r"v?(\d{1,6}(\.\d{1,6}){1,3})")
 _METRIC = "time_metric"
 _MOST_DIGITS = {19: 1, 16: 1_000, 13: 1_000_000, 10: 1_000_000_000}
 """Digits of a moment between 2001 and 2286 to the unit that it is given in."""
@@ -49,6 +51,7 @@ def version(stated: object) -> str:
     """A version as people write it: "2.0.3" of "v2.0.3" and 20003, "1.0.5" of 100005."""
     number = integer(stated)
     if number < 0:
-        return "" if stated is None else str(stated).removeprefix("v")
+        found = _VERSION.match(str(stated))
+        return found[1] if found else ""
     first = 100_000 if number >= 100_000 else 10_000  # of the major number, until 2.0 and since
     return f"{number // first}.{number % first // 100}.{number % 100}"
