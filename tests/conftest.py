@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib.util
 import signal
 from collections.abc import Callable, Iterator
@@ -18,8 +19,16 @@ settings.register_profile("explore", deadline=None)  # a busy machine is no fail
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")  # what passes once passes again; `make fuzz` explores
 
+# A seventh of the suite's time was the collector's, which every 700 objects looks through new ones.
+gc.set_threshold(100_000)
+
 # A shell's background job ignores Ctrl-C, and so would every program that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What imports made stays: neither the collector nor the end of a worker looks through it."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

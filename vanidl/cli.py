@@ -57,7 +57,9 @@ def _unwritable(error: OSError) -> int:
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main())
+    status = main()
+    gc.freeze()  # else the end looks through all modules: a fifth of the time of a small summary
+    sys.exit(status)
 
 
 def _fail(error: VanidlError) -> int:
