@@ -7,6 +7,7 @@ after a signal.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -62,6 +63,7 @@ def entry() -> None:
     if _stalled:  # what hangs in the storage would hold up the interpreter's end
         sys.stdout.flush()
         os._exit(status)
+    gc.freeze()  # else the end looks through PyTorch's modules, which takes a second
     sys.exit(status)
 
 

@@ -184,7 +184,7 @@ def test_a_rank_that_never_comes_is_an_error_within_the_limit():
 
 
 @pytest.mark.parametrize(
-    "launcher", [pytest.param("mpiexec", marks=pytest.mark.mpi), "forked to train"]
+    "launcher", [pytest.param("mpi to train", marks=pytest.mark.mpi), "forked to train"]
 )
 def test_an_unreadable_file_ends_the_command_on_every_rank(launcher, tmp_path):
     samples = make("images", tmp_path / "data", samples=8, seed=1, size=8)
