@@ -149,6 +149,17 @@ def test_no_memory_for_a_result_is_one_line(capsys, monkeypatch: pytest.MonkeyPa
     assert said.count("\n") == 1
 
 
+def test_arrow_says_when_memory_is_limited_that_none_is_left() -> None:
+    """Its own allocators end the process by a signal then."""
+    code = (
+        "import resource, pyarrow; resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40));"
+        "from vanidl.files.arrow import require_arrow; require_arrow('this needs');"
+        "print(pyarrow.default_memory_pool().backend_name)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "system\n"
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vanidl.analyses.frames import FRAMES, OPERATION_COLUMNS, operation_columns, operation_words
-from vanidl.errors import package_missing
+from vanidl.files.arrow import require_arrow
 from vanidl.formatting.units import plural
 from vanidl.model.selection import select
 from vanidl.model.trace import Part, Trace
@@ -36,7 +36,7 @@ def write_parquet(run: Run, folder: Path) -> Written:
     Raises:
         UsageError: pyarrow is not installed.
     """
-    _require("parquet")
+    require_arrow("--to parquet needs")
     import pyarrow.parquet as parquet
 
     return _write(run, folder, ".parquet", lambda path, schema: parquet.ParquetWriter(path, schema))
@@ -50,17 +50,10 @@ def write_csv(run: Run, folder: Path) -> Written:
     Raises:
         UsageError: pyarrow is not installed.
     """
-    _require("csv")
+    require_arrow("--to csv needs")
     from pyarrow import csv
 
     return _write(run, folder, ".csv", lambda path, schema: csv.CSVWriter(path, schema), _flat)
-
-
-def _require(what: str) -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise package_missing(error, f"--to {what} needs", "pyarrow", "export") from error
 
 
 def _write(

@@ -137,8 +137,8 @@ def _one(number: int, action: Action, width: int) -> Iterator[Line]:
     codes = ", ".join(item.code for item in action.evidence)
     reason = f"{action.reason} ({codes})"
     if len(reason) > width - 3:
-        reason = elided(action.reason, limit=width - 3)
-    yield (Piece(f"   {reason}"),)
+        reason = elided(action.reason, limit=2 * (width - 3))
+    yield from _wrapped(reason, width, indent="   ")
 
 
 def _end(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import InputError, UsageError
+from vanidl.files.arrow import require_arrow
 from vanidl.formatting.names import printable
 from vanidl.parallel.executors import ExecutorOptions, open_executor, run_batches
 from vanidl.parallel.limits import Limits
@@ -71,7 +72,7 @@ def survey(  # noqa: PLR0913 - all but two by keyword
         UsageError: pyarrow or, where it is asked for, Dask is not installed; `output` has names.
         VanidlError: the output cannot be written.
     """
-    table.require()
+    require_arrow("a survey needs")
     tell = progress or _silent
     root, target = Path(folder), Path(output)
     results, paths = _found_below(root)

@@ -6,21 +6,8 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanidl.errors import package_missing
 from vanidl.files.atomic import write_whole
 from vanidl.survey.rows import COLUMNS, MORE, Row
-
-
-def require() -> None:
-    """Nothing where pyarrow is installed.
-
-    Raises:
-        UsageError: it is not.
-    """
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise package_missing(error, "a survey needs", "pyarrow", "export") from error
 
 
 def write(rows: Sequence[Row], path: Path) -> None:

@@ -7,7 +7,7 @@ from vanidl.analyses.step_parts import StepParts
 
 _NAMES = {
     parts.IO_WAIT: "waiting for I/O",
-    parts.OTHER_WAIT: "waiting for decoding",
+    parts.OTHER_WAIT: "waiting, not for I/O",
     parts.INPUT_WAIT: "waiting for input",
     parts.COMMUNICATION: "waiting for other ranks",
     parts.COMPUTE: "computing",
@@ -15,8 +15,8 @@ _NAMES = {
 }
 _EXPLAINED = {
     parts.IO_WAIT: "Input wait during which the rank was in reads, writes or metadata calls.",
-    parts.OTHER_WAIT: "Input wait outside any recorded I/O: decoding, augmenting, collating, "
-    "starting workers.",
+    parts.OTHER_WAIT: "Input wait outside recorded reads and writes, less the likely metadata "
+    "calls: decoding, augmenting, collating, workers that start or hand over.",
     parts.INPUT_WAIT: "Input wait; single I/O operations were not traced, so it is not divided.",
     parts.COMMUNICATION: "Collectives that no compute covers. A rank that waits for another "
     "rank's input waits here.",

@@ -1,0 +1,33 @@
+"""pyarrow where it is needed: said to be missing in one line, and safe where memory is limited."""
+
+from __future__ import annotations
+
+from vanidl.errors import package_missing
+
+
+def require_arrow(what: str) -> None:
+    """Nothing where pyarrow can be imported.
+
+    Its own allocators crash the process where an address space is limited (ulimit -v) and used
+    up; that of the system lets it raise MemoryError.
+
+    Args:
+        what: the command or option, and its verb: "a survey needs".
+
+    Raises:
+        UsageError: it cannot be imported.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise package_missing(error, what, "pyarrow", "export") from error
+    if _is_limited():
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+
+
+def _is_limited() -> bool:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
