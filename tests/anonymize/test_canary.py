@@ -12,7 +12,7 @@ from tests.anonymize.planted import Secrets, decoded, plant
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.cli import main
 from vanidl.dataset.locate import DataOptions
-from vanidl.export import export
+from vanidl.export import FORMATS, export
 from vanidl.merge.load import Inputs
 from vanidl.report.html import write_html
 from vanidl.report.json import summary_json
@@ -31,7 +31,9 @@ OUTPUTS: dict[str, Callable[[Run, Path], object]] = {
     "document": lambda run, folder: export(run, "json", folder / "document.json"),
     "parquet": lambda run, folder: export(run, "parquet", folder / "parquet"),
     "chrome": lambda run, folder: export(run, "chrome", folder / "timeline.json.gz"),
+    "dlio": lambda run, folder: export(run, "dlio", folder / "workload.yaml"),
 }
+NOT_SEARCHED = {"figures", "tensorboard"}  # drawn from the page's own text; numbers only
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,10 @@ def opened(runs: list[Path], data: Path) -> dict[bool, list[Run]]:
         return [open_run(run, inputs=i, names=names) for run, i in zip(runs, inputs, strict=True)]
 
     return {True: openings(Pseudonyms()), False: openings(None)}
+
+
+def test_every_export_is_searched() -> None:
+    assert set(FORMATS) - NOT_SEARCHED <= set(OUTPUTS) | {"json"}
 
 
 def said(output: str, run: Run, folder: Path) -> str:

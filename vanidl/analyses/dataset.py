@@ -18,7 +18,7 @@ from vanidl.analyses.access import AccessCounts, Runs
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.byte_ranges import ByteRanges
 from vanidl.analyses.datafiles import NeverRead
-from vanidl.analyses.dataset_records import DataFile, RankShare, ReadGrid
+from vanidl.analyses.dataset_records import NO_RANK, DataFile, RankShare, ReadGrid
 from vanidl.analyses.files import grouped
 from vanidl.analyses.operations import add_sparse
 from vanidl.analyses.rows import Rows
@@ -303,7 +303,7 @@ def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
         unique = lengths.get(rank + 1, 0)
         process = trace.processes[trace.ranks[rank]] if rank >= 0 else None
         yield RankShare(
-            process.label if process else "no rank",
+            process.label if process else NO_RANK,
             process.rank if process else None,
             files.get(rank, 0),
             read.get(rank, 0),

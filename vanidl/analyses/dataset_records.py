@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
 
+NO_RANK = "no rank"
+"""The label of what processes read that count for no rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:

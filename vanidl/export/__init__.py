@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.errors import UsageError
-from vanidl.export import chrome, document, scalars, tables
+from vanidl.export import chrome, dlio, document, scalars, tables
 from vanidl.files import atomic
 from vanidl.run import Run
 
@@ -40,6 +40,7 @@ FORMATS: dict[str, Format] = {
     "tensorboard": Format(
         True, scalars.write, "a folder of TensorBoard scalars: wait share and bandwidth per step"
     ),
+    "dlio": Format(False, dlio.write, "a workload for the benchmark DLIO (.yaml)"),
     "figures": Format(True, _figures, "a folder of figures for papers: PDF, SVG and PNG"),
 }
 

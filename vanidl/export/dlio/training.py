@@ -1,0 +1,140 @@
+"""The part of a workload that is about training: epochs, computation of a step, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.phases import Phase
+from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, unknown
+from vanidl.export.dlio.fetched import Fetched
+from vanidl.formatting.units import plural
+from vanidl.run import Run
+
+Floats = NDArray[np.float64]
+
+_TRAIN, _SAVE, _MODEL = "train", "checkpoint", "model"
+_READ_ONCE = 1.2
+_WRITES_NOT_SEEN = "writes_not_seen"  # a warning of the recording
+_SPREAD = 2.0
+"""A mean of so many standard deviations: DLIO draws from a normal distribution and takes the
+absolute value, which moves such a mean by less than 1 %."""
+
+
+def epochs(run: Run, fetched: Fetched | None) -> Entry:
+    """How often training goes through the dataset."""
+    if fetched is not None:
+        note = f"the loader {fetched.name} was gone through so often"
+        return Entry(_TRAIN, "epochs", fetched.epochs, MEASURED, note)
+    phases, data = run.phases, run.dataset
+    if phases is not None and phases.epochs:
+        return Entry(
+            _TRAIN, "epochs", len(phases.epochs), MEASURED, f"by: {phases.epochs[0].evidence}"
+        )
+    if data is not None and data.reread_factor is not None and data.reread_factor < _READ_ONCE:
+        return Entry(_TRAIN, "epochs", 1, MEASURED, "hardly any byte was read twice")
+    why = phases.no_epochs if phases is not None else "no read of the dataset was recorded"
+    return Entry(_TRAIN, "epochs", 1, ASSUMED, f"one, as {why or 'epochs are not known'}")
+
+
+def computation(run: Run) -> Iterator[Entry]:
+    """What a step takes without its input wait, as a distribution."""
+    values = step_compute_s(run)
+    key = "computation_time"
+    if values is None:
+        steps = run.steps
+        why = "no steps were recorded (`vanidl record` does)"
+        if steps is not None:
+            why = f"a step takes {steps.mean_s:.6g} s, its input wait was not recorded"
+        yield unknown(_TRAIN, key, f"seconds of a step without its wait for input: {why}")
+        return
+    mean, spread = float(values.mean()), float(values.std())
+    p5, p50, p95 = np.percentile(values, (5, 50, 95))
+    note = (
+        f"step without its wait for input, in seconds, over {plural(len(values), 'step')} (without "
+        f"the first of a rank and steps with a checkpoint): mean {mean:.6g}, standard deviation "
+        f"{spread:.6g}, 5 % {p5:.6g}, median {p50:.6g}, 95 % {p95:.6g}; communication is in it"
+    )
+    if mean >= _SPREAD * spread:
+        yield Entry(_TRAIN, key, mean, MEASURED, note)
+        yield Entry(_TRAIN, f"{key}_stdev", spread, MEASURED, "of the same, drawn as normal")
+        return
+    drawn: dict[str, Scalar] = {"type": "gamma", "shape": (mean / spread) ** 2, "scale": spread**2 / mean}
+    note += (
+        "; a normal distribution would be negative too often, so gamma of this mean and deviation: "
+        "DLIO 2.0.0 takes single numbers only"
+    )
+    yield Entry(_TRAIN, key, drawn, MEASURED, note)
+
+
+def step_compute_s(run: Run) -> Floats | None:
+    """Of each step its duration less its input wait; None where waits were not recorded.
+
+    The first step of a rank is left out, as DLIO does, and steps in which a checkpoint was saved:
+    DLIO saves between steps.
+    """
+    if run.steps is None:
+        return None
+    table = run.steps.table
+    values = table.duration_s - table.input_wait_s
+    first = np.diff(table.rank, prepend=-1) != 0
+    kept = ~np.isnan(values) & ~_with_saves(table.start_s, table.end_s, _saves(run))
+    inner = values[kept & ~first]
+    chosen = inner if len(inner) else values[kept]
+    return np.maximum(chosen, 0.0) if len(chosen) else None
+
+
+def _saves(run: Run) -> tuple[Phase, ...]:
+    return run.phases.checkpoints if run.phases is not None else ()
+
+
+def _with_saves(start: Floats, end: Floats, saves: tuple[Phase, ...]) -> NDArray[np.bool_]:
+    hit = np.zeros(len(start), bool)
+    for save in saves:
+        hit |= (start < save.end_s) & (end > save.start_s)
+    return hit
+
+
+def checkpoints(run: Run) -> Iterator[Entry]:
+    """Whether, when and how much is saved."""
+    saves = _saves(run)
+    if not saves:
+        unseen = any(notice.code == _WRITES_NOT_SEEN for notice in run.coverage.warnings)
+        why = ", but not every write was: see below" if unseen else ""
+        note = f"no write of a checkpoint was seen{why}"
+        yield Entry("workflow", "checkpoint", False, ASSUMED if unseen else MEASURED, note)
+        return
+    yield Entry("workflow", "checkpoint", True, MEASURED, f"{plural(len(saves), 'save')}")
+    known = [save.bytes_written for save in saves if save.bytes_written is not None]
+    sizes = f"{min(known):,} to {max(known):,}" if known else "unknown"
+    size = round(sum(known) / len(known)) if known else 0
+    note = f"mean bytes of a save ({sizes}); DLIO writes them as one tensor from rank 0"
+    yield Entry(_MODEL, "model_size_bytes", size, MEASURED, note)
+    yield Entry(_SAVE, "checkpoint_folder", "checkpoints/recorded", ASSUMED,
+                "put it on the file system that the run wrote to")  # fmt: skip
+    yield from _times(run, saves)
+
+
+def _times(run: Run, saves: tuple[Phase, ...]) -> Iterator[Entry]:
+    """Every so many epochs; or every so many steps, where an epoch has several."""
+    found = run.phases.epochs if run.phases is not None else ()
+    starts = np.array([epoch.start_s for epoch in found])
+    number = np.searchsorted(starts, [save.start_s for save in saves], side="right")
+    if len(found) and (np.diff(number) > 0).all():
+        first = max(int(number[0]), 1)
+        apart = round(float(np.median(np.diff(number)))) if len(number) > 1 else len(found)
+        note = f"saves lie in epochs {', '.join(map(str, number[:8].tolist()))}"
+        yield Entry(_SAVE, "checkpoint_after_epoch", first, MEASURED, note)
+        yield Entry(_SAVE, "epochs_between_checkpoints", apart, MEASURED, "median of the same")
+        return
+    if run.steps is None or run.steps.table.undated_s is not None:
+        yield Entry(_SAVE, "epochs_between_checkpoints", 1, ASSUMED,
+                    "neither epochs nor steps tell when saves were made")  # fmt: skip
+        return
+    table = run.steps.table
+    begun = np.sort(table.start_s[table.rank == table.rank[0]])
+    steps = np.searchsorted(begun, [save.start_s for save in saves])
+    apart = max(round(float(np.median(np.diff(steps, prepend=0)))), 1)
+    yield Entry(_SAVE, "steps_between_checkpoints", apart, MEASURED, "median steps between saves")
