@@ -61,7 +61,8 @@ def computation(run: Run) -> Iterator[Entry]:
         yield Entry(_TRAIN, key, mean, MEASURED, note)
         yield Entry(_TRAIN, f"{key}_stdev", spread, MEASURED, "of the same, drawn as normal")
         return
-    drawn: dict[str, Scalar] = {"type": "gamma", "shape": (mean / spread) ** 2, "scale": spread**2 / mean}
+    shape, scale = (mean / spread) ** 2, spread**2 / mean
+    drawn: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
     note += (
         "; a normal distribution would be negative too often, so gamma of this mean and deviation: "
         "DLIO 2.0.0 takes single numbers only"
