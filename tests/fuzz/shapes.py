@@ -102,6 +102,11 @@ def _spans(n: int, name: bytes = b"aten::mm", kind: bytes = b"cpu_op") -> bytes:
 
 _STEP = _SPAN % (b"user_annotation", b"ProfilerStep#%b", 1, 5)
 _HASH = b'{"id":1,"name":"FH","cat":"dftracer","ph":"M","args":{"name":"%d","value":"%d"}}\n'
+_RANK = b'{"name":"PR","cat":"dftracer","ph":4,"pid":%d,"args":{"name":"rank","value":"%d"}}\n'
+_SUM = (
+    b'{"name":"read","cat":"POSIX","ph":3,"pid":%d,"tid":%d,"ts":1,'
+    b'"args":{"ret":1,"dur":1,"dft_cnt":1}}\n'
+)
 _CALL = (
     b'{"name":"read","cat":"POSIX","ph":1,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{"ret":1}}\n'
 )
@@ -213,6 +218,16 @@ SHAPES: dict[str, Shape] = {
         b"".join(_HASH % (i, i) for i in range(n)), 1)),
     "processes": Shape("dftracer", 20_000, lambda n: b"".join(
         _CALL % (i, i, 1, 1) for i in range(n))),
+    "sums of processes": Shape("dftracer", 4_000, lambda n: b"".join(
+        _SUM % (i, 1) for i in range(n))),
+    "copies of sums": Shape("dftracer", 20_000, lambda n: b"".join(
+        _SUM % (i % 99, i) for i in range(n))),
+    "samples": Shape("dftracer gzip", 200_000, lambda n: _packed(
+        b'{"ph":2,"name":"cpu","type":7}\n' * n)),
+    "ranks": Shape("dftracer gzip", 60_000, lambda n: gzip.compress(
+        b"".join(_RANK % (i, i) for i in range(n)), 1)),
+    "settings": Shape("dftracer gzip", 60_000, lambda n: _packed(
+        b'{"ph":1,"name":"end","cat":"dftracer","pid":1,"ts":1,"args":{"cfg":{"io":1}}}\n' * n)),
     "calls in calls": Shape("dftracer", 20_000, _calls),
     "numbered processes": Shape("dftracer", 20_000, lambda n: b"".join(
         _NUMBERED % (i, i) for i in range(n))),

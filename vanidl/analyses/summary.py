@@ -12,7 +12,7 @@ from vanidl.analyses.operations import Operations, Totals
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, counted, prefix_of
-from vanidl.model.trace import OBJECT, STORAGE_LAYERS, Trace
+from vanidl.model.trace import FILES_NOT_RECORDED, OBJECT, STORAGE_LAYERS, Trace
 
 REAL_PART = 0.01
 """Share of the bytes at which another layer is named beside the one that is shown."""
@@ -36,10 +36,10 @@ class BusyTime:
 
 @dataclass(frozen=True, slots=True)
 class LayerTotals:
-    """Darshan's own totals of one layer; None where not monitored."""
+    """The tracer's own totals of one layer; None where not monitored."""
 
     layer: str
-    files: int
+    files: int | None
     reads: int | None
     writes: int | None
     bytes_read: int | None
@@ -85,7 +85,7 @@ def moved_bytes(totals: LayerTotals) -> int:
 
 def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
     """The summary of the traced operations, or of the counters where none was traced."""
-    layers = tuple(_layer_totals(table) for table in trace.counters.values())
+    layers = tuple(_layer_totals(table, trace) for table in trace.counters.values())
     totals = next((t for t in layers if t.layer == layer), None)
     traced = bool(reduced.totals) or (layer in trace.layers_traced and totals is None)
     total = reduced.total
@@ -149,11 +149,13 @@ def _counted(table: CounterTable) -> tuple[int | None, int | None, int | None, i
     return reads, writes, bytes_read, bytes_written
 
 
-def _layer_totals(table: CounterTable) -> LayerTotals:
+def _layer_totals(table: CounterTable, trace: Trace) -> LayerTotals:
     prefix = prefix_of(table.layer)
+    files = np.unique(table.file).tolist()
+    all_known = FILES_NOT_RECORDED not in (trace.files.path[code] for code in files)
     return LayerTotals(
         table.layer,
-        len(np.unique(table.file)),
+        len(files) if all_known else None,
         *_counted(table),
         table.total_s(f"{prefix}_F_READ_TIME"),
         table.total_s(f"{prefix}_F_WRITE_TIME"),

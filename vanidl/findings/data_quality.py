@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from vanidl.analyses.files import FileRow
 from vanidl.findings.facts import Facts
@@ -13,6 +13,10 @@ from vanidl.model.warnings import DROPPED, INCOMPLETE, UNREAD, UNSURE_CLOCK, WAR
 ROOM = (
     "Record again with more room: vanidl record sets the limits; by hand MAX_RECORDS, MODMEM and "
     "NAME_EXCLUDE in Darshan's configuration."
+)
+SUMMED = (
+    "Record again without DFTRACER_ENABLE_AGGREGATION. vanidl record --tracer dftracer traces "
+    "every call."
 )
 AGAIN = (
     "Record again, and let every process end by itself: what a killed process had not yet written "
@@ -43,10 +47,16 @@ def _truncated(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"The trace is incomplete{part}",
         found[0].message,
-        ROOM if {w.code for w in found} & DROPPED else AGAIN,
+        _remedy({w.code for w in found}),
         {"warnings": sorted({w.code for w in found}), "traced_fraction": least},
         weight=MEDIUM,
     )
+
+
+def _remedy(codes: Set[str]) -> str:
+    if "calls_summed" in codes:
+        return SUMMED
+    return ROOM if codes & DROPPED else AGAIN
 
 
 def _clock(facts: Facts) -> RuleResult | None:

@@ -54,6 +54,13 @@ def tracer(run: Path) -> Tracer:
     )
 
 
+_LOSE_CALLS = (
+    "DFTRACER_ENABLE_AGGREGATION", "DFTRACER_DISABLE_IO", "DFTRACER_DISABLE_POSIX",
+    "DFTRACER_DISABLE_STDIO",
+)  # fmt: skip
+"""Variables of the user's own with which single calls are not recorded: they are taken away."""
+
+
 def environment(preload: Path, folder: Path) -> dict[str, str | None]:
     """The variables of a run.
 
@@ -71,6 +78,7 @@ def environment(preload: Path, folder: Path) -> dict[str, str | None]:
         "DFTRACER_INC_METADATA": "1",
         "DFTRACER_WRITE_BUFFER_SIZE": str(BUFFER_BYTES),
         "DFTRACER_TRACE_COMPRESSION": "0",
+        **dict.fromkeys(_LOSE_CALLS),
     }
 
 

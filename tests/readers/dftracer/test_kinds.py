@@ -14,6 +14,7 @@ from vanidl.model.warnings import Notice
 from vanidl.readers.bounds import LARGEST_NBYTES
 from vanidl.readers.dftracer.run import DftracerRun, combine
 from vanidl.readers.dftracer.trace_file import read_file
+from vanidl.record import dftracer as record_dftracer
 
 ITEM_BYTES = 8
 THREADS = (100, 101)
@@ -109,6 +110,9 @@ def test_sums_name_no_file_and_say_so_in_every_output(tmp_path: Path) -> None:
     assert (run.summary.source, run.summary.ops, run.summary.bytes_read) == ("counters", 10, 40960)
     assert run.summary.time is None
     assert run.trace.files.path == ("<files not recorded>",)
+    assert [layer.files for layer in run.summary.layers] == [None]
+    (finding,) = (f for f in run.findings if f.code == "trace_truncated")
+    assert "without DFTRACER_ENABLE_AGGREGATION" in finding.advice
     assert not run.coverage.complete
     assert "calls_summed" in {warning.code for warning in run.coverage.warnings}
 
@@ -202,6 +206,12 @@ def test_what_was_switched_off_is_said(
     found = said(combined(trace.write(tmp_path / "t.pfw")))
     assert word in found[code].message
     assert {"layer_switched_off", "files_filtered"} & set(found) == {code}
+
+
+def test_a_recording_takes_away_what_would_lose_calls(tmp_path: Path) -> None:
+    found = record_dftracer.environment(tmp_path / "lib.so", tmp_path)
+    names = ("ENABLE_AGGREGATION", "DISABLE_IO", "DISABLE_POSIX", "DISABLE_STDIO")
+    assert [found[f"DFTRACER_{name}"] for name in names] == [None] * 4
 
 
 def test_telemetry_is_said_and_makes_no_process(tmp_path: Path) -> None:
