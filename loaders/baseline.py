@@ -52,7 +52,7 @@ class SampleDataset(Dataset[Arrays]):
         arrays = self._reader.read(sample)
         self._counts.add(
             loads=1,
-            nbytes=sum(array.nbytes for array in arrays.values()),
+            nbytes=self._reader.nbytes(),
             requests=self._reader.requests(),
         )
         return arrays | {"sample": np.asarray(sample, dtype=np.int64)}

@@ -232,12 +232,12 @@ class SampleReads:
     def _read(self, sample: int, target: Target) -> ReadTotals:
         own = self._idle.get()
         try:
-            arrays = own.read(sample)
+            arrays, nbytes = own.read(sample), own.nbytes()
         finally:
             self._idle.put(own)
         for name, values in arrays.items():
             target(name, sample)[...] = values
-        return ReadTotals(sum(values.nbytes for values in arrays.values()), own.requests())
+        return ReadTotals(nbytes, own.requests())
 
 
 def open_reads(

@@ -33,6 +33,9 @@ class Reader(Protocol):
     def requests(self) -> int:
         """Read calls that one sample takes: one per contiguous run."""
 
+    def nbytes(self) -> int:
+        """Bytes in storage of the sample that was read last."""
+
     def close(self) -> None:
         """Closes what is open; reading opens again."""
 
@@ -104,6 +107,10 @@ class HDF5Reader:
         """One a field: rows of a dataset, and whole datasets, are contiguous."""
         return len(self._samples.fields)
 
+    def nbytes(self) -> int:
+        """Of its arrays."""
+        return self._samples.sample_nbytes
+
     def close(self) -> None:
         """Closes all files."""
         while self._files:
@@ -140,7 +147,7 @@ class ImageReader:
     """Samples that are image files in folders of their class: fields `image` and `label`."""
 
     def __init__(self, samples: SampleSet) -> None:
-        self._samples = samples
+        self._samples, self._nbytes = samples, 0
 
     def read(self, sample: int) -> Arrays:
         """The image (height, width, 3), uint8, and its label, int64.
@@ -152,8 +159,9 @@ class ImageReader:
 
         path = self._samples.path(sample)
         try:
-            with Image.open(path) as file:
-                image = np.array(file.convert("RGB"))  # a copy: writable
+            with path.open("rb") as file, Image.open(file) as opened:
+                image = np.array(opened.convert("RGB"))  # a copy: writable
+                self._nbytes = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise InputError(f"expected an image in {path}, found: {error}; make anew") from error
         label = np.int64(sample % int(self._samples.details["classes"]))
@@ -162,6 +170,10 @@ class ImageReader:
     def requests(self) -> int:
         """One: the file."""
         return 1
+
+    def nbytes(self) -> int:
+        """Of its file: pixels are more."""
+        return self._nbytes
 
     def close(self) -> None:
         """Nothing stays open."""

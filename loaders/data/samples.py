@@ -25,6 +25,7 @@ from .whole import written_whole
 
 DESCRIPTION = "samples.json"
 SCHEMA = "loaders/1"
+LAYOUTS = ("rows", "files", "images")
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,27 @@ def open_samples(folder: str | Path) -> SampleSet:
             f"expected {DESCRIPTION} in {folder}, found none: make the data with "
             f"python -m vanidl_loaders make --workload NAME --data {folder}"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"expected JSON in {path}, found {error}: make the data anew") from error
-    if content.pop("schema", None) != SCHEMA:
+    if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
         raise InputError(f"expected schema {SCHEMA} in {path}, found another: make the data anew")
+    try:
+        return _described(Path(folder), content)
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__} {error}"
+        raise InputError(
+            f"expected a description of samples in {path}, found {why}: make the data anew"
+        ) from error
+
+
+def _described(folder: Path, content: dict[str, Any]) -> SampleSet:
+    """Samples as described; what is missing or of another type raises as it comes."""
     fields = tuple(Field(f["name"], tuple(f["shape"]), f["dtype"]) for f in content.pop("fields"))
-    return SampleSet(folder=Path(folder), fields=fields, **content)
+    samples = SampleSet(folder=folder, fields=fields, **content)
+    counts = [samples.samples, samples.seed, *(n for each in fields for n in each.shape)]
+    if samples.layout == "images":
+        counts.append(samples.details["classes"] - 1)
+    if samples.layout not in LAYOUTS or not all(isinstance(n, int) and n >= 0 for n in counts):
+        raise ValueError(f"layout {samples.layout} and counts {counts[:8]}")
+    assert samples.sample_nbytes >= 0  # every type has a size, or raises
+    return samples

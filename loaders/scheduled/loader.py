@@ -13,6 +13,7 @@ first used, and counted as `reloads`, apart from the loads of the plan.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -296,7 +297,10 @@ def _buffer(samples: SampleSet, options: argparse.Namespace) -> int:
     """Samples of all buffers together."""
     if options.buffer is not None:
         return int(options.buffer)
-    return round((options.buffer_fraction or 0.0) * len(samples))
+    fraction = options.buffer_fraction or 0.0
+    if not 0 <= fraction < math.inf:
+        raise UsageError(f"expected a buffer fraction of 0 to 1, found {fraction}: correct it")
+    return round(fraction * len(samples))
 
 
 def _gap(text: str) -> int | None:

@@ -185,7 +185,7 @@ def load_plan(path: Path) -> Plan:
             names = [n for n in data.files if n.startswith("settings_")]
             settings = {n.removeprefix("settings_"): data[n].item() for n in names}
             plan = Plan(PlanSettings(**settings), data["order"], data["owner"])
-    except (OSError, KeyError, ValueError, TypeError, BadZipFile) as error:
+    except (OSError, EOFError, KeyError, ValueError, TypeError, BadZipFile) as error:
         raise InputError(f"{path}: expected a saved plan, found: {error}; plan anew") from error
     _require_whole(plan, path)
     return plan
