@@ -89,6 +89,10 @@ class FileReader:
         """One: the file."""
         return 1
 
+    def nbytes(self) -> int:
+        """Of the record's arrays."""
+        return self._samples.sample_nbytes
+
     def close(self) -> None:
         """Nothing stays open."""
 
@@ -107,6 +111,10 @@ class MarkedReader:
     def requests(self) -> int:
         """Read calls that one sample takes."""
         return self._inner.requests()
+
+    def nbytes(self) -> int:
+        """Bytes in storage of the sample that was read last."""
+        return self._inner.nbytes()
 
     def close(self) -> None:
         """Closes what is open."""

@@ -32,11 +32,13 @@ from .steps import rank_steps
 
 
 class StepIds(list[int]):
-    """The ids of one step of a rank, and which step it is."""
+    """The ids of one step of a rank, which step it is, and the factor of its loss."""
 
-    def __init__(self, ids: Sequence[int] = (), epoch: int = -1, step: int = -1) -> None:
+    def __init__(
+        self, ids: Sequence[int] = (), epoch: int = -1, step: int = -1, weight: float = 1.0
+    ) -> None:
         super().__init__(ids)
-        self.epoch, self.step = epoch, step
+        self.epoch, self.step, self.weight = epoch, step, weight
 
 
 class ScheduledBatchSampler(Sampler[list[int]]):
@@ -61,7 +63,7 @@ class ScheduledBatchSampler(Sampler[list[int]]):
         steps = rank_steps(self._plan, self._rank, epoch=epoch, start=start)
         for number, step in enumerate(steps, start):
             self._position.step = number + 1
-            yield StepIds(step.ids.tolist(), epoch, number)
+            yield StepIds(step.ids.tolist(), epoch, number, step.weight)
         self._position.end()
 
     @property
