@@ -11,6 +11,7 @@ from typing import Protocol
 
 from . import (
     bench,
+    compare,
     convert,
     decode,
     encode,
@@ -41,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     make,
     train,
     bench,
+    compare,
     launch,
     listing,
     mount,
