@@ -8,8 +8,8 @@ from vanidl.errors import package_missing
 def require_arrow(what: str) -> None:
     """Nothing where pyarrow can be imported.
 
-    Its own allocators crash the process where an address space is limited (ulimit -v) and used
-    up; that of the system lets it raise MemoryError.
+    Where an address space is limited (ulimit -v) and used up, its own allocators crash the
+    process more often than not; with that of the system it mostly raises MemoryError.
 
     Args:
         what: the command or option, and its verb: "a survey needs".
