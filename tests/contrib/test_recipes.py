@@ -26,6 +26,19 @@ def requirements(table: str) -> dict[str, str]:
     return dict(rows)
 
 
+def test_every_dependency_ends_before_a_major_version_that_may_break() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    extras = text[text.index("[project.optional-dependencies]") : text.index("[project.scripts]")]
+    tables = ["dependencies", *re.findall(r"^(\w+) = \[", extras, re.MULTILINE)]
+    assert len(tables) > 15
+    assert [
+        (table, name)
+        for table in tables
+        for name, bounds in requirements(table).items()
+        if "<" not in bounds
+    ] == []
+
+
 def spack_range(bounds: str) -> str:
     """`>=1.26,<3` as Spack writes it: 1.26:2."""
     low, _, high = bounds.removeprefix(">=").partition(",<")
