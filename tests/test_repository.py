@@ -130,6 +130,17 @@ def test_every_page_of_the_documentation_is_in_its_menu() -> None:
     assert [page for page in DOCS if page.removeprefix("docs/") not in menu] == []
 
 
+def test_the_readme_has_the_totals_of_the_table_of_hostile_commands() -> None:
+    """Columns of SECURITY.md: answer, refused, traceback, refused in many lines, signal, hang."""
+    security, readme = ((ROOT / name).read_text("utf-8") for name in ("SECURITY.md", "README.md"))
+    row = re.search(r"^\| total of (\d+) \|(.*)\|$", security, re.MULTILINE)
+    assert row is not None
+    answer, refused, raised, long, signals, hung = (int(n) for n in row[2].split("|"))
+    assert long == 0
+    shown = [int(row[1]), answer, refused, raised, signals, hung]
+    assert f"| {' | '.join(f'{n:,}' for n in shown)} |" in readme
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) < 10_000
 
