@@ -192,6 +192,18 @@ def result_of(ranks: list[dict[str, Any]]) -> Result:
 
 def run_ranks(python: str, config: list[Any]) -> list[dict[str, Any]]:
     """Starts the ranks; what each printed."""
+    return started("benchmarks.programs.scheduled_ranks", python, config)
+
+
+def started(
+    program: str, python: str, config: list[Any], limit_s: float | None = None
+) -> list[dict[str, Any]]:
+    """What each of the ranks that run a program printed, as JSON.
+
+    Raises:
+        SystemExit: One failed.
+        TimeoutExpired: They took longer.
+    """
     with socket.socket() as probe:
         probe.bind(("", 0))
         port = str(probe.getsockname()[1])
@@ -203,8 +215,8 @@ def run_ranks(python: str, config: list[Any]) -> list[dict[str, Any]]:
         "TORCHELASTIC_RUN_ID": "benchmark",
         "OMP_NUM_THREADS": "1",
     }
-    line = [python, "-W", "ignore", "-m", "benchmarks.programs.scheduled_ranks", json.dumps(config)]
-    started = [
+    line = [python, "-W", "ignore", "-m", program, json.dumps(config)]
+    ranks = [
         subprocess.Popen(
             line,
             env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
@@ -213,8 +225,13 @@ def run_ranks(python: str, config: list[Any]) -> list[dict[str, Any]]:
         )
         for rank in range(RANKS)
     ]
-    said = [each.communicate()[0] for each in started]
-    if any(each.returncode for each in started):
+    try:
+        said = [each.communicate(timeout=limit_s)[0] for each in ranks]
+    finally:
+        for each in ranks:
+            each.kill()
+            each.wait()
+    if any(each.returncode for each in ranks):
         raise SystemExit(f"a rank of {config[0]} failed")
     return [json.loads(text.splitlines()[-1]) for text in said]
 
