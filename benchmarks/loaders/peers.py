@@ -183,6 +183,7 @@ def measure(
         print(f"{where}: {name}", file=sys.stderr, flush=True)
         kind, _, options = ROWS[name]
         found[name] = reason or _row(where, source, scratch, [kind, options])
+        print(f"    {found[name]}", file=sys.stderr, flush=True)
     return found
 
 

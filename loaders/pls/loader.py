@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..data.samples import SampleSet
+from ..errors import UsageError
 from ..loader.batches import collate, pinned
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
@@ -48,9 +49,12 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     """The loader that the options describe. Nothing is read, and no rank waited for, yet.
 
     Raises:
-        UsageError: The options make no sense, or there are fewer samples than ranks.
+        UsageError: The options make no sense, there are fewer samples than ranks, or memory does
+            not hold what a rank keeps.
         InputError: The local folder holds other samples.
     """
+    if options.local_folder is None:
+        _require_memory(samples, settings, options.exchange_fraction)
     dataset = PartialLocalDataset(
         samples,
         world=settings.world,
@@ -65,6 +69,18 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
         limits=Limits(options.exchange_bytes, options.exchange_timeout_s),
     )
     return PartialLocalLoader(dataset, settings, exchange)
+
+
+def _require_memory(samples: SampleSet, settings: Settings, fraction: float) -> None:
+    """Raises UsageError where (1 + Q) N / M samples, the most that a rank keeps, exceed memory."""
+    own = -(-len(samples) // settings.world.ranks)
+    most = (own + int(fraction * own)) * samples.sample_nbytes
+    if settings.memory_nbytes is not None and most > settings.memory_nbytes:
+        raise UsageError(
+            f"expected --memory of at least {most} bytes, found {settings.memory_nbytes}: a rank "
+            f"keeps {own} samples and {int(fraction * own)} that are exchanged; raise it, or keep "
+            "them on the node with --local-folder"
+        )
 
 
 @dataclass(frozen=True)

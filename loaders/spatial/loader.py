@@ -13,7 +13,7 @@ of blocks is the model's own part (DistConv), as is summing over a sample.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -35,7 +35,7 @@ from ..ranks.messages import Transport, launched_transport
 from . import mpiio
 from .divided import arrays_of
 from .grid import EDGES, Division
-from .reading import JOINT_MODES, READ_MODES, Begun, BlockReader
+from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader
 from .sharing import Sharing
 from .store import Block, Served, SlabStore
 
@@ -183,6 +183,8 @@ class SpatialLoader(EpochLoader):
             raise InputError("expected at least one sample, found none: make the data anew")
         self._arrays = arrays_of(samples, spatial.division, spatial.divide)
         check_reach(settings, spatial)
+        if spatial.store:
+            check_memory(settings, self._arrays, -(-len(samples) // self.sharing.groups))
         self._spatial, self._served, self._shares_nbytes = spatial, Served(), 0
         self._store = SlabStore(self.sharing) if spatial.store else None
         self._transport, self._own_transport = transport, transport is None
@@ -320,6 +322,20 @@ def check_reach(settings: Settings, spatial: SpatialSettings) -> None:
         raise UsageError(
             f"expected ranks that can exchange blocks, found {ranks} ranks from {source}: start "
             "them with mpiexec or torchrun"
+        )
+
+
+def check_memory(settings: Settings, arrays: Sequence[Array], samples: int) -> None:
+    """Checks that a rank may keep its blocks of so many samples: the same on all ranks.
+
+    Raises:
+        UsageError: It may not.
+    """
+    most = samples * sum(each.most_nbytes() for each in arrays)
+    if settings.memory_nbytes is not None and most > settings.memory_nbytes:
+        raise UsageError(
+            f"expected --memory of at least {most} bytes for --slab-store, found "
+            f"{settings.memory_nbytes}: raise it, or read blocks in every epoch"
         )
 
 

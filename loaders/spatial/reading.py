@@ -6,6 +6,7 @@ called by the training thread once all ranks know that nobody failed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,12 @@ class Array:
     def dtype(self) -> np.dtype[Any]:
         """In memory: native byte order."""
         return np.dtype(self.field.dtype).newbyteorder("=")
+
+    def most_nbytes(self) -> int:
+        """Bytes of the largest part's block with its halo, in memory."""
+        parts = self.division.parts if self.division else 1
+        windows = (self.window(part) for part in range(parts))
+        return max(math.prod(window.full_shape) for window in windows) * self.dtype.itemsize
 
     def run_nbytes(self, dtype: np.dtype[Any]) -> int:
         """Bytes of the shortest contiguous run of any part in C order: the same on all ranks."""

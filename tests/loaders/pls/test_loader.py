@@ -132,6 +132,20 @@ def test_a_state_of_another_fraction_is_refused(ptycho):
         loader.load_state_dict(other.state_dict())
 
 
+def test_a_share_beyond_the_budget_is_refused_or_kept_in_a_folder(ptycho, tmp_path):
+    """(1 + Q) N / M samples: what a rank never exceeds."""
+    own = len(ptycho)
+    nbytes = (own + int(0.3 * own)) * ptycho.sample_nbytes
+    loader = open_loader("pls", ptycho, Settings(batch=4, memory_nbytes=nbytes))
+    list(loader)
+    assert loader.stats().peak_nbytes <= nbytes
+    loader.close()
+    less = Settings(batch=4, memory_nbytes=nbytes - 1)
+    with pytest.raises(UsageError, match=f"at least {nbytes} bytes"):
+        open_loader("pls", ptycho, less)
+    open_loader("pls", ptycho, less, {"local_folder": str(tmp_path)}).close()
+
+
 def test_a_local_folder_is_used_again(ptycho, tmp_path):
     loads = []
     for _ in range(2):

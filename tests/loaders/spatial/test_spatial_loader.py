@@ -256,6 +256,16 @@ def test_options_that_make_no_sense_are_refused(files, options, ranks):
         open_loader("spatial", files[0], settings, options)
 
 
+def test_blocks_beyond_the_budget_are_refused_before_anything_is_read(files):
+    """What one rank alone keeps is every sample."""
+    samples, _ = files
+    nbytes = len(samples) * samples.sample_nbytes
+    for memory, options in ((nbytes, {"slab_store": True}), (0, {})):
+        open_loader("spatial", samples, Settings(memory_nbytes=memory), options).close()
+    with pytest.raises(UsageError, match=f"--memory of at least {nbytes} bytes"):
+        open_loader("spatial", samples, Settings(memory_nbytes=nbytes - 1), {"slab_store": True})
+
+
 def test_images_and_no_samples_are_refused(small, tmp_path):
     pytest.importorskip("PIL", reason="pillow is not installed")
     with pytest.raises(UsageError, match="images"):
