@@ -39,7 +39,7 @@ from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 from vanidl_loaders.emulated_fs.requests import Request
 
-LIMIT_S = 120
+LIMIT_S = 90
 ROWS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "PyTorch DataLoader, 4 workers": ("dataloader", None, {"workers": 4}),
     "SPDL, 8 threads": ("spdl", "spdl", {}),
@@ -188,7 +188,7 @@ def measure(
 
 
 def _row(where: str, source: Path, scratch: Path, config: list[Any]) -> Result | str:
-    with tempfile.TemporaryDirectory(dir=scratch) as cache:
+    with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as cache:
         if where == "disk":
             return _result([*config, str(source), cache], None, open_samples(source))
         log = scratch / "requests.jsonl"

@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -30,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -222,6 +223,7 @@ def started(
             env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         for rank in range(RANKS)
     ]
@@ -229,7 +231,8 @@ def started(
         said = [each.communicate(timeout=limit_s)[0] for each in ranks]
     finally:
         for each in ranks:
-            each.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(each.pid, signal.SIGKILL)  # with its workers
             each.wait()
     if any(each.returncode for each in ranks):
         raise SystemExit(f"a rank of {config[0]} failed")

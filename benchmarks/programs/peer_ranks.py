@@ -330,7 +330,10 @@ class WebData(Peer):
 
 
 class LitData(Peer):
-    """LitData: chunks copied into a cache with a limit, 2 workers."""
+    """LitData: chunks copied into a cache of each rank with half of the limit, 2 workers.
+
+    Two ranks with one cache wait for chunks that the other has deleted.
+    """
 
     def __init__(self, job: Job) -> None:
         from litdata import StreamingDataLoader, StreamingDataset
@@ -338,11 +341,11 @@ class LitData(Peer):
         super().__init__(job)
         dataset = StreamingDataset(
             f"local:{job.folder}",
-            cache_dir=str(job.cache),
+            cache_dir=str(job.cache / str(job.world.rank)),
             shuffle=True,
             drop_last=True,
             seed=0,
-            max_cache_size=job.memory_nbytes,
+            max_cache_size=job.memory_nbytes // RANKS,
         )
         self._loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=2)
 
