@@ -33,13 +33,21 @@ def traced(
 
 
 def typed(
-    folder: Path, *, sums: bool = False, layer: str = "", samples: int = 0, **settings: int
+    folder: Path,
+    *,
+    sums: bool = False,
+    shared: bool = False,
+    layer: str = "",
+    samples: int = 0,
+    **settings: int,
 ) -> tuple[Notice, ...]:
     """Warnings of a DFTracer run of today's format that read a file."""
     trace = PfwTrace(100, dialect="typed")
     trace.io("pread", "/data/a.h5", 10, 5, ret=10, offset=0)
     if sums:
         trace.sums([Summed("pread", 20, 5, 100, {"ret": 10})])
+    if shared:
+        trace.define("/data/b.h5", trace.define("/data/a.h5"))
     if layer:
         trace.event("MPI_call", layer, 30, 5, ret=0)
     for at in range(samples):
@@ -177,6 +185,10 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "events_not_analysed": (
         {"telemetry beside the run": lambda folder: typed(folder, samples=1)},
         {"no telemetry": typed},
+    ),
+    "names_ambiguous": (
+        {"two names of one hash": lambda folder: typed(folder, shared=True)},
+        {"a hash a name": typed},
     ),
     "descriptors_lost": (
         {"an open that nothing follows": lambda folder: by_threads(folder, seen=False)},

@@ -57,10 +57,10 @@ class PfwTrace:
         self.event("start", "dftracer", 0, 0, ppid=parent, cmd_hash=f"s-{command}", cwd=cwd,
                    version=20003)  # fmt: skip
 
-    def define(self, name: str) -> str:
+    def define(self, name: str, hashed: str = "") -> str:
         """The hash of a file name, defined in this file where it is new."""
         if name not in self.known:
-            self.known[name] = f"{zlib.crc32(name.encode()):016x}"
+            self.known[name] = hashed or f"{zlib.crc32(name.encode()):016x}"
             self.meta("FH", name, self.known[name])
         return self.known[name]
 

@@ -236,3 +236,14 @@ def test_lines_of_an_unknown_kind_are_said(tmp_path: Path) -> None:
     run = combined(trace.write(tmp_path / "t.pfw"))
     assert "1 lines of a kind" in said(run)["events_not_analysed"].message
     assert run.logs[0].whole
+
+
+def test_names_that_share_a_hash_are_said(tmp_path: Path) -> None:
+    trace = PfwTrace(dialect="letters")
+    for path in ("/data/a", "/data/b", "/data/a"):
+        trace.define(path, "7")
+        trace.io("read", path, 10, 5, ret=7)
+    trace.end(20)
+    run = combined(trace.write(tmp_path / "t.pfw"))
+    assert "1 of 3 names" in said(run)["names_ambiguous"].message  # the third is the folder
+    assert totals(run)["POSIX_BYTES_READ"] == 21

@@ -14,6 +14,8 @@ from vanidl.readers.dftracer.layers import GPU, HDF5, MPI_IO
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import TraceFile
 
+_AMBIGUOUS_SHARE = 0.01  # of the names: from there on it is more than worth knowing
+
 
 def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     """Warnings and remarks; none where every call was recorded by itself, without a filter."""
@@ -22,6 +24,7 @@ def notices(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -> Iter
     yield from _filtered(files)
     yield from _above(traced)
     yield from _not_analysed(files, traced)
+    yield from _ambiguous(files)
 
 
 def _summed(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
@@ -114,3 +117,17 @@ def _not_analysed(files: Sequence[TraceFile], traced: Sequence[TracedProcess]) -
 
 def _calls(traced: Sequence[TracedProcess], layer: str) -> int:
     return sum(int(is_layer(process.events, layer).sum()) for process in traced)
+
+
+def _ambiguous(files: Sequence[TraceFile]) -> Iterator[Notice]:
+    """Versions before 2.0 wrote hashes of 16 bits, of which one can stand for several names."""
+    names = sum(file.ambiguous for file in files)
+    total = names + sum(len(file.files) for file in files)
+    if names:
+        yield Notice(
+            "names_ambiguous",
+            f"{names:,} of {total:,} names of files have a hash that stands for another name as "
+            "well, as DFTracer's hashes were short before version 2: what was done to such a file "
+            "counts for the one that was named first. Totals are not touched.",
+            "warning" if names >= _AMBIGUOUS_SHARE * total else "info",
+        )

@@ -106,6 +106,7 @@ class TraceFile:
     settings: Mapping[str, int] = field(default_factory=dict)
     samples: int = 0  # of telemetry and of counters of the hardware
     unknown: int = 0  # lines of a kind that is not known here
+    ambiguous: int = 0  # names of files whose hash stands for another name already
 
     @property
     def never_written(self) -> tuple[str, ...]:
@@ -167,6 +168,7 @@ class _Content:
     cut: bool = False
     samples: int = 0
     unknown: int = 0
+    ambiguous: int = 0
     settings: Settings = field(default_factory=Settings)
     tick_ns: int = 1_000  # known once all is read
     host: str = ""
@@ -232,7 +234,8 @@ class _Content:
         self.sound += 1
         kind = str(event.get("name"))
         if kind in self.tables:
-            self.tables[kind].setdefault(str(value), name)
+            known = self.tables[kind].setdefault(str(value), name)
+            self.ambiguous += kind == "FH" and known != name
             self.host = self.host or (str(value) if kind == "HH" else "")
         elif kind == "CM":
             self.settings.take(name, value)
@@ -314,6 +317,7 @@ class _Content:
             settings=self.settings.values,
             samples=self.samples,
             unknown=self.unknown,
+            ambiguous=self.ambiguous,
         )
 
     def _events(self, names: tuple[str, ...], blocks: Sequence[Int64Array]) -> Events:
