@@ -7,19 +7,32 @@ it wait for each other. Here a thread reads the bytes by `pread`, and HDF5 finds
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 
 import h5py
 import numpy as np
 
 from ..data.readers import Arrays
 from ..errors import InputError, UsageError
+from .descriptors import Descriptors
 
+_FILES = Descriptors()
 RECORDS = "records"
 """HDF5 datasets of a record are named records_0, records_1 ..., before 2.0.1 records."""
+
+
+_DAMAGE = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError),
+    *(MemoryError, OverflowError),  # a header that claims too much
+    *(SyntaxError, TokenError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What libraries raise at damaged files."""
 
 
 def find_format(name: str) -> Callable[[bytes], Arrays]:
@@ -46,7 +59,7 @@ def read_sample(path: Path, name: str) -> Arrays:
     decode = find_format(name)
     try:
         return decode(read_bytes(path))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise InputError(
             f"expected a file of format {name} in {path}, found: {error}; generate it anew"
         ) from error
@@ -54,14 +67,11 @@ def read_sample(path: Path, name: str) -> Arrays:
 
 def read_bytes(path: Path) -> bytes:
     """All bytes of a file: one `pread`, as far as the operating system allows (2 GiB a call)."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _FILES.opened(path) as file:
         size, parts, got = os.fstat(file).st_size, list[bytes](), 0
         while got < size and (part := os.pread(file, size - got, got)):
             parts.append(part)
             got += len(part)
-    finally:
-        os.close(file)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -90,8 +100,11 @@ def _npz(content: bytes) -> Arrays:
 def _image(content: bytes) -> Arrays:
     from PIL import Image
 
-    with Image.open(BytesIO(content)) as picture:
-        return {"image": np.array(picture)}  # a copy: writable
+    try:
+        with Image.open(BytesIO(content)) as picture:
+            return {"image": np.array(picture)}  # a copy: writable
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
 
 
 FORMATS: dict[str, Callable[[bytes], Arrays]] = {

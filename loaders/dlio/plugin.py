@@ -25,6 +25,7 @@ from ..loader.loader import Batch, Loader, Settings, find_loader
 from ..loader.prefetch import Background
 from ..ranks.world import World
 from .benchmark import BaseDataLoader, fetched, preprocess_span, sleep
+from .ending import ending_all_ranks
 from .options import loader_options
 from .samples import DlioSamples, dlio_samples, require_whole_files
 
@@ -50,14 +51,8 @@ class PluginDataLoader(BaseDataLoader):
             LoadersError: The data set is not one that this loader can read, or an option is wrong.
         """
         if self._loader is None:
-            options = loader_options(find_loader(self.loader))
-            samples, settings = self._samples(), self._settings(options)
-            if not settings.steps(samples):
-                raise InputError(
-                    f"expected samples for a step of {settings.world.ranks} ranks with batches of "
-                    f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
-                )
-            self._loader = self._opened(samples, settings, options)
+            with ending_all_ranks():
+                self._loader = self._made()
 
     def next(self) -> Iterator[Batch]:
         """The batches of the next epoch, each inside DLIO's span of a wait."""
@@ -67,14 +62,25 @@ class PluginDataLoader(BaseDataLoader):
         self._epochs_begun += 1
         batches = iter(loader)
         if self._args.preprocess_time:
-            return fetched(self._preprocessed(batches))
-        return fetched(batches)
+            batches = self._preprocessed(batches)
+        with ending_all_ranks():
+            yield from fetched(batches)
 
     def finalize(self) -> None:
         """Behind each epoch; behind the last the loader closes its files and ends its threads."""
         if self._loader is not None and self._epochs_begun >= self._args.epochs:
             self._loader.close()
             self._loader = None
+
+    def _made(self) -> Loader:
+        options = loader_options(find_loader(self.loader))
+        samples, settings = self._samples(), self._settings(options)
+        if not settings.steps(samples):
+            raise InputError(
+                f"expected samples for a step of {settings.world.ranks} ranks with batches of "
+                f"{settings.batch}, found {len(samples)}: lower reader.batch_size"
+            )
+        return self._opened(samples, settings, options)
 
     def _opened(self, samples: DlioSamples, settings: Settings, options: Namespace) -> Loader:
         return find_loader(self.loader).open_loader(samples, settings, options)

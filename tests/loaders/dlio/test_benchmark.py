@@ -24,9 +24,19 @@ MAIN = "import sys; from dlio_benchmark.main import main; main()"
 
 def benchmark(folder, kind, name, **environment):
     """Runs DLIO; lines [epoch, ids, ids by content] of each rank, and each rank's result."""
+    write(folder, name, FILES)
+    done = started(folder, kind, name, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    noted = [(folder / "observed" / f"{rank}.jsonl").read_text() for rank in range(RANKS)]
+    observed = [[json.loads(each) for each in text.splitlines()] for text in noted]
+    results = [json.loads((folder / "out" / f"{r}_output.json").read_text()) for r in range(RANKS)]
+    return observed, results
+
+
+def started(folder, kind, name, **environment):
+    """What became of DLIO with the data in the folder."""
     (folder / "valid").mkdir()
     (folder / "observed").mkdir()
-    write(folder, name, FILES)
     keys = {
         "framework": "pytorch",
         "model.name": "test",
@@ -53,12 +63,7 @@ def benchmark(folder, kind, name, **environment):
     line += [f"++workload.{key}={value}" for key, value in keys.items()]
     line += [f"++hydra.run.dir={folder / 'hydra'}"]
     environment |= {"OBSERVED": str(folder / "observed"), "PYTHONPATH": _path()}
-    done = run(line, folder=FOLDER.parents[1], **environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    noted = [(folder / "observed" / f"{rank}.jsonl").read_text() for rank in range(RANKS)]
-    observed = [[json.loads(each) for each in text.splitlines()] for text in noted]
-    results = [json.loads((folder / "out" / f"{r}_output.json").read_text()) for r in range(RANKS)]
-    return observed, results
+    return run(line, folder=FOLDER.parents[1], **environment)
 
 
 def _path():
@@ -93,6 +98,17 @@ def test_its_trace_has_a_wait_for_each_step_and_an_item_for_each_sample_read(tmp
         )
         assert names["fetch.iter"] == EPOCHS * STEPS
         assert names["item"] == EPOCHS * STEPS * BATCH
+
+
+@pytest.mark.mpi
+def test_a_damaged_file_ends_all_ranks_and_is_named(tmp_path):
+    files = write(tmp_path, "npy", FILES)
+    files[5].write_bytes(b"")
+    done = started(tmp_path, "Scheduled", "npy")
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("vanidl_loaders: ")]
+    assert lines
+    assert all(files[5].name in line for line in lines)
 
 
 def _events(text):

@@ -207,14 +207,47 @@ def test_records_of_unequal_size_are_cut_or_filled_up_as_dlio_resizes_them(dlio,
         assert bytes(record.numpy()) == stored[int(sample)].tobytes()[:50].ljust(50, b"\0")
 
 
-def test_damaged_and_missing_files_are_named(dlio, tmp_path):
-    files = write(tmp_path, "npz", FILES)
-    files[3].write_bytes(files[3].read_bytes()[:-20])
-    for damage in (lambda: None, files[3].unlink):
-        damage()
-        args = config(tmp_path, files)
-        with pytest.raises(InputError, match=files[3].name):
-            epochs_of(dlio.loader("ScheduledDataLoader", args, "npz"), args)
+@pytest.mark.parametrize("name", ["hdf5", "npy", "npz", "png"])
+def test_damaged_and_missing_files_are_named_or_read_as_they_were(dlio, tmp_path, name):
+    from vanidl_loaders.dlio.files import read_sample
+
+    (path, *_) = write(tmp_path, name, 1)
+    whole, said = path.read_bytes(), []
+    (expected,) = read_sample(path, name).values()
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        damaged = bytearray(whole[: draw.integers(len(whole))] if seed % 2 else whole)
+        if damaged:
+            damaged[draw.integers(len(damaged))] ^= 1 << draw.integers(8)
+        path.write_bytes(damaged)
+        try:
+            assert all(isinstance(a, np.ndarray) for a in read_sample(path, name).values())
+        except InputError as error:
+            said.append(str(error))
+    assert len(said) > 20
+    assert all(path.name in message for message in said)
+    path.unlink()
+    with pytest.raises(InputError, match=path.name):
+        read_sample(path, name)
+    path.write_bytes(whole)
+    assert np.array_equal(*read_sample(path, name).values(), expected)
+
+
+def test_a_rank_that_fails_ends_all_with_its_line(dlio, tmp_path, monkeypatch, capsys):
+    from vanidl_loaders.dlio import ending
+
+    ended = []
+    monkeypatch.setattr(ending, "end_ranks", lambda *said: ended.append(said))
+    files = write(tmp_path, "npy", FILES)
+    files[3].write_bytes(b"")
+    args = config(tmp_path, files)
+    loader = dlio.loader("ScheduledDataLoader", args)
+    with pytest.raises(InputError):
+        epochs_of(loader, args)
+    ((status, why),) = ended
+    assert status == 1
+    assert files[3].name in why
+    assert capsys.readouterr().err == f"vanidl_loaders: {why}\n"
 
 
 @pytest.mark.parametrize(
