@@ -123,11 +123,12 @@ def select(trace: Trace, selection: Selection) -> Trace:
     _check(trace, selection)
     files = _file_mask(trace, selection)
     timed = selection.from_s is not None or selection.to_s is not None
-    start, end = _window(trace, selection)
+    job = trace.job  # one without a moment in it has no window to choose from, but is a run
+    start, end = _window(trace, selection) if timed else (job.start_ns, job.end_ns)
     io = SelectedParts(trace.io, _Keep(selection.layer, files, start, end, timed))
     counters = {} if timed else {n: _masked(t, files) for n, t in trace.counters.items()}
     spans = _spans_within(trace.spans, start, end) if timed else trace.spans
-    job = replace(trace.job, start_ns=start, end_ns=end) if timed else trace.job
+    job = replace(job, start_ns=start, end_ns=end)
     heatmaps = trace.heatmaps if files is None else ()
     if timed:
         heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)

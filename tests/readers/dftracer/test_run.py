@@ -451,3 +451,14 @@ def test_compute_without_marked_steps_has_its_overlap(tmp_path, repeats):
     assert rank.exposed_s == pytest.approx(3 * 0.03)
     assert rank.input_wait_s is None
     assert rank.compute_s == pytest.approx(3 * 0.04)
+
+
+def test_a_run_whose_operations_are_all_impossible_is_summed_up(tmp_path: Path) -> None:
+    """It has no length: nobody asked for a window, so none is refused."""
+    trace = PfwTrace()
+    for at in range(3):
+        trace.io("read", "/a", at, 0, ret=1 << 61)
+    run = vanidl.open_run(trace.write(tmp_path / "t.pfw"))
+    assert not run.summary.ops
+    said = " ".join(warning.message for warning in run.coverage.warnings)
+    assert "3 of 3 operations left out" in said
