@@ -97,7 +97,7 @@ def test_no_io_in_the_window():
         )
     ).title
     assert "none of that is I/O" in text
-    assert "no I/O took place during the profiled steps" in text
+    assert "no I/O was recorded during the profiled steps" in text
 
 
 def test_hidden_unknown_without_compute():

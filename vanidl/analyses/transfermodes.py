@@ -121,7 +121,7 @@ def _known(paths: Sequence[str], user_data: UserData) -> dict[int, Block]:
 def _evidence(mine: _Sizes, known: dict[int, Block]) -> str:
     pieces = sum(known[n].count for n in mine.nbytes.tolist())
     if not pieces:
-        return "the opened files are TFRecord; 256 KiB is what their reader asks for unless told"
+        return "the opened files are TFRecord; 256 KiB is what their reader asks for by default"
     return f"{pieces:,} pieces of exactly these sizes in the opened files"
 
 
@@ -137,7 +137,7 @@ def _hinted(mine: _Sizes, paths: Sequence[str]) -> TransferMode:
 def _tfrecord_hint(nbytes: Int64Array, paths: Sequence[str]) -> str:
     named = any("tfrecord" in p.rsplit("/", 1)[-1].lower() for p in paths)
     if named and nbytes.tolist() == [READ_BUFFER]:
-        return "the TFRecord reader's buffer (256 KiB unless told)"
+        return "the TFRecord reader's buffer (256 KiB by default)"
     return ""
 
 

@@ -27,7 +27,7 @@ KEEP_OPEN = (
 )
 RECORDS = (
     "; in the log they use up records and trace that the dataset needs (Darshan keeps 1,024 files "
-    "unless told)."
+    "by default)."
 )
 EXCLUDE = (
     "Exclude library paths from the trace (vanidl record does so with Darshan; by hand: "

@@ -116,7 +116,7 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
         environment(preload, folder),
         lambda pids: found(folder, pids),
         (
-            "Darshan was told to leave out libraries and Python modules, so that imports do not "
+            "Darshan was set to leave out libraries and Python modules, so that imports do not "
             "use up its records: their I/O is in no number.",
         ),
     )

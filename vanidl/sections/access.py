@@ -39,7 +39,7 @@ def figure(run: Run) -> Figure:
     """Share of first, consecutive, forward and backward operations."""
     access = run.access
     if access is not None and access.read.ops + access.write.ops == 0:
-        reason = "No operation took place, so there is no order to show."
+        reason = "No read or write was recorded, so there is no order to show."
         return Figure("access", "Operations", "Access pattern", "", empty_reason=reason)
     if access is None:
         reason = (

@@ -188,7 +188,7 @@ def _hidden(overlap: Overlap) -> str:
         why = "" if overlap.basis else ": the profile holds no compute"
         return f"whether I/O was hidden is not known{why}"
     if overlap.hidden_fraction is None:
-        return f"no I/O took place during the {steps_name(overlap.basis)}"
+        return f"no I/O was recorded during the {steps_name(overlap.basis)}"
     which = "I/O" if mean.unobserved_s == 0 else f"I/O in {steps_name(overlap.basis)}"
     if overlap.hidden_fraction == 0:
         return f"none of the {which} {hidden_words(overlap.basis)}"
