@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := tests/data/torch_pfs_workers0
-JOBS ?= 2
+# Of the time of a worker a third is waiting for processes: three keep two cores at work.
+JOBS ?= 3
 # A file of tests runs in one process, so that what its tests share is made once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 BASE ?= main
@@ -34,7 +35,8 @@ check: lint  ## style, types, imports, and the tests of what changed since BASE 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, 5,000 hostile commands, laws, atheris
 	$(BIN)/python -m tests.fuzz
 	$(BIN)/python -m tests.fuzz.commands
-	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/analyses tests/merge tests/readers
+	$(BIN)/python -m pytest -q --hypothesis-profile=explore tests/analyses tests/merge tests/readers \
+	  tests/model tests/whatif tests/anonymize
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -27,11 +29,14 @@ NEEDS = {"parquet": "pyarrow", "csv": "pyarrow", "figures": "matplotlib"}
 
 # The limit on the size of a file stands in for a full disk; it holds for every file written.
 LIMITED = """
-import resource, sys
+import contextlib, io, json, resource, sys
 from vanidl.cli import main
 import vanidl.readers.darshan.library, vanidl.report.html, vanidl.compare.report.html, vanidl.export
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-sys.exit(main(sys.argv[1:]))
+for name, line in json.loads(sys.argv[1]).items():
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        status = main(line)
+    print(json.dumps([name, status, said.getvalue()]))
 """
 
 
@@ -67,19 +72,35 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+def limited(lines: dict[str, list[str]], code: str = LIMITED) -> dict[str, tuple[int, str]]:
+    """Exit status and stderr of each command, all of one process whose disk is full."""
+    words = [sys.executable, "-c", code, json.dumps(lines)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {name: (status, said) for name, status, said in found}
+
+
+@pytest.fixture(scope="module")
+def on_a_full_disk(
+    log: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Path], dict[str, tuple[int, str]]]:
+    """Writer -> the folder that it was to write into, and -> its exit status and stderr."""
+    names = [n for n in WRITERS if n not in NEEDS or importlib.util.find_spec(NEEDS[n])]
+    folders = {name: tmp_path_factory.mktemp("full") for name in names}
+    return folders, limited({n: writing(n, log, folders[n] / "out") for n in names})
+
+
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, log: str, name: str) -> None:
+def test_a_full_disk_is_one_line_and_leaves_nothing(on_a_full_disk: tuple, name: str) -> None:
     needed(name)
-    target = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, *writing(name, log, target)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    (line,) = done.stderr.splitlines()
+    folders, ended = on_a_full_disk
+    status, said = ended[name]
+    assert status == 1, said
+    (line,) = said.splitlines()
     assert line.startswith("vanidl: cannot write")
     assert "File too large" in line
-    assert list(tmp_path.iterdir()) == []
+    assert list(folders[name].iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["report", "csv"])
@@ -115,12 +136,9 @@ def test_no_room_for_temporary_files_is_one_line(log: str, tmp_path: Path) -> No
     code = LIMITED.replace(
         "resource.setrlimit", "import tempfile; tempfile.tempdir = '/proc/no'; resource.setrlimit"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "summary", str(cut)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    status, said = limited({"summary": ["summary", str(cut)]}, code)["summary"]
+    assert status == 1
+    (line,) = said.splitlines()
     assert "temporary" in line
     assert "TMPDIR" in line
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 import ssl
 import subprocess
@@ -15,9 +14,10 @@ import pytest
 
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
+from tests.parallel.work import squares, within_limits
 from vanidl.analyses import analyse, reducing
+from vanidl.cli import main
 from vanidl.merge.load import Inputs, read_trace
-from vanidl.parallel import limits
 from vanidl.parallel.executors import (
     ExecutorOptions,
     dask_executor,
@@ -36,31 +36,12 @@ pytestmark = [  # Dask's processes end when they like; what they leave open is n
 ]
 
 
-def squares(items: list[int]) -> list[int]:
-    """What workers do; 7 kills its worker."""
-    if 7 in items:
-        os._exit(1)
-    return [i * i for i in items]
-
-
 def test_a_worker_that_dies_takes_nothing_along() -> None:
     batches = [[1, 2], [3, 4], [5, 6, 7, 8], [9]]
     with open_executor(ExecutorOptions()) as executor:
         done = list(run_batches(squares, batches, executor, lambda item: -item))
     results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
     assert results == {i: i * i for i in range(1, 10) if i != 7} | {7: -7}
-
-
-def within_limits(items: list[int]) -> list[int]:
-    """What workers do; 7 never returns from a call into C."""
-    limits.GRACE_SECONDS = 0.1
-    results = []
-    for i in items:
-        with limits.limited(limits.Limits(0.1 if i == 7 else 60, 1 << 40)):
-            if i == 7:
-                re.compile("(a*)*b").match("a" * 60)
-            results.append(i * i)
-    return results
 
 
 def test_an_item_that_is_stuck_in_c_takes_nothing_along() -> None:
@@ -95,12 +76,13 @@ def vanidl(*arguments: str) -> str:
     return done.stdout
 
 
-def test_dask_gives_the_same_results(tmp_path: Path) -> None:
+def test_dask_gives_the_same_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("distributed", reason="an optional extra")
     path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
     write_log(path, Workload(3000, ranks=3, files=5))
     on_dask = vanidl("summary", str(path), "--json", "--workers", "2")
-    assert on_dask == vanidl("summary", str(path), "--json")
+    assert main(["summary", str(path), "--json"]) == 0
+    assert on_dask == capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
@@ -137,16 +119,17 @@ def test_a_scheduler_at_an_address_gives_the_same_results(
         assert row[name] == value, name
 
 
-def test_no_scheduler_at_the_address_is_told(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="an optional extra")
+def test_no_scheduler_at_the_address_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="an optional extra")
+    client = distributed.Client  # which tries for seconds
+    monkeypatch.setattr(distributed, "Client", lambda address, timeout: client(address, timeout=1))
     path = tmp_path / "me_x_id1-2_1-1-1-1_1.darshan"
     write_log(path, Workload(100))
-    done = subprocess.run(
-        [sys.executable, "-m", "vanidl", "summary", str(path), "--dask", "tcp://127.0.0.1:9"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "expected the address of a Dask scheduler" in done.stderr.splitlines()[-1]
+    assert main(["summary", str(path), "--dask", "tcp://127.0.0.1:9"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "expected the address of a Dask scheduler" in said
 
 
 def spoken_to(address: str, context: ssl.SSLContext | None = None, hello: bytes = b"") -> bool:
