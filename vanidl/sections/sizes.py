@@ -11,6 +11,7 @@ from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import byte_scale, count, nbytes, percent, plural
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.tracing import record_operations
 
 _CAPTION = (
     "Above: how many operations moved that many bytes. Below: how many bytes those operations "
@@ -33,7 +34,15 @@ def figure(run: Run) -> Figure:
     if any(b.reads or b.writes for b in counted):
         figure = _record(_COUNTERS_CAPTION, _counts_only(counted), _counts_table(counted))
         return replace(figure, alt_text=_alt_text(traced or counted))
-    return _record("", None, None, "No read or write was recorded, so there are no sizes to show.")
+    return _record("", None, None, _nothing(run))
+
+
+def _nothing(run: Run) -> str:
+    if run.summary.ops:
+        return (
+            f"Reads and writes were counted, their sizes were not. {record_operations(run.trace)}."
+        )
+    return "No read or write was recorded, so there are no sizes to show."
 
 
 def _record(caption: str, spec: Spec | None, table: Table | None, reason: str = "") -> Figure:

@@ -15,6 +15,7 @@ from vanidl.readers.bounds import LARGEST_NBYTES
 from vanidl.readers.dftracer.run import DftracerRun, combine
 from vanidl.readers.dftracer.trace_file import read_file
 from vanidl.record import dftracer as record_dftracer
+from vanidl.sections import figures
 
 ITEM_BYTES = 8
 THREADS = (100, 101)
@@ -113,6 +114,8 @@ def test_sums_name_no_file_and_say_so_in_every_output(tmp_path: Path) -> None:
     assert [layer.files for layer in run.summary.layers] == [None]
     (finding,) = (f for f in run.findings if f.code == "trace_truncated")
     assert "without DFTRACER_ENABLE_AGGREGATION" in finding.advice
+    shown = [figure.empty_reason for figure in figures(run) if figure.empty_reason]
+    assert not [reason for reason in shown if "DXT" in reason or "No read or write" in reason]
     assert not run.coverage.complete
     assert "calls_summed" in {warning.code for warning in run.coverage.warnings}
 
