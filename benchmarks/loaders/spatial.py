@@ -45,6 +45,7 @@ from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import MOST_REQUEST_BYTES, EmulatedStorage
 from vanidl_loaders.spatial import Division
 from vanidl_loaders.spatial.boxes import volume
+from vanidl_loaders.spatial.choosing import MEASURED_SHARE
 
 FASTER, SERVER_LINKS, BUSY = 2.9, 3, 0.30
 METADATA_NBYTES = 1 << 16
@@ -182,7 +183,7 @@ def note(ranks: list[dict[str, Any]], found: Found) -> None:
 
 
 def is_exact(made: SampleSet, row: Row, read: list[int]) -> bool:
-    """True where the storage served each rank what its block holds, and headers."""
+    """True where the storage served each rank what its block holds, headers, and measurements."""
     shape, division = made.fields[0].shape, Division(row.grid)
     blocks = [2 * volume(division.block(shape, part)) for part in range(row.ranks)]
     if row.read_mode == "crop":
@@ -191,8 +192,9 @@ def is_exact(made: SampleSet, row: Row, read: list[int]) -> bool:
         blocks = [made.sample_nbytes] + [0] * (row.ranks - 1)
     expected = sorted(len(made) * nbytes for nbytes in blocks)
     read = [0] * (len(expected) - len(read)) + read
+    measuring = MEASURED_SHARE if row.read_mode == "auto" else 0.0
     return len(read) == len(expected) and all(
-        0 <= found - wanted < METADATA_NBYTES * len(made)
+        0 <= found - wanted < METADATA_NBYTES * len(made) + measuring * wanted
         for found, wanted in zip(read, expected, strict=True)
     )
 

@@ -223,6 +223,9 @@ class SpatialLoader(EpochLoader):
             self._transport = self._transport or launched_transport(self.sharing.world)
             read_mode = self._spatial.read_mode
             self._reader = BlockReader(self._arrays, self.sharing, self._transport, read_mode)
+            of_group = -(-len(self._samples) // self.sharing.groups)
+            done = self._reader.measure(0, of_group)
+            self._counts.add(nbytes=done.nbytes, requests=done.requests)
         return self._transport
 
     # -- local: in the thread ---------------------------------------------------------------

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from ..data.pread import ReadTotals
 from ..data.samples import Field, Place
 from ..errors import InputError
+from ..ranks.agreement import Attempt
 from ..ranks.messages import Message, Transport
 from . import mpiio, posix
 from .boxes import Box, run_length, slices, whole
+from .choosing import LEAST_NBYTES, Cut, Speeds, fastest, measured
 from .chunks import chunk_overlap
 from .describe import RawFile, describe
 from .grid import Division, Piece, Window, plain_window
@@ -28,9 +30,10 @@ from .layouts import Chunked, Contiguous, Layout, Opener
 from .sharing import Sharing
 
 READ_MODES: dict[str, str] = {
-    "auto": "collective for short runs where ranks are connected, else independent or posix",
+    "auto": "short runs as measured: collective, gaps or posix; long ones independent or posix",
     "independent": "the block's own runs through MPI-IO",
     "posix": "the block's own runs through pread",
+    "gaps": "the block's runs and the gaps between them through pread",
     "collective": "a level share in one piece, then an exchange",
     "scatter": "baseline: the first rank of a group reads all and scatters",
     "crop": "baseline: every rank reads all and crops",
@@ -122,12 +125,42 @@ class BlockReader:
         self._windows = {each.field.name: each.window(sharing.part) for each in arrays}
         self._joints: dict[tuple[str, str], Joint] = {}
         self._layouts: dict[tuple[Any, ...], Layout] = {}
+        self._speeds: Speeds | None = None
+        self._fastest: dict[str, str] = {}
         self.chunk_overlap: float | None = None
         """Chunks that the parts read / chunks, of filtered arrays; None: none was seen."""
 
     def shape(self, array: Array) -> tuple[int, ...]:
         """Of this part's block with its halo."""
         return self._windows[array.field.name].full_shape
+
+    def measure(self, sample: int, epoch_samples: int) -> ReadTotals:
+        """Measures what `auto` chooses by, where a run is short; what was read for it.
+
+        Every rank calls it, or none. Without it, or where a rank reads too little to be worth it,
+        short runs are shared where ranks are connected.
+
+        Args:
+            sample: To read from.
+            epoch_samples: That this rank reads in its first epoch.
+
+        Raises:
+            InputError: A file cannot be read, by this rank or another.
+        """
+        if self._read_mode != "auto" or self._sharing.parts == 1:
+            return ReadTotals()
+        with Attempt() as tried:
+            described = [
+                (each, self._described(each, each.source(sample))[0]) for each in self.arrays
+            ]
+        tried.agree(self._transport)
+        for array, layout in described:
+            if isinstance(layout, Contiguous) and self._is_short(array, layout):
+                nbytes = epoch_samples * layout.nbytes // self._sharing.parts
+                if nbytes >= LEAST_NBYTES:
+                    self._speeds, totals = measured(layout, nbytes, self._transport)
+                    return totals
+        return ReadTotals()
 
     def begin(self, sample: int, out: Mapping[str, NDArray[Any]]) -> Begun:
         """Reads into `out` (by name of the field) what needs no exchange, and a share of the rest.
@@ -184,7 +217,7 @@ class BlockReader:
             begun.unfinished.append(Unfinished(array, joint, share, out))
         else:
             window = self._windows[array.field.name]
-            moved = self._read_window(layout, row, window, out, crop=read_mode == "crop")
+            moved = self._read_window(layout, row, window, out, read_mode)
         begun.moved += moved
 
     def _chosen(self, array: Array, layout: Layout) -> str:
@@ -192,12 +225,28 @@ class BlockReader:
         if array.division is None or self._sharing.parts == 1:
             return "own"
         in_order = isinstance(layout, Contiguous) and not layout.fortran
-        if self._read_mode == "auto" and self._transport.connected and in_order:
-            short = array.run_nbytes(layout.dtype) < LONG_RUN_NBYTES
-            return "collective" if short else "own"
+        if self._read_mode == "auto" and in_order and self._is_short(array, layout):
+            return self._of_short_runs(array, layout)
         if self._read_mode == "collective":
             return "collective" if in_order else "own"
-        return self._read_mode if self._read_mode in ("scatter", "crop") else "own"
+        return self._read_mode if self._read_mode in ("scatter", "crop", "gaps") else "own"
+
+    def _is_short(self, array: Array, layout: Layout) -> bool:
+        return array.division is not None and array.run_nbytes(layout.dtype) < LONG_RUN_NBYTES
+
+    def _of_short_runs(self, array: Array, layout: Layout) -> str:
+        """The way that was measured to be the fastest."""
+        connected, name = self._transport.connected, array.field.name
+        if self._speeds is None:
+            return "collective" if connected else "own"
+        if name not in self._fastest:
+            parts, itemsize = self._sharing.parts, layout.dtype.itemsize
+            windows = [array.window(part) for part in range(parts)]
+            cuts = [
+                Cut.of(array.field.shape, itemsize, p.source) for w in windows for p in w.pieces
+            ]
+            self._fastest[name] = fastest(cuts, parts, self._speeds, connected=connected)
+        return self._fastest[name]
 
     def _joint(self, array: Array, read_mode: str) -> Joint:
         key = (array.field.name, read_mode)
@@ -223,7 +272,8 @@ class BlockReader:
                 plain_window(flat.shape, whole(flat.shape)).pieces, content, self._opener
             )
         everything = plain_window(shape, whole(shape))
-        return content, self._read_pieces(layout, row, everything, content.reshape(shape))
+        whole_out = content.reshape(shape)
+        return content, self._read_pieces(layout, row, everything, whole_out, self._opener)
 
     def _read_window(
         self,
@@ -231,30 +281,38 @@ class BlockReader:
         row: int | None,
         window: Window,
         out: NDArray[Any],
-        *,
-        crop: bool,
+        read_mode: str,
     ) -> ReadTotals:
+        crop, opener = read_mode == "crop", self._opener
+        if read_mode == "gaps":
+            opener = posix.opened_through_gaps
         if window.plain and layout.dtype == out.dtype and not crop:
-            return self._read_pieces(layout, row, window, out)
+            return self._read_pieces(layout, row, window, out, opener)
         raw = np.empty(window.shape, layout.dtype)
         if crop:
             shape = layout.shape if row is None else layout.shape[1:]
             full = np.empty(shape, layout.dtype)
-            moved = self._read_pieces(layout, row, plain_window(shape, whole(shape)), full)
+            everything = plain_window(shape, whole(shape))
+            moved = self._read_pieces(layout, row, everything, full, opener)
             for piece in window.pieces:
                 raw[slices(piece.target)] = full[slices(piece.source)]
         else:
-            moved = self._read_pieces(layout, row, window, raw)
+            moved = self._read_pieces(layout, row, window, raw, opener)
         out[...] = window.finish(raw)
         return moved
 
     def _read_pieces(
-        self, layout: Layout, row: int | None, window: Window, out: NDArray[Any]
+        self,
+        layout: Layout,
+        row: int | None,
+        window: Window,
+        out: NDArray[Any],
+        opener: Opener,
     ) -> ReadTotals:
         if row is None:
-            return layout.read(window.pieces, out, self._opener)
+            return layout.read(window.pieces, out, opener)
         pieces = [Piece(((row, row + 1), *p.source), ((0, 1), *p.target)) for p in window.pieces]
-        return layout.read(pieces, out[np.newaxis], self._opener)
+        return layout.read(pieces, out[np.newaxis], opener)
 
     def _described(self, array: Array, source: Place | RawFile) -> tuple[Layout, int | None]:
         row = source.row if isinstance(source, Place) else None

@@ -117,7 +117,7 @@ def test_a_periodic_window_that_meets_itself_reads_a_chunk_once(tmp_path):
         assert dataset.stats().requests == opened["x"].id.get_num_chunks()
 
 
-@pytest.mark.parametrize("read_mode", ["collective", "scatter", "crop", "posix", "auto"])
+@pytest.mark.parametrize("read_mode", ["collective", "scatter", "crop", "posix", "gaps", "auto"])
 @pytest.mark.parametrize("layout", ["contiguous", "fortran npy", "gzip", "raw"])
 @pytest.mark.parametrize("grid", [(1, 1, 1, 5), (1, 2, 3, 1), (2, 2, 2, 2)], ids=str)
 def test_every_way_gives_the_same_blocks(tmp_path, grid, layout, read_mode):
