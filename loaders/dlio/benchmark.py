@@ -5,9 +5,9 @@ Versions before 2.0.1 mark each wait in their own training loop, and have no `df
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import MissingError
 
@@ -30,10 +30,7 @@ except ImportError as error:
             )
 
 
-if TYPE_CHECKING:
-    Sleep = Callable[[Any], float]
-
-__all__ = ["BaseDataLoader", "fetched", "item_span", "preprocess_span", "sleep"]
+__all__ = ["BaseDataLoader"]
 
 _ai = getattr(utility, "dft_ai", None)
 
@@ -64,10 +61,9 @@ def sleep(distribution: Any) -> None:  # noqa: ANN401 - a number or DLIO's dict
     Raises:
         MissingError: This DLIO cannot draw it.
     """
-    draw: Sleep | None = getattr(utility, "sleep", None)
-    if draw is None:
+    if not hasattr(utility, "sleep"):
         raise MissingError(
             "expected DLIO 2.0.1 or later for reader.preprocess_time, found an earlier one: "
             "install a later one, or set no preprocess_time"
         )
-    draw(distribution)
+    utility.sleep(distribution)

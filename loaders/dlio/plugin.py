@@ -45,7 +45,7 @@ class PluginDataLoader(BaseDataLoader):
         self._epochs_begun = 0
 
     def read(self) -> None:
-        """Makes the loader: nothing of it is read before the first batch but a header.
+        """Makes the loader. Of the data the first file is read, for shape and type.
 
         Raises:
             LoadersError: The data set is not one that this loader can read, or an option is wrong.
@@ -89,7 +89,7 @@ class PluginDataLoader(BaseDataLoader):
         training = str(self.dataset_type) == "train"
         args = self._args
         files = args.file_list_train if training else args.file_list_eval
-        folder = Path(args.data_folder).absolute() / str(self.dataset_type)
+        folder = Path(args.storage_root, args.data_folder, str(self.dataset_type)).absolute()
         paths = [Path(each).absolute() for each in files]
         uneven = args.record_length_stdev > 0
         return dlio_samples(

@@ -57,7 +57,8 @@ def config(folder, files, *, rank=0, ranks=1, **more):
     values = {
         "my_rank": rank,
         "comm_size": ranks,
-        "data_folder": str(folder),
+        "storage_root": str(folder.parent),
+        "data_folder": folder.name,
         "file_list_train": [str(file) for file in files],
         "file_list_eval": [],
         "num_samples_per_file": 1,
