@@ -136,7 +136,7 @@ loaders = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50 if settings.default.derandomize else 150)
 @given(loaders)
 def test_what_is_known_is_true(loader):
     truth = simulated(loader)

@@ -86,13 +86,15 @@ def test_fonts_are_embedded(written):
         assert "<text" not in path.read_text(encoding="utf-8")
 
 
-def test_the_same_run_gives_the_same_files(written, tmp_path, monkeypatch):
+def test_the_same_run_gives_the_same_files(written, tmp_path):
+    """Each figure once: in the panel, or alone."""
     folder, _ = written
-    monkeypatch.setattr(style, "WIDTHS_IN", {"2col": style.WIDTHS_IN["2col"]})
-    monkeypatch.setattr(paper, "DRAWINGS", {name: DRAWINGS[name] for name in paper.PANEL_PARTS})
-    paper.write(example("full"), tmp_path)
+    run, width_in = example("full"), style.WIDTHS_IN["2col"]
+    paper._save(paper.panel(run), tmp_path / paper.PANEL)
+    for name in DRAWINGS.keys() - set(paper.PANEL_PARTS):
+        paper._save(paper.drawn(name, run, width_in), tmp_path / f"{name}-2col")
     again = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    assert len(again) == len(paper.FORMATS) * (len(paper.PANEL_PARTS) + 1)
+    assert len(again) == len(paper.FORMATS) * (1 + len(DRAWINGS) - len(paper.PANEL_PARTS))
     assert again == {name: (folder / name).read_bytes() for name in again}
 
 

@@ -16,6 +16,7 @@ from vanidl.errors import InputError
 from vanidl.readers.dftracer import run as dftracer_run
 from vanidl.readers.dftracer.trace_file import TraceFile
 
+AGAIN = 1 if settings.default.derandomize else 3  # `make fuzz` looks for more, and others
 JSON_READERS = [name for name, reader in READERS.items() if reader.is_json]
 
 
@@ -50,7 +51,7 @@ def test_a_cut_at_every_byte(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=60)
+@settings(max_examples=20 * AGAIN)
 @given(data=st.data())
 def test_damage_anywhere(folder: Path, name: str, data: st.DataObject) -> None:
     content = bytearray(READERS[name].content)
@@ -62,7 +63,7 @@ def test_damage_anywhere(folder: Path, name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=30)
+@settings(max_examples=10 * AGAIN)
 @given(content=st.binary(max_size=200))
 def test_any_bytes(folder: Path, name: str, content: bytes) -> None:
     tried(READERS[name], content, folder)
@@ -91,7 +92,7 @@ def test_any_value_in_the_place_of_any_other_in_a_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["kineto", "run record"])
-@settings(max_examples=40)
+@settings(max_examples=15 * AGAIN)
 @given(data=st.data())
 def test_a_run_with_a_strange_file_in_it_is_summed_up(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject

@@ -48,7 +48,9 @@ fs.rm("data/written")
 
 SAMPLES, NBYTES, LATENCY_S = 24, 20_000, 0.05
 TRAINING = f"""
-import os, sys, s3fs, torch
+import os, sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+import light_torch, s3fs, torch
 from torch.utils.data import DataLoader, Dataset
 class Objects(Dataset):
     fs = None

@@ -20,7 +20,9 @@ pytest.importorskip("torch")
 SAMPLES = 24
 SIZE = 20_000
 PROGRAM = f"""
-import sys, time, urllib3, torch
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+import light_torch, time, urllib3, torch
 from torch.utils.data import DataLoader, Dataset
 URL = sys.argv[1] + "/train/samples/slow{{:03}}.bin"
 SIGNED = "?X-Amz-Credential=CANARY%2F2026%2Fus%2Fs3%2Faws4_request&X-Amz-Signature=CANARY"
