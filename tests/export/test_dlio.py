@@ -205,6 +205,22 @@ def test_the_distribution_has_the_moments_of_the_steps(compute):
     assert moments == pytest.approx((each.mean(), each.std()))
 
 
+@pytest.mark.parametrize(("decoding_ms", "left_ms"), [(2, 0.0), (30, 28.8)])
+def test_decoding_counts_beyond_what_the_reader_needs(decoding_ms, left_ms):
+    job = Job(per_file=1, batch=1, record=200_000, workers=1)
+    trace = trace_of(job)
+    fetches = trace.fetches
+    later = fetches.begin + (decoding_ms + 1) * MS  # a sample's read takes 1 ms
+    columns = {name: getattr(fetches, name) for name in COLUMNS}
+    columns |= {"collate": later, "end": later}
+    known = replace(trace.processes[0], log="log")
+    run = run_of(
+        replace(trace, processes=(known,), fetches=of_columns(columns, trace.fetches.names))
+    )
+    assert sources(run)["reader.preprocess_time"] == ASSUMED
+    assert values(run)["reader.preprocess_time"] * 1e3 == pytest.approx(left_ms)
+
+
 def test_files_of_different_sizes_have_a_spread():
     trace = trace_of(Job(per_file=1, batch=1, suffix=".h5"))
     paths = [p for p in trace.files.path if p.endswith(".h5")]

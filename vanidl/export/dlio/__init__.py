@@ -49,7 +49,7 @@ def workload(run: Run) -> tuple[Entry, ...]:
         *(entry for entry in saves if entry.section == "workflow"),
         *dataset.entries(run, facts),
         data_loader,
-        *reader.entries(run, loader),
+        *reader.entries(run, loader, facts),
         training.epochs(run, loader),
         *training.computation(run),
         *(entry for entry in saves if entry.section == "checkpoint"),
@@ -93,6 +93,11 @@ def _expected(run: Run, facts: DataFacts, loader: Fetched | None, ranks: int) ->
         yield (
             f"DLIO reads a whole {facts.format} file for each of its {facts.samples:,} samples: "
             f"{facts.samples:,} times the bytes of a program that reads a file once."
+        )
+    if facts.format == "hdf5":
+        yield (
+            "DLIO writes HDF5 in its newest layout, of which fewer small reads are made to open a "
+            "file than of older ones: requests are fewer where the run's files are older."
         )
     if loader is not None and loader.others:
         yield (

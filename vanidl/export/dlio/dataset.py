@@ -23,7 +23,7 @@ _FORMATS = {
     ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".jpg": "jpeg", ".jpeg": "jpeg",
     ".png": "png", ".csv": "csv",
 }  # fmt: skip
-_IMAGES = ("jpeg", "png")
+IMAGES = ("jpeg", "png")
 _EQUAL = 0.01  # of the mean: a smaller spread of sizes is that of headers and labels
 
 
@@ -121,7 +121,7 @@ def _samples(
     if files and len(known) == len(files) and run.dataset is not None:
         note = f"inferred: {run.dataset.samples.evidence}"
         return round(float(np.median(known))), MEASURED, note
-    if form in _IMAGES:
+    if form in IMAGES:
         return 1, ASSUMED, "an image is one sample"
     return None, "", "samples in a file: --record-size or --inspect would tell"
 
@@ -207,7 +207,7 @@ def _records(facts: DataFacts) -> Iterator[Entry]:
     if spread <= _EQUAL * record:
         note += f"; standard deviation {spread:.6g}; DLIO 2.0.0 rounds it down to a square number"
         yield Entry(_SECTION, key, round(record), MEASURED, note)
-        if facts.format not in _IMAGES:
+        if facts.format not in IMAGES:
             yield Entry(_SECTION, "record_dims", (round(record),), MEASURED,
                         "the same, exact: for DLIO after 2.0.0, which 2.0.0 ignores")  # fmt: skip
         return
