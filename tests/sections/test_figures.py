@@ -212,7 +212,7 @@ def test_hostile_names_reach_no_plotly_text_as_markup():
 def test_figures_of_an_untraced_run_say_where_they_come_from():
     figures = drawn("untraced")
     for name in ("timeline", "heatmap"):
-        assert "From Darshan's heat map, bins of 1.00 s" in figures[name].caption
+        assert "From the tracer's heat map, bins of 1.00 s" in figures[name].caption
     for name in ("sizes", "access", "balance"):
         assert "Darshan's" in figures[name].caption
         assert "counters" in figures[name].caption

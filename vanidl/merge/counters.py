@@ -101,7 +101,7 @@ def heatmaps(
         Heatmap(
             processes.of_record(i, log, record.rank),
             record.layer,
-            log.start_ns,
+            log.start_ns + record.since_start_ns,
             record.bin_ns,
             record.bytes_read,
             record.bytes_written,

@@ -86,13 +86,14 @@ class StripeRecord:
 
 @dataclass(frozen=True, slots=True)
 class HeatmapRecord:
-    """Bytes that one rank moved through one layer, in equal bins from the start of the log."""
+    """Bytes that one rank moved through one layer, in equal bins."""
 
     layer: str
     rank: int
     bin_ns: int
     bytes_read: NDArray[np.int64]
     bytes_written: NDArray[np.int64]
+    since_start_ns: int = 0  # of the log to that of the first bin
 
 
 @dataclass(frozen=True, slots=True)

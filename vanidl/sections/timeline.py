@@ -60,7 +60,7 @@ def heatmap_note(io: Timeline) -> str:
         return ""
     width = seconds(float(io.edges_s[1] - io.edges_s[0]))
     return (
-        f"From Darshan's heat map, bins of {width}: no single operation was traced, so nothing "
+        f"From the tracer's heat map, bins of {width}: no single operation was traced, so nothing "
         "shorter than a bin can be seen."
     )
 

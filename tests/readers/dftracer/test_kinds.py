@@ -250,3 +250,40 @@ def test_names_that_share_a_hash_are_said(tmp_path: Path) -> None:
     run = combined(trace.write(tmp_path / "t.pfw"))
     assert "1 of 3 names" in said(run)["names_ambiguous"].message  # the third is the folder
     assert totals(run)["POSIX_BYTES_READ"] == 21
+
+
+@given(made=calls)
+@settings(max_examples=15, deadline=None)
+def test_sums_are_bytes_over_time_where_the_interval_is_stated(tmp_path_factory, made):
+    folder = tmp_path_factory.mktemp("t")
+    trace = PfwTrace(dialect="typed")
+    trace.sums(made)
+    trace.end(9000, trace_interval_ms=1)
+    trace.write(folder / "t.pfw")
+    run = vanidl.open_run(folder)
+    for layer, names in (("POSIX", ("read", "pread64")), ("STDIO", ("fread",))):
+        expected: dict[int, int] = {}
+        for one in made:
+            if one.name in names and moved(one):
+                expected[one.at // 1000] = expected.get(one.at // 1000, 0) + moved(one)
+        found: dict[int, int] = {}
+        for heatmap in run.trace.heatmaps:
+            if heatmap.layer == layer:
+                first = (heatmap.start_ns - EPOCH_US * 1000) // 10**6
+                found |= {first + i: n for i, n in enumerate(heatmap.bytes_read.tolist()) if n}
+        assert found == expected
+    timeline = run.timeline
+    posix = sum(moved(c) for c in made if c.name in ("read", "pread64", "write"))
+    assert (timeline is None and not posix) or (
+        int(timeline.bytes_read.sum() + timeline.bytes_written.sum()) == posix
+    )
+
+
+@pytest.mark.parametrize("interval_ms", [0, -5, 2**40, 7])
+def test_an_interval_that_cannot_be_makes_no_bins(tmp_path: Path, interval_ms: int) -> None:
+    trace = PfwTrace(dialect="typed")
+    trace.sums([call("read", at, 5, 100, 10) for at in (1, 10**14)])
+    trace.end(9000, trace_interval_ms=interval_ms)
+    run = combined(trace.write(tmp_path / "t.pfw"))
+    assert not any(run.heatmaps.values())
+    assert totals(run)["POSIX_BYTES_READ"] == 20

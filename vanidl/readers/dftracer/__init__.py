@@ -20,7 +20,10 @@ _TITLE = "DFTracer traces"
 
 def _read(files: Files, reading: Reading) -> Records:
     run = combine(reading.each(_TITLE, read_file, files.get(_TRACE, ())))
-    counters = {path: CounterFile(layers) for path, layers in run.counters.items()}
+    counters = {
+        path: CounterFile(layers, heatmaps=run.heatmaps[path])
+        for path, layers in run.counters.items()
+    }
     return Records(run.logs, lambda: counters, run.profiles, notices=run.notices)
 
 

@@ -23,6 +23,7 @@ from vanidl.readers.dftracer.trace_file import NO_CALLS, Events, Start, TraceFil
 Int64Array = NDArray[np.int64]
 
 _NONE = np.empty(0, np.int64)
+_LONGEST_INTERVAL_MS = 86_400_000
 _MOST_RANKS = 1 << 31  # MPI counts them in a C int
 
 _RANK_IN_NAME = re.compile(r"-(\d+)-of-(\d+)\.pfw(\.gz)?$")  # as DLIO names its traces
@@ -54,6 +55,7 @@ class TracedProcess:
     losses: tuple[str, ...]
     other_versions: tuple[tuple[str, str], ...] = ()  # files left out, and the file used instead
     summed: Events = NO_CALLS  # calls of which only sums were recorded
+    interval_ns: int | None = None  # of each sum, where its file states it
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ def _process(
         pid=last.pid,
         events=_once(_joined([m.events for m in members], paths)),
         summed=_joined([m.summed for m in members], paths),
+        interval_ns=_interval_ns([m.file for m in members]),
         starts=starts,
         start_ns=members[0].span_ns[0],
         end_ns=max(m.span_ns[1] for m in members),
@@ -182,6 +185,12 @@ def _process(
         losses=tuple(loss for m in members for loss in m.losses),
         other_versions=others,
     )
+
+
+def _interval_ns(files: Sequence[TraceFile]) -> int | None:
+    stated = {file.settings.get("trace_interval_ms", 0) for file in files}
+    known = {each * 1_000_000 for each in stated if 0 < each <= _LONGEST_INTERVAL_MS}
+    return known.pop() if len(stated) == len(known) == 1 else None
 
 
 def _rank(member: _Member) -> int | None:

@@ -19,13 +19,20 @@ from vanidl.model.trace import READ, WRITE
 from vanidl.model.warnings import Notice
 from vanidl.readers.command_lines import LAUNCHER
 from vanidl.readers.dftracer.above import mpi_time
+from vanidl.readers.dftracer.bins import heatmaps
 from vanidl.readers.dftracer.calls import LAYERS, READS, WRITES, is_call, is_layer, nbytes
 from vanidl.readers.dftracer.limits import notices
 from vanidl.readers.dftracer.processes import TracedProcess, processes
 from vanidl.readers.dftracer.spans import profile
 from vanidl.readers.dftracer.totals import counters
 from vanidl.readers.dftracer.trace_file import TraceFile
-from vanidl.readers.records import CounterRecords, OperationTable, ProfileTrace, TracerLog
+from vanidl.readers.records import (
+    CounterRecords,
+    HeatmapRecord,
+    OperationTable,
+    ProfileTrace,
+    TracerLog,
+)
 
 Known = Mapping[tuple[str, int], TracedProcess]
 """Every process of the run by host and pid."""
@@ -44,6 +51,7 @@ class DftracerRun:
     logs: tuple[TracerLog, ...] = ()
     profiles: tuple[ProfileTrace, ...] = ()
     counters: Mapping[str, tuple[CounterRecords, ...]] = field(default_factory=dict)
+    heatmaps: Mapping[str, tuple[HeatmapRecord, ...]] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
 
 
@@ -61,6 +69,7 @@ def combine(files: Sequence[TraceFile]) -> DftracerRun:
         logs,
         tuple(s for s in spans if s is not None),
         {log.path: records for log, records in zip(logs, counted, strict=True)},
+        {log.path: tuple(heatmaps(p)) for log, p in zip(logs, traced, strict=True)},
         notices(files, traced),
     )
 

@@ -37,6 +37,12 @@ def _counts_items(summed: Events) -> Mask:
     return np.array([name in ITEMS for _, name in summed.names] or [False])[summed.columns["name"]]
 
 
+def moved(summed: Events) -> Int64Array:
+    """Bytes of each line: the least that it can stand for, ABSENT where it holds no result."""
+    ret = summed.columns["ret"]
+    return np.where(ret == ABSENT, ABSENT, np.maximum(ret, 0) * _item_size(summed))
+
+
 def lower_bounds(summed: Events) -> bool:
     """Whether bytes of some line are not exact: items of several sizes, or calls that failed.
 
@@ -64,7 +70,7 @@ def _records(summed: Events, layer: str) -> CounterRecords:
     of_layer = Events(columns, summed.names, summed.files)
     files, place = np.unique(columns["file"], return_inverse=True)
     known = columns["ret"] != ABSENT
-    nbytes = np.where(known, np.maximum(columns["ret"], 0) * _item_size(of_layer), 0)
+    nbytes = np.where(known, moved(of_layer), 0)
     calls = np.where(_all_failed(columns), 0, columns["calls"])
     reads = is_call(of_layer, layer, READS[layer])
     writes = is_call(of_layer, layer, WRITES[layer])
