@@ -144,7 +144,7 @@ def test_a_signal_leaves_no_process(tmp_path, monkeypatch):
     assert main(["bench", *line, "--batch", "1", "--workers", "1"]) == 128 + signal.SIGTERM
     assert workers
     for worker in workers:
-        worker.join(10)
+        worker.join(60)
         assert not worker.is_alive()
 
 

@@ -136,7 +136,7 @@ def spoken_to(address: str, context: ssl.SSLContext | None = None, hello: bytes 
     """Whether what listens there says anything to a stranger: Dask greets whom it lets in."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             if context is None:
                 connection.sendall(hello)
                 return bool(connection.recv(1))

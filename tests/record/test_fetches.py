@@ -200,7 +200,8 @@ def test_a_killed_worker_leaves_its_fetches(tmp_path: Path) -> None:
     words = [
         "import os, signal, time, torch", "from torch.utils.data import DataLoader",
         "batches = iter(DataLoader(range(8), batch_size=2, num_workers=1))", "next(batches)",
-        "time.sleep(0.5)",  # it has fetched ahead, and waits for a task
+        "while batches._worker_result_queue.qsize() < 2: time.sleep(0.01)",
+        "time.sleep(0.3)",  # it has fetched ahead, and waits for a task
         "os.kill(batches._workers[0].pid, signal.SIGKILL)", "os._exit(0)",
     ]  # fmt: skip
     done = record([sys.executable, "-c", "\n".join(words)], tmp_path / "RUN", tracer="none")

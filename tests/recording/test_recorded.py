@@ -45,7 +45,7 @@ def record(folder: Path, command: list[str], settings: str = WIDE) -> vanidl.Run
         "OMP_NUM_THREADS": "1",
     }
     subprocess.run(command, check=True, env={**os.environ, **own}, capture_output=True)
-    deadline = time.monotonic() + 20  # helpers write their logs after the program has ended
+    deadline = time.monotonic() + 60  # helpers write their logs after the program has ended
     while list(logs.glob("*.darshan_partial")) and time.monotonic() < deadline:
         time.sleep(0.1)
     return vanidl.open_run(folder / "run")

@@ -44,7 +44,7 @@ def served(opened, tmp_path_factory) -> Iterator[str]:
 
 def get(address: str, path: str | None = None, **headers: str) -> tuple[int, bytes, dict]:
     found = urlsplit(address)
-    connection = HTTPConnection(str(found.hostname), found.port, timeout=30)
+    connection = HTTPConnection(str(found.hostname), found.port, timeout=120)
     connection.request("GET", found.path if path is None else path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
@@ -104,7 +104,7 @@ def test_a_request_that_makes_no_sense_is_answered_so(served, query):
 
 def test_only_get_is_answered(served):
     found = urlsplit(served)
-    connection = HTTPConnection(str(found.hostname), found.port, timeout=30)
+    connection = HTTPConnection(str(found.hostname), found.port, timeout=120)
     connection.request("POST", found.path, body=b"x")
     assert connection.getresponse().status == 501
     connection.close()
@@ -149,7 +149,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
         assert get(address)[0] == 200
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=120)
     assert process.returncode == 0
     assert errors == ""
     assert "Traceback" not in output

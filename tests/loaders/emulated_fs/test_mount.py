@@ -44,7 +44,7 @@ def available():
         pytest.skip(str(error))
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=120.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not happen"
