@@ -294,14 +294,17 @@ class Dali(Peer):
 
 
 class WebData(Peer):
-    """WebDataset: tar shards, a cache of files with its own limit, 2 workers."""
+    """WebDataset: tar shards, a cache of files with its own limit, 2 workers.
+
+    Files with plain paths it takes for local and never caches.
+    """
 
     def __init__(self, job: Job) -> None:
         import webdataset
         from torch.utils.data import DataLoader
 
         super().__init__(job)
-        shards = [str(each) for each in job.files()]
+        shards = [f"pipe:cat {each}" for each in job.files()]
         stream = webdataset.WebDataset(
             shards,
             shardshuffle=len(shards),

@@ -2,8 +2,8 @@
 
 Each place of staging is one that the buffer lacks, and costs a read per epoch. What finds no place
 is read straight into its batch, so staging is only worth what looking further ahead than the next
-two steps hides: it gets what the look-ahead can use, and at most one in `STAGED_SHARE` of what is
-read anyway.
+two steps hides: it gets what the look-ahead can use, at most one in `STAGED_SHARE` of what is read
+anyway, and nothing where that would not hold what a step reads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ STAGED_SHARE = 20
 
 def wanted_staging(settings: PlanSettings, look_ahead: int) -> int:
     """Places of a rank's staging that hold two windows of the samples that no buffer has."""
-    free = max(settings.samples - settings.buffer, 0)
-    of_step = -(-settings.batch * free // settings.samples)
+    of_step = _read_of_step(settings)
     if not of_step:
         return settings.padding
     two_windows = 2 * max(look_ahead, 1) * (of_step + 1)
@@ -35,6 +34,15 @@ def divided(settings: PlanSettings, places: int, look_ahead: int) -> tuple[PlanS
     (N - M) samples, where no policy reads fewer than N - M.
     """
     ranks, free = settings.ranks, max(settings.samples - places, 0)
-    wanted = wanted_staging(replace(settings, buffer=min(places, settings.samples)), look_ahead)
+    full = replace(settings, buffer=min(places, settings.samples))
+    wanted = wanted_staging(full, look_ahead)
     staged = min(wanted, free // (STAGED_SHARE * ranks), places // ranks)
+    if staged < _read_of_step(full):
+        return full, 0
     return replace(settings, buffer=min(places - staged * ranks, settings.samples)), staged
+
+
+def _read_of_step(settings: PlanSettings) -> int:
+    """Samples that a rank reads in a step on average, rounded up."""
+    free = max(settings.samples - settings.buffer, 0)
+    return -(-settings.batch * free // settings.samples)
