@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.loaders.scheduled import COST, started, write
-from benchmarks.programs.peer_ranks import EPOCHS, FIELDS, FRACTION, RANKS, Rows, places
+from benchmarks.programs.peer_ranks import BATCH, EPOCHS, FIELDS, FRACTION, RANKS, Rows, places
 from vanidl_loaders.data.samples import SampleSet, open_samples
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 from vanidl_loaders.emulated_fs.requests import Request
@@ -202,6 +202,10 @@ def _result(config: list[Any], storage: EmulatedStorage | None, samples: SampleS
         ranks = started("benchmarks.programs.peer_ranks", sys.executable, config, LIMIT_S)
     except (SystemExit, subprocess.TimeoutExpired) as error:
         return f"failed: {error}"
+    used = [sum(each) for each in zip(*(rank["used"] for rank in ranks), strict=True)]
+    whole = len(samples) // (RANKS * BATCH) * RANKS * BATCH
+    if used != [whole] * EPOCHS:
+        return f"expected {whole} samples per epoch, found {used}"
     epochs = zip(*(rank["spans"] for rank in ranks), strict=True)
     spans = [(min(begin for begin, _ in s), max(end for _, end in s)) for s in epochs]
     read = None
