@@ -57,11 +57,11 @@ def _work(tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]) -> N
     while (job := tasks.get()) is not None:
         future, task = job
         if future.set_running_or_notify_cancel():
-            with _Outcome(future):
+            with Outcome(future):
                 future.set_result(task())
 
 
-class _Outcome:
+class Outcome:
     """What is raised inside is the future's, for whoever asks for the result."""
 
     def __init__(self, future: Future[Any]) -> None:

@@ -29,7 +29,7 @@ from .budget import EXTRA_SHARE, wanted_staging
 from .node import NodeMemory, open_places
 from .plan import Plan
 from .plan_settings import PlanSettings
-from .steps import RankStep, Walk, rank_steps
+from .steps import RankStep, StepsAhead, Walk
 
 Int64Array = NDArray[np.int64]
 
@@ -135,6 +135,7 @@ class Stage:
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
         self._pool = ReadThreads(settings.threads)
+        self._steps = StepsAhead(plan, rank)
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
         self._half = max(0, staged - self._extras - plan.settings.padding) // 2
@@ -151,8 +152,7 @@ class Stage:
             UsageError: No such epoch.
             InputError: The data are not as described.
         """
-        steps = rank_steps(self._plan, self._rank, epoch=epoch, start=start)
-        walk = Walk(steps, self._settings.look_ahead)
+        walk = Walk(self._steps.of(epoch, start), self._settings.look_ahead)
         reading: deque[Window] = deque()
         try:
             following = self._take(walk)

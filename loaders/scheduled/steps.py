@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .plan import Plan
+from ..data.pool import Outcome
+from .plan import Plan, StepPlan
 
 Int64Array = NDArray[np.int64]
 
@@ -36,8 +39,43 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
     Raises:
         UsageError: The plan has no such epoch.
     """
-    steps = islice(plan.steps(epoch), start, None)
-    return [RankStep(*step.of_rank(rank), step.weight(rank)) for step in steps]
+    return [_of_rank(step, rank) for step in islice(plan.steps(epoch), start, None)]
+
+
+def _of_rank(step: StepPlan, rank: int) -> RankStep:
+    """Copies: a view would keep the ids of all ranks."""
+    ids, load = step.of_rank(rank)
+    return RankStep(ids.copy(), load.copy(), step.weight(rank))
+
+
+class StepsAhead:
+    """The steps of a rank, epoch by epoch: those of the next are made while one is used."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        self._plan, self._rank = plan, rank
+        self._made: dict[int, Future[list[RankStep]]] = {}
+
+    def of(self, epoch: int, start: int = 0) -> list[RankStep]:
+        """The steps from step `start` on; those of the next epoch are begun.
+
+        Raises:
+            UsageError: The plan has no such epoch.
+        """
+        made = self._made.pop(epoch, None)
+        steps = made.result() if made else rank_steps(self._plan, self._rank, epoch=epoch)
+        self._made = {}
+        if epoch + 1 < self._plan.settings.epochs:
+            self._begin(epoch + 1)
+        return steps[start:]
+
+    def _begin(self, epoch: int) -> None:
+        self._made[epoch] = future = Future[list[RankStep]]()
+
+        def make() -> None:
+            with Outcome(future):
+                future.set_result(rank_steps(self._plan, self._rank, epoch=epoch))
+
+        threading.Thread(target=make, name="plan-ahead", daemon=True).start()
 
 
 class Walk:

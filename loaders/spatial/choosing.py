@@ -27,6 +27,7 @@ _ROW_NBYTES, _LEAST_ROWS = 4096, 3
 LEAST_NBYTES = round(_LEAST_ROWS * _ROW_NBYTES / MEASURED_SHARE)
 """Of a rank's first epoch: of less, the measurement would be more than its share."""
 _MESSAGE_NBYTES = 256 << 10
+_MESSAGE_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,6 @@ def _of_messages(transport: Transport) -> float:
     for _ in range(3):  # the first connects
         begin = time.perf_counter()
         to, source = (rank + 1) % ranks, (rank - 1) % ranks
-        transport.start([(to, outgoing)], [(source, incoming)]).wait()
+        transport.start([(to, outgoing)], [(source, incoming)]).wait(_MESSAGE_TIMEOUT_S)
         seconds.append(time.perf_counter() - begin)
     return _MESSAGE_NBYTES / min(seconds)

@@ -23,6 +23,7 @@ from vanidl_loaders.scheduled.plan_settings import EPOCH_ORDERS, PlanSettings
 from vanidl_loaders.scheduled.policies import POLICIES
 from vanidl_loaders.scheduled.report import report
 from vanidl_loaders.scheduled.share import BALANCES, shares
+from vanidl_loaders.scheduled.steps import StepsAhead, rank_steps
 
 
 @st.composite
@@ -281,3 +282,21 @@ def test_the_command_prints_the_contract(capsys):
     assert counts["max_imbalance"] <= 1
     assert counts["requests_per_epoch"] <= 500
     assert counts["batch_spread"] > 1
+
+
+def test_the_next_epochs_steps_are_made_ahead_and_are_a_ranks_own():
+    """In any order of epochs the same; of no rank more than its own ids is kept."""
+    plan = make_plan(PlanSettings(samples=101, ranks=3, batch=4, epochs=4, buffer=50, seed=2))
+    ahead = StepsAhead(plan, 1)
+    for epoch, start in ((0, 0), (1, 2), (1, 0), (3, 0), (2, 5)):
+        found = ahead.of(epoch, start)
+        wanted = rank_steps(plan, 1, epoch=epoch, start=start)
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            assert one.ids.tolist() == other.ids.tolist()
+            assert one.load.tolist() == other.load.tolist()
+            assert one.weight == other.weight
+            assert one.ids.base is None
+            assert one.load.base is None
+    with pytest.raises(UsageError, match="plan more"):
+        ahead.of(4)
