@@ -51,8 +51,7 @@ def _summed(traced: Sequence[TracedProcess]) -> Iterator[Notice]:
     yield Notice(
         "calls_summed",
         f"DFTracer summed up at least {plural(calls, 'call')} in {processes} "
-        f"(DFTRACER_ENABLE_AGGREGATION=1). {' '.join(text for text in lost if text)} "
-        "Record without aggregation.",
+        f"(DFTRACER_ENABLE_AGGREGATION=1). {' '.join(text for text in lost if text)}",
     )
 
 
