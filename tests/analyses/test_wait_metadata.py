@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.findings.labeled import RECIPES
+from tests.findings.labeled import RECIPES, made
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
 from tests.makers.records import Span, profile
 from tests.makers.training_jobs import Recipe, trace_of
@@ -54,7 +54,8 @@ def test_decoding_twice_as_fast_gains_half_of_the_decoding():
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_a_wait_is_its_parts_and_no_sentence_says_more(name):
-    trace, results = of(RECIPES[name])
+    run = made(name)
+    trace, results = run.trace, run.results
     overlap = results.overlap
     if overlap is None or overlap.mean.input_wait_io_s is None:
         return

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import pytest
 
 from tests.diagnoses.labeled import CODES, LABELS, RECORDED
-from tests.findings.labeled import RECIPES
-from tests.makers.training_jobs import trace_of
-from vanidl.analyses import analyse
+from tests.findings.labeled import RECIPES, made
 from vanidl.diagnoses import CAUSES, Diagnosis
-from vanidl.run import Run
 
 TESTS = Path(__file__).parents[1]
-
-
-@functools.cache
-def made(name: str) -> Run:
-    trace = trace_of(RECIPES[name])
-    return Run(trace, analyse(trace))
 
 
 def check(name: str, found: tuple[Diagnosis, ...]) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.diagnoses.test_labels import made
-from tests.findings.labeled import RECIPES
+from tests.findings.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
 from vanidl.commands.parser import parser
 from vanidl.compare.ab import order

@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from tests.makers.training_jobs import Recipe
+from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.analyses import analyse
+from vanidl.run import Run
 
 SLOW = Recipe(workers=0, read_us=20_000)
 """Reads in the training process, 80 ms a batch against 40 ms of compute."""
@@ -154,3 +157,10 @@ LABELS: dict[str, list[str]] = json.loads(
 def held_back(name: str) -> bool:
     """Whether the run belongs to the half that no rule was made to fit."""
     return hashlib.sha256(name.encode()).digest()[-1] % 2 == 1
+
+
+@cache
+def made(name: str) -> Run:
+    """The synthetic run of a recipe, analysed once for all tests: records are frozen."""
+    trace = trace_of(RECIPES[name])
+    return Run(trace, analyse(trace))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
+from tests.findings import labeled
 from tests.findings.labeled import LABELS, RECIPES, RECORDED, held_back
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import Results, analyse
@@ -20,10 +21,9 @@ from vanidl.model.trace import Trace
 CODES = [rule.code for rule in RULES]
 
 
-@functools.cache
 def made(name: str) -> tuple[Trace, Results]:
-    trace = trace_of(RECIPES[name])
-    return trace, analyse(trace)
+    run = labeled.made(name)
+    return run.trace, run.results
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.diagnoses.test_labels import made
+from tests.findings.labeled import made
 from tests.makers import browser
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from tests.findings.labeled import RECIPES
+from tests.findings.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
-from tests.makers.training_jobs import trace_of
-from vanidl.analyses import analyse
 from vanidl.formatting.terminal import WIDTH
 from vanidl.report.advice import BY_KEY, numbers
 from vanidl.report.first_screen import first_screen
@@ -23,8 +21,7 @@ from vanidl.sections.evidence import EVIDENCE
 
 @pytest.fixture(scope="module")
 def slow():
-    trace = trace_of(RECIPES["one_reader"])
-    return Run(trace, analyse(trace))
+    return made("one_reader")
 
 
 def test_every_output_names_the_same_findings(slow):
@@ -51,8 +48,7 @@ def test_the_table_of_predictions_is_in_text_and_page(slow):
 
 
 def test_a_healthy_run_has_no_findings_and_says_nothing():
-    trace = trace_of(RECIPES["healthy"])
-    run = Run(trace, analyse(trace))
+    run = made("healthy")
     assert json.loads(summary_json(run))["findings"] == []
     assert "Findings" not in summary_text(run)
 
@@ -90,8 +86,7 @@ def test_values_by_key_say_what_the_key_is():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_counts_of_findings_are_whole_unless_they_are_means(name):
-    trace = trace_of(RECIPES[name])
-    for finding in Run(trace, analyse(trace)).findings:
+    for finding in made(name).findings:
         for key, value in finding.evidence.items():
             meaning = meaning_of(f"findings.evidence.{key}")
             if meaning.unit == "count" and isinstance(value, float):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.diagnoses.test_labels import made
+from tests.findings.labeled import made
 from tests.makers.results import EXAMPLES
 from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
 from vanidl.report.html import render_html

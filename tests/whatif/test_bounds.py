@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.diagnoses.test_labels import made
+from tests.findings.labeled import made
 from tests.makers.results import EXAMPLES
 from tests.readers.test_ceiling_json import CEILING
 from vanidl.anonymize.pseudonyms import Pseudonyms

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.findings.labeled import RECIPES
+from tests.findings.labeled import RECIPES, made
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES
-from tests.makers.training_jobs import trace_of
-from vanidl.analyses import analyse
 from vanidl.compare.figures import FIGURES
 from vanidl.compare.wording import headline as compared
 from vanidl.findings import find
@@ -72,10 +70,9 @@ def example(name: str) -> Any:
     return EXAMPLES[name]()
 
 
-@cache
 def job(name: str) -> Any:
-    trace = trace_of(RECIPES[name])
-    return trace, analyse(trace)
+    run = made(name)
+    return run.trace, run.results
 
 
 def varied(record: Any) -> Iterator[Any]:
