@@ -60,7 +60,7 @@ def batch_size(run: Run, fetched: Fetched | None) -> tuple[Entry, int | None]:
         return Entry(_SECTION, key, stated, GIVEN, "--samples-per-step"), stated
     if fetched is None or not fetched.batch_size:
         note = (
-            "samples of a batch of one rank: fetches were not recorded (vanidl record does); "
+            "samples of a batch of one rank: fetches were not recorded (vanidl record does that); "
             "--samples-per-step N states it"
         )
         return unknown(_SECTION, key, note), None

@@ -45,7 +45,7 @@ def computation(run: Run) -> Iterator[Entry]:
     key = "computation_time"
     if values is None:
         steps = run.steps
-        why = "no steps were recorded (vanidl record does)"
+        why = "no steps were recorded (vanidl record does that)"
         if steps is not None:
             why = f"a step takes {steps.mean_s:.6g} s, its input wait was not recorded"
         yield unknown(_TRAIN, key, f"seconds of a step without its wait for input: {why}")
