@@ -11,9 +11,11 @@ disk: DFTracer does not see what torch.save writes.
 
 The case "emulated" runs on the emulated parallel file system (2 ms a request, 20 MB/s), so that
 steps wait for storage; it needs FUSE. The case "old layout" misses the limit of requests: h5py's
-usual layout takes 9 reads to open a file and read a sample, that of DLIO's generator 5. DLIO has TensorFlow and DALI as dependencies, which its
-PyTorch path does without: `pip install --no-deps dlio-benchmark`, with torch, hydra-core, h5py,
-mpi4py, pandas, psutil, pydftracer and Pillow. Without DLIO nothing is run.
+usual layout takes 9 reads to open a file and read a sample, that of DLIO's generator 5.
+
+DLIO has TensorFlow and DALI as dependencies, which its PyTorch path does without: install it by
+`pip install --no-deps`, with torch, hydra-core, h5py, mpi4py, pandas, psutil, pydftracer, Pillow.
+Without DLIO nothing is run.
 """
 
 from __future__ import annotations
