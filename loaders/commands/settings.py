@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import time
 from contextlib import suppress
 
 from ..data.samples import SampleSet, open_samples
 from ..errors import UsageError
 from ..loader.limits import add_limits
 from ..loader.loader import LOADERS, Loader, Settings, find_loader
+from ..loader.stalls import ATTEMPTS, WaitWatch
 from ..ranks.world import World
 
 WHOLE_ONLY = ("ptycho",)
@@ -80,7 +82,9 @@ def samples_from(options: argparse.Namespace) -> SampleSet:
     Raises:
         UsageError: They are of another workload than --workload says.
     """
-    samples = open_samples(options.data)
+    begin, most_s = time.perf_counter(), ATTEMPTS * options.read_timeout_s
+    with WaitWatch(lambda: begin, f"opening {options.data}", most_s):
+        samples = open_samples(options.data)
     if options.workload not in (None, samples.workload):
         raise UsageError(
             f"expected samples of {options.workload} in {options.data}, found samples of "

@@ -127,6 +127,8 @@ class HDF5Reader:
         if self._process != os.getpid():  # forked: the parent's handles are not ours to use
             self._files, self._datasets, self._process = OrderedDict(), {}, os.getpid()
         if path not in self._files:
+            if self._samples.layout == "rows":
+                _touch(path)
             self._files[path] = h5py.File(path, "r")
             if len(self._files) > MOST_OPEN_FILES:
                 self._forget(*self._files.popitem(last=False))
@@ -141,6 +143,15 @@ class HDF5Reader:
     def __getstate__(self) -> dict[str, Any]:
         nothing = {"_files": OrderedDict[Path, h5py.File](), "_datasets": {}, "_of_rows": {}}
         return {"_samples": self._samples, "_process": -1} | nothing
+
+
+def _touch(path: Path) -> None:
+    """Opens and reads a file where storage that hangs stops one thread only.
+
+    HDF5's own open has the interpreter's lock: it would stop whoever looks at the time, too.
+    """
+    with path.open("rb", buffering=0) as file:
+        file.read(1)
 
 
 class ImageReader:
