@@ -109,7 +109,10 @@ def test_rows_of_a_survey_that_could_and_could_not_be_read(opened) -> None:
     row = {name: _at(content, place) for name, _, place in COLUMNS}
     more = {"traced_fraction": 1.0, "warnings": "", "findings": 2, "workload": None,
             "utilization_percent": None, "largest_wait": None, "largest_wait_percent": None,
-            "rules_not_kept": None, "logs": 1, "first_log": "a",
+            "rules_not_kept": None, "finding_codes": ["a", "b"], "finding_gains_s": [1.0, None],
+            "user": "me", "nodes": 1, "input_s": 2.0, "input_rank_hours": 0.1,
+            "input_node_hours": None, "input_file_systems": ["lustre"],
+            "input_file_system_s": [2.0], "logs": 1, "first_log": "a",
             "problem": None}  # fmt: skip
     assert set(more) == {name for name, _ in MORE}
     assert faults("survey", row | more) == []

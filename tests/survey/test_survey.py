@@ -20,12 +20,15 @@ from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
 from vanidl.survey import survey
 from vanidl.survey.cache import RowCache
+from vanidl.survey.groups import GROUPS, group_figures
+from vanidl.survey.hours import program_of
 from vanidl.survey.jobs import Job
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.page import page
 from vanidl.survey.reports import place_of
 from vanidl.survey.rows import COLUMNS, MORE, missing
 from vanidl.survey.survey import LIMITS
+from vanidl.survey.weeks import changes_figure, input_by_day
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
 
@@ -91,7 +94,8 @@ def test_the_page_is_whole_and_fetches_nothing(done) -> None:
     text = done.page.read_text()
     assert 'content="default-src &#39;none&#39;' in text
     assert [f.id for f in page(done.rows, "x").figures] == [
-        "worst", "share", "moved", "sizes", "trend",
+        "worst", "users", "commands", "file-systems", "findings", "share", "moved", "sizes",
+        "changes", "input-trend", "trend",
     ]  # fmt: skip
     trend = page(done.rows, "x").figures[-1].table
     assert trend is not None
@@ -172,7 +176,7 @@ def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_pa
     rows |= {"column": whole | {"more": 1}, "list": [], "whole": whole}
     folder = tmp_path / "done"
     folder.mkdir()
-    (folder / "x.json").write_text(json.dumps({"version": 1, "rows": rows}))
+    (folder / "x.json").write_text(json.dumps({"version": 2, "rows": rows}))
     (folder / "deep.json").write_text("[" * 100_000)
     assert RowCache(tmp_path).rows == {"whole": whole}
 
@@ -312,3 +316,89 @@ def test_a_row_for_each_result_of_a_benchmark(tmp_path: Path) -> None:
     assert "data / memory of all hosts" in rows["a/b/c/d/e/f/other/run-1"]["rules_not_kept"]
     assert "Storage benchmarks" in done.page.read_text()
     assert survey(results, tmp_path / "out").kept == 3
+
+
+def test_input_is_the_time_that_counters_say_of_reads(folder: Path, done) -> None:
+    """Every file of these jobs is read by them or written by them, none both."""
+    for row in done.rows:
+        if row["problem"] is not None:
+            assert row["input_s"] is None
+            continue
+        run = open_run(folder / row["first_log"])
+        counted = summary_object(run)["io"]["counter_s"]["read_s"]
+        assert row["input_s"] == pytest.approx(counted)
+        assert sum(row["input_file_system_s"]) == pytest.approx(row["input_s"])
+        hours = min(row["input_s"], row["ranks"] * row["run_time_s"]) / 3600
+        assert row["input_rank_hours"] == pytest.approx(hours)
+        assert row["input_node_hours"] == pytest.approx(hours * row["nodes"] / row["ranks"])
+        assert row["user"] == "me"
+
+
+def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
+    rows = [row | {"user": f"u{i % 2}"} for i, row in enumerate(done.rows)]
+    total = sum(row["input_node_hours"] or 0 for row in rows)
+    for figure, (key, *_) in zip(group_figures(rows, {}), GROUPS, strict=False):
+        assert figure.id == key
+        assert figure.table is not None
+        assert figure.table.columns[1].title == "input (node h)"
+        assert sum(row[1] for row in figure.table.rows) == pytest.approx(total)
+    unknown = [row | {"nodes": None, "input_node_hours": None} for row in rows]
+    table = group_figures(unknown, {})[0].table
+    assert table is not None
+    assert table.columns[1].title == "input (rank h)"
+    days = input_by_day(rows).table
+    assert days is not None
+    assert sum(row[1] for row in days.rows) == pytest.approx(total)
+
+
+def test_findings_say_what_they_save_over_all_jobs(done) -> None:
+    rows = [row | {"nodes": 2, "finding_codes": ["a", "b"], "finding_gains_s": [1800.0, None]}
+            for row in done.rows if row["problem"] is None]  # fmt: skip
+    table = group_figures(rows, {0: "x"})[-1].table
+    assert table is not None
+    assert [line[:5] for line in table.rows] == [
+        ("a", JOBS, JOBS, 1.0, 0),
+        ("b", None, JOBS, 1.0, JOBS),
+    ]
+
+
+def test_a_week_is_compared_with_the_one_before(done) -> None:
+    read = [row for row in done.rows if row["problem"] is None]
+    assert changes_figure(read).empty_reason
+    later = [row | {"start": "2023-11-24T00:00:00Z", "user": "new"} for row in read[:2]]
+    table = changes_figure([*read, *later]).table
+    assert table is not None
+    lines = {(line[0], line[1]): line[2:] for line in table.rows}
+    jobs = lines["jobs", "all jobs"]
+    assert (jobs[0].value, jobs[1].value) == (3, 4)  # the job of 11-18 is in the last week
+    assert lines["input by user (node h)", "new"][2] == "new"
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [("/usr/bin/python3 -u /x/train.py --lr 1", "python3 train.py"), ("/a/b --c", "b"),
+     ("python -m torchrun x.py", "python -m torchrun"), ("python -c 1", "python -c"),
+     ("", "not recorded"), (None, "not recorded"), ("python", "python")],
+)  # fmt: skip
+def test_a_program_is_named_without_folders_and_options(command, program) -> None:
+    assert program_of(command) == program
+
+
+def test_the_table_opens_in_pandas_with_units_of_its_columns(done) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(done.parquet)
+    by_code = frame.explode(["finding_codes", "finding_gains_s"]).dropna(subset="finding_codes")
+    assert len(by_code) == frame["findings"].sum()
+    assert frame.groupby("user")["input_node_hours"].sum()["me"] > 0
+    schema = parquet.read_schema(done.parquet)
+    assert schema.field("input_node_hours").metadata[b"unit"] == b"h"
+    assert all(schema.field(name).metadata[b"description"] for name in frame.columns)
+
+
+def test_the_table_opens_in_duckdb(done) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="not installed here")
+    found = duckdb.sql(
+        "SELECT code, count(*) FROM (SELECT unnest(finding_codes) AS code, "
+        f"unnest(finding_gains_s) AS gain_s FROM '{done.parquet}') GROUP BY code"
+    ).fetchall()
+    assert sum(jobs for _, jobs in found) == sum(row["findings"] or 0 for row in done.rows)

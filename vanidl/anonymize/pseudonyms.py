@@ -53,6 +53,10 @@ class Pseudonyms:
             self._name("user", user)
         return self._paths.file(path, kind)
 
+    def user(self, name: str) -> str:
+        """The pseudonym of a user; that of the folder with their name is the same."""
+        return self._name("user", name)
+
     def folder(self, path: str) -> str:
         """The pseudonym of a folder, part by part."""
         return self._paths.folder(path)

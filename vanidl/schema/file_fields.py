@@ -30,6 +30,15 @@ read_forward | count | Beginning beyond the end of the one before
 read_backward | count | Beginning before the end of the one before
 survey.warnings | | Codes of the warnings, separated by spaces
 survey.findings | count | Findings
+finding_codes | | Code of each finding, most severe first
+finding_gains_s | s | Most that a change can save, per rank, by finding; null: nothing bounds it
+user | | Name in the name of the log, else uid and a number
+nodes | count | Hosts of the ranks; null: that of one is not recorded
+input_s | s | Time in reads of the dataset, by counters, summed over processes, hidden or not
+input_rank_hours | h | The same in hours, no more than ranks x run time
+input_node_hours | h | input_rank_hours x nodes / ranks
+input_file_systems | | Types of the file systems that the dataset was read from, most time first
+input_file_system_s | s | Share of each of them in input_s
 logs | count | Logs of the job
 survey.workload | | Workload of a storage benchmark; null: the job is none
 survey.utilization_percent | % | Its accelerator utilization

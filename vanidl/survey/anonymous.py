@@ -20,7 +20,13 @@ def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
     return row | {
         "job": names.job(row["job"]),
         "command": command and names.command(command),
+        "user": row["user"] and names.user(row["user"]),
+        "input_file_systems": _file_systems(row["input_file_systems"], names),
         "first_log": names.path(row["first_log"], "log"),
         "workload": workload and names.text(workload),
         "problem": problem and names.text(problem),
     }
+
+
+def _file_systems(kinds: Sequence[str] | None, names: Pseudonyms) -> list[str] | None:
+    return None if kinds is None else [names.file_system(kind) for kind in kinds]

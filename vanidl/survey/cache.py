@@ -17,7 +17,7 @@ from vanidl.readers.budget import read_whole
 from vanidl.survey.rows import LIMITED, Row, checked
 
 FOLDER = "done"
-_VERSION = 1  # of the rows; raised when a column comes or changes its meaning
+_VERSION = 2  # of the rows; raised when a column comes or changes its meaning
 
 
 class RowCache:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.merge.jobs import group
+from vanidl.readers.file_names import darshan_name
 from vanidl.readers.records import TracerLog
 
 
@@ -20,6 +21,7 @@ class Job:
     paths: tuple[str, ...]
     first: str  # the first path, relative to the folder
     key: str
+    user: str | None = None  # by the names of logs, or "uid 1000"; None: neither says
 
 
 def jobs_of(
@@ -28,7 +30,12 @@ def jobs_of(
     """(jobs, earliest first; logs that say nothing, each as a job with the reason)."""
     logs = [log for _, log, _ in read if log is not None]
     jobs = [
-        _job(root, "+".join(found.job_ids), sorted(log.path for log in found.logs))
+        _job(
+            root,
+            "+".join(found.job_ids),
+            sorted(log.path for log in found.logs),
+            f"uid {found.logs[0].user_id}",
+        )
         for found in (group(logs, ()) if logs else ())
     ]
     unread = [(_job(root, None, [path]), why) for path, log, why in read if log is None]
@@ -61,9 +68,10 @@ def batches(jobs: Iterable[Job], logs: int) -> Iterator[list[Job]]:
         yield batch
 
 
-def _job(root: Path, job_id: str | None, paths: list[str]) -> Job:
+def _job(root: Path, job_id: str | None, paths: list[str], user: str | None = None) -> Job:
     first = os.path.relpath(paths[0], root)
-    return Job(job_id, tuple(paths), first, _key(paths))
+    named = darshan_name(first)
+    return Job(job_id, tuple(paths), first, _key(paths), named.user if named else user)
 
 
 def _key(paths: Sequence[str]) -> str:

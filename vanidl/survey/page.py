@@ -14,8 +14,10 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import Tile
+from vanidl.survey.groups import group_figures
 from vanidl.survey.listing import benchmarks_figure, jobs_figure, shared_codes
 from vanidl.survey.rows import Row
+from vanidl.survey.weeks import changes_figure, input_by_day
 from vanidl.wording.headline import Headline
 
 MOST_POINTS = 5000
@@ -24,6 +26,12 @@ TERMS = (
     ("I/O, all ranks", "I/O per rank x ranks: the time of processors that the I/O of a job took."),
     ("I/O per rank", "Time a rank was in at least one operation, mean over the job's ranks."),
     ("I/O share", "I/O per rank / run time. Whether that time was hidden, logs alone do not say."),
+    (
+        "input",
+        "Reads of the files that a job only read, or read most of: counters of Darshan, summed "
+        "over processes, at most the run time of all ranks.",
+    ),
+    ("node h", "Hours x nodes: rank h x nodes / ranks."),
     ("traced", "Operations with a record of their own / operations that were counted."),
 )
 
@@ -56,9 +64,12 @@ def page(rows: Sequence[Row], folder: str, reports: Mapping[int, str] | None = N
         figures=(
             jobs_figure(rows, reports or {}),
             *benchmarks_figure(read),
+            *group_figures(rows, reports or {}),
             _share(read),
             _moved(read),
             _sizes(read),
+            changes_figure(rows),
+            input_by_day(read),
             _trend(read),
         ),
         terms=TERMS,

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.analyses import analyse
+from vanidl.analyses.input_time import input_time, nodes
 from vanidl.errors import VanidlError
 from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
+from vanidl.model.trace import Trace
 from vanidl.parallel.limits import Limits, TimeLimit, limited
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import needs_library, read_identity
@@ -61,6 +63,15 @@ MORE: tuple[tuple[str, str], ...] = (
     ("traced_fraction", "double"),  # of the layer's operations
     ("warnings", "string"),  # codes, separated by spaces
     ("findings", "int64"),
+    ("finding_codes", "strings"),  # most severe first
+    ("finding_gains_s", "doubles"),  # of each: gain_at_most_s
+    ("user", "string"),
+    ("nodes", "int64"),
+    ("input_s", "double"),  # this and the next four: `vanidl.analyses.input_time`
+    ("input_rank_hours", "double"),
+    ("input_node_hours", "double"),
+    ("input_file_systems", "strings"),  # most time first
+    ("input_file_system_s", "doubles"),
     ("workload", "string"),  # of a storage benchmark, of which the next four are, too
     ("utilization_percent", "double"),
     ("largest_wait", "string"),
@@ -72,7 +83,10 @@ MORE: tuple[tuple[str, str], ...] = (
 )
 
 
-_PYTHON: dict[str, type] = {"string": str, "int64": int, "double": float, "bool": bool}
+_PYTHON: dict[str, Kind] = {
+    "string": str, "int64": int, "double": float, "bool": bool,
+    "strings": list[str], "doubles": list[float | None],
+}  # fmt: skip
 
 
 def row_kind() -> dict[str, Kind]:
@@ -138,16 +152,25 @@ def checked(row: object) -> Row:
     for name, value in row.items():
         if value is None and name not in _ALWAYS:
             continue
-        if type(value) not in _TYPES[kinds[name]]:
-            raise TypeError(f"{name} is of type {type(value).__name__}")
-        if type(value) in (int, float) and not abs(value) < _LARGEST:
-            raise ValueError(f"{name} is {value}")
+        if kinds[name] in _ITEMS and type(value) is list:
+            for item in value:
+                _check(name, item, _ITEMS[kinds[name]])
+        else:
+            _check(name, value, _TYPES.get(kinds[name], ()))
     return row
+
+
+def _check(name: str, value: object, types: tuple[type, ...]) -> None:
+    if type(value) not in types:
+        raise TypeError(f"{name} is of type {type(value).__name__}")
+    if isinstance(value, int | float) and not abs(value) < _LARGEST:
+        raise ValueError(f"{name} is {value}")
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "double": (float, int), "int64": (int,), "bool": (bool,),
 }  # fmt: skip
+_ITEMS: dict[str, tuple[type, ...]] = {"strings": (str,), "doubles": (float, int, type(None))}
 _ALWAYS = ("logs", "first_log")
 
 
@@ -172,11 +195,14 @@ def _read(job: Job, pending: library.PendingCounters) -> Row:
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})
     once, _ = copies.distinct(found)
-    return values | _place(job) | _of_benchmark(content["benchmarks"]) | {
+    more = _of_benchmark(content["benchmarks"]) | _of_input(trace)
+    return values | _place(job) | more | {
         "logs": sum(map(len, once.files.values())),
         "traced_fraction": covered.get("traced_fraction"),
         "warnings": " ".join(sorted({w["code"] for w in content["coverage"]["warnings"]})),
         "findings": len(content["findings"]),
+        "finding_codes": [found["code"] for found in content["findings"]],
+        "finding_gains_s": [found["gain_at_most_s"] for found in content["findings"]],
         "problem": None,
     }  # fmt: skip
 
@@ -195,8 +221,22 @@ def _of_benchmark(results: Sequence[Mapping[str, Any]]) -> Row:
     }
 
 
+def _of_input(trace: Trace) -> Row:
+    """What reads of the data took; null where no counters say."""
+    found = input_time(trace)
+    systems = None if found is None else found.by_file_system
+    return {
+        "nodes": nodes(trace),
+        "input_s": found and found.read_s,
+        "input_rank_hours": found and found.rank_hours,
+        "input_node_hours": found and found.node_hours,
+        "input_file_systems": None if systems is None else list(systems),
+        "input_file_system_s": None if systems is None else list(systems.values()),
+    }
+
+
 def _place(job: Job) -> Row:
-    return {"logs": len(job.paths), "first_log": job.first}
+    return {"logs": len(job.paths), "first_log": job.first, "user": job.user}
 
 
 def _at(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN401
