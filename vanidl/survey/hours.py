@@ -1,4 +1,4 @@
-"""Hours of a fleet: which hours of input are added up, and over which jobs."""
+"""Hours of a fleet: which are added up, over which jobs, and what a job belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job -> one row. Every number is that of the JSON contract, under its name there."""
+"""One job -> one row. Numbers of `COLUMNS` are those of the JSON contract, under their names."""
 
 from __future__ import annotations
 
