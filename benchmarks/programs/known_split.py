@@ -3,7 +3,8 @@
 Each batch is read while training waits for it; while it computes, a child reads something else, as
 workers do, or a thread of the training process, as loaders do that prefetch; then training itself
 reads something, as checkpoints are written. Reads are of pipes: they last as long as their writers
-make them. Who reads times it.
+make them. Who reads times it, and notes how long the kernel kept it from running meanwhile: by no
+more than that can another clock differ.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ from typing import Any
 STEPS = 40
 EXPOSED_S, HIDDEN_S, COMPUTE_S, OTHER_S = 0.008, 0.012, 0.016, 0.006
 NBYTES = 4096
+DELAYS = Path("/proc/thread-self/schedstat")  # its second number: ns in the run queue
 
 Spans = list[tuple[int, int]]
+
+
+def delayed_ns() -> int:
+    """How long this thread was ready to run and did not, so far; 0 where no kernel counts it."""
+    return int(DELAYS.read_text().split()[1]) if DELAYS.exists() else 0
 
 
 class Slow:
@@ -32,6 +39,7 @@ class Slow:
         os.mkfifo(path)
         self.seconds, self.asked = 0.0, threading.Semaphore(0)
         self.spans: Spans = []
+        self.delayed_ns = 0
         threading.Thread(target=self._write, args=(path,), daemon=True).start()
         self.descriptor = os.open(path, os.O_RDONLY)
 
@@ -43,17 +51,19 @@ class Slow:
             os.write(descriptor, bytes(NBYTES))
 
     @property
-    def read_s(self) -> float:
-        """How long all reads took."""
-        return sum(end - begin for begin, end in self.spans) / 1e9
+    def read_s(self) -> tuple[float, float]:
+        """How long all reads took, and for how much of it who reads was ready to run and did not."""
+        return sum(end - begin for begin, end in self.spans) / 1e9, self.delayed_ns / 1e9
 
     def read(self, seconds: float) -> None:
         """One read."""
         self.seconds = seconds
+        before = delayed_ns()
         self.asked.release()
         begin = time.time_ns()
         os.read(self.descriptor, NBYTES)
         self.spans.append((begin, time.time_ns()))
+        self.delayed_ns += delayed_ns() - before
 
 
 class Batches:
