@@ -26,12 +26,12 @@ _GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
+    # What is imported and read stays until the end, so looking through it for garbage finds none.
+    gc.set_threshold(_GARBAGE)
     with console.prepared():
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")
         options = parser().parse_args(arguments)
-        # What is read stays until the end, so looking through it for garbage finds none.
-        gc.set_threshold(_GARBAGE)
         try:
             with ended_with_block():
                 status = find_command(options.command).run(options)

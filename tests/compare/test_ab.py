@@ -11,8 +11,9 @@ import pytest
 
 from vanidl.compare import ab
 from vanidl.compare.ab import Plan, order, run_pairs
-from vanidl.compare.ab_folder import AB_FILE, DROPPED, WARM, load
+from vanidl.compare.ab_folder import DROPPED, WARM, load
 from vanidl.errors import UsageError, VanidlError
+from vanidl.files.names import AB_FILE
 
 
 @dataclass(frozen=True)

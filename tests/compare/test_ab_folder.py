@@ -10,7 +10,6 @@ import vanidl
 from tests import DATA
 from vanidl.compare import compare
 from vanidl.compare.ab_folder import (
-    AB_FILE,
     WARM,
     Experiment,
     RecordedRun,
@@ -19,6 +18,7 @@ from vanidl.compare.ab_folder import (
     save,
 )
 from vanidl.errors import InputError
+from vanidl.files.names import AB_FILE
 
 RUNS = tuple(
     RecordedRun(side, pair, f"{side}-{pair}", 2.0 + (side == "b") + pair / 100, 0, "darshan")

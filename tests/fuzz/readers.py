@@ -28,6 +28,7 @@ from vanidl.dataset import npy, tfrecord
 from vanidl.readers import run_json
 from vanidl.readers.darshan import log
 from vanidl.readers.dftracer import trace_file
+from vanidl.readers.dlio import kinds
 from vanidl.readers.dlio import run as dlio
 from vanidl.readers.dlio.output import read_output
 from vanidl.readers.dlio.times import read_times
@@ -157,7 +158,7 @@ def _read_dlio(path: Path) -> object:
     """One file, and all that is made of a result that holds it and nothing else."""
     is_output = path.name.endswith("_output.json")
     file = read_output(path) if is_output else read_times(path)
-    kind = dlio.OUTPUT if is_output else dlio.TIMES
+    kind = kinds.OUTPUT if is_output else kinds.TIMES
     return file, dlio.read({kind: (path,)}, Reading(lambda *_: None))
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,30 +165,30 @@ def _passes(start: Int64Array, item: Int64Array) -> _Passes:
     fresh = _without_repeats(item, items)
     start, item = start[fresh], item[fresh]
     borders = _borders(item.tolist(), items)
-    parts = [np.unique(part) for part in np.split(item, borders)]
-    if borders and _is_of_its_own(parts, items):
+    parts = np.split(item, borders)
+    if borders and _is_of_its_own(np.unique(parts[0]), np.unique(parts[-1]), items):
         others = ~np.isin(item, parts[-1])
         return _passes(start[others], item[others]) if others.any() else _NO_PASSES
-    whole = min(map(len, parts[:-1]), default=0) / items
-    once = min(len(part) / n for part, n in zip(parts, _lengths(borders, len(item)), strict=True))
-    if whole < (_WHOLE_OF_FEW if items < _FEW_ITEMS else _WHOLE) or once < _ONCE:
+    least = _WHOLE_OF_FEW if items < _FEW_ITEMS else _WHOLE
+    if min(map(len, parts[:-1]), default=0) / items < least:  # no need to look at the items
+        return _NO_PASSES
+    sizes = [len(np.unique(part)) for part in parts]
+    whole = min(sizes[:-1], default=0) / items
+    once = min(size / len(part) for size, part in zip(sizes, parts, strict=True))
+    if whole < least or once < _ONCE:
         return _NO_PASSES
     begun = (start[0], *(start[_after_pause(start, border, items)] for border in borders))
     return _Passes(tuple(map(int, begun)), whole)
 
 
-def _lengths(borders: list[int], reads: int) -> list[int]:
-    return [after - before for before, after in pairwise([0, *borders, reads])]
-
-
-def _is_of_its_own(parts: list[Int64Array], items: int) -> bool:
+def _is_of_its_own(first: Int64Array, last: Int64Array, items: int) -> bool:
     """Whether the last pass is of items that the first pass lacked.
 
     That is a validation of which a little was read before training, as some trainers do.
     """
-    lacked = np.isin(parts[-1], parts[0], invert=True).mean()
-    lacked_in_all = 1 - len(parts[0]) / items
-    return len(parts[-1]) < _WHOLE * items and bool(lacked > max(_LACKED, 2 * lacked_in_all))
+    lacked = np.isin(last, first, invert=True).mean()
+    lacked_in_all = 1 - len(first) / items
+    return len(last) < _WHOLE * items and bool(lacked > max(_LACKED, 2 * lacked_in_all))
 
 
 def _without_repeats(item: Int64Array, items: int) -> Int64Array:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from vanidl.compare.ab_folder import AB_FILE
 from vanidl.errors import InputError, UsageError
+from vanidl.files.names import AB_FILE
 from vanidl.formatting.names import printable
 from vanidl.readers import discover, run_json
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 from vanidl.compare.ab_folder import (
-    AB_FILE,
     CEILING,
     DROPPED,
     SIDES,
@@ -25,6 +24,7 @@ from vanidl.compare.ab_folder import (
     save,
 )
 from vanidl.errors import UsageError, VanidlError
+from vanidl.files.names import AB_FILE
 from vanidl.record.secrets import masked
 
 PLACEHOLDER = "{run}"

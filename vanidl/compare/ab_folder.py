@@ -15,9 +15,9 @@ from vanidl.compare.sides import Opener, Sample, Side, sample_of
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
+from vanidl.files.names import AB_FILE
 from vanidl.readers.budget import read_whole
 
-AB_FILE = "ab.json"
 SCHEMA = "vanidl-ab/1"
 SIDES = ("a", "b")
 CEILING = "ceiling"

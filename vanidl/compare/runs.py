@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vanidl.compare import Change, Comparison, Pairing, Side, compare
-from vanidl.compare.ab_folder import AB_FILE, open_recorded
+from vanidl.compare.ab_folder import open_recorded
 from vanidl.compare.sides import LETTERS, Opener, distinct_names, side_of
 from vanidl.compare.wording import headline
 from vanidl.errors import UsageError
+from vanidl.files.names import AB_FILE
 from vanidl.run import open_run
 
 if TYPE_CHECKING:

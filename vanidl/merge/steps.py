@@ -112,11 +112,10 @@ class _Asked:
 
 def read_formats(places: Sequence[Found], reading: Reading, *, traces_io: bool) -> list[Records]:
     """What the files of each format say that records I/O, or of each that does not."""
-    return [
-        known.read(_files(known, places), reading)
-        for known in readers.FORMATS
-        if known.traces_io == traces_io
+    found = [
+        (known, _files(known, places)) for known in readers.FORMATS if known.traces_io == traces_io
     ]
+    return [known.read(files, reading) for known, files in found if any(files.values())]
 
 
 def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:

@@ -53,7 +53,7 @@ VIEWER_SCRIPTS = (
 """Before the last of SCRIPTS, where a figure has a trace viewer."""
 
 _STYLES = ("page.css", "first-screen.css", "parts.css", "viewer.css")
-_UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+_UNSAFE = "<>&\u2028\u2029"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,9 @@ def write_page(text: str, path: str | Path) -> None:
 def embedded(value: object) -> str:
     """JSON that is inert inside a script element, whatever its strings hold."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(_UNSAFE)
+    for character in _UNSAFE:  # str.translate takes ten times as long
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def _policy(scripts: list[str], *, served: bool) -> str:

@@ -142,8 +142,10 @@ class _Chosen:
 def _outside(block: Block, windows: Iterable[tuple[int, int]]) -> Block:
     """Slices that lie in none of the windows that were taken before."""
     keep = np.ones(len(block), bool)
+    first, last = int(block.start[0]), int(block.end.max())
     for low, high in windows:
-        keep &= ~((block.start < high) & (block.end > low))
+        if first < high and last > low:
+            keep &= ~((block.start < high) & (block.end > low))
     return block if keep.all() else block.pick(keep)
 
 

@@ -14,7 +14,8 @@ from tests.makers.dlio_results import Plan, write
 from vanidl.errors import SeveralJobsError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.dlio.document import read_config
-from vanidl.readers.dlio.run import OUTPUT, TIMES, read
+from vanidl.readers.dlio.kinds import OUTPUT, TIMES
+from vanidl.readers.dlio.run import read
 from vanidl.readers.format import Reading, Records
 
 SLOW_RANK = Plan(ranks=3, load=lambda rank, epoch, step: 0.3 if rank == 1 and step % 2 else 0.02)

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from vanidl.readers.dftracer.processes import possible_events
-from vanidl.readers.dftracer.run import combine
-from vanidl.readers.dftracer.trace_file import NOT_RECORDED, read_file
-from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.records import CounterFile
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records
 from vanidl.readers.sniff import Opening
-from vanidl.readers.verdict import CUT, DAMAGED, PARTIAL, WHOLE, Verdict, ends_early
+from vanidl.readers.verdict import Verdict
 
 _TRACE = "dftracer"
-_TITLE = "DFTracer traces"
 
 
 def _read(files: Files, reading: Reading) -> Records:
-    run = combine(reading.each(_TITLE, read_file, files.get(_TRACE, ())))
-    counters = {
-        path: CounterFile(layers, heatmaps=run.heatmaps[path])
-        for path, layers in run.counters.items()
-    }
-    return Records(run.logs, lambda: counters, run.profiles, notices=run.notices)
+    from vanidl.readers.dftracer import reading as traces  # where there is one: it takes time
 
-
-def _state(losses: Sequence[str]) -> str:
-    """What was never recorded leaves a file whole: that is partial, not damaged."""
-    if ends_early(losses):
-        return CUT
-    lost = [loss for loss in losses if not any(text in loss for text in NOT_RECORDED)]
-    return DAMAGED if lost else PARTIAL if losses else WHOLE
+    return traces.read(files.get(_TRACE, ()), reading)
 
 
 def _check(
     files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
 ) -> Sequence[Verdict]:
-    """The verdicts, with the versions that the files state."""
-    stated: dict[str, str] = {}
+    from vanidl.readers.dftracer import reading as traces
 
-    def losses_of(path: Path) -> Sequence[str]:
-        file = read_file(path)
-        stated[str(path)] = ", ".join(sorted({s.version for s in file.starts if s.version}))
-        return (*possible_events(file)[2], *file.never_written)
-
-    verdicts = check_by_reading({_TRACE: losses_of}, _state)(files, before_each)
-    return [replace(verdict, version=stated.get(verdict.path, "")) for verdict in verdicts]
+    return traces.check(files, before_each)
 
 
 def _sniff(opening: Opening) -> str:
@@ -56,7 +32,7 @@ def _sniff(opening: Opening) -> str:
 
 FORMAT = Format(
     name="dftracer",
-    title=_TITLE,
+    title="DFTracer traces",
     patterns=(".pfw", ".pfw.gz"),
     kinds=(FileKind(_TRACE, "DFTracer trace", (".pfw", ".pfw.gz")),),
     read=_read,

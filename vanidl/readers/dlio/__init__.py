@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from vanidl.readers.dlio.output import read_output
-from vanidl.readers.dlio.run import OUTPUT, TIMES, read
-from vanidl.readers.dlio.times import read_times
-from vanidl.readers.format import FileKind, Format, check_by_reading
+from collections.abc import Sequence
+from pathlib import Path
+
+from vanidl.readers.dlio.kinds import OUTPUT, TIMES
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+
+
+def _read(files: Files, reading: Reading) -> Records:
+    from vanidl.readers.dlio import run  # where there are such files: it takes time
+
+    return run.read(files, reading)
+
+
+def _losses_of_output(path: Path) -> Sequence[str]:
+    from vanidl.readers.dlio.output import read_output
+
+    return read_output(path).losses
+
+
+def _losses_of_times(path: Path) -> Sequence[str]:
+    from vanidl.readers.dlio.times import read_times
+
+    return read_times(path).losses
+
 
 FORMAT = Format(
     name="dlio",
@@ -15,12 +35,7 @@ FORMAT = Format(
         FileKind(OUTPUT, "steps of a rank of DLIO", pattern=r"\d{1,9}_output\.json"),
         FileKind(TIMES, "times of DLIO's epochs", pattern=r"(\d{1,9}_)?per_epoch_stats\.json"),
     ),
-    read=read,
-    check=check_by_reading(
-        {
-            OUTPUT: lambda path: read_output(path).losses,
-            TIMES: lambda path: read_times(path).losses,
-        }
-    ),
+    read=_read,
+    check=check_by_reading({OUTPUT: _losses_of_output, TIMES: _losses_of_times}),
     outputs=r"/(\d+_)?(output|per_epoch_stats)\.json$|/dlio\.log$",
 )

@@ -15,6 +15,7 @@ from vanidl.formatting.units import plural
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.warnings import Notice
 from vanidl.readers.dlio import spans
+from vanidl.readers.dlio.kinds import OUTPUT, TIMES
 from vanidl.readers.dlio.output import RankOutput, read_output
 from vanidl.readers.dlio.settings import Settings, read_settings
 from vanidl.readers.dlio.times import Times, read_times
@@ -27,8 +28,6 @@ from vanidl.readers.dlio.utilization import (
 )
 from vanidl.readers.format import Files, Reading, Records
 from vanidl.readers.records import ProfileTrace, StepDurations
-
-OUTPUT, TIMES = "dlio_output", "dlio_times"
 
 
 @dataclass(slots=True)

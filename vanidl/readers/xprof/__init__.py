@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from vanidl.readers.format import FileKind, Format, check_by_reading
-from vanidl.readers.xprof import trace_viewer, xplane
-from vanidl.readers.xprof.sessions import STEP_TABLE, TRACE_VIEWER, XPLANE, read
+from collections.abc import Sequence
+from pathlib import Path
+
+from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
+from vanidl.readers.xprof.kinds import STEP_TABLE, TRACE_VIEWER, XPLANE
+
+
+def _read(files: Files, reading: Reading) -> Records:
+    from vanidl.readers.xprof import sessions  # where there are such files: it takes time
+
+    return sessions.read(files, reading)
+
+
+def _losses_of_xplane(path: Path) -> Sequence[str]:
+    from vanidl.readers.xprof import xplane
+
+    return xplane.read_profile(path).losses
+
+
+def _losses_of_trace(path: Path) -> Sequence[str]:
+    from vanidl.readers.xprof import trace_viewer
+
+    return trace_viewer.read_profile(path).losses
+
 
 FORMAT = Format(
     name="xprof",
@@ -15,12 +36,7 @@ FORMAT = Format(
         FileKind(TRACE_VIEWER, "TensorFlow trace", (".trace.json.gz",)),
         FileKind(STEP_TABLE, "TensorFlow input pipeline profile", (".input_pipeline.pb",)),
     ),
-    read=read,
-    check=check_by_reading(
-        {
-            XPLANE: lambda path: xplane.read_profile(path).losses,
-            TRACE_VIEWER: lambda path: trace_viewer.read_profile(path).losses,
-        }
-    ),
+    read=_read,
+    check=check_by_reading({XPLANE: _losses_of_xplane, TRACE_VIEWER: _losses_of_trace}),
     outputs=r"\.trace\.json|/plugins/profile/|\.xplane\.pb",
 )

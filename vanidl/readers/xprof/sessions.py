@@ -17,8 +17,7 @@ from vanidl.readers.format import Files, Reading, Records
 from vanidl.readers.records import ProfileTrace, same_host
 from vanidl.readers.xprof import trace_viewer, xplane
 from vanidl.readers.xprof.input_pipeline import read_durations
-
-XPLANE, TRACE_VIEWER, STEP_TABLE = "xplane", "trace_viewer", "input_pipeline"
+from vanidl.readers.xprof.kinds import STEP_TABLE, TRACE_VIEWER, XPLANE
 
 _TRAIN = "train"  # Keras keeps event files of training there, and the profile beside or in it
 
