@@ -10,7 +10,7 @@ replacement, or of other subsets each time, show no passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,20 +69,45 @@ def pass_starts(trace: Trace) -> tuple[int, ...]:
 
 
 def _sample_reads(trace: Trace) -> _Reads | None:
-    """Reads of dataset files that are no headers; None without any."""
-    blocks = list(_blocks(trace))
-    if not blocks or not sum(block.shape[1] for block in blocks):
+    """Reads of dataset files that are no headers, or of a part of the items; None without any."""
+    layers = [part.layer for part in trace.io if len(part.start)]
+    layer = max(set(layers), key=lambda name: (layers.count(name), name), default="")
+    parts = [part for part in trace.io if part.layer == layer]
+    wanted = _some_files(trace.files.is_data, parts)
+    count = sum(int(np.count_nonzero(_is_read(part, wanted))) for part in parts)
+    if not count:
         return None
-    start, process, file, offset, nbytes = np.concatenate(blocks, axis=1)
-    place = _mixed(file, offset)
-    samples = nbytes >= _SMALL * _usual_nbytes(nbytes)
-    samples &= (place % np.uint64(-(-len(place) // _MOST_READS))) == 0
-    if (offset < 0).any():
-        samples &= ~_goes_on(start, process, file, offset)
-    rows = np.flatnonzero(samples)
+    every = -(-count // _MOST_READS)
+    blocks, sizes, before = [], [], 0
+    for part in parts:
+        rows = np.flatnonzero(_is_read(part, wanted))
+        sizes.append(part.nbytes[rows[-before % every :: every]])
+        before += len(rows)
+        blocks.append(_sampled(part, rows, every))
+    start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
+    rows = np.flatnonzero(nbytes >= _SMALL * _usual_nbytes(np.concatenate(sizes)))
     rows = rows[np.argsort(start[rows], kind="stable")]
     item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)
     return _Reads(start[rows], process[rows], item) if len(rows) else None
+
+
+def _is_read(part: Part, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = wanted[part.file] & (part.op == READ) & (part.nbytes > 0)
+    return found
+
+
+def _sampled(
+    part: Part, rows: Int64Array, every: int
+) -> tuple[Int64Array, Int64Array, NDArray[np.uint64], Int64Array]:
+    """Start, process, place and bytes of the reads of every n-th item, of one process."""
+    file, offset = part.file[rows].astype(np.int64), part.offset[rows]
+    place = _mixed(file, offset)
+    kept = place % np.uint64(every) == 0
+    if (offset < 0).any():
+        kept &= ~_goes_on(part.start[rows], file, offset)
+    chosen = rows[kept]
+    process = np.full(len(chosen), part.process, np.int64)
+    return part.start[chosen], process, place[kept], part.nbytes[chosen].astype(np.int64)
 
 
 def _mixed(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
@@ -95,24 +120,10 @@ def _mixed(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
 
 
 def _usual_nbytes(nbytes: Int64Array) -> int:
-    """The size that reads of half the bytes do not reach; of a part of many reads."""
-    some = np.sort(nbytes[:: -(-len(nbytes) // _MOST_READS)])
+    """The size that reads of half the bytes do not reach."""
+    some = np.sort(nbytes)
     moved = np.cumsum(some.astype(float))
     return int(some[min(int(np.searchsorted(moved, moved[-1] / 2)), len(some) - 1)])
-
-
-def _blocks(trace: Trace) -> Iterator[Int64Array]:
-    """Start, process, file, offset and bytes of the dataset reads of each part, of one layer."""
-    layers = [part.layer for part in trace.io if len(part.start)]
-    layer = max(set(layers), key=lambda name: (layers.count(name), name), default="")
-    parts = [part for part in trace.io if part.layer == layer]
-    wanted = _some_files(trace.files.is_data, parts)
-    for part in parts:
-        rows = np.flatnonzero(wanted[part.file] & (part.op == READ) & (part.nbytes > 0))
-        columns = (part.file, part.offset, part.nbytes)
-        process = np.full(len(rows), part.process, np.int64)
-        file, offset, nbytes = (column[rows].astype(np.int64) for column in columns)
-        yield np.stack([part.start[rows], process, file, offset, nbytes])
 
 
 def _some_files(is_data: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np.bool_]:
@@ -127,14 +138,11 @@ def _some_files(is_data: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np
     return some
 
 
-def _goes_on(
-    start: Int64Array, process: Int64Array, file: Int64Array, offset: Int64Array
-) -> NDArray[np.bool_]:
-    """Reads without an offset that follow another of the same file by the same process."""
-    order = np.lexsort((start, process))
+def _goes_on(start: Int64Array, file: Int64Array, offset: Int64Array) -> NDArray[np.bool_]:
+    """Reads without an offset that follow another of the same file, by one process."""
+    order = np.argsort(start, kind="stable")
     same = np.zeros(len(order), bool)
-    pairs = np.stack([process, file])[:, order]
-    same[order[1:]] = (np.diff(pairs, axis=1) == 0).all(axis=0)
+    same[order[1:]] = np.diff(file[order]) == 0
     return same & (offset < 0)
 
 
