@@ -52,7 +52,7 @@ class Slow:
 
     @property
     def read_s(self) -> tuple[float, float]:
-        """How long all reads took, and for how much of it who reads was ready to run and did not."""
+        """How long all reads took, and how long who reads was ready to run and did not."""
         return sum(end - begin for begin, end in self.spans) / 1e9, self.delayed_ns / 1e9
 
     def read(self, seconds: float) -> None:

@@ -7,8 +7,10 @@ Each pair is recorded on the emulated parallel file system (5 ms a request, 40 M
 5 MB/s a rank, 10 MB/s in all): the baseline, and the baseline with workers or another loader in
 its place. From the first of each pair alone, and for several ranks what the storage gives to all,
 the mean step time of the second is predicted. Limit: the predicted change is within 20 % of the
-measured one, as the median over repeats. The model's part of a step is waited for, not computed,
-so that readers and model do not compete for this machine's cores. Several ranks are torchrun's.
+measured one, as the median over repeats; where the measured one is less than a tenth of the step,
+the predicted step is within 20 % of the measured step. The model's part of a step is waited for,
+not computed, so that readers and model do not compete for this machine's cores. Several ranks are
+torchrun's.
 
 Loaders that read ahead in threads (a prefetch thread, grain, tf.data) say nothing about how far, so
 for them the limit is that no prediction is made (1 where it is refused, else 0). A kind whose
@@ -42,6 +44,7 @@ BLOCKS_TOTAL = 10e6
 COSTS = {"blocks": Cost(0.005, client_bytes_per_s=5e6, total_bytes_per_s=BLOCKS_TOTAL)}
 RANKS = {"shuffled": 2, "blocks": 3}
 WITHIN = 0.2
+LEAST_CHANGE = 0.1  # of the step
 PROGRAMS = Path(__file__).parents[1] / "programs"
 JOB = PROGRAMS / "paced_training.py"
 PACE = {
@@ -244,15 +247,21 @@ def encoded(folder: Path, before: Run) -> Change:
 
 
 def ratio_of_changes(pair: str, before: Run, after: Run, change: Change) -> float:
-    """Predicted change of the mean step / the measured one, and a line about it."""
+    """Predicted change of the mean step / the measured one, and a line about it.
+
+    Where nothing was to gain, predicted step / measured step: the ratio of two changes that are
+    hardly any says nothing.
+    """
     if before.steps is None or after.steps is None:
         raise SystemExit("a run was recorded without steps")
     now, then = before.steps.mean_s, after.steps.mean_s
     predicted = before.predict(change).step_s
-    ratio = (now - predicted) / (now - then)
+    changed = abs(now - then) >= LEAST_CHANGE * now
+    ratio = (now - predicted) / (now - then) if changed else predicted / then
     print(
         f"{pair}: {now * 1e3:.0f} ms a step, {then * 1e3:.0f} ms then, "
-        f"{predicted * 1e3:.0f} ms predicted; change {ratio:.2f} of the measured one",
+        f"{predicted * 1e3:.0f} ms predicted; {'change' if changed else 'step'} {ratio:.2f} "
+        "of the measured one",
         flush=True,
     )
     return ratio
