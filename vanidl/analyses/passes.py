@@ -172,7 +172,7 @@ def _passes(start: Int64Array, item: Int64Array) -> _Passes:
         return _NO_PASSES
     fresh = _without_repeats(item, items)
     start, item = start[fresh], item[fresh]
-    borders = _borders(item.tolist(), items)
+    borders = _borders(item, items)
     parts = np.split(item, borders)
     if borders and _is_of_its_own(np.unique(parts[0]), np.unique(parts[-1]), items):
         others = ~np.isin(item, parts[-1])
@@ -207,24 +207,47 @@ def _without_repeats(item: Int64Array, items: int) -> Int64Array:
     return np.flatnonzero(~near)
 
 
-def _borders(item: list[int], items: int) -> list[int]:
+def _borders(item: Int64Array, items: int) -> list[int]:
     """Where most of the reads of a window were made before in the pass: its first such read."""
     window = min(items, max(_FEWEST, int(_WINDOW * items)))
-    last: dict[int, int] = {}
+    before = _read_before(item)
     borders: list[int] = []
-    begun = count = 0
-    again = [0] * len(item)
-    for i, one in enumerate(item):
-        again[i] = int(last.get(one, -1) >= begun)
-        last[one] = i
-        first = i - window + 1
-        count += again[i] - (again[first - 1] if first > begun else 0)
-        if first >= begun and count >= _MOSTLY * window:
-            begun = again.index(1, first)
-            borders.append(begun)
-            again[begun : i + 1] = [0] * (i + 1 - begun)
-            count = 0
+    found = _next_border(before, 0, 0, window)
+    while found is not None:
+        borders.append(found[0])
+        found = _next_border(before, *found, window)
     return borders
+
+
+def _read_before(item: Int64Array) -> Int64Array:
+    """For each read the read of the same item before it, -1 for the first."""
+    order = np.argsort(item, kind="stable")
+    same = np.flatnonzero(np.diff(item[order]) == 0)
+    before = np.full(len(item), -1, np.int64)
+    before[order[same + 1]] = order[same]
+    return before
+
+
+def _next_border(
+    before: Int64Array, begun: int, counted: int, window: int
+) -> tuple[int, int] | None:
+    """The border after `begun` and where the window that shows it ends; None for no more.
+
+    Reads before `counted` showed the pass that begins at `begun`: they tell nothing of its end.
+    """
+    size = 4 * window
+    while True:
+        again = before[begun : begun + size] >= begun
+        again[: max(counted - begun, 0)] = False
+        sums = np.concatenate(([0], np.cumsum(again)))
+        full = np.flatnonzero(sums[window:] - sums[:-window] >= _MOSTLY * window)
+        if len(full):
+            first = int(full[0])
+            border = begun + first + int(np.argmax(again[first:]))
+            return border, begun + first + window
+        if begun + size >= len(before):
+            return None
+        size *= 2
 
 
 def _after_pause(start: Int64Array, border: int, items: int) -> int:
