@@ -105,12 +105,14 @@ def sound_inks(driver: Any, width: int, *, before: Sequence[str] = ()) -> list[s
     It is no wider than the window, all pictures are drawn, nothing was requested, and no error
     or warning is on the console. Colours of `before` are waited out: pictures are drawn anew.
     """
-    inks: list[str | None] = driver.execute_async_script(
+    inks: list[str | bool | None] = driver.execute_async_script(
         """
         const [before, done] = arguments, end = Date.now() + 240000;
+        const fits = (plot) => Number(plot.dataset.width) === plot.clientWidth;
         const inks = () => [...document.querySelectorAll(".plot")]
           .filter((plot) => plot.offsetParent)
-          .map((plot) => plot.querySelector("svg.main-svg") && plot._fullLayout.font.color);
+          .map((plot) => plot.querySelector("svg.main-svg") && fits(plot)
+            && plot._fullLayout.font.color);
         const poll = setInterval(() => {
           const found = inks();
           if (found.some((ink) => !ink || before.includes(ink)) && Date.now() < end) return;
@@ -120,12 +122,28 @@ def sound_inks(driver: Any, width: int, *, before: Sequence[str] = ()) -> list[s
         """,
         list(before),
     )
-    assert None not in inks, "a picture in view is not drawn"
+    assert all(inks), "a picture in view is not drawn, or not as wide as its place"
     assert not set(inks) & set(before), "a picture in view is in the colours of before"
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     assert console_errors(driver) == []
     assert requests(driver) == []
-    return [ink for ink in inks if ink]
+    return [ink for ink in inks if isinstance(ink, str)]
+
+
+def sound_in_all_views(driver: Any, page: Path, scheme: str) -> None:
+    """A page is as it should be, light and dark, wide and narrow.
+
+    Opened in `scheme`, light and wide or dark and narrow; changed to the other scheme as at
+    sunset; then its window is made narrow or wide.
+    """
+    other, width, last = ("dark", 1400, 400) if scheme == "light" else ("light", 400, 1400)
+    prefer(driver, scheme)
+    opened(driver, page, width=width)
+    before = sound_inks(driver, width)
+    prefer(driver, other)
+    assert len(sound_inks(driver, width, before=before)) == len(before)
+    resized(driver, last)
+    assert len(sound_inks(driver, last)) == len(before)
 
 
 def console_errors(driver: Any) -> list[str]:
