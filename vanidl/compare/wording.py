@@ -107,7 +107,7 @@ def _had(pairing: Pairing, change: Change, noun: str, amount: str) -> str:
     """`B has 2.2 times the throughput of A`, `B has -9 % throughput ...` in words."""
     a, b = pairing.a.letter, pairing.b.letter
     if amount == "equal":
-        return f"{b} has the {noun} of {a}"
+        return f"{b} has the same {noun} as {a}"
     if amount.endswith("times"):
         return f"{b} has {amount} the {noun} of {a}"
     more = "less" if (change.ratio or 0.0) < 1 else "more"
