@@ -67,7 +67,7 @@ def test_hostile_names_arrive_as_text():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("one_each", ["the throughput of A (one run each: no interval)."]),
+        ("one_each", ["throughput as A (one run each: no interval)."]),
         ("slower", ["98 % interval", "5 pairs): worse."]),
         ("alike", ["No difference in throughput shown", "not proof of none"]),
         ("steps_not_recorded", ["B has 31 times the run time of A (one run each"]),
