@@ -21,6 +21,8 @@ from tests.makers.step_journals import journal_of
 from vanidl import readers
 from vanidl.cli import main
 from vanidl.errors import SeveralJobsError
+from vanidl.merge import copies
+from vanidl.readers import discover
 from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
 from vanidl.survey import survey
 
@@ -209,6 +211,23 @@ def test_equal_content_under_the_names_of_two_processes_is_two_processes(tmp_pat
     run = vanidl.open_run(tmp_path)
     assert {p.pid for p in run.trace.processes} == {42, 43}
     assert "copies" not in {w.code for w in run.coverage.warnings}
+
+
+def test_logs_whose_names_tell_of_different_processes_are_not_opened_to_compare(
+    tmp_path, monkeypatch
+):
+    opened = []
+    monkeypatch.setattr(copies, "_digest", opened.append)
+    names = [f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan" for pid in range(40)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"of one size")
+    copies.distinct(discover.find(tmp_path))
+    assert not opened
+    (tmp_path / "again").mkdir()
+    again = tmp_path / "again" / names[7]
+    again.write_bytes(b"of one size")
+    copies.distinct(discover.find(tmp_path))
+    assert sorted(opened) == [again, tmp_path / names[7]]
 
 
 def mpi(folder: Path, late_s: int, name: str = "", *, reads: int = 3) -> Path:

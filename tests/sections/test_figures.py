@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from functools import cache
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.makers.results import EXAMPLES
 from tests.viewer import unpacking
+from vanidl.analyses.balance import Balance, RankLoad
 from vanidl.figures import levels
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted
@@ -188,6 +190,18 @@ def test_access_shares_are_hundred_per_cent():
     spec = access.figure(example("full")).spec
     total = np.sum([s["x"] for s in spec["data"]], axis=0)
     assert total == pytest.approx([100, 100])
+
+
+@pytest.mark.parametrize("count", [2, balance.MOST_BARS, balance.MOST_BARS + 1, 10_000])
+def test_balance_has_no_more_bars_than_a_screen_has_columns_and_shows_the_busiest(count):
+    loads = [RankLoad(f"rank {i}", i, "node", 1, 1, i, 0, (i * 7919) % count + 1.0)
+             for i in range(count)]  # fmt: skip
+    found = Balance(tuple(loads), 1.0, 1.0, 0)
+    result = balance.figure(SimpleNamespace(balance=found))
+    bars = result.spec["data"][0]["y"]
+    assert min(count, balance.MOST_BARS) / 2 < len(bars) <= balance.MOST_BARS
+    assert max(bars) == count
+    assert ("each bar shows" in result.caption) == (count > balance.MOST_BARS)
 
 
 def test_balance_of_one_rank_is_a_table():

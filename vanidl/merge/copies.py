@@ -9,6 +9,7 @@ the most complete one is used.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,8 @@ def distinct(found: Found, before: Sequence[Path] = ()) -> tuple[Found, tuple[No
     files = [path for some in found.files.values() for path in some]
     copies = dict(
         pair
-        for alike in _of_one_size([*before, *files])
+        for same_size in _of_one_size([*before, *files])
+        for alike in [_of_one_writer(same_size)]
         for pair in _copies(sorted(alike, key=lambda path: _order(path, records, before)), before)
     )
     if not copies:
@@ -81,6 +83,18 @@ def _of_one_size(files: Sequence[Path]) -> list[list[Path]]:
     for path in files:
         by_size.setdefault(_size(path), []).append(path)
     return [alike for alike in by_size.values() if len(alike) > 1]
+
+
+def _of_one_writer(files: Sequence[Path]) -> Sequence[Path]:
+    """Those whose names do not say that each is of another process: a large job leaves thousands.
+
+    A file whose name tells nothing can be a copy of any, so then all are compared.
+    """
+    writers = [writer_named(path) for path in files]
+    counts = Counter(writers)
+    if None in counts:
+        return files
+    return [path for path, writer in zip(files, writers, strict=True) if counts[writer] > 1]
 
 
 def _copies(alike: Sequence[Path], never: Sequence[Path]) -> Iterator[tuple[Path, Path]]:

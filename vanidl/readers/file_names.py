@@ -65,7 +65,7 @@ class SessionName:
 
 def darshan_name(path: str | Path) -> DarshanName | None:
     """What a Darshan log's name says, None for a log that was renamed."""
-    match = _DARSHAN.fullmatch(Path(path).name)
+    match = _DARSHAN.fullmatch(_name(path))
     if not match:
         return None
     month, day, second = (int(match[key]) for key in ("month", "day", "second"))
@@ -75,7 +75,7 @@ def darshan_name(path: str | Path) -> DarshanName | None:
 
 def profiler_name(path: str | Path) -> ProfilerName | None:
     """What a PyTorch profiler trace's name says, None for one without a time."""
-    match = _PROFILER.fullmatch(Path(path).name)
+    match = _PROFILER.fullmatch(_name(path))
     if not match:
         return None
     time = int(match["time"])
@@ -87,7 +87,7 @@ def profiler_name(path: str | Path) -> ProfilerName | None:
 
 def event_file_name(path: str | Path) -> EventFileName | None:
     """What an event file's name says, None for another naming."""
-    match = _EVENT_FILE.fullmatch(Path(path).name)
+    match = _EVENT_FILE.fullmatch(_name(path))
     if not match:
         return None
     pid, number = _number(match["pid"]), _number(match["number"])
@@ -96,7 +96,7 @@ def event_file_name(path: str | Path) -> EventFileName | None:
 
 def session_name(path: str | Path) -> SessionName | None:
     """What the name and folder of a TensorFlow or JAX profile say, None for another naming."""
-    match = _SESSION.fullmatch(Path(path).name)
+    match = _SESSION.fullmatch(_name(path))
     return SessionName(match["host"], Path(path).absolute().parent.name) if match else None
 
 
@@ -117,6 +117,11 @@ def log_folder(path: str | Path) -> Path | None:
     parents = Path(path).absolute().parents
     inside = len(parents) > 3 and (parents[2].name, parents[1].name) == ("plugins", "profile")
     return parents[3] if inside else None
+
+
+def _name(path: str | Path) -> str:
+    """Without making a path of a path, which takes longer than all the rest."""
+    return path.name if isinstance(path, Path) else Path(path).name
 
 
 def _number(digits: str | None) -> int | None:

@@ -15,6 +15,9 @@ from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.tracing import record_operations, title
 
 TABLE_LIMIT = 256
+MOST_BARS = 2048
+"""More than a screen has columns; of neighbours that share a bar the busiest is shown."""
+
 _WORST = "A rank far above the others may be the one that the rest wait for."
 _CAPTION = (
     "Above: time each rank's processes spent in I/O. Below: bytes they read and wrote. " + _WORST
@@ -23,6 +26,9 @@ _COUNTERS_CAPTION = (
     "From {}'s counters, as no single operation was traced. Above: seconds of reading and "
     "writing that its files add up to, which is not the time the rank was in I/O: files at the "
     "same time count twice. Below: bytes read and written. " + _WORST
+)
+_SHARED_BARS = (
+    " Of {} each bar shows the busiest of a few neighbours; summary --json lists every one."
 )
 
 
@@ -41,7 +47,10 @@ def figure(run: Run) -> Figure:
         reason = "The run has one rank, so there is nothing to compare."
         return _record("", table=table, reason=reason)
     caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION.format(title(run.trace))
-    figure = _record(f"{caption} {_spread(balance)}", spec=_spec(balance.rows), table=table)
+    words, bars = f"{caption} {_spread(balance)}", _busiest(balance.rows)
+    if len(bars) < len(balance.rows):
+        words += _SHARED_BARS.format(plural(len(balance.rows), "rank"))
+    figure = _record(words, spec=_spec(bars), table=table)
     return replace(figure, alt_text=_alt_text(balance))
 
 
@@ -67,6 +76,13 @@ def _spread(balance: Balance) -> str:
     if balance.silent_ranks:
         sentence += f" {plural(balance.silent_ranks, 'rank')} did no I/O on this layer."
     return sentence.strip()
+
+
+def _busiest(rows: tuple[RankLoad, ...]) -> tuple[RankLoad, ...]:
+    """All ranks; of more than there are bars the busiest of each few neighbours."""
+    each = -(-len(rows) // MOST_BARS)
+    groups = (rows[i : i + each] for i in range(0, len(rows), each))
+    return tuple(max(group, key=lambda r: (_time_s(r), r.bytes_read)) for group in groups)
 
 
 def _spec(rows: tuple[RankLoad, ...]) -> Spec:

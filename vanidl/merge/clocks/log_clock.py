@@ -19,6 +19,7 @@ from vanidl.readers.records import CounterFile, TracerLog
 METHOD = "own records"
 
 _COARSE_NS = 100_000_000
+_NONE = 2**62
 _OPENED = "_OPEN_START_TIMESTAMP"
 
 
@@ -62,13 +63,13 @@ def _first_ns(log: TracerLog, counted: CounterFile | None) -> int:
     """Start of the first operation or open since the log's time zero, a large number for none."""
     starts = [table.start_ns for table in log.operations]
     opened = [
-        (seconds * 1e9).astype(np.int64)
+        (layer.seconds[name] * 1e9).astype(np.int64)
         for layer in (counted.layers if counted else ())
-        for name, seconds in layer.seconds.items()
+        for name in layer.seconds  # each is taken from the records when it is asked for
         if name.endswith(_OPENED)
     ]
-    known = [int(times[times > 0].min()) for times in (*starts, *opened) if (times > 0).any()]
-    return min(known, default=2**62)
+    known = np.concatenate([*starts, *opened, [_NONE]])
+    return int(known.min(where=known > 0, initial=_NONE))
 
 
 def _last_ns(log: TracerLog) -> int:
