@@ -222,10 +222,11 @@ def recorded(trace: Trace) -> tuple[Deliveries, ...]:
 
 def guessed(trace: Trace, without: Collection[int] = ()) -> tuple[Deliveries, ...]:
     """What follows from the order of reads and waits, but for some training processes."""
+    served = {p.trainer for p in trace.processes if p.role == "worker"}
     waits = {
         process: found
         for process in trace.ranks
-        if process not in without and (found := _waits(trace, process))
+        if process in served and process not in without and (found := _waits(trace, process))
     }
     workers = {
         i: p.trainer

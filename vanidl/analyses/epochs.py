@@ -211,7 +211,7 @@ def _extra_waits(
 
 def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
     """Generations of worker processes that read the dataset, over all ranks that have workers."""
-    if data is None or data.visits is None:
+    if data is None or data.visits is None or all(p.role != "worker" for p in trace.processes):
         return ()
     visits, first_read = data.visits, dict[int, int]()
     starts = (visits.start + trace.job.start_ns).tolist()

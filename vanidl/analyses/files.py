@@ -303,10 +303,10 @@ def _groups(
 ) -> tuple[GroupRow, ...]:
     values, present = on_layer
     names = np.array(getattr(trace.files, group), dtype=object)[present]
-    rows = []
+    rows, busy_s = [], _mean_busy_s(sums, group, len(trace.ranks))
     for name in sorted(set(names.tolist())):
         mine = values[present][names == name]
-        busy = _mean_busy_s(sums, group, name, len(trace.ranks)) if len(sums.file) else None
+        busy = busy_s.get(name, 0.0) if len(sums.file) else None
         rows.append(GroupRow(name, len(mine), int(mine[:, 2].sum()), int(mine[:, 3].sum()), busy))
     return tuple(sorted(rows, key=lambda r: (-(r.bytes_read + r.bytes_written), r.name)))
 
@@ -317,10 +317,10 @@ def _with_type(row: GroupRow, trace: Trace) -> GroupRow:
     return replace(row, file_system=next((k for m, k in kinds if m == row.name), "") or None)
 
 
-def _mean_busy_s(sums: FileSums, group: str, name: str, ranks: int) -> float:
-    lengths = [
-        spans.length
-        for (g, n, position), spans in sums.busy.items()
-        if g == group and n == name and position >= 0
-    ]
-    return sum(lengths) / max(ranks, 1) / 1e9
+def _mean_busy_s(sums: FileSums, group: str, ranks: int) -> dict[str, float]:
+    """By name, of those that a rank was busy with: their time over all ranks."""
+    lengths: dict[str, int] = {}
+    for (g, name, position), spans in sums.busy.items():
+        if g == group and position >= 0:
+            lengths[name] = lengths.get(name, 0) + spans.length
+    return {name: length / max(ranks, 1) / 1e9 for name, length in lengths.items()}

@@ -63,7 +63,7 @@ def groups_of_trainers(
                 worker.clock_uncertainty_ns,
             )
             found.setdefault(worker.trainer, []).append(life)
-    files = {} if visits is None else files_read(visits)
+    files = files_read(visits) if visits is not None and found else {}
     loaders = _loaders(trace)
     return {
         trainer: _recorded_groups(lives, loaders) or worker_groups(lives, files, trace.files.path)

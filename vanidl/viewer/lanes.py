@@ -90,6 +90,8 @@ def _io_lanes(trace: Trace, rank: int, processes: Sequence[int]) -> list[Lane]:
     """The training process first, then workers, as many lanes as lived at a time."""
     own = trace.ranks[rank] if rank >= 0 else -1
     found = [Lane("reads and writes", IO, rank, (own,))] if own in processes else []
+    if len(found) == len(processes):
+        return found
     others = sorted((p for p in processes if p != own), key=lambda p: _life(trace.processes[p]))
     lives = np.array([_life(trace.processes[p]) for p in others], np.int64).reshape(-1, 2)
     slots = FlatLanes().place(lives[:, 0], lives[:, 1]).tolist()
