@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import vanidl
 from tests import DATA
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from vanidl.analyses import dataloader_batches
 from vanidl.analyses.dataloader_batches import deliveries, guessed, recorded
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
@@ -194,8 +195,11 @@ def test_batches_of_recorded_runs_are_those_of_the_step_numbers(name, ranks):
                 for w, e in zip(each.worker, epoch, strict=True)] == [True] * len(each)  # fmt: skip
 
 
-def test_without_workers_there_is_nothing_to_tell():
+def test_without_workers_there_is_nothing_to_tell_and_nothing_is_looked_at(monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(dataloader_batches, "_waits", lambda _, rank: looked_at.append(rank))
     assert deliveries(vanidl.open_run(RUNS / "torch_pfs_workers0").trace) == ()
+    assert not looked_at
     trace = simulated(Loader()).trace
     assert all((part.op == READ).all() for part in trace.io)
 

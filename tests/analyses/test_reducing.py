@@ -120,3 +120,20 @@ def test_workers_know_all_that_a_partial_looks_at(name: str, opened) -> None:
     with ThreadPoolExecutor(1) as executor:
         folded = Run(run.trace, analyse(run.trace, run.selection, executor), run.selection)
     assert summary_object(folded) == summary_object(Run(run.trace, run.results, run.selection))
+
+
+@pytest.mark.parametrize(("rows", "parts", "threaded"), [(200, 400, 0), (80_000, 1, 1)])
+def test_threads_fold_large_parts_only(rows: int, parts: int, threaded: int) -> None:
+    trace = trace_of([(0, Io(i, i + 1, nbytes=1, file=1)) for i in range(2)], ())
+    part = trace.io[0].rows(np.zeros(rows, np.intp))
+    given_to = []
+
+    class Counting(ThreadPoolExecutor):
+        def submit(self, *call: Any, **named: Any) -> Any:
+            given_to.append(call)
+            return super().submit(*call, **named)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(reducing, "ThreadPoolExecutor", Counting)
+        reducing.reduce_parts({}, [part] * parts, trace)
+    assert len(given_to) == threaded

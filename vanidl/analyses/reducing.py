@@ -17,6 +17,7 @@ MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64
 _AHEAD = 64  # batches that are with the workers at a time
+_WORTH_ROWS = 2048  # of a part: with fewer, threads mostly wait for each other
 
 Values = dict[str, Any]
 
@@ -78,7 +79,7 @@ def _partials(
     with ThreadPoolExecutor(_threads()) as pool:
         ahead: deque[Future[Values]] = deque()
         for some in small_parts_together(parts):
-            if sum(map(len, some)) < SMALL_ROWS:
+            if (rows := sum(map(len, some))) < SMALL_ROWS or rows < _WORTH_ROWS * len(some):
                 yield from (ahead.popleft().result() for _ in range(len(ahead)))
                 yield values_of(some)
                 continue
