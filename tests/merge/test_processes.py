@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -166,6 +167,24 @@ def test_a_profile_finds_its_process_by_pid_and_host_and_brings_the_rank():
     processes = identify(logs, seen)
     assert [(p.pid, p.rank) for p in processes.rows] == [(6, 0), (5, 1)]
     assert processes.of_profile == (0, 1)
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
+def test_a_result_that_names_a_rank_finds_its_process_beside_what_that_ran(order):
+    """DLIO's results name no process; `uname -p` has its rank in the environment, too."""
+    logs, seen = [], []
+    for rank, pid in ((0, 200), (1, 300)):
+        main = darshan_log([Io(0, 10)], pid=pid, command="python3 dlio_benchmark")
+        tool = darshan_log(
+            [Io(0, 10)], pid=pid + 1, start_ns=JOB_START_NS + SECOND, length_ns=10,
+            command="uname -p",
+        )  # fmt: skip
+        logs += [replace(log, rank=rank) for log in (main, tool)]
+        result = profile(STEP, pid=None, rank=rank, world_size=2)
+        seen += [replace(result, recording="results"), profile(STEP, pid=pid, rank=rank)]
+    processes = identify(logs, [seen[k] for k in order]).rows
+    trainers = [(p.pid, p.rank) for p in processes if p.role == "trainer"]
+    assert trainers == [(200, 0), (300, 1)]
 
 
 def test_a_profile_of_an_unknown_process_is_a_rank_without_io():

@@ -55,7 +55,7 @@ def _of_no_process(
 ) -> Entry | None:
     """The process of a profile that no number tells: the only one it can be."""
     if profile.pid is None and profile.recording:
-        return _of_recording(profile, near)
+        return _of_recording(profile, near, profiles)
     free = [e for e in near if e.process.pid is None and not e.profiles]
     return free[0] if len(free) == 1 and (len(profiles) == 1 or free[0].process.host) else None
 
@@ -71,12 +71,23 @@ def _of_session(
     return chosen[0] if len(chosen) == 1 else None
 
 
-def _of_recording(profile: ProfileTrace, near: Sequence[Entry]) -> Entry | None:
-    """The process of a profile that names host and rank: of that rank, or the only one."""
-    mains = [e for e in near if e.process.parent_pid is None and not e.profiles]
+def _of_recording(
+    profile: ProfileTrace, near: Sequence[Entry], profiles: Sequence[ProfileTrace]
+) -> Entry | None:
+    """The process of a profile that names host and rank: of that rank, or the only one.
+
+    It may have profiles that name it, found before or after this one, but no other that does not.
+    """
+    mains = [
+        e
+        for e in near
+        if e.process.parent_pid is None and all(profiles[k].pid is not None for k in e.profiles)
+    ]
     ranked = [e for e in mains if e.process.rank == profile.rank]
-    alone = [e for e in mains if e.process.rank is None and _lived_through(e.process, profile)]
-    chosen = ranked or alone
+    unranked = [e for e in mains if e.process.rank is None]
+    # A program that a rank runs for a moment has the rank's number as well.
+    through = [[e for e in es if _lived_through(e.process, profile)] for es in (ranked, unranked)]
+    chosen = through[0] or ranked or through[1]
     return chosen[0] if len(chosen) == 1 else None
 
 
