@@ -38,8 +38,11 @@ def loops_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def torch_loops(loops_folder: Path) -> dict[str, Process]:
     """All loops of PyTorch, in one run: each in a process forked from one."""
-    folder = loops_folder
-    names = [program.command[-1] for program in TORCH if not program.missing]
+    return recorded(loops_folder, [program.command[-1] for program in TORCH if not program.missing])
+
+
+def recorded(folder: Path, names: list[str]) -> dict[str, Process]:
+    """These loops of PyTorch, each in a process forked from one."""
     command = [sys.executable, str(PROGRAMS / "torch_loops.py"), str(folder / "truth"), *names]
     assert record(command, folder / "RUN", tracer="none").exit_status == 0
     found = {one.loop: one for one in against(vanidl.open_run(folder / "RUN").trace, folder)}
@@ -48,10 +51,15 @@ def torch_loops(loops_folder: Path) -> dict[str, Process]:
 
 
 @pytest.mark.parametrize("program", TORCH, ids=lambda program: program.command[-1])
-def test_loops_of_pytorch(torch_loops: dict[str, Process], program: Program) -> None:
+def test_loops_of_pytorch(
+    torch_loops: dict[str, Process], program: Program, tmp_path: Path
+) -> None:
     if program.missing:
         pytest.skip(f"not installed: {', '.join(program.missing)}")
-    found = torch_loops[program.command[-1]]
+    name = program.command[-1]
+    found = torch_loops[name]
+    if found.waits.unexplained or found.steps.unexplained:  # a virtual machine may have stopped
+        found = recorded(tmp_path, [name])[name]
     assert 0 <= found.waits.found - found.waits.expected <= found.waits.outside  # split: stopped
     assert_true(found.waits, found.steps)
 
