@@ -10,7 +10,6 @@ replacement, or of other subsets each time, show no passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,26 +68,53 @@ def pass_starts(trace: Trace) -> tuple[int, ...]:
 
 
 def _sample_reads(trace: Trace) -> _Reads | None:
-    """Reads of dataset files that are no headers, or of a part of the items; None without any."""
-    layers = [part.layer for part in trace.io if len(part.start)]
-    layer = max(set(layers), key=lambda name: (layers.count(name), name), default="")
-    parts = [part for part in trace.io if part.layer == layer]
-    wanted = _some_files(trace.files.is_data, parts)
-    count = sum(int(np.count_nonzero(_is_read(part, wanted))) for part in parts)
+    """Reads of dataset files that are no headers, or of a part of the items; None without any.
+
+    Goes through the parts twice, holding none: of many operations they lie in a file.
+    """
+    layer = _busiest_layer(trace)
+    wanted, count = _some_files(trace.files.is_data, layer)
     if not count:
         return None
     every = -(-count // _MOST_READS)
     blocks, sizes, before = [], [], 0
-    for part in parts:
-        rows = np.flatnonzero(_is_read(part, wanted))
-        sizes.append(part.nbytes[rows[-before % every :: every]])
-        before += len(rows)
-        blocks.append(_sampled(part, rows, every))
+    for part in trace.io:
+        if part.layer == layer.name:
+            rows = np.flatnonzero(_is_read(part, wanted))
+            sizes.append(part.nbytes[rows[-before % every :: every]])
+            before += len(rows)
+            blocks.append(_sampled(part, rows, every))
     start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
     rows = np.flatnonzero(nbytes >= _SMALL * _usual_nbytes(np.concatenate(sizes)))
     rows = rows[np.argsort(start[rows], kind="stable")]
     item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)
     return _Reads(start[rows], process[rows], item) if len(rows) else None
+
+
+@dataclass(slots=True)
+class _Layer:
+    """What the parts of one layer hold."""
+
+    name: str
+    reads: Int64Array  # of bytes, by file
+    parts: int = 0
+    rows: int = 0
+    without_offsets: bool = False
+
+
+def _busiest_layer(trace: Trace) -> _Layer:
+    """The layer with most parts."""
+    found: dict[str, _Layer] = {}
+    every = np.ones(len(trace.files), bool)
+    for part in trace.io:
+        if len(part.start):
+            layer = found.setdefault(part.layer, _Layer(part.layer, np.zeros(len(every), np.int64)))
+            layer.reads += np.bincount(part.file[_is_read(part, every)], minlength=len(every))
+            layer.parts += 1
+            layer.rows += len(part.start)
+            layer.without_offsets |= bool((part.offset < 0).any())
+    nothing = _Layer("", np.zeros(len(every), np.int64))
+    return max(found.values(), key=lambda layer: (layer.parts, layer.name), default=nothing)
 
 
 def _is_read(part: Part, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -126,16 +152,18 @@ def _usual_nbytes(nbytes: Int64Array) -> int:
     return int(some[min(int(np.searchsorted(moved, moved[-1] / 2)), len(some) - 1)])
 
 
-def _some_files(is_data: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np.bool_]:
-    """The dataset's files, or every n-th of many where there are more reads than are needed."""
+def _some_files(is_data: NDArray[np.bool_], layer: _Layer) -> tuple[NDArray[np.bool_], int]:
+    """The dataset's files, or every n-th of many where there are more reads than are needed.
+
+    Beside them the number of reads of them.
+    """
     codes = np.flatnonzero(is_data)
-    step = sum(len(part.start) for part in parts) // _MOST_READS
-    step = min(step, len(codes) // _ENOUGH_FILES)
-    if step < 2 or any((part.offset < 0).any() for part in parts):
-        return is_data
-    some = np.zeros_like(is_data)
-    some[codes[::step]] = True
-    return some
+    step = min(layer.rows // _MOST_READS, len(codes) // _ENOUGH_FILES)
+    some = is_data
+    if step >= 2 and not layer.without_offsets:
+        some = np.zeros_like(is_data)
+        some[codes[::step]] = True
+    return some, int(layer.reads[some].sum())
 
 
 def _goes_on(start: Int64Array, file: Int64Array, offset: Int64Array) -> NDArray[np.bool_]:
