@@ -1,4 +1,4 @@
-"""Folders of results as DLIO leaves them, of a simulated clock: releases before 2.1 and since."""
+"""Folders of results as DLIO leaves them, of a simulated clock: before 2.1, since, since 3.0.1."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Plan:
     between_s: float = 0.002  # between steps, beside the barrier
     blocks: int = 1
     later: bool = False  # a release of 2.1 or later
+    counts_alike: bool = False  # 3.0.1: throughput is of the steps that utilization is of
     memory_gib: float = 2.0
     sample_nbytes: int = GIB // 16
     threshold: float = 0.9
@@ -102,7 +103,9 @@ def _block(
         of["proc"][f"block{block}"] = proc[r].tolist()
         of["compute"][f"block{block}"] = compute[r].tolist()
         of["au"][f"block{block}"] = 100 * float(compute[r, 1:].sum()) / total
-        rate = (plan.steps - 2) / total if plan.later else plan.steps / (end - begin)
+        rate = plan.steps / (end - begin)
+        if plan.later:
+            rate = (plan.steps - (1 if plan.counts_alike else 2)) / total
         of["throughput"][f"block{block}"] = rate * BATCH
         rank.stats[str(epoch)][f"block{block}"] = {
             "start": _stamp(begin), "end": _stamp(end), "duration": f"{end - begin:.2f}",

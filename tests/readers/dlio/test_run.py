@@ -24,6 +24,8 @@ PLANS = {
     "later": Plan(later=True),
     "blocks": Plan(blocks=3, evaluation=True),
     "later blocks": Plan(blocks=2, later=True, seed=3),
+    "3.0.1": Plan(later=True, counts_alike=True),
+    "3.0.1 blocks": Plan(blocks=2, steps=9, later=True, counts_alike=True),
     "slow rank": SLOW_RANK,
 }
 

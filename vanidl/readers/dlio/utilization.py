@@ -2,8 +2,9 @@
 
 Of a block of steps it is compute over the time of the block, both without the first steps. The
 time of a block is not written; it follows from the throughput, which was divided by it. Releases
-before 2.1 divide all samples by the whole time, later ones all but two steps' samples by the time
-without what is left out. An epoch is the mean of its blocks, each weighted with its steps.
+before 2.1 divide all samples by the whole time, later ones the samples of the steps that count by
+the time without what is left out: all steps but two, or since MLPerf Storage 3.0 (DLIO 3.0.1) the
+steps of utilization. An epoch is the mean of its blocks, each weighted with its steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vanidl.readers.dlio.output import EVALUATION, Block, RankOutput
 from vanidl.readers.dlio.settings import Settings
 from vanidl.readers.dlio.times import Interval, Times
 
-_NOT_COUNTED = 2  # steps whose samples later releases leave out of the throughput
+_NOT_COUNTED = 2  # steps whose samples releases from 2.1 to 3.0.0 leave out of the throughput
 _CLOSE = 0.01  # relative: a batch size that follows from clocks is whole within that
 
 
@@ -56,20 +57,30 @@ class Formula:
 
     def total_s(self, block: Block, counted: slice, wall_s: float | None) -> float | None:
         """The time that utilization divides by; None where nothing tells it."""
-        n, left_out = len(block), float(block.proc.sum() - block.proc[counted].sum())
-        whole_s = None
+        left_out = float(block.proc.sum() - block.proc[counted].sum())
+        if self.later:
+            return self._later_total_s(block, counted, wall_s, left_out)
         batch = self.settings.batch_size or self._batch_size(block, wall_s)
-        if block.throughput and batch and not self.later:
-            whole_s = n * batch / block.throughput
-        elif block.throughput and batch and n > _NOT_COUNTED:
-            return (n - _NOT_COUNTED) / block.throughput * batch
-        elif wall_s is not None:
-            whole_s = wall_s
+        whole_s = len(block) * batch / block.throughput if block.throughput and batch else wall_s
         return None if whole_s is None else max(0.0, whole_s - left_out)
+
+    def _later_total_s(
+        self, block: Block, counted: slice, wall_s: float | None, left_out: float
+    ) -> float | None:
+        """Of how many steps the throughput is: the number that fits the clock, a step apart."""
+        if wall_s is None:
+            return None
+        by_clock = max(0.0, wall_s - left_out)
+        batch = self.settings.batch_size
+        if not block.throughput or not batch:
+            return by_clock
+        steps = (len(block) - _NOT_COUNTED, len(block.proc[counted]))
+        times = [n * batch / block.throughput for n in steps if n > 0]
+        return min(times, key=lambda each: abs(each - by_clock), default=by_clock)
 
     def _batch_size(self, block: Block, wall_s: float | None) -> int | None:
         """By clocks, of a result without its configuration."""
-        if wall_s is None or not block.throughput or self.later:
+        if wall_s is None or not block.throughput:
             return None
         found = block.throughput * wall_s / len(block)
         near = round(found)
