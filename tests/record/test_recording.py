@@ -180,6 +180,24 @@ def test_dftracer_keeps_what_a_killed_process_had_flushed(
     assert [p.state for p in done.run.processes] == ["unfinished"]
 
 
+def test_a_program_that_starts_and_ends_dftracer_itself_is_traced_to_its_end(
+    with_dftracer: Recorder, tmp_path: Path, data: Path
+) -> None:
+    pytest.importorskip("dftracer.python", reason="DFTracer has no annotations for Python")
+    text = f"""
+from dftracer.python import dftracer
+own = dftracer.initialize_log({str(tmp_path / "own")!r}, "all", 0)
+read()
+own.finalize()
+os.listdir(os.sep)  # the next call: a tracer that was ended had no buffer for it
+read()
+"""
+    done = with_dftracer(sys.executable, script(tmp_path, data, text))
+    assert done.exit_status == 0
+    assert reads_of(done, data) == (2 * READS, 2 * READS * NBYTES)
+    assert not list(tmp_path.glob("*.pfw*"))
+
+
 def test_darshan_keeps_the_processes_that_had_ended(
     with_darshan: Recorder, tmp_path: Path, data: Path
 ) -> None:

@@ -20,7 +20,7 @@ BUFFER_BYTES = 4096
 """Measured: no dearer than 16 MiB, and a killed process loses this much of its trace at most."""
 
 _START = re.compile(rb'"name":"start"[^\n]*?"pid":(\d+)')
-_END = re.compile(rb'"name":"end"')
+_END = re.compile(rb'"name":"end"[^\n]*?"pid":(\d+)')
 _TAIL_BYTES = 16_384
 
 
@@ -114,13 +114,14 @@ def _compress(path: Path) -> None:
 
 
 def _ending(path: Path) -> tuple[int | None, bool]:
-    """The process that wrote a trace, and whether it ended it."""
+    """The process that wrote a trace, and whether it ended it: it may do so in a second file."""
     pid, tail = None, b""
     for chunk in TextStream(path):
         tail = tail[-_TAIL_BYTES:] + chunk
         if pid is None and (start := _START.search(tail)):
             pid = int(start[1])
-    return pid, bool(_END.search(tail))
+    end = _END.search(tail)
+    return int(end[1]) if pid is None and end else pid, bool(end)
 
 
 RECORDER = Recorder(

@@ -18,6 +18,8 @@ from vanidl.readers.dftracer import run as dftracer_run
 from vanidl.readers.dftracer.run import DftracerRun
 from vanidl.readers.dftracer.trace_file import read_file
 from vanidl.readers.records import OperationTable, TracerLog
+from vanidl.record import dftracer
+from vanidl.record.tracer import ENDED
 
 
 class Call(NamedTuple):
@@ -250,6 +252,19 @@ def test_a_process_that_became_another_program_is_one(tmp_path: Path) -> None:
     assert found is not None
     assert sorted(found.nbytes.tolist()) == [10, 20]
     assert len(found.record_file) == 2
+
+
+def test_a_process_that_goes_on_in_another_file_is_one(tmp_path: Path) -> None:
+    first = PfwTrace(100)
+    first.io("read", "/data/a", 1, 1, ret=10)
+    second = PfwTrace(100)
+    second.lines.clear()  # it introduces itself in the first file only
+    second.io("read", "/data/b", 9, 1, ret=20)
+    second.end(12)
+    files = (first.write(tmp_path / "preload.pfw"), second.write(tmp_path / "app.pfw"))
+    (log,) = combined(*files).logs
+    assert (log.host, log.command, log.whole) == ("node01", "python train.py", True)
+    assert set(dftracer.found(tmp_path).items()) == {(100, ENDED)}
 
 
 def test_processes_of_a_tree_work_for_the_program_above_them(tmp_path: Path) -> None:

@@ -274,7 +274,8 @@ class _Content:
     def _columns(self, events: Sequence[Event]) -> Int64Array:
         """One row per column, in the order of COLUMNS."""
         found = [arguments(e) for e in events]
-        self.host = self.host or str(found[0].get("hostname", ""))
+        # A process that goes on in another file does not name its host there again.
+        self.host = self.host or str(found[0].get("hhash", found[0].get("hostname", "")))
         self.without_arguments += sum(not a for a in found)
         columns = [
             *([integer(e.get(key)) for e in events] for key in ("pid", "tid", "ts", "dur")),

@@ -51,6 +51,8 @@ HOOKS = (
     ("aiohttp.client", "aiohttp_requests.watch"),
     ("s3torchconnector._s3client._s3client", "s3torchconnector_client.watch"),
     ("fsspec.implementations.http", "aiohttp_requests.watch_file_system"),
+    ("dftracer.dftracer", "own_tracing.keep_preloaded"),
+    ("dftracer.dftracer_dbg", "own_tracing.keep_preloaded"),
 )
 """(module of the program, module here and its function); several may be for one module."""
 
