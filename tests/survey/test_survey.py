@@ -20,6 +20,7 @@ from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
 from vanidl.survey import survey
 from vanidl.survey.cache import RowCache
+from vanidl.survey.days import input_by_day
 from vanidl.survey.groups import GROUPS, group_figures
 from vanidl.survey.hours import program_of
 from vanidl.survey.jobs import Job
@@ -28,7 +29,7 @@ from vanidl.survey.page import page
 from vanidl.survey.reports import place_of
 from vanidl.survey.rows import COLUMNS, MORE, missing
 from vanidl.survey.survey import LIMITS
-from vanidl.survey.weeks import changes_figure, input_by_day
+from vanidl.survey.weeks import changes_figure
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import STORAGE_LAYERS, Trace
 
-_HOUR_S = 3600.0
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def input_time(trace: Trace) -> InputTime | None:
         return None
     by_file[~trace.files.is_data] = 0.0
     total_s = float(by_file.sum())
-    hours = min(total_s, ranks * trace.job.run_time_s) / _HOUR_S
+    hours = min(total_s, ranks * trace.job.run_time_s) / HOUR_S
     hosts = nodes(trace)
     return InputTime(
         total_s,

@@ -14,7 +14,7 @@ from vanidl.diagnoses.advise import Context, advice
 from vanidl.diagnoses.causes import BY_CODE, CAUSES, Cause, effort, folded
 from vanidl.diagnoses.diagnosis import AT_BEST, PREDICTED, Diagnosis, Remedy, SlowStep
 from vanidl.diagnoses.proof import ab_line
-from vanidl.findings import Finding
+from vanidl.findings import Facts, Finding
 from vanidl.findings.finding import SEVERITIES
 from vanidl.model.trace import Trace
 from vanidl.whatif import Predicted, WhatIf, least_ratio
@@ -29,31 +29,27 @@ def diagnose(
 ) -> tuple[Diagnosis, ...]:
     """The diagnoses of a run, what saves most first."""
     worst = worst_steps(trace, results)
-    made = [
-        _diagnosis(code, rows, trace, results, what_if) for code, rows in folded(findings).items()
-    ]
+    facts = Facts(trace, results)
+    made = [_diagnosis(code, rows, facts, what_if) for code, rows in folded(findings).items()]
     return _ranked([replace(d, show=worst) if d.step_s is not None else d for d in made])
 
 
 def _diagnosis(
-    code: str,
-    findings: tuple[Finding, ...],
-    trace: Trace,
-    results: Results,
-    what_if: WhatIf | None,
+    code: str, findings: tuple[Finding, ...], facts: Facts, what_if: WhatIf | None
 ) -> Diagnosis:
     cause = BY_CODE.get(code)
+    limits = cause is not None and cause.limits
     best = _best(cause, what_if)
-    said = advice(code, Context(trace, results, findings, best))
+    said = advice(code, Context(facts, findings, best))
     plain = Diagnosis(
         code,
         min((f.severity for f in findings), key=SEVERITIES.index),
         said.title,
         findings,
         remedies=said.remedies,
-        proof="" if cause is not None and cause.limits else ab_line(trace, best, said.remedies),
+        proof="" if limits else ab_line(facts.trace, best, said.remedies),
     )
-    return _valued(plain, cause, best, trace, results)
+    return _valued(plain, cause, best, facts.trace, facts.results)
 
 
 def _valued(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vanidl.analyses import Results
 from vanidl.diagnoses.diagnosis import Remedy
 from vanidl.findings import Finding
 from vanidl.findings.facts import Facts
 from vanidl.findings.frameworks import PYTORCH, TENSORFLOW
 from vanidl.formatting.units import nbytes, plural
-from vanidl.model.trace import Trace
 from vanidl.whatif import Predicted
 
 _READ_BUFFER = "8 << 20"
@@ -21,20 +19,9 @@ _READ_BUFFER = "8 << 20"
 class Context:
     """What a remedy may depend on: the run, the best change, and the findings of the cause."""
 
-    trace: Trace
-    results: Results
+    run: Facts
     findings: tuple[Finding, ...]
     best: Predicted | None
-
-    @property
-    def frameworks(self) -> tuple[str, ...]:
-        """Whose data loader the run used, likeliest first."""
-        return Facts(self.trace, self.results).frameworks
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether a process of the run loads batches for another."""
-        return Facts(self.trace, self.results).has_workers
 
     @property
     def workers(self) -> int:
@@ -50,7 +37,7 @@ class Context:
     @property
     def ranks(self) -> int:
         """How many ranks the run has."""
-        return max(len(self.trace.ranks), 1)
+        return max(len(self.run.trace.ranks), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +90,7 @@ def _warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
-    if context.has_workers:
+    if context.run.has_workers:
         return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
     title = "Read the first batches of an epoch before it begins"
     return Advice(title, _of(context, tensorflow=tensorflow))
@@ -114,19 +101,19 @@ def _of(
 ) -> tuple[Remedy, ...]:
     """The remedies of the frameworks of the run."""
     both = {PYTORCH: torch, TENSORFLOW: tensorflow}
-    return tuple(found for name in context.frameworks if (found := both[name]) is not None)
+    return tuple(found for name in context.run.frameworks if (found := both[name]) is not None)
 
 
 def _read_ahead(context: Context) -> Advice:
-    if context.frameworks == (TENSORFLOW,):
+    if context.run.frameworks == (TENSORFLOW,):
         title = "Read ahead with tf.data: parallel reads and a prefetch"
     elif context.best is not None and context.best.lever == "ahead":
         title = "Read twice as many batches ahead"
     elif context.best is not None:
         of_each = " per rank" if context.ranks > 1 else ""
-        worker = "DataLoader worker" if PYTORCH in context.frameworks else "worker"
+        worker = "DataLoader worker" if PYTORCH in context.run.frameworks else "worker"
         title = f"Read ahead with {plural(context.workers, worker)}{of_each}"
-    elif PYTORCH in context.frameworks:
+    elif PYTORCH in context.run.frameworks:
         title = "Read ahead with DataLoader workers"
     else:
         title = "Read ahead while the step computes"
@@ -171,7 +158,7 @@ def _decode(context: Context) -> Advice:
 
 
 def _keep_data(context: Context) -> Advice:
-    data = context.results.dataset
+    data = context.run.results.dataset
     what = f" ({nbytes(data.unique_bytes)})" if data and data.unique_bytes else ""
     copy = Remedy(
         "Copy to memory before training",
@@ -325,7 +312,7 @@ def _storage_benchmark(context: Context) -> Advice:
 
 
 def _record_more(context: Context) -> Advice:
-    command = context.trace.job.command or "python train.py"
+    command = context.run.trace.job.command or "python train.py"
     again = Remedy(
         "Record again", f"vanidl record -o RUN -- {command}", "It sets the tracer's limits."
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from vanidl.analyses.input_time import HOUR_S
 from vanidl.survey.rows import Row
-
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +22,12 @@ class HoursOf:
     def all(self, row: Row) -> float:
         """Hours that the job had: nodes, or ranks, x run time."""
         many = row["nodes"] if self.noun == "node" else row["ranks"]
-        return float((many or 0) * (row["run_time_s"] or 0.0)) / _HOUR_S
+        return float((many or 0) * (row["run_time_s"] or 0.0)) / HOUR_S
 
     def gain(self, row: Row, gain_s: float) -> float:
         """Hours of a gain of so many seconds per rank."""
         many = row["nodes"] if self.noun == "node" else row["ranks"]
-        return float(many or 0) * gain_s / _HOUR_S
+        return float(many or 0) * gain_s / HOUR_S
 
 
 def hours_of(rows: Iterable[Row]) -> HoursOf:

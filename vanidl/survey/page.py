@@ -14,13 +14,12 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import Tile
+from vanidl.survey.days import input_by_day, share_by_day
 from vanidl.survey.groups import group_figures
 from vanidl.survey.listing import benchmarks_figure, jobs_figure, shared_codes
 from vanidl.survey.rows import Row
-from vanidl.survey.weeks import changes_figure, input_by_day
+from vanidl.survey.weeks import changes_figure
 from vanidl.wording.headline import Headline
-
-MOST_POINTS = 5000
 
 TERMS = (
     ("I/O, all ranks", "I/O per rank x ranks: the time of processors that the I/O of a job took."),
@@ -70,7 +69,7 @@ def page(rows: Sequence[Row], folder: str, reports: Mapping[int, str] | None = N
             _sizes(read),
             changes_figure(rows),
             input_by_day(read),
-            _trend(read),
+            share_by_day(read),
         ),
         terms=TERMS,
         commands=(),
@@ -239,55 +238,3 @@ def _histogram(names: _Names, values: Sequence[float], bins: Sequence[_Bin], eve
     most = labels[int(np.argmax(numbers))]
     alt_text = f"Most of {plural(len(values), 'job')}, {count(max(numbers))}, are at {most}."
     return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)
-
-
-def _trend(read: Sequence[Row]) -> Figure:
-    """A point a day: medians do not move with the number of jobs."""
-    days: dict[str, list[Row]] = {}
-    for row in read:
-        if row["start"] and row["io_share"] is not None:
-            days.setdefault(row["start"][:10], []).append(row)
-    if not days:
-        reason = "No job has a trace of its operations."
-        return Figure("trend", "Over time", "Share of I/O by day", "", empty_reason=reason)
-    names = sorted(days)
-    shares = [float(np.median([row["io_share"] for row in days[day]])) for day in names]
-    caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
-    spec: Spec = {
-        "data": [_line(names, shares, [f"{len(days[day])}" for day in names])],
-        "layout": palette.layout(
-            260, xaxis=palette.axis(type="date"), yaxis=palette.axis("share", tickformat=".0%")
-        ),
-    }
-    columns = (Column("day"), Column("jobs", "count"), Column("median share", "share"),
-               Column("rank time in I/O", "s"))  # fmt: skip
-    rows = tuple(
-        (
-            day,
-            len(days[day]),
-            share,
-            _rank_time_s(days[day]),
-        )
-        for day, share in zip(names, shares, strict=True)
-    )
-    alt_text = f"From {percent(shares[0])} on {names[0]} to {percent(shares[-1])} on {names[-1]}."
-    table = Table(columns, rows[-MOST_POINTS:])
-    return Figure(
-        "trend", "Over time", "Share of I/O by day", caption, spec, table, alt_text=alt_text
-    )
-
-
-def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": x,
-        "y": y,
-        "customdata": jobs,
-        "line": {"color": palette.READ},
-        "hovertemplate": "%{x}: %{y:.1%} of %{customdata} jobs<extra></extra>",
-    }
-
-
-def _rank_time_s(rows: Sequence[Row]) -> float:
-    return float(sum(row["ranks"] * row["io_per_rank_mean_s"] for row in rows))

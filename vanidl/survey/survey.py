@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -78,48 +78,62 @@ def survey(  # noqa: PLR0913 - all but two by keyword
     results, paths = _found_below(root)
     if names is not None:
         _refuse_names(target)
-    cache = RowCache(target, kept=names is None)
     with open_executor(executor_options or ExecutorOptions()) as executor:
-        known = KnownLogs(target / FOLDER, kept=names is None)
-        read = partial(_identities, executor=executor, tell=tell)
-        jobs, unread = jobs_of(root, known.identities(paths, read))
-        jobs += results
-        before = sum(job.key in cache.rows for job in jobs)
-        _read_jobs(
-            [job for job in jobs if job.key not in cache.rows], limits, cache, executor, tell
-        )
-        pairs = [(cache.rows[job.key], job) for job in jobs]
-        pairs += [(missing(job, why), job) for job, why in unread]
-        pairs.sort(key=lambda pair: (pair[0]["start"] or "", pair[0]["first_log"]))
+        work = _Work(limits, names, executor, tell)
+        pairs, before = _pairs(root, target, results, paths, work)
         done, place = [row for row, _ in pairs], str(root)
         if names is not None:
             done, place = anonymous_rows(done, root, names), names.folder(place)
         worst = [(i, pairs[i][1]) for i in worst_first(done)[:reports]]
-        work = partial(report_texts, limits=limits, names=names)
-        links = _write_reports(worst, done, work, target, executor)
-        tell("reports", len(links), len(worst))
+        links = _write_reports(worst, done, target, work)
     files = _written(done, place, target, links)
     return Survey(tuple(done), before, *files, tuple(target / link for link in links.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """How jobs are read: within which limits, under which names, where, and who is told."""
+
+    limits: Limits
+    names: Pseudonyms | None
+    executor: Executor
+    tell: Progress
+
+
+def _pairs(
+    root: Path, target: Path, results: Sequence[Job], paths: Sequence[str], work: _Work
+) -> tuple[list[tuple[Row, Job]], int]:
+    """Every job with its row, by start, and how many of them were done before."""
+    cache = RowCache(target, kept=work.names is None)
+    known = KnownLogs(target / FOLDER, kept=work.names is None)
+    read = partial(_identities, executor=work.executor, tell=work.tell)
+    jobs, unread = jobs_of(root, known.identities(paths, read))
+    jobs += results
+    before = sum(job.key in cache.rows for job in jobs)
+    _read_jobs([job for job in jobs if job.key not in cache.rows], cache, work)
+    pairs = [(cache.rows[job.key], job) for job in jobs]
+    pairs += [(missing(job, why), job) for job, why in unread]
+    pairs.sort(key=lambda pair: (pair[0]["start"] or "", pair[0]["first_log"]))
+    return pairs, before
 
 
 _Indexed = tuple[int, Job]  # index of its row, and the job
 
 
 def _write_reports(
-    worst: Sequence[_Indexed],
-    rows: Sequence[Row],
-    work: Callable[[list[_Indexed]], list[str]],
-    target: Path,
-    executor: Executor,
+    worst: Sequence[_Indexed], rows: Sequence[Row], target: Path, work: _Work
 ) -> dict[int, str]:
     """Where the reports went that could be made, relative to the page, by the index of the row."""
     places = {i: place_of(rank, rows[i]) for rank, (i, _) in enumerate(worst, 1)}
     made = set()
-    for some, texts in run_batches(work, [[one] for one in worst], executor, lambda _: ""):
+    texts_of = partial(report_texts, limits=work.limits, names=work.names)
+    one_each = [[one] for one in worst]
+    for some, texts in run_batches(texts_of, one_each, work.executor, lambda _: ""):
         for (i, _), text in zip(some, texts, strict=True):
             if text:
                 write_report(text, target / places[i])
                 made.add(i)
+    work.tell("reports", len(made), len(worst))
     return {i: place for i, place in places.items() if i in made}
 
 
@@ -166,16 +180,15 @@ def _identities(paths: Sequence[str], executor: Executor, tell: Progress) -> lis
     return found
 
 
-def _read_jobs(
-    jobs: Sequence[Job], limits: Limits, cache: RowCache, executor: Executor, tell: Progress
-) -> None:
+def _read_jobs(jobs: Sequence[Job], cache: RowCache, work: _Work) -> None:
     done = 0
-    within = partial(rows, limits=limits)
+    within = partial(rows, limits=work.limits)
     parts = list(batches(jobs, LOGS_A_BATCH))
-    for some, results in run_batches(within, parts, executor, lambda job: missing(job, _KILLED)):
+    lost = partial(missing, problem=_KILLED)
+    for some, results in run_batches(within, parts, work.executor, lost):
         cache.add({job.key: row for job, row in zip(some, results, strict=True)})
         done += len(some)
-        tell("jobs", done, len(jobs))
+        work.tell("jobs", done, len(jobs))
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""What changed since the week before, and how the hours of input went on."""
+"""What changed since the week before."""
 
 from __future__ import annotations
 
@@ -8,29 +8,19 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from vanidl.figures import palette
-from vanidl.figures.figure import Column, Figure, Spec, Table
+from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import Amount, Cell, count, number
+from vanidl.formatting.units import Amount, Cell
+from vanidl.survey.days import SECTION, day_of
 from vanidl.survey.groups import GROUPS
 from vanidl.survey.hours import HoursOf, hours_of, with_input
 from vanidl.survey.rows import Row
 
-SECTION = "Over time"
 DAYS = 7
 MOST_CHANGES = 5  # of users, of commands, of file systems and of findings
-MOST_DAYS = 400
 
 _Lines = list[tuple[str, str, float | None, float | None, str]]
 """What, whose, in the last week, in the one before, unit."""
-
-
-def day_of(row: Row) -> date | None:
-    """The day, in UTC, on which the job started."""
-    try:
-        return date.fromisoformat(str(row["start"])[:10])
-    except ValueError:
-        return None
 
 
 def changes_figure(rows: Sequence[Row]) -> Figure:
@@ -122,45 +112,3 @@ def _change(now: float | None, before: float | None) -> Cell:
     if before and now:
         return Amount(now / before, "relative")
     return "equal" if now == before else "new" if not before else "gone"
-
-
-def input_by_day(rows: Sequence[Row]) -> Figure:
-    """Hours of input by the day on which jobs started."""
-    title = "Input by day"
-    known = with_input(rows)
-    hours = hours_of(known)
-    sums: defaultdict[date, list[float]] = defaultdict(list)
-    for row in known:
-        if day := day_of(row):
-            sums[day].append(hours.input(row))
-    if not sums:
-        return Figure("input-trend", SECTION, title, "", empty_reason="No job counted its reads.")
-    days = sorted(sums)[-MOST_DAYS:]
-    lines = tuple((str(day), sum(sums[day]), len(sums[day])) for day in days)
-    columns = (Column("day"), Column(f"input ({hours.noun} h)", "number"), Column("jobs", "count"))
-    caption = f"Hours of {hours.noun}s in reads of the dataset, by the day on which jobs started."
-    most = max(lines, key=lambda line: line[1])
-    alt_text = f"Most on {most[0]}: {number(most[1])} {hours.noun} h of {count(most[2])} jobs."
-    spec = _bars(lines, f"{hours.noun} h")
-    return Figure(
-        "input-trend", SECTION, title, caption, spec, Table(columns, lines), alt_text=alt_text
-    )
-
-
-def _bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
-    return {
-        "data": [
-            {
-                "type": "bar",
-                "x": [day for day, _, _ in lines],
-                "y": [hours for _, hours, _ in lines],
-                "customdata": [f"{number(hours)} {unit} of {count(jobs)} jobs"
-                               for _, hours, jobs in lines],
-                "marker": palette.fill(palette.IN_WAIT),
-                "hovertemplate": "%{x}: %{customdata}<extra></extra>",
-            }
-        ],
-        "layout": palette.layout(
-            260, xaxis=palette.axis(type="date"), yaxis=palette.axis(unit, rangemode="tozero")
-        ),
-    }  # fmt: skip
