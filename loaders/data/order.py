@@ -5,11 +5,16 @@ Every loader that claims the baseline's global batches uses these two functions.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..ranks.world import World
+
+Id = TypeVar("Id", bound=np.signedinteger[Any])
+IdArray = NDArray[np.int32] | NDArray[np.int64]
 
 
 def epoch_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> NDArray[np.int64]:
@@ -20,15 +25,28 @@ def epoch_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) ->
     """
     if not shuffle:
         return np.arange(samples, dtype=np.int64)
-    generator = torch.Generator()
-    generator.manual_seed(seed + epoch)
-    order: NDArray[np.int64] = torch.randperm(samples, generator=generator).numpy()
+    order: NDArray[np.int64] = _permutation(samples, seed + epoch, torch.int64)
     return order
 
 
-def padded_order(
-    order: NDArray[np.int64], *, ranks: int, batch: int, drop_last: bool
-) -> NDArray[np.int64]:
+def compact_order(samples: int, *, seed: int, epoch: int, shuffle: bool = True) -> IdArray:
+    """The ids of `epoch_order`, in half the memory where 32 bits hold them."""
+    if samples > np.iinfo(np.int32).max:
+        return epoch_order(samples, seed=seed, epoch=epoch, shuffle=shuffle)
+    if not shuffle:
+        return np.arange(samples, dtype=np.int32)
+    return _permutation(samples, seed + epoch, torch.int32)
+
+
+def _permutation(samples: int, seed: int, kind: torch.dtype) -> NDArray[Any]:
+    """What a generator with this seed draws: the same ids whatever their type."""
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    drawn: NDArray[Any] = torch.randperm(samples, generator=generator, dtype=kind).numpy()
+    return drawn
+
+
+def padded_order(order: NDArray[Id], *, ranks: int, batch: int, drop_last: bool) -> NDArray[Id]:
     """The order cut (`drop_last`) or wrapped around so that it divides evenly.
 
     With `drop_last` its length is the largest multiple of ranks * batch, so that every batch is
@@ -37,7 +55,8 @@ def padded_order(
     """
     if drop_last:
         return order[: len(order) // (ranks * batch) * ranks * batch]
-    return np.resize(order, -(-len(order) // ranks) * ranks)
+    padded = -(-len(order) // ranks) * ranks
+    return order if padded == len(order) else np.resize(order, padded)
 
 
 def rank_order(order: NDArray[np.int64], world: World) -> NDArray[np.int64]:

@@ -34,6 +34,21 @@ def shared_memory(transport: Transport, node_ranks: int, nbytes: int) -> mmap.mm
         InputError: Another rank failed.
         OSError: This rank did.
     """
+    file = shared_file(transport, node_ranks, nbytes)
+    memory = mmap.mmap(file, nbytes)
+    os.close(file)
+    return memory
+
+
+def shared_file(transport: Transport, node_ranks: int, nbytes: int) -> int:
+    """The descriptor of a file that has no name, for each `node_ranks` consecutive ranks.
+
+    Each rank opens it for itself, so a lock on it keeps them apart. Every rank calls it.
+
+    Raises:
+        InputError: Another rank failed.
+        OSError: This rank did.
+    """
     rank = transport.world.rank
     leader, file = rank // node_ranks * node_ranks, -1
     with Attempt() as made:
@@ -46,10 +61,8 @@ def shared_memory(transport: Transport, node_ranks: int, nbytes: int) -> mmap.mm
         if rank != leader:
             pid, of_leader = offered[leader]
             file = os.open(f"/proc/{pid}/fd/{of_leader}", os.O_RDWR | os.O_CLOEXEC)
-        memory = mmap.mmap(file, nbytes)
     opened.agree(transport)
-    os.close(file)
-    return memory
+    return file
 
 
 def _node() -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class ScheduledBatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Steps of an epoch."""
-        return -(-len(self._plan.settings.shuffle(0)) // self._plan.settings.global_batch)
+        return -(-self._plan.settings.uses // self._plan.settings.global_batch)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration goes through `epoch` of the plan."""

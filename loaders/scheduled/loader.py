@@ -39,6 +39,7 @@ from .node import NodeMemory, NodeSize
 from .plan import Plan, load_plan, make_plan
 from .plan_settings import EPOCH_ORDERS, PlanSettings
 from .share import BALANCES
+from .shared_plan import NodePlan, shared_plan
 from .stage import Stage, StageCounts, StageSettings
 
 NAME = "scheduled"
@@ -88,12 +89,17 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     chosen, stage = within_memory(samples, settings, options, stage)
     with _connected(settings.world, options) as transport:
         node_ranks = ranks_of_a_node(transport)
-        chosen = replace(chosen, node_ranks=node_ranks)
-        plan = load_plan(Path(options.plan)) if options.plan else make_plan(chosen)
-        node = None
-        if 1 < node_ranks == plan.settings.node_ranks:
-            node = _node_memory(samples, plan, stage, transport)
-    return ScheduledLoader(samples, settings, plan, stage, node)
+        make = partial(_planned, replace(chosen, node_ranks=node_ranks), options.plan)
+        if node_ranks == 1:
+            return ScheduledLoader(samples, settings, make(), stage)
+        made, node = shared_plan(transport, node_ranks, make), None
+        if made.plan.settings.node_ranks == node_ranks:
+            node = _node_memory(samples, made, stage, transport)
+    return ScheduledLoader(samples, settings, made.plan, stage, node)
+
+
+def _planned(settings: PlanSettings, saved: str | None) -> Plan:
+    return load_plan(Path(saved)) if saved else make_plan(settings)
 
 
 @contextmanager
@@ -109,12 +115,13 @@ def _connected(world: World, options: argparse.Namespace) -> Iterator[Transport]
 
 
 def _node_memory(
-    samples: SampleSet, plan: Plan, stage: StageSettings, transport: Transport
+    samples: SampleSet, made: NodePlan, stage: StageSettings, transport: Transport
 ) -> NodeMemory:
-    size = NodeSize.of(plan.settings, stage.staging(plan.settings, samples.sample_nbytes))
+    settings = made.plan.settings
+    size = NodeSize.of(settings, stage.staging(settings, samples.sample_nbytes))
     nbytes = size.nbytes(samples)
     require_memory(nbytes)
-    return NodeMemory(samples, size, shared_memory(transport, size.ranks, nbytes))
+    return NodeMemory(samples, size, shared_memory(transport, size.ranks, nbytes), made)
 
 
 def within_memory(

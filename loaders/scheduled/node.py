@@ -21,6 +21,7 @@ from ..errors import UsageError
 from .buffer import Buffer, Memory, new_memory, require_memory
 from .plan import Plan
 from .plan_settings import PlanSettings
+from .shared_plan import NodePlan, places
 
 ALIGNED = 4096
 
@@ -61,16 +62,23 @@ class NodeMemory:
     Args:
         samples: What is kept.
         size: Of it.
-        shared: At least `size.nbytes(samples)` zeroed bytes; None: of this process alone.
+        memory: At least `size.nbytes(samples)` zeroed bytes; None: of this process alone.
+        shared: The plan that the node's ranks share; None: each has its own.
 
     Raises:
         UsageError: This host has less.
     """
 
-    def __init__(self, samples: SampleSet, size: NodeSize, shared: mmap.mmap | None = None) -> None:
+    def __init__(
+        self,
+        samples: SampleSet,
+        size: NodeSize,
+        memory: mmap.mmap | None = None,
+        shared: NodePlan | None = None,
+    ) -> None:
         nbytes = size.nbytes(samples)
         require_memory(nbytes)
-        self.size, content = size, shared or mmap.mmap(-1, nbytes)
+        self.size, self.shared, content = size, shared, memory or mmap.mmap(-1, nbytes)
         self.filled = np.frombuffer(content, np.uint8, size.held)
         self.rows: Memory = {}
         at = _aligned(max(size.held, 1))
@@ -86,17 +94,14 @@ class NodeBuffer:
 
     Args:
         memory: Of the node.
-        ids: What it holds, sorted.
-        samples: N.
+        place: Of every sample its place; -1: the node does not hold it.
 
     Attributes:
         capacity: Samples that fit.
     """
 
-    def __init__(self, memory: NodeMemory, ids: NDArray[np.int64], samples: int) -> None:
+    def __init__(self, memory: NodeMemory, place: NDArray[np.int32]) -> None:
         self.capacity, self._memory = memory.size.held, memory
-        place = np.full(samples, -1, np.int32)
-        place[ids] = np.arange(len(ids))
         self._place, self._filled = place.data, memory.filled.data
         self._under_way: set[int] = set()
 
@@ -174,9 +179,9 @@ def open_places(
             f"expected memory that {size.ranks} ranks share, found none of that size: "
             "plan with node_ranks 1, or open the loader where the ranks are connected"
         )
-    own = np.flatnonzero(plan.owner == plan.settings.node(rank))
+    place = node.shared.place if node.shared else places(plan, plan.settings.node(rank))
     first = size.held + rank % size.ranks * staged
-    return _places(samples, node.rows, NodeBuffer(node, own, len(samples)), first, staged)
+    return _places(samples, node.rows, NodeBuffer(node, place), first, staged)
 
 
 def _places(

@@ -20,6 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.order import IdArray
 from ..data.whole import written_whole
 from ..errors import InputError, UsageError
 from .epochs import ORDERS
@@ -28,34 +29,52 @@ from .share import costs, shares, within_nodes
 
 FREE = -1
 _FORMAT = 1
+_AT_ONCE = 1 << 20
+"""Samples whose owners are found in one go: their arrays are small beside the plan's."""
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """One step. Rank r trains on ids[bounds[r]:bounds[r + 1]] and reads those marked in `load`."""
+    """One step of consecutive ranks.
+
+    The rank `first_rank` + r trains on ids[bounds[r]:bounds[r + 1]], and reads those marked in
+    `load`.
+
+    Attributes:
+        ids: Of these ranks, held ones first, then by id.
+        load: Which of them are read.
+        bounds: Where each rank's begin; then the end.
+        samples: Of the step over all ranks.
+        ranks: R.
+        first_rank: Of these.
+    """
 
     ids: Int64Array
     load: NDArray[np.bool_]
     bounds: Int64Array
+    samples: int
+    ranks: int
+    first_rank: int = 0
 
     def of_rank(self, rank: int) -> tuple[Int64Array, NDArray[np.bool_]]:
         """(ids, which of them to read) of one rank; held ones first, then by id."""
-        mine = slice(int(self.bounds[rank]), int(self.bounds[rank + 1]))
+        own = rank - self.first_rank
+        mine = slice(int(self.bounds[own]), int(self.bounds[own + 1]))
         return self.ids[mine], self.load[mine]
 
     @property
     def sizes(self) -> Int64Array:
-        """Samples that each rank trains on."""
+        """Samples that each of the ranks trains on."""
         return np.diff(self.bounds)
 
     @property
     def loads(self) -> Int64Array:
-        """Samples that each rank reads."""
+        """Samples that each of the ranks reads."""
         return np.add.reduceat(np.append(self.load, False), self.bounds[:-1]) * (self.sizes > 0)
 
     def weight(self, rank: int) -> float:
         """n_r * R / B: the factor of a rank's mean loss that makes averaged gradients exact."""
-        return float(self.sizes[rank]) * len(self.sizes) / len(self.ids)
+        return float(self.sizes[rank - self.first_rank]) * self.ranks / self.samples
 
 
 @dataclass(frozen=True)
@@ -74,8 +93,12 @@ class Plan:
         """Samples that stay in the buffers from the first epoch on."""
         return int(np.count_nonzero(self.owner != FREE))
 
-    def steps(self, epoch: int) -> Iterator[StepPlan]:
+    def steps(self, epoch: int, nodes: range | None = None) -> Iterator[StepPlan]:
         """The steps of one epoch, equally many on every rank.
+
+        Args:
+            epoch: 0, 1, ...
+            nodes: Consecutive nodes whose ranks' steps are wanted; None: all. Few cost less.
 
         Raises:
             UsageError: The plan has no such epoch.
@@ -84,15 +107,17 @@ class Plan:
             raise UsageError(
                 f"expected an epoch of 0 to {self.settings.epochs - 1}, found {epoch}: plan more"
             )
+        nodes = nodes or range(self.settings.nodes)
         sequence = self.settings.shuffle(int(self.order[epoch]))
-        size = self.settings.global_batch
-        again: dict[int, int] = {}
+        again, size = sequence[self.settings.samples :], self.settings.global_batch
+        rank_of: dict[int, int] = {}
         for low in range(0, len(sequence), size):
             fresh = min(size, max(self.settings.samples - low, 0))
-            batch, wrapped = np.split(sequence[low : low + size], [fresh])
-            step = self._first(batch) if epoch == 0 else self._later(batch)
-            again = again or self._first_users(step, sequence)
-            yield _joined(step, wrapped, again)
+            batch, wrapped = np.split(sequence[low : low + size].astype(np.int64), [fresh])
+            step = self._first(batch, nodes) if epoch == 0 else self._later(batch, nodes)
+            if low == 0:  # holds all that padding uses again: less than an id of each rank
+                rank_of = _users(step, again)
+            yield _joined(step, wrapped, rank_of)
 
     def kept(self, epoch: int) -> Int64Array:
         """Ids that padding uses again at the end of the epoch: kept beside the buffer till then.
@@ -110,62 +135,71 @@ class Plan:
                 file, format=_FORMAT, order=self.order, owner=self.owner, **settings
             )
 
-    def _first_users(self, step: StepPlan, sequence: Int64Array) -> dict[int, int]:
-        """Rank that trained on each id that padding uses again, found in the first step."""
-        again = sequence[self.settings.samples :]
-        rank = np.repeat(np.arange(self.settings.ranks), step.sizes)
-        found = np.isin(step.ids, again)
-        return dict(zip(step.ids[found].tolist(), rank[found].tolist(), strict=True))
-
-    def _first(self, batch: Int64Array) -> StepPlan:
+    def _first(self, batch: Int64Array, nodes: range) -> StepPlan:
         """Nothing is held yet: dealt as the baseline deals, one by one."""
-        ranks = self.settings.ranks
-        dealt = np.concatenate([np.sort(batch[rank::ranks]) for rank in range(ranks)])
-        sizes = [len(batch[rank::ranks]) for rank in range(ranks)]
-        return StepPlan(dealt, np.ones(len(batch), bool), _bounds(sizes))
+        ranks, each = self.settings.ranks, self.settings.node_ranks
+        mine = range(nodes.start * each, nodes.stop * each)
+        dealt = [np.sort(batch[rank::ranks]) for rank in mine]
+        ids, bounds = np.concatenate(dealt), _bounds([len(ids) for ids in dealt])
+        return StepPlan(ids, np.ones(len(ids), bool), bounds, len(batch), ranks, mine.start)
 
-    def _later(self, batch: Int64Array) -> StepPlan:
+    def _later(self, batch: Int64Array, nodes: range) -> StepPlan:
         settings, owner = self.settings, self.owner[batch]
         free = owner == FREE
-        missing = np.sort(batch[free])
         held = np.bincount(owner[~free], minlength=settings.nodes)
         weighed = costs(settings.balance, settings.load_s, settings.compute_s)
-        count = shares(held, len(missing), *weighed)
+        count = shares(held, len(batch) - int(held.sum()), *weighed)
         # Another rank of a node has one more each time.
-        use, read = within_nodes(held, count, settings.node_ranks, turn=int(batch[0]))
-        everyone = np.arange(settings.ranks)
+        each, these = settings.node_ranks, slice(nodes.start, nodes.stop)
+        use, read = within_nodes(held[these], count[these], each, turn=int(batch[0]))
+        before = int(count[: nodes.start].sum())
+        missing = np.sort(batch[free])[before : before + int(read.sum())]
+        mine = (owner >= nodes.start) & (owner < nodes.stop)
+        everyone = np.arange(nodes.start * each, nodes.stop * each)
         rank = np.concatenate([np.repeat(everyone, use), np.repeat(everyone, read)])
-        ids = np.concatenate([batch[~free][np.argsort(owner[~free], kind="stable")], missing])
+        ids = np.concatenate([batch[mine][np.argsort(owner[mine], kind="stable")], missing])
         load = np.arange(len(ids)) >= len(ids) - len(missing)
-        order = np.lexsort((ids, load, rank))
-        return StepPlan(ids[order], load[order], _bounds((use + read).tolist()))
+        order, bounds = np.lexsort((ids, load, rank)), _bounds((use + read).tolist())
+        first = nodes.start * each
+        return StepPlan(ids[order], load[order], bounds, len(batch), settings.ranks, first)
+
+
+def _users(step: StepPlan, again: IdArray) -> dict[int, int]:
+    """Rank that trained on each of some ids, as far as they are in the step."""
+    rank = step.first_rank + np.repeat(np.arange(len(step.sizes)), step.sizes)
+    found = np.isin(step.ids, again) if len(again) else np.zeros(len(step.ids), bool)
+    return dict(zip(step.ids[found].tolist(), rank[found].tolist(), strict=True))
 
 
 def _joined(step: StepPlan, wrapped: Int64Array, rank_of: dict[int, int]) -> StepPlan:
     """The step with the ids that padding uses again, where they were used first: no load."""
     if len(wrapped) == 0:
         return step
-    ranks = len(step.bounds) - 1
-    rank = np.concatenate([np.repeat(np.arange(ranks), step.sizes),
-                           [rank_of[i] for i in wrapped.tolist()]])  # fmt: skip
-    ids = np.concatenate([step.ids, wrapped])
-    load = np.concatenate([step.load, np.zeros(len(wrapped), bool)])
+    ranks, first = len(step.sizes), step.first_rank
+    here = [sample for sample in wrapped.tolist() if sample in rank_of]
+    rank = np.concatenate([first + np.repeat(np.arange(ranks), step.sizes),
+                           np.array([rank_of[sample] for sample in here], np.int64)])  # fmt: skip
+    ids = np.concatenate([step.ids, np.array(here, np.int64)])
+    load = np.concatenate([step.load, np.zeros(len(here), bool)])
     order = np.lexsort((ids, load, rank))
-    return StepPlan(ids[order], load[order], _bounds(np.bincount(rank, minlength=ranks).tolist()))
+    bounds = _bounds(np.bincount(rank - first, minlength=ranks).tolist())
+    samples = step.samples + len(wrapped)
+    return StepPlan(ids[order], load[order], bounds, samples, step.ranks, first)
 
 
 def make_plan(settings: PlanSettings) -> Plan:
     """The plan for these settings: the same on every rank, without communication."""
     order = ORDERS[settings.epoch_order](settings)
     owner = np.full(settings.samples, FREE, np.int32)
-    first = settings.shuffle(int(order[0]))
-    of_nodes = first.reshape(-1, settings.nodes, settings.node_ranks)
-    for node in range(settings.nodes):
-        # A padded sequence repeats ids at its end: whoever saw one first keeps it.
-        mine = of_nodes[:, node].reshape(-1)
-        mine = mine[owner[mine] == FREE]
-        _, index = np.unique(mine, return_index=True)
-        owner[mine[np.sort(index)][: settings.capacity(node)]] = node
+    # What padding repeats at the end belongs to whoever saw it first.
+    first = settings.shuffle(int(order[0]))[: settings.samples]
+    capacity = np.array([settings.capacity(node) for node in range(settings.nodes)])
+    each, rows = settings.node_ranks, max(_AT_ONCE // settings.ranks, 1)
+    for row in range(0, -(-len(first) // settings.ranks), rows):
+        ids = first[row * settings.ranks : (row + rows) * settings.ranks]
+        turn, rank = np.divmod(np.arange(len(ids)), settings.ranks)
+        node, place = rank // each, (row + turn) * each + rank % each
+        owner[ids] = np.where(place < capacity[node], node, FREE)
     owner.flags.writeable = False
     return Plan(settings, order, owner)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.order import epoch_order, padded_order
+from ..data.order import IdArray, compact_order, padded_order
 from ..errors import UsageError
 from .share import costs
 
@@ -98,7 +98,14 @@ class PlanSettings:
         """Samples that one buffer holds."""
         return self.buffer // self.nodes + (node < self.buffer % self.nodes)
 
-    def shuffle(self, number: int) -> Int64Array:
+    @property
+    def uses(self) -> int:
+        """Ids of an epoch over all ranks: the length of `shuffle`."""
+        if self.drop_last:
+            return self.samples // self.global_batch * self.global_batch
+        return self.samples + self.padding
+
+    def shuffle(self, number: int) -> IdArray:
         """The baseline's global sequence of ids in its epoch `number`, padded or cut."""
-        order = epoch_order(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
+        order = compact_order(self.samples, seed=self.seed, epoch=number, shuffle=self.shuffled)
         return padded_order(order, ranks=self.ranks, batch=self.batch, drop_last=self.drop_last)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Generator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -135,7 +136,8 @@ class Stage:
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
         self._pool = ReadThreads(settings.threads)
-        self._steps = StepsAhead(plan, rank)
+        made = partial(node.shared.steps.of, rank) if node and node.shared else None
+        self._steps = StepsAhead(plan, rank, made)
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
         self._half = max(0, staged - self._extras - plan.settings.padding) // 2

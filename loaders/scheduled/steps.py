@@ -39,7 +39,9 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
     Raises:
         UsageError: The plan has no such epoch.
     """
-    return [_of_rank(step, rank) for step in islice(plan.steps(epoch), start, None)]
+    node = plan.settings.node(rank)
+    steps = plan.steps(epoch, range(node, node + 1))
+    return [_of_rank(step, rank) for step in islice(steps, start, None)]
 
 
 def _of_rank(step: StepPlan, rank: int) -> RankStep:
@@ -49,10 +51,19 @@ def _of_rank(step: StepPlan, rank: int) -> RankStep:
 
 
 class StepsAhead:
-    """The steps of a rank, epoch by epoch: those of the next are made while one is used."""
+    """The steps of a rank, epoch by epoch: those of the next are made while one is used.
 
-    def __init__(self, plan: Plan, rank: int) -> None:
-        self._plan, self._rank = plan, rank
+    Args:
+        plan: Of all ranks.
+        rank: This one.
+        make: Gives its steps in an epoch; None: from the plan.
+    """
+
+    def __init__(
+        self, plan: Plan, rank: int, make: Callable[[int], list[RankStep]] | None = None
+    ) -> None:
+        self._epochs = plan.settings.epochs
+        self._make = make or (lambda epoch: rank_steps(plan, rank, epoch=epoch))
         self._made: dict[int, Future[list[RankStep]]] = {}
 
     def of(self, epoch: int, start: int = 0) -> list[RankStep]:
@@ -62,9 +73,9 @@ class StepsAhead:
             UsageError: The plan has no such epoch.
         """
         made = self._made.pop(epoch, None)
-        steps = made.result() if made else rank_steps(self._plan, self._rank, epoch=epoch)
+        steps = made.result() if made else self._make(epoch)
         self._made = {}
-        if epoch + 1 < self._plan.settings.epochs:
+        if epoch + 1 < self._epochs:
             self._begin(epoch + 1)
         return steps[start:]
 
@@ -73,7 +84,7 @@ class StepsAhead:
 
         def make() -> None:
             with Outcome(future):
-                future.set_result(rank_steps(self._plan, self._rank, epoch=epoch))
+                future.set_result(self._make(epoch))
 
         threading.Thread(target=make, name="plan-ahead", daemon=True).start()
 

@@ -1,0 +1,166 @@
+"""A plan that the ranks of a node share: each part of it is made by one of them and mapped by all.
+
+Who holds what is one array per node. The steps of an epoch are made for all ranks of the node by
+whoever needs them first, and kept in a file of the node that no folder names. The kernel gives the
+file's lock back when its holder dies, so a rank that ends leaves nobody waiting.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LoadersError
+from ..ranks.messages import Transport
+from ..ranks.nodes import shared_file, shared_memory
+from .plan import Plan
+from .plan_settings import Int64Array, PlanSettings
+from .steps import RankStep
+
+SLOTS = 2
+"""Epochs whose steps a node keeps: the one that is used, and the next."""
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What the ranks of one node know of a plan.
+
+    Attributes:
+        plan: Its `owner` lies in memory of the node.
+        place: Of every sample its place in the node's buffer; -1: the node does not hold it.
+        steps: Of the node's ranks.
+    """
+
+    plan: Plan
+    place: NDArray[np.int32]
+    steps: NodeSteps
+
+
+def places(plan: Plan, node: int) -> NDArray[np.int32]:
+    """Of every sample its place in a node's buffer, by id; -1: the node does not hold it."""
+    held = plan.owner == node
+    place = np.cumsum(held, dtype=np.int32)
+    place[~held] = 0
+    place -= 1
+    return place
+
+
+def shared_plan(transport: Transport, node_ranks: int, make: Callable[[], Plan]) -> NodePlan:
+    """The plan that `make` gives, called by the first of each `node_ranks` ranks.
+
+    Every rank calls it. They have to be those of the plan's nodes, or its places are none.
+
+    Raises:
+        LoadersError: `make` raised it on some node: the same on every rank.
+        OSError: This one, too.
+    """
+    rank = transport.world.rank
+    leader = rank // node_ranks * node_ranks
+    made = _made(make) if rank == leader else None
+    own = made.owner if isinstance(made, Plan) else None
+    said = transport.gather((made.settings, made.order) if isinstance(made, Plan) else made)
+    for each in said:
+        if isinstance(each, Exception):
+            raise each
+    settings, order = said[leader]
+    arrays = _arrays(settings, shared_memory(transport, node_ranks, 8 * settings.samples))
+    if own is not None:
+        arrays[0][:] = own
+        arrays[1][:] = places(Plan(settings, order, own), settings.node(rank))
+    transport.gather(None)  # nobody reads it sooner
+    for array in arrays:
+        array.flags.writeable = False
+    plan = Plan(settings, order, arrays[0])
+    files = [shared_file(transport, node_ranks, 0) for _ in range(SLOTS)]
+    return NodePlan(plan, arrays[1], NodeSteps(plan, settings.node(rank), files))
+
+
+def _made(make: Callable[[], Plan]) -> Plan | Exception:
+    try:
+        return make()
+    except (LoadersError, OSError) as error:
+        return error
+
+
+def _arrays(settings: PlanSettings, memory: mmap.mmap) -> list[NDArray[np.int32]]:
+    return list(np.frombuffer(memory, np.int32).reshape(2, settings.samples))
+
+
+class NodeSteps:
+    """The steps of a node's ranks, epoch by epoch: made once, by the rank that comes first.
+
+    A file holds 64-bit words: the epoch + 1, steps, samples of each step over all nodes, bounds of
+    the ranks in each step, then ids; those that a rank reads are inverted.
+
+    Args:
+        plan: Of all nodes.
+        node: This one.
+        files: Of this node, one for each of `SLOTS`.
+    """
+
+    def __init__(self, plan: Plan, node: int, files: list[int]) -> None:
+        self._plan, self._node, self._files = plan, node, files
+        self._locks = [threading.Lock() for _ in files]
+        weakref.finalize(self, _close, files)
+
+    def of(self, rank: int, epoch: int) -> list[RankStep]:
+        """The steps of a rank of this node.
+
+        Raises:
+            UsageError: The plan has no such epoch.
+        """
+        file, lock = self._files[epoch % SLOTS], self._locks[epoch % SLOTS]
+        with lock:  # a file's lock does not keep threads of one process apart
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                if _words(file)[0] != epoch + 1:
+                    self._keep(file, epoch)
+                return self._kept(_words(file), rank)
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _keep(self, file: int, epoch: int) -> None:
+        """Writes the epoch's steps: its number last, so that half of them are none."""
+        steps = list(self._plan.steps(epoch, range(self._node, self._node + 1)))
+        samples = [step.samples for step in steps]
+        bounds = [step.bounds for step in steps]
+        ids = [np.where(step.load, ~step.ids, step.ids) for step in steps]
+        os.ftruncate(file, 0)
+        os.ftruncate(file, 8 * (2 + len(steps) + sum(map(len, bounds)) + sum(map(len, ids))))
+        words = _words(file)
+        np.concatenate([np.array(samples, np.int64), *bounds, *ids], out=words[2:])
+        words[:2] = 0, len(steps)
+        words[0] = epoch + 1
+
+    def _kept(self, words: Int64Array, rank: int) -> list[RankStep]:
+        settings, steps = self._plan.settings, int(words[1])
+        samples, own = words[2 : 2 + steps].tolist(), rank % settings.node_ranks
+        bounds, ids = np.split(words[2 + steps :], [steps * (settings.node_ranks + 1)])
+        found = list[RankStep]()
+        begin = 0
+        for whole, of_step in zip(samples, bounds.reshape(steps, -1).tolist(), strict=True):
+            mine = ids[begin + of_step[own] : begin + of_step[own + 1]]
+            weight = len(mine) * settings.ranks / whole
+            found.append(RankStep(np.where(mine < 0, ~mine, mine), mine < 0, weight))
+            begin += of_step[-1]
+        return found
+
+
+def _close(files: list[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _words(file: int) -> Int64Array:
+    """What a file holds; 0 where it is empty."""
+    if not os.fstat(file).st_size:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(mmap.mmap(file, 0), np.int64)
