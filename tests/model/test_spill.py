@@ -1,24 +1,31 @@
 from __future__ import annotations
 
+import gc
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.sameness import same
-from vanidl.analyses import analyse
+from vanidl.analyses import analyse, reducing
 from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import choose, group
 from vanidl.model import spill
+from vanidl.model.selection import Selection
 from vanidl.model.spill import Parts
-from vanidl.model.trace import Trace
+from vanidl.model.trace import Part, Trace
 from vanidl.readers.darshan.library import read_counters
 from vanidl.readers.darshan.log import read_log
 from vanidl.report.json import summary_json
 from vanidl.run import Run
 
 pytest.importorskip("pyarrow", reason="spilled parts are Parquet")
+cloudpickle = pytest.importorskip("cloudpickle", reason="comes with Dask")
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +93,59 @@ def test_columns_are_what_the_model_says(log: Path) -> None:
     assert part.start.dtype == np.int64
     assert part.file.dtype == np.int32
     assert part.op.dtype == np.uint8
+
+
+class Nodes(Executor):
+    """Runs a pickled call at once, as a worker elsewhere; of the file sees what `shared` says."""
+
+    def __init__(self, *, shared: Callable[[int], bool]) -> None:
+        self.shared = shared
+        self.sent: list[int] = []  # bytes of each call
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        text = cloudpickle.dumps(args)
+        self.sent.append(len(text))
+        hidden = not self.shared(len(self.sent))
+        future: Future[Any] = Future()
+        with pytest.MonkeyPatch.context() as there:
+            if hidden:
+                there.setattr(spill._Folder, "read", not_there)
+            try:
+                future.set_result(fn(*pickle.loads(text)))
+            except FileNotFoundError as error:
+                future.set_exception(error)
+        return future
+
+
+def not_there(*_: Any) -> Part:
+    raise FileNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("shared", "through_here"),
+    [
+        pytest.param(lambda call: True, False, id="all nodes see the file"),
+        pytest.param(lambda call: False, True, id="none does"),
+        pytest.param(lambda call: call % 3 != 0, True, id="some do"),
+    ],
+)
+@pytest.mark.parametrize("selection", [Selection(), Selection(from_s=0.01)])
+def test_nodes_read_spilled_parts_themselves(
+    log: Path, shared: Callable[[int], bool], through_here: bool, selection: Selection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(reducing, "MOST_ROWS", 4_000)
+    whole = trace(log, spilled=True, rows=1_000)
+    nodes = Nodes(shared=shared)
+    assert same(analyse(whole, selection), analyse(whole, selection, nodes))
+    part_nbytes = 1_000 * spill.ROW_NBYTES
+    assert (max(nodes.sent) > part_nbytes) == through_here
+
+
+def test_a_copy_of_spilled_parts_leaves_their_file(log: Path) -> None:
+    whole = trace(log, spilled=True, rows=8_000_000)
+    copy = pickle.loads(pickle.dumps(whole.io))
+    assert all(same(a, b) for a, b in zip(whole.io, copy, strict=True))
+    del copy
+    gc.collect()
+    assert len(whole.io[0])

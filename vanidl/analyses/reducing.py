@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from vanidl.analyses.rows import SMALL_ROWS, Rows, rows_of, small_parts_together
 from vanidl.model.fetches import NO_FETCHES
+from vanidl.model.selection import SelectedParts
+from vanidl.model.spill import Parts
 from vanidl.model.trace import Part, Trace, concatenate_spans
+from vanidl.parallel.batches import batches
+from vanidl.parallel.executors import worker_count
 
 MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64
-_AHEAD = 64  # batches that are with the workers at a time
+_AHEAD = 2  # batches that are with each worker at a time: they lie in memory until they are sent
 _WORTH_ROWS = 2048  # of a part: with fewer, threads mostly wait for each other
 
 Values = dict[str, Any]
@@ -38,7 +42,7 @@ class Reduction(Protocol):
 
 def reduce_parts(
     reductions: dict[str, Reduction],
-    parts: Iterable[Part],
+    parts: Sequence[Part],
     trace: Trace,
     executor: Executor | None = None,
 ) -> Values:
@@ -95,20 +99,65 @@ def _threads() -> int:
 
 
 def _from_workers(
-    reductions: dict[str, Reduction], parts: Iterable[Part], trace: Trace, executor: Executor
+    reductions: dict[str, Reduction], parts: Sequence[Part], trace: Trace, executor: Executor
 ) -> Iterator[Values]:
-    """The values of each batch in turn; a few batches are under way."""
-    context = _without_records(trace)
-    ahead: deque[Future[Values]] = deque()
-    for batch in _batches(parts):
-        ahead.append(executor.submit(reduce_parts, reductions, batch, context))
-        if len(ahead) >= _AHEAD:
-            yield ahead.popleft().result()
+    """The values of each batch in turn; a few batches are under way.
+
+    Parts that lie in a file are read by the workers where these see it, too, so that they do not
+    pass through this process; the first batch shows whether they do.
+    """
+    workers = _Workers(reductions, _without_records(trace), executor)
+    in_file = iter(_in_file(parts))
+    first = next(in_file, None)
+    read_there = None if first is None else workers.read_there(first)
+    if read_there is not None:
+        yield read_there
+    ahead: deque[tuple[Sequence[Part], Future[Values]]] = deque()
+    for batch in _cut(parts) if read_there is None else in_file:
+        ahead.append((batch, workers.submit(batch)))
+        if len(ahead) >= _AHEAD * worker_count(executor):
+            yield workers.values_of(*ahead.popleft())
     while ahead:
-        yield ahead.popleft().result()
+        yield workers.values_of(*ahead.popleft())
 
 
-def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """What the workers of an executor do with batches of parts."""
+
+    reductions: dict[str, Reduction]
+    context: Trace
+    executor: Executor
+
+    def submit(self, batch: Sequence[Part]) -> Future[Values]:
+        return self.executor.submit(reduce_parts, self.reductions, batch, self.context)
+
+    def read_there(self, batch: Sequence[Part]) -> Values | None:
+        """The values of a batch that lies in a file; None where a worker does not see it."""
+        try:
+            return self.submit(batch).result()
+        except FileNotFoundError:
+            return None
+
+    def values_of(self, batch: Sequence[Part], future: Future[Values]) -> Values:
+        """The values of a batch, whose parts are sent where its worker does not see their file."""
+        try:
+            return future.result()
+        except FileNotFoundError:
+            return self.submit(list(batch)).result()
+
+
+def _in_file(parts: Sequence[Part]) -> list[Parts | SelectedParts]:
+    """Batches of parts that lie in a file, by their places in it; none where they do not."""
+    if not isinstance(parts, (Parts, SelectedParts)) or not parts.spilled:
+        return []
+    sizes, least = parts.sizes, MOST_ROWS // MOST_PARTS
+    some_each = batches(range(len(sizes)), lambda i: max(sizes[i], least), MOST_ROWS)
+    return [parts.at(some) for some in some_each]
+
+
+def _cut(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Batches of parts, large ones cut."""
     batch: list[Part] = []
     for part in parts:
         for low in range(0, len(part), MOST_ROWS):

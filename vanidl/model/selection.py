@@ -5,7 +5,7 @@ A filter is a mask on one part at a time, never a copy of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -68,10 +68,33 @@ class SelectedParts(Sequence[Part]):
         return tuple(self._parts[i].process for i in self._at)
 
     @property
-    def others(self) -> Iterator[Part]:
+    def spilled(self) -> bool:
+        """Whether the parts lie in a file."""
+        return isinstance(self._parts, Parts) and self._parts.spilled
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """At most how many operations each part keeps; reads none where they lie in a file."""
+        sizes = self._parts.sizes if isinstance(self._parts, Parts) else [*map(len, self._parts)]
+        return tuple(sizes[i] for i in self._at)
+
+    def at(self, indices: Iterable[int]) -> SelectedParts:
+        """The parts of these indices, masked when they are asked for."""
+        chosen = [self._at[i] for i in indices]
+        if isinstance(self._parts, Parts):
+            return SelectedParts(self._parts.at(chosen), self._keep)
+        return SelectedParts([self._parts[i] for i in chosen], self._keep)
+
+    @property
+    def others(self) -> Sequence[Part]:
         """The parts of the other layers."""
         mine = set(self._at)
-        return (self._parts[i] for i in range(len(self._parts)) if i not in mine)
+        rest = [i for i in range(len(self._parts)) if i not in mine]
+        return (
+            self._parts.at(rest)
+            if isinstance(self._parts, Parts)
+            else [self._parts[i] for i in rest]
+        )
 
     def __len__(self) -> int:
         return len(self._at)

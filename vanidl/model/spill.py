@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,6 +54,7 @@ class _Place:
     layer: str
     process: int
     start: int
+    rows: int
     group: int  # row group in the file
     part: Part | None
     shift_ns: int = 0  # to add to the times that lie in the file
@@ -88,6 +89,15 @@ class Parts(Sequence[Part]):
     def processes(self) -> tuple[int, ...]:
         """The process of each part; reads none."""
         return tuple(place.process for place in self._places)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of operations of each part; reads none."""
+        return tuple(place.rows for place in self._places)
+
+    def at(self, indices: Iterable[int]) -> Parts:
+        """The parts of these indices; reads none."""
+        return Parts([self._places[i] for i in indices], self._folder)
 
     def by_process(self, layer: str) -> dict[int, Parts]:
         """Process -> its parts of one layer; reads none."""
@@ -160,10 +170,12 @@ class Store:
         """
         start = int(part.start[0]) if len(part) else 0
         if self._folder is None:
-            self._places.append(_Place(part.layer, part.process, start, -1, part))
+            place = _Place(part.layer, part.process, start, len(part), -1, part)
+            self._places.append(place)
         elif len(part):
             group = self._folder.write(part)
-            self._places.append(_Place(part.layer, part.process, start, group, None))
+            place = _Place(part.layer, part.process, start, len(part), group, None)
+            self._places.append(place)
 
     def finished(self) -> Parts:
         """All parts by layer, process and start."""
@@ -173,7 +185,11 @@ class Store:
 
 
 class _Folder:
-    """One Parquet file in a folder of its own."""
+    """One Parquet file in a folder of its own.
+
+    A copy in another process reads the same file, where that process sees it, and leaves it
+    there: it belongs to the process that wrote it, which must hold the original for as long.
+    """
 
     def __init__(self) -> None:
         folder = _made()
@@ -181,6 +197,9 @@ class _Folder:
         self._path = Path(folder) / "operations.parquet"
         self._writer: pyarrow.parquet.ParquetWriter | None = None
         self._groups = 0
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_path": self._path, "_writer": None, "_groups": self._groups}
 
     def write(self, part: Part) -> int:
         """Appends a part; the number of its row group."""

@@ -73,7 +73,32 @@ def dask_executor(options: ExecutorOptions) -> Iterator[Executor]:
                 f"(tls://HOST:8786), and none answers: {error or type(error).__name__}"
             ) from error
         stack.enter_context(client)
-        yield client.get_executor(pure=False)
+        yield _ClusterWorkers(client)
+
+
+class _ClusterWorkers(Executor):
+    """Dask's executor, which says how many workers there are now: a cluster grows and shrinks."""
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - without types
+        self._client = client
+        self._executor: Executor = client.get_executor(pure=False)
+
+    @property
+    def count(self) -> int:
+        """Threads of all workers."""
+        return sum(self._client.nthreads().values())
+
+    def submit(
+        self, fn: Callable[..., Result], /, *args: object, **kwargs: object
+    ) -> Future[Result]:
+        """Calls the function in a worker."""
+        return self._executor.submit(fn, *args, **kwargs)
+
+
+def worker_count(executor: Executor) -> int:
+    """How many calls an executor works on at a time, at least 1."""
+    own: int | None = getattr(executor, "count", None)
+    return max((os.cpu_count() or 1) if own is None else own, 1)
 
 
 _LOCAL: dict[str, Any] = {
@@ -171,7 +196,7 @@ def _together(
     running: deque[tuple[list[Item], Future[list[Result]]]] = deque()
     try:
         while waiting or running:
-            while waiting and len(running) < _AHEAD * (os.cpu_count() or 1):
+            while waiting and len(running) < _AHEAD * worker_count(executor):
                 running.append((waiting[0], executor.submit(work, waiting[0])))
                 waiting.popleft()
             yield running[0][0], running[0][1].result()

@@ -72,6 +72,7 @@ class LocalWorkers(Executor):
     """
 
     def __init__(self, count: int) -> None:
+        self.count = count
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="workers")
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._all: list[_Worker] = []
