@@ -7,8 +7,8 @@
 Nodes are namespaces of Linux (`benchmarks/nodes.py`; needs root). Scheduler and workers speak TLS
 with a certificate made as docs/dask.md says. Each result is compared byte by byte with that of one
 process: `summary --json` of a run of many logs; of one whose operations lie in a temporary file
-that the nodes share, and that they do not; `survey`. Weak scaling: a survey of n jobs on one node with
-one processor, of 2 n on two; twice the work in the same time would be 2.0, the limit is 1.7.
+that the nodes share, and that they do not; `survey`. Weak scaling: a survey of n jobs on one node
+with one processor, of 2 n on two; twice the work in the same time would be 2.0, the limit is 1.7.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ distributed:
       scheduler: {cert: TLS/cert.pem, key: TLS/key.pem}
       worker: {cert: TLS/cert.pem, key: TLS/key.pem}
       client: {cert: TLS/cert.pem, key: TLS/key.pem}
+  scheduler: {http: {routes: []}}
+  worker: {http: {routes: []}}
 """
 
 

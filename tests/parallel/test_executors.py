@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import logging
 import os
 import socket
@@ -146,6 +147,16 @@ def spoken_to(address: str, context: ssl.SSLContext | None = None, hello: bytes 
         return False
 
 
+def page_status(port: int, path: str) -> int:
+    """How a web server here answers: 200, where it has such a page."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 def unsuspecting(context: ssl.SSLContext) -> ssl.SSLContext:
     """A client that does not care whom it speaks to."""
     context.check_hostname = False
@@ -168,6 +179,10 @@ def test_nobody_else_gets_into_the_cluster_here(scheduler_address: str) -> None:
             assert address.startswith("tls://127.0.0.1:")
             said = [spoken_to(address, context, bytes(64)) for context in strangers]
             assert said == [False] * 3
+        pages = [port for each in (info, *workers.values()) for port in each["services"].values()]
+        assert len(pages) == 2
+        assert [page_status(port, "/info/main/workers.html") for port in pages] == [404, 404]
+        assert [page_status(port, "/json/counts.json") for port in pages] == [404, 404]
 
 
 def test_a_scheduler_without_tls_is_warned_about() -> None:

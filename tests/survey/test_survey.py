@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.makers.darshan_logs import Log, log_bytes
 from tests.makers.dlio_results import Plan
 from tests.makers.dlio_results import write as write_result
 from tests.makers.large_logs import Workload, write_log
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands import COMMANDS
+from vanidl.commands.schema import output_schema
 from vanidl.parallel.limits import Limits
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
@@ -396,10 +400,51 @@ def test_the_table_opens_in_pandas_with_units_of_its_columns(done) -> None:
     assert all(schema.field(name).metadata[b"description"] for name in frame.columns)
 
 
-def test_the_table_opens_in_duckdb(done) -> None:
-    duckdb = pytest.importorskip("duckdb", reason="not installed here")
-    found = duckdb.sql(
-        "SELECT code, count(*) FROM (SELECT unnest(finding_codes) AS code, "
-        f"unnest(finding_gains_s) AS gain_s FROM '{done.parquet}') GROUP BY code"
-    ).fetchall()
-    assert sum(jobs for _, jobs in found) == sum(row["findings"] or 0 for row in done.rows)
+def code_of(page: str, first_word: str) -> list[str]:
+    """The blocks of code of a page of the documentation that begin with a word."""
+    blocks = re.findall(r"(?:^ {4}.*\n)+", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE)
+    return [textwrap.dedent(block) for block in blocks if block.split()[0] == first_word]
+
+
+def test_the_documented_queries_run_in_duckdb(done, monkeypatch) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="an extra of the tests")
+    monkeypatch.chdir(done.parquet.parent)
+    queries = [query.replace("survey/jobs", "jobs") for query in code_of("many_jobs.md", "SELECT")]
+    users, findings, systems, weeks, jobs = (duckdb.sql(query).fetchall() for query in queries)
+    read = [row for row in done.rows if row["problem"] is None]
+    hours = sum(row["input_rank_hours"] for row in read)
+    assert dict(users)["me"] == pytest.approx(hours)
+    assert sum(count for _, count, _ in findings) == sum(row["findings"] for row in read)
+    assert sum(of for _, of in systems) == pytest.approx(sum(r["input_s"] for r in read) / 3600)
+    assert sum(of or 0 for _, of in weeks) == pytest.approx(hours)
+    assert [job for job, *_ in jobs] == [
+        row["job"] for row in sorted(read, key=lambda row: -row["io_per_rank_mean_s"])
+    ]
+
+
+def test_the_documented_lines_run_in_pandas(done, monkeypatch) -> None:
+    monkeypatch.chdir(done.parquet.parent)
+    (lines,) = code_of("many_jobs.md", "import")
+    *others, last = lines.replace("survey/jobs", "jobs").strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join(others), names)
+    hours = sum(row["input_rank_hours"] or 0 for row in done.rows)
+    assert eval(last, names).sum() == pytest.approx(hours)
+
+
+def test_columns_say_what_the_schema_says(done) -> None:
+    documented = output_schema("survey")["properties"]
+    columns = parquet.read_schema(done.parquet)
+    assert columns.names == [name for name, *_ in (*COLUMNS, *MORE)]
+    assert set(columns.names) == set(documented)
+    kinds = {"string": "string", "int64": "integer", "double": "number", "bool": "boolean"}
+    for column in columns:
+        said, nested = documented[column.name], str(column.type).startswith("list")
+        unit = column.metadata[b"unit"].decode()
+        assert column.metadata[b"description"].decode() == said["description"]
+        assert unit == said.get("unit", "")
+        of = column.type.value_type if nested else column.type
+        one_of = said.get("anyOf", [said])
+        assert ("array" if nested else kinds[str(of)]) in str(one_of), column.name
+        measured = str(of) in ("double", "int64") or str(column.type) == "list<element: double>"
+        assert bool(unit) == measured, column.name

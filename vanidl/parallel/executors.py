@@ -107,8 +107,13 @@ _LOCAL: dict[str, Any] = {
     "scheduler_kwargs": {"dashboard": False},
     "silence_logs": logging.CRITICAL,  # of workers that end slowly; what fails is raised
 }
-_SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GB"}
-"""Parts are sent as they are: a megabyte of operations is no large graph here."""
+_SETTINGS: dict[str, Any] = {
+    # Parts are sent as they are: a megabyte of operations is no large graph here.
+    "distributed.admin.large-graph-warning-threshold": "1 GB",
+    # Pages of calls and their arguments, which are served without TLS to whoever asks.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 
 
 def _throw_away_certificate(distributed: Any) -> Any:  # noqa: ANN401 - without types
