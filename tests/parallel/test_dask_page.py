@@ -70,7 +70,8 @@ def test_the_documented_cluster_asks_slurm_for_workers_with_tls(
     assert "export DASK_CONFIG=~/dask-tls/dask.yaml\n" in script
     command = script.strip().splitlines()[-1]
     assert f" {options.dask} " in command
-    assert " --nthreads 1 --nworkers 8 " in command
+    assert " --nthreads 1 " in command
+    assert " --nworkers 8 " in command
     assert " --no-dashboard" in command
     for option, name in (("ca-file", "cert"), ("cert", "cert"), ("key", "key")):
         assert f" --tls-{option} {certificates}/{name}.pem" in command
