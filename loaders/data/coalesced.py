@@ -38,6 +38,10 @@ Task = Callable[[], ReadTotals]
 class RowSource(Protocol):
     """One dataset whose rows are samples."""
 
+    @property
+    def exact(self) -> bool:
+        """True where no row is read but those that are asked for."""
+
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(start, stop) of what is read to get sorted rows: half-open, disjoint, sorted."""
 
@@ -50,14 +54,21 @@ class ContiguousRows:
 
     def __init__(self, file: NamedFile, offset: int, field: Field, most_gap: int) -> None:
         self._file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
+        self._nbytes = field.nbytes
+        self._most_rows = max(1, MOST_RUN_NBYTES // self._nbytes)
+
+    @property
+    def exact(self) -> bool:
+        """True where gaps are not worth reading through."""
+        return self.most_gap == 0
 
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Runs with gaps of up to `most_gap` rows, none longer than `MOST_RUN_NBYTES`."""
-        return _split(*runs(rows, self.most_gap), max(1, MOST_RUN_NBYTES // self._field.nbytes))
+        return _split(*runs(rows, self.most_gap), self._most_rows)
 
     def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> ReadTotals:
         """One `pread`: a single row straight to its target, more through memory between."""
-        nbytes, begin = self._field.nbytes, self._offset + start * self._field.nbytes
+        nbytes, begin = self._nbytes, self._offset + start * self._nbytes
         if stop - start == 1 and len(wanted):
             return ReadTotals(nbytes, self._file.read_into(self._bytes(target, start).data, begin))
         block = np.empty((stop - start, nbytes), np.uint8)
@@ -79,6 +90,11 @@ class ChunkedRows:
         self._rows = int(chunks[0])
         across = zip(field.shape, chunks[1:], strict=True)
         self._pieces = int(np.prod([-(-length // chunk) for length, chunk in across], dtype=int))
+
+    @property
+    def exact(self) -> bool:
+        """False: a chunk has rows that nobody asked for."""
+        return False
 
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Whole chunks; neighbours are merged up to `MOST_RUN_NBYTES`, gaps are not read."""
@@ -132,6 +148,8 @@ class RowReads:
 
     def covered(self, ids: Int64Array) -> Int64Array:
         """Ids whose arrays pass by in full when sorted `ids` are read: `ids` and more."""
+        if any(source.exact for source in self._open().values()):
+            return ids
         rows: Int64Array | None = None
         for source in self._open().values():
             of_field = _expanded(*source.runs(ids))
@@ -140,11 +158,12 @@ class RowReads:
 
     def tasks(self, ids: Int64Array, extra: Int64Array, target: Target) -> list[Task]:
         """Reads of sorted `ids`, and of those of `extra` (sorted) that pass by."""
-        wanted, tasks = np.union1d(ids, extra), list[Task]()
+        wanted, tasks = np.union1d(ids, extra) if len(extra) else ids, list[Task]()
         for source in self._open().values():
-            for start, stop in zip(*(each.tolist() for each in source.runs(ids)), strict=True):
-                mine = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, stop)]
-                tasks.append(partial(source.read, start, stop, mine, target))
+            runs = np.array(source.runs(ids))
+            inside = np.searchsorted(wanted, runs)
+            for start, stop, first, last in zip(*runs.tolist(), *inside.tolist(), strict=True):
+                tasks.append(partial(source.read, start, stop, wanted[first:last], target))
         return tasks
 
     def close(self) -> None:
@@ -257,8 +276,8 @@ def _expanded(start: Int64Array, stop: Int64Array) -> Int64Array:
 
 def _split(start: Int64Array, stop: Int64Array, most: int) -> tuple[Int64Array, Int64Array]:
     """The same rows in runs of at most `most`."""
-    first = [np.arange(a, b, most) for a, b in zip(start, stop, strict=True)]
-    if not first:
+    if len(start) == 0 or (stop - start).max() <= most:
         return start, stop
+    first = [np.arange(a, b, most) for a, b in zip(start, stop, strict=True)]
     last = [np.minimum(a + most, b) for a, b in zip(first, stop, strict=True)]
     return np.concatenate(first), np.concatenate(last)

@@ -14,11 +14,15 @@ V = TypeVar("V")
 
 
 class ReadThreads:
-    """So many daemon threads, begun with the first task. As a block: ends them behind it."""
+    """So many daemon threads, begun with the first task. As a block: ends them behind it.
+
+    Attributes:
+        threads: How many tasks are under way at once.
+    """
 
     def __init__(self, threads: int) -> None:
         self._tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._most, self._threads = threads, list[threading.Thread]()
+        self.threads, self._threads = threads, list[threading.Thread]()
 
     def __enter__(self) -> ReadThreads:
         return self
@@ -30,7 +34,7 @@ class ReadThreads:
         """The result to come of a task; tasks begin in order."""
         future: Future[T] = Future()
         self._tasks.put((future, task))
-        if len(self._threads) < self._most:
+        if len(self._threads) < self.threads:
             thread = threading.Thread(target=_work, args=(self._tasks,), name="read", daemon=True)
             self._threads.append(thread)
             thread.start()

@@ -60,16 +60,12 @@ class Batches:
 
         One call for neighbouring rows, which lets go of the interpreter lock.
         """
-        if not ids:
-            return
-        border = np.flatnonzero(np.diff(slots >= 0)) + 1
-        for first, last in zip([0, *border.tolist()], [*border.tolist(), len(ids)], strict=True):
-            if slots[first] < 0:
-                continue
+        for first, last in _stretches(slots, bool(batch.direct)):
             for name, rows in batch.rows.items():
                 # "clip" (no slot is outside) writes straight to `out`.
-                taken, target = slots[first:last], rows[first:last]
-                np.take(self._places[name], taken, axis=0, out=target, mode="clip")
+                self._places[name].take(slots[first:last], 0, rows[first:last], "clip")
+        if not batch.direct:
+            return
         for row, sample in enumerate(ids):
             source = batch.direct.get(sample, row)
             if source != row:
@@ -83,3 +79,12 @@ class Batches:
             return tensor, tensor.numpy()
         rows = self._memory[field.name].rows(count)
         return torch.from_numpy(rows), rows
+
+
+def _stretches(slots: Int64Array, gaps: bool) -> list[tuple[int, int]]:
+    """[first, last) of neighbouring rows that have a slot; without `gaps` all have one."""
+    if not gaps:
+        return [(0, len(slots))]
+    has = np.concatenate([[False], slots >= 0, [False]])
+    border = np.flatnonzero(has[1:] != has[:-1]).tolist()
+    return list(zip(border[::2], border[1::2], strict=True))

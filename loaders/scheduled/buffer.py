@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -103,9 +104,14 @@ class Buffer:
         view: NDArray[Any] = self._rows[name][self._slots[sample], ...]
         return view
 
-    def slot(self, sample: int) -> int:
-        """The row of a sample that has a place."""
-        return self._slots[sample]
+    def absent(self, samples: Iterable[int]) -> list[int]:
+        """Those that have no place here."""
+        held = self._slots
+        return [sample for sample in samples if sample not in held]
+
+    def slots(self, samples: list[int]) -> list[int]:
+        """The row of each; -1: it has no place here."""
+        return list(map(self._slots.get, samples, repeat(-1)))
 
     def check(self) -> None:
         """Asserts the bound: called after every change and at every step."""

@@ -134,9 +134,13 @@ class NodeBuffer:
         view: NDArray[Any] = self._memory.rows[name][self._place[sample], ...]
         return view
 
-    def slot(self, sample: int) -> int:
-        """The row of a sample."""
-        return self._place[sample]
+    def absent(self, samples: Iterable[int]) -> list[int]:
+        """Those that no rank has read, nor this one is about to."""
+        return [sample for sample in samples if sample not in self]
+
+    def slots(self, samples: list[int]) -> list[int]:
+        """The row of each; -1: the plan has none for it."""
+        return [self._place[sample] for sample in samples]
 
     def check(self) -> None:
         """Asserts the bound: called at every step."""

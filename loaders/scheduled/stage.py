@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 
 from ..data.coalesce import StorageSpeed
 from ..data.coalesced import Target, open_reads
-from ..data.pool import ReadThreads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
+from ..data.together import GroupedReads, ReadGroup
 from ..errors import UsageError
 from ..loader.loader import WEIGHT, Batch
 from ..loader.stats import Counts
@@ -103,7 +102,7 @@ class Window:
     """
 
     steps: list[RankStep]
-    reads: deque[Future[ReadTotals]]
+    reads: ReadGroup
     pinned: list[int]
     batch: OpenBatch | None
 
@@ -135,7 +134,7 @@ class Stage:
         share = len(samples) // plan.settings.ranks
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
-        self._pool = ReadThreads(settings.threads)
+        self._grouped = GroupedReads(settings.threads)
         made = partial(node.shared.steps.of, rank) if node and node.shared else None
         self._steps = StepsAhead(plan, rank, made)
         self._early: set[int] = set()
@@ -169,14 +168,15 @@ class Stage:
 
     def close(self) -> None:
         """Ends the pool and closes files."""
-        self._pool.close()
+        self._grouped.close()
         self._reads.close()
 
     def _take(self, walk: Walk) -> list[RankStep]:
-        return walk.take(min(self._half, self.staging.room), self._is_to_stage)
+        return walk.take(min(self._half, self.staging.room), self._to_stage)
 
-    def _is_to_stage(self, sample: int) -> bool:
-        return self._plan.owner[sample] != self._node and sample not in self.staging
+    def _to_stage(self, ids: Int64Array) -> set[int]:
+        """Those of `ids` that need a place in staging and have none."""
+        return set(self.staging.absent(ids[self._plan.owner[ids] != self._node].tolist()))
 
     def _submit_what_fits(
         self, walk: Walk, following: list[RankStep], reading: deque[Window]
@@ -198,22 +198,21 @@ class Stage:
         extra = self._extra(ids, walk)
         placed = [i for i in (*ids.tolist(), *extra.tolist()) if not (batch and i in batch.direct)]
         pinned = [i for i in placed if self._place(i)]
-        tasks = self._reads.tasks(ids, extra, self._target(batch))
-        reads = [self._pool.submit(task) for task in tasks]
+        reads = self._grouped.begin(self._reads.tasks(ids, extra, self._target(batch)))
         if self._reads.measured != self._measured:  # its files were opened, maybe again
             self._counts.read(self._reads.measured - self._measured)
             self._measured = self._reads.measured
         self._early.update(extra.tolist())
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
-        return Window(steps, deque(reads), pinned, batch)
+        return Window(steps, reads, pinned, batch)
 
     def _open_direct(self, ids: Int64Array, steps: list[RankStep], walk: Walk) -> OpenBatch | None:
         """The batch of the only step, where staging has no room for all that it reads.
 
         What is used again later in the epoch gets a place first.
         """
-        staged = [i for i in ids.tolist() if self._is_to_stage(i)]
+        staged = sorted(self._to_stage(ids))
         if len(staged) <= self.staging.room:
             return None
         (step,) = steps
@@ -225,33 +224,32 @@ class Stage:
         missing: dict[int, bool] = {}
         hits = 0
         for step in steps:
-            for sample, load in zip(step.ids.tolist(), step.load.tolist(), strict=True):
-                if sample in missing or self._is_here(sample):
-                    hits += sample not in self._early
-                    self._early.discard(sample)
-                    if load and sample in missing:  # padding repeats it in the step that loads it
-                        missing[sample] = True
-                else:
-                    missing[sample] = load
+            ids, known = step.ids.tolist(), len(missing)
+            loads = set(step.ids[step.load].tolist())
+            for sample in self.staging.absent(self.buffer.absent(ids)):
+                # Padding may repeat a sample in the step that loads it.
+                missing[sample] = missing.get(sample, False) or sample in loads
+            early = self._early.intersection(ids)
+            self._early -= early
+            hits += len(ids) - (len(missing) - known) - len(early)
         self._counts.hits(hits)
         return np.array(sorted(missing), np.int64), sum(missing.values())
 
     def _extra(self, ids: Int64Array, walk: Walk) -> Int64Array:
         """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
-        left = self.staging.room - sum(self._is_to_stage(i) for i in ids.tolist())
+        covered = self._reads.covered(ids)
+        if len(covered) == len(ids):
+            return np.empty(0, np.int64)
+        passing = np.setdiff1d(covered, ids, True)
+        left = self.staging.room - len(self._to_stage(ids))
         room = min(self._extras - sum(i in self.staging for i in self._early), left)
-        chosen: list[int] = []
-        for sample in np.setdiff1d(self._reads.covered(ids), ids, True).tolist():
-            if self._is_here(sample) or not walk.is_to_come(sample):
-                continue
-            staged = self._is_to_stage(sample)
-            if not staged or room > 0:
+        to_stage, chosen = self._to_stage(passing), list[int]()
+        for sample in self.staging.absent(self.buffer.absent(passing.tolist())):
+            staged = sample in to_stage
+            if walk.is_to_come(sample) and (not staged or room > 0):
                 chosen.append(sample)
                 room -= staged
         return np.array(chosen, np.int64)
-
-    def _is_here(self, sample: int) -> bool:
-        return sample in self.buffer or sample in self.staging
 
     def _place(self, sample: int) -> bool:
         """Gives a sample its place; True where that is in the buffer."""
@@ -269,43 +267,35 @@ class Stage:
 
     def _finish(self, window: Window) -> None:
         """Waits for the window's reads; raises what went wrong in them."""
-        while window.reads:
-            self._counts.read(window.reads[0].result())
-            window.reads.popleft()
+        self._grouped.finish(window.reads)
+        self._counts.read(window.reads.totals())
         self.buffer.settle(window.pinned)
 
     def _batch(self, step: RankStep, walk: Walk, opened: OpenBatch | None) -> Batch:
         """The step's samples stacked; those used for the last time leave staging."""
         ids = step.ids.tolist()
         made = opened or self._batches.open(ids, [])
-        slots = [-1 if sample in made.direct else self._slot(sample) for sample in ids]
-        self._batches.gather(made, ids, np.array(slots, np.int64))
+        self._batches.gather(made, ids, self._slots(ids))
         batch = dict(made.tensors)
         batch["sample"] = torch.from_numpy(step.ids.copy())
         batch[WEIGHT] = torch.tensor(step.weight, dtype=torch.float64)
-        for sample in ids:
-            walk.use(sample)
-            if not walk.is_to_come(sample):
-                self.staging.discard(sample)
+        for sample in walk.use(ids):
+            self.staging.discard(sample)
         self.buffer.check()
         self.staging.check()
         return batch
 
-    def _slot(self, sample: int) -> int:
-        if sample in self.buffer:
-            return self.buffer.slot(sample)
-        return self._staging_slot + self.staging.slot(sample)
+    def _slots(self, ids: list[int]) -> Int64Array:
+        """The row of each in the places; -1: it has none, but was read into the batch."""
+        held, staged = (np.array(each.slots(ids), np.int64) for each in (self.buffer, self.staging))
+        return np.where(held < 0, np.where(staged < 0, -1, staged + self._staging_slot), held)
 
     def _abandon(self, reading: deque[Window]) -> None:
         """Waits for what is under way; what was not read whole has no place any more."""
         for window in reading:
-            for read in window.reads:
-                read.cancel()
-            wait(window.reads)
-            whole = [r for r in window.reads if not r.cancelled() and r.exception() is None]
-            for read in whole:
-                self._counts.read(read.result())
-            if len(whole) == len(window.reads):
+            whole = window.reads.abandon()
+            self._counts.read(window.reads.totals())
+            if whole:
                 self.buffer.settle(window.pinned)
             else:
                 for sample in window.pinned:

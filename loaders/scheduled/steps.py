@@ -103,15 +103,16 @@ class Walk:
             self._uses.update(step.ids.tolist())
             self._loads.update(step.ids[step.load].tolist())
 
-    def take(self, most: int, need: Callable[[int], bool]) -> list[RankStep]:
+    def take(self, most: int, need: Callable[[Int64Array], set[int]]) -> list[RankStep]:
         """The next window; none behind the last step.
 
-        At most so many steps, and (but for its first step) at most `most` samples that `need`.
+        At most so many steps, and (but for its first step) at most `most` samples that `need`
+        says of their ids.
         """
         window: list[RankStep] = []
         needed: set[int] = set()
         for step in self._steps[self._at : self._at + self._size]:
-            more = needed.union(i for i in step.ids.tolist() if need(i))
+            more = needed | need(step.ids)
             if window and len(more) > most:
                 break
             window.append(step)
@@ -132,6 +133,9 @@ class Walk:
         """True where the plan has the sample read in one of the steps."""
         return sample in self._loads
 
-    def use(self, sample: int) -> None:
-        """One use of the sample is over."""
-        self._uses[sample] -= 1
+    def use(self, samples: list[int]) -> list[int]:
+        """One use of each is over; those of them that are not to come again."""
+        uses = self._uses
+        for sample in samples:
+            uses[sample] -= 1
+        return [sample for sample in samples if not uses[sample]]
