@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Generator
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -33,10 +33,13 @@ class Background(Generic[T]):
     ) -> None:
         if ahead < 1:
             raise UsageError(f"expected at least 1 item ahead, found {ahead}: raise it")
-        self._items, self._ahead, self._timeout_s = items, ahead, timeout_s
-        self._waiting: deque[T] = deque()
-        self._changed = threading.Condition()
-        self._ended = self._closed = self.stalled = False
+        self._items, self._timeout_s = items, timeout_s
+        # Queues of the C library: a condition takes several locks and system calls a hand-over.
+        self._waiting: SimpleQueue[tuple[T] | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(ahead):
+            self._room.put(None)
+        self._closed = self.stalled = False
         self._caught = _Caught()
         # A daemon: a program that ends without close is not held up by it.
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
@@ -52,16 +55,19 @@ class Background(Generic[T]):
         Raises:
             StalledError: It did not come within the limit.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._waiting or self._ended, self._timeout_s):
-                self.stalled = True
-                raise StalledError(
-                    f"expected data from storage within {self._timeout_s:g} s, found none"
-                )
-            if self._waiting:
-                item = self._waiting.popleft()
-                self._changed.notify_all()
-                return item
+        if self._closed:
+            raise StopIteration
+        try:
+            item = self._waiting.get(timeout=self._timeout_s)
+        except Empty:
+            self.stalled = True
+            raise StalledError(
+                f"expected data from storage within {self._timeout_s:g} s, found none"
+            ) from None
+        if item is not None:
+            self._room.put(None)
+            return item[0]
+        self._waiting.put(None)  # for whoever asks again
         error, self._caught.error = self._caught.error, None
         if error is not None:
             raise error
@@ -69,12 +75,12 @@ class Background(Generic[T]):
 
     def close(self) -> None:
         """Ends the thread and waits for its end unless it hangs; the generator is closed."""
-        with self._changed:
-            self._closed = True
-            self._waiting.clear()
-            self._changed.notify_all()
+        self._closed = True
+        self._room.put(None)
         if not self.stalled:
             self._thread.join()
+        while not self._waiting.empty():
+            self._waiting.get()
 
     def _run(self) -> None:
         with self._caught:
@@ -83,18 +89,14 @@ class Background(Generic[T]):
                     pass
             finally:
                 self._items.close()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        self._waiting.put(None)
 
     def _make(self) -> bool:
         """Makes one item and waits for room for it; False behind the last."""
         for item in self._items:
-            with self._changed:
-                self._changed.wait_for(lambda: len(self._waiting) < self._ahead or self._closed)
-                if not self._closed:
-                    self._waiting.append(item)
-                    self._changed.notify_all()
+            self._room.get()
+            if not self._closed:
+                self._waiting.put((item,))
             return True
         return False
 
