@@ -8,10 +8,12 @@
     ending       a rank that fails ends all
     containers   encoded files, for `decoded`
     plugin       the classes that `reader.data_loader_classname` names
+    own_files    the class that `reader.reader_classname` names: a real training's files
 
 The classes can be imported without DLIO; making one then says what to install.
 """
 
+from .own_files import OwnFilesReader
 from .plugin import (
     DecodedDataLoader,
     PartialLocalDataLoader,
@@ -21,6 +23,7 @@ from .plugin import (
 
 __all__ = [
     "DecodedDataLoader",
+    "OwnFilesReader",
     "PartialLocalDataLoader",
     "ScheduledDataLoader",
     "SpatialDataLoader",

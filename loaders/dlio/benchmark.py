@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 try:
     from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
+    from dlio_benchmark.reader.reader_handler import FormatReader
     from dlio_benchmark.utils import utility
 except ImportError as error:
     utility, _missing = None, str(error)
@@ -29,8 +30,10 @@ except ImportError as error:
                 "which has what it imports but TensorFlow and DALI"
             )
 
+    FormatReader = BaseDataLoader
 
-__all__ = ["BaseDataLoader"]
+
+__all__ = ["BaseDataLoader", "FormatReader"]
 
 _ai = getattr(utility, "dft_ai", None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from vanidl.analyses import analyse
 from vanidl.cli import main
 from vanidl.export import dlio, export
+from vanidl.export.dlio.computation import fitted
 from vanidl.export.dlio.entries import (
     ASSUMED,
     GIVEN,
@@ -191,18 +193,36 @@ def test_what_the_user_states_comes_first():
     )
 
 
-@pytest.mark.parametrize("compute", [(20, 30, 40), (5, 5, 5, 300), (1, 2, 90, 4, 700)])
+def moments(drawn, deviation=0.0):
+    """Mean and standard deviation of what DLIO draws."""
+    if not isinstance(drawn, dict):
+        return drawn, deviation
+    if drawn["type"] == "uniform":
+        return (drawn["min"] + drawn["max"]) / 2, (drawn["max"] - drawn["min"]) / 12**0.5
+    return drawn["shape"] * drawn["scale"], drawn["shape"] ** 0.5 * drawn["scale"]
+
+
+@pytest.mark.parametrize("compute", [(30,), (20, 30, 40), (5, 5, 5, 300), (1, 2, 90, 4, 700)])
 def test_the_distribution_has_the_moments_of_the_steps(compute):
     job = Job(files=32, compute=compute)
     each = np.array([compute[i % len(compute)] for i in range(job.steps)][1:]) / 1000
     found = values(run_of(trace_of(job)))
-    drawn = found["train.computation_time"]
-    if each.mean() >= 2 * each.std():
-        moments = drawn, found["train.computation_time_stdev"]
-    else:
-        assert drawn["type"] == "gamma"
-        moments = drawn["shape"] * drawn["scale"], drawn["shape"] ** 0.5 * drawn["scale"]
-    assert moments == pytest.approx((each.mean(), each.std()))
+    drawn = found["train.computation_time"], found.get("train.computation_time_stdev", 0.0)
+    assert moments(*drawn) == pytest.approx((each.mean(), each.std()), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("normal", lambda rng: rng.normal(0.3, 0.02, 1000)),
+        ("normal", lambda rng: rng.gamma(400, 1e-3, 1000)),  # hardly to be told from normal
+        ("uniform", lambda rng: rng.uniform(0.1, 0.5, 1000)),
+        ("gamma", lambda rng: rng.gamma(5, 0.05, 1000)),
+        ("gamma", lambda rng: rng.exponential(0.2, 1000)),
+    ],
+)
+def test_the_distribution_is_the_one_that_fits(name, draw):
+    assert fitted(draw(np.random.default_rng(3))).name == name
 
 
 @pytest.mark.parametrize(("decoding_ms", "left_ms"), [(2, 0.0), (30, 28.8)])
@@ -244,6 +264,27 @@ def test_what_the_benchmark_does_otherwise_is_said(tmp_path, job, says):
     export(run_of(trace_of(job)), "dlio", tmp_path / "w.yaml")
     text = " ".join((tmp_path / "w.yaml").read_text().replace("#", " ").split())
     assert says in text
+
+
+def test_its_commands_link_the_runs_own_files_as_dlio_lists_them(tmp_path, monkeypatch):
+    job = Job(suffix=".h5")
+    trace = trace_of(job)
+    names = [path.replace("/data/set", str(tmp_path / "the set")) for path in trace.files.path]
+    files = replace(trace.files, path=tuple(names))
+    for path in map(Path, names):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+    export(run_of(replace(trace, files=files)), "dlio", tmp_path / "w.yaml")
+    lines = [line[2:] for line in (tmp_path / "w.yaml").read_text().splitlines()]
+    first, last = lines.index("  mkdir -p own/train own/valid"), lines.index(
+        "  export VANIDL_DLIO_ARRAY=NAME")  # fmt: skip
+    subprocess.run(["sh", "-c", "\n".join(lines[first:last])], cwd=tmp_path, check=True)
+    linked = sorted((tmp_path / "own/train").iterdir())
+    assert [path.suffix for path in linked] == [".hdf5"] * job.files
+    assert [path.read_text() for path in linked] == sorted(
+        Path(name).name for name in names if name.endswith(".h5")
+    )
+    assert "reader.reader_classname=vanidl_loaders.dlio.OwnFilesReader" in " ".join(lines)
 
 
 def test_the_command_writes_it(tmp_path, capsys):

@@ -31,3 +31,7 @@ class PartialLocal(Noting, dlio.PartialLocalDataLoader):
 
 class Spatial(Noting, dlio.SpatialDataLoader):
     pass
+
+
+class Decoded(Noting, dlio.DecodedDataLoader):
+    pass

@@ -78,6 +78,25 @@ def config(folder, files, *, rank=0, ranks=1, **more):
     return SimpleNamespace(**values, total_samples_train=total, total_samples_eval=0)
 
 
+def reader_class(state):
+    """DLIO's base class of readers."""
+
+    class FormatReader(ABC):
+        def __init__(self, dataset_type, thread_index):
+            self._args, self.open_file_map = state.args, {}
+
+        @abstractmethod
+        def read_index(self, sample, step):
+            each, index = divmod(sample, self._args.num_samples_per_file)
+            name = self._args.file_list_train[each]
+            self.open_file_map[name] = self.open(name)
+            found = self.get_sample(name, index)
+            self.close(name)
+            return found
+
+    return FormatReader
+
+
 def modules(state):
     """Name -> module, for sys.modules. `state.args` is the configuration, `state.spans` theirs."""
 
@@ -103,6 +122,8 @@ def modules(state):
         "dlio_benchmark": {},
         "dlio_benchmark.data_loader": {},
         "dlio_benchmark.data_loader.base_data_loader": {"BaseDataLoader": BaseDataLoader},
+        "dlio_benchmark.reader": {},
+        "dlio_benchmark.reader.reader_handler": {"FormatReader": reader_class(state)},
         "dlio_benchmark.utils": {},
         "dlio_benchmark.utils.utility": utility,
     }

@@ -16,6 +16,7 @@ if importlib.util.find_spec("dlio_benchmark") is None:
 
 from tests.loaders.dlio.stored import write
 from tests.loaders.launch import FOLDER, STARTED_BY, run
+from vanidl_loaders.cli import main
 
 FILES, BATCH, RANKS, EPOCHS = 16, 2, 2, 2
 STEPS = FILES // (BATCH * RANKS)
@@ -25,6 +26,8 @@ MAIN = "import sys; from dlio_benchmark.main import main; main()"
 def benchmark(folder, kind, name, **environment):
     """Runs DLIO; lines [epoch, ids, ids by content] of each rank, and each rank's result."""
     write(folder, name, FILES)
+    if kind == "Decoded":
+        assert main(["encode", str(folder / "train"), str(folder / "train-encoded")]) == 0
     done = started(folder, kind, name, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     noted = [(folder / "observed" / f"{rank}.jsonl").read_text() for rank in range(RANKS)]
@@ -73,8 +76,12 @@ def _path():
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("kind", "name"), [("Scheduled", "npz"), ("PartialLocal", "npy"), ("Spatial", "hdf5")]
-)
+    ("kind", "name"),
+    [
+        ("Scheduled", "npz"), ("PartialLocal", "npy"), ("Spatial", "hdf5"),
+        ("Decoded", "hdf5"), ("Decoded", "npy"),
+    ],
+)  # fmt: skip
 def test_every_sample_once_an_epoch_and_the_steps_that_dlio_expects(tmp_path, kind, name):
     observed, results = benchmark(tmp_path, kind, name)
     shared = RANKS if kind == "Spatial" else 1  # ranks that each have a block of a sample

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-pytest.importorskip("h5py", reason="h5py is not installed")
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.dlio.standin import config
@@ -282,3 +282,23 @@ def test_without_dlio_the_classes_are_there_and_say_what_to_install(imported):
         with pytest.raises(MissingError, match=r"expected DLIO, found: .*pip install") as missing:
             getattr(package, name)("npy", "train", 1)
         assert "\n" not in str(missing.value)
+
+
+@pytest.mark.parametrize(("name", "along"), [("hdf5", 0), ("npz", -1)])
+def test_files_of_a_real_training_are_read_by_the_name_of_their_array(
+    dlio, tmp_path, monkeypatch, name, along
+):
+    records = np.arange(24, dtype=np.uint8).reshape(4, 6)
+    path = tmp_path / f"part.{name}"
+    if name == "npz":
+        np.savez(path, image=np.moveaxis(records, 0, along))
+    else:
+        with h5py.File(path, "w") as file:
+            file["image"] = records
+    args = config(tmp_path, [path], num_samples_per_file=4, format=name)
+    monkeypatch.setenv("VANIDL_DLIO_ARRAY", "image")
+    reader = dlio.reader(args)
+    assert [reader.read_index(i, 1).tolist() for i in range(4)] == records.tolist()
+    monkeypatch.delenv("VANIDL_DLIO_ARRAY")
+    with pytest.raises(UsageError, match="name of the array"):
+        dlio.reader(args)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vanidl import __version__
-from vanidl.export.dlio import dataset, reader, training
+from vanidl.export.dlio import dataset, own_files, reader, training
+from vanidl.export.dlio.computation import computation
 from vanidl.export.dlio.dataset import DataFacts
 from vanidl.export.dlio.entries import ASSUMED, GIVEN, MEASURED, UNKNOWN, Entry, rendered
 from vanidl.export.dlio.fetched import Fetched, fetched
@@ -51,7 +52,7 @@ def workload(run: Run) -> tuple[Entry, ...]:
         data_loader,
         *reader.entries(run, loader, facts),
         training.epochs(run, loader),
-        *training.computation(run),
+        *computation(run),
         *(entry for entry in saves if entry.section == "checkpoint"),
     ]
     return tuple(rows)
@@ -75,7 +76,9 @@ def _header(run: Run, found: tuple[Entry, ...]) -> Iterator[str]:
     yield "    ++workload.workflow.checkpoint=False"
     yield run_it
     yield ""
-    yield from _expected(run, dataset.data_facts(run, loader), loader, ranks)
+    facts = dataset.data_facts(run, loader)
+    yield from own_files.commands(run, facts, run_it)
+    yield from _expected(run, facts, loader, ranks)
 
 
 def _expected(run: Run, facts: DataFacts, loader: Fetched | None, ranks: int) -> Iterator[str]:
@@ -96,8 +99,8 @@ def _expected(run: Run, facts: DataFacts, loader: Fetched | None, ranks: int) ->
         )
     if facts.format == "hdf5":
         yield (
-            "DLIO writes HDF5 in its newest layout, of which fewer small reads are made to open a "
-            "file than of older ones: requests are fewer where the run's files are older."
+            "DLIO's generator writes HDF5 in its newest layout, which takes fewer small reads to "
+            "open than h5py's usual one: requests are those of the run with its own files alone."
         )
     if loader is not None and loader.others:
         yield (

@@ -1,26 +1,20 @@
-"""The part of a workload that is about training: epochs, computation of a step, checkpoints."""
+"""The part of a workload that is about training: epochs and checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vanidl.analyses.phases import Phase
-from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry, Scalar, unknown
+from vanidl.export.dlio.entries import ASSUMED, MEASURED, Entry
 from vanidl.export.dlio.fetched import Fetched
 from vanidl.formatting.units import plural
 from vanidl.run import Run
 
-Floats = NDArray[np.float64]
-
 _TRAIN, _SAVE, _MODEL = "train", "checkpoint", "model"
 _READ_ONCE = 1.2
 _WRITES_NOT_SEEN = "writes_not_seen"  # a warning of the recording
-_SPREAD = 2.0
-"""A mean of so many standard deviations: DLIO draws from a normal distribution and takes the
-absolute value, which moves such a mean by less than 1 %."""
 
 
 def epochs(run: Run, fetched: Fetched | None) -> Entry:
@@ -39,68 +33,14 @@ def epochs(run: Run, fetched: Fetched | None) -> Entry:
     return Entry(_TRAIN, "epochs", 1, ASSUMED, f"one, as {why or 'epochs are not known'}")
 
 
-def computation(run: Run) -> Iterator[Entry]:
-    """What a step takes without its input wait, as a distribution."""
-    values = step_compute_s(run)
-    key = "computation_time"
-    if values is None:
-        steps = run.steps
-        why = "no steps were recorded (vanidl record does that)"
-        if steps is not None:
-            why = f"a step takes {steps.mean_s:.6g} s, its input wait was not recorded"
-        yield unknown(_TRAIN, key, f"seconds of a step without its wait for input: {why}")
-        return
-    mean, spread = float(values.mean()), float(values.std())
-    p5, p50, p95 = np.percentile(values, (5, 50, 95))
-    note = (
-        f"step without its wait for input, in seconds, over {plural(len(values), 'step')} (without "
-        f"the first of a rank and steps with a checkpoint): mean {mean:.6g}, standard deviation "
-        f"{spread:.6g}, 5 % {p5:.6g}, median {p50:.6g}, 95 % {p95:.6g}; communication is in it"
-    )
-    if mean >= _SPREAD * spread:
-        yield Entry(_TRAIN, key, mean, MEASURED, note)
-        yield Entry(_TRAIN, f"{key}_stdev", spread, MEASURED, "of the same, drawn as normal")
-        return
-    shape, scale = (mean / spread) ** 2, spread**2 / mean
-    drawn: dict[str, Scalar] = {"type": "gamma", "shape": shape, "scale": scale}
-    note += (
-        "; a normal distribution would be negative too often, so gamma of this mean and deviation: "
-        "DLIO 2.0.0 takes single numbers only"
-    )
-    yield Entry(_TRAIN, key, drawn, MEASURED, note)
-
-
-def step_compute_s(run: Run) -> Floats | None:
-    """Of each step its duration less its input wait; None where waits were not recorded.
-
-    The first step of a rank is left out, as DLIO does, and steps in which a checkpoint was saved:
-    DLIO saves between steps.
-    """
-    if run.steps is None:
-        return None
-    table = run.steps.table
-    values = table.duration_s - table.input_wait_s
-    first = np.diff(table.rank, prepend=-1) != 0
-    kept = ~np.isnan(values) & ~_with_saves(table.start_s, table.end_s, _saves(run))
-    inner = values[kept & ~first]
-    chosen = inner if len(inner) else values[kept]
-    return np.maximum(chosen, 0.0) if len(chosen) else None
-
-
-def _saves(run: Run) -> tuple[Phase, ...]:
+def saves_of(run: Run) -> tuple[Phase, ...]:
+    """The checkpoints that were seen."""
     return run.phases.checkpoints if run.phases is not None else ()
-
-
-def _with_saves(start: Floats, end: Floats, saves: tuple[Phase, ...]) -> NDArray[np.bool_]:
-    hit = np.zeros(len(start), bool)
-    for save in saves:
-        hit |= (start < save.end_s) & (end > save.start_s)
-    return hit
 
 
 def checkpoints(run: Run) -> Iterator[Entry]:
     """Whether, when and how much is saved."""
-    saves = _saves(run)
+    saves = saves_of(run)
     if not saves:
         unseen = any(notice.code == _WRITES_NOT_SEEN for notice in run.coverage.warnings)
         why = ", but not every write was: see below" if unseen else ""
