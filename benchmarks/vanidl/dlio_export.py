@@ -1,17 +1,22 @@
 """Whether a workload exported from a real run makes DLIO read as the run did.
 
-    python -m benchmarks.vanidl.dlio_export [--dlio PATH/dlio_benchmark] [--only WORD] [--keep]
+    python -m benchmarks.vanidl.dlio_export [--dlio PATH/dlio_benchmark] [--pairs 4] [--minutes 7]
 
-A small PyTorch training over files is recorded (`vanidl record`), exported (`--to dlio`), and DLIO
-generates that workload and trains on it on the same storage, recorded alike; pages of both sets
-of files are dropped before. Limits: bytes read and requests of the dataset within 2 % of the
-run's, the mean step within 10 %, each without the first step of an epoch: DLIO keeps its workers
-from one epoch to the next, the program starts them anew. Checkpoints are compared by their size on
-disk: DFTracer does not see what torch.save writes.
+A small PyTorch training over files is recorded (`vanidl record`) and exported (`--to dlio`). DLIO
+generates that workload on the same storage, or is given the run's own files, and trains on it,
+recorded alike. Then both are run again, in pairs of alternating order, all cases in turn; pages of
+both sets of files are dropped before each run. No pair begins after so many minutes.
+
+Limits: bytes read and requests of the dataset within 2 % in every pair, and the mean step within
+10 %: met where the whole 98 % interval of the pairs' ratios lies within, not shown where it goes
+beyond. First steps of epochs are left out: DLIO keeps its workers from one epoch to the next, the
+program starts them anew. Checkpoints are compared by their size on disk: DFTracer does not see what
+torch.save writes.
 
 The case "emulated" runs on the emulated parallel file system (2 ms a request, 20 MB/s), so that
-steps wait for storage; it needs FUSE. The case "old layout" misses the limit of requests: h5py's
-usual layout takes 9 reads to open a file and read a sample, that of DLIO's generator 5.
+steps wait for storage; it needs FUSE. HDF5 files are once of the newest layout, which DLIO's
+generator writes, and once of h5py's usual one, which takes 9 reads to open a file and read a sample
+instead of 5: DLIO reads those files themselves, by `vanidl_loaders.dlio.OwnFilesReader`.
 
 DLIO has TensorFlow and DALI as dependencies, which its PyTorch path does without: install it by
 `pip install --no-deps`, with torch, hydra-core, h5py, mpi4py, pandas, psutil, pydftracer, Pillow.
@@ -26,26 +31,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+import vanidl_loaders
 from benchmarks.measure import evict
 from benchmarks.programs.file_training import make
 from vanidl import Run, open_run
+from vanidl.compare.statistics import paired
 from vanidl.dataset.locate import DataOptions
 from vanidl.export import export
 from vanidl.merge.load import Inputs
 from vanidl.record import record
+from vanidl_loaders.dlio.own_files import ARRAY
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "file_training.py"
 ALONE = (
-    "import os; os.environ['DFTRACER_ENABLE'] = '0'; from dlio_benchmark.main import main; main()"
+    "import os, sys; os.environ['DFTRACER_ENABLE'] = '0'; sys.path.append({path!r}); "
+    "from dlio_benchmark.main import main; main()"
 )
 """DLIO without its own annotations, which DFTRACER_ENABLE=1 of the recording would switch on: they
 cost as much as the reading of a small file. Calls are traced by the preloaded library all the same.
@@ -69,6 +79,7 @@ class Case:
     compute_s: float = 0.05
     emulated: bool = False
     layout: str | None = None  # of HDF5
+    own: bool = False  # DLIO reads the run's files
 
     @property
     def words(self) -> list[str]:
@@ -83,7 +94,7 @@ class Case:
 CASES = (
     Case("npz"),
     Case("hdf5", ".h5", files=16, per_file=4, nbytes=400_000, layout="latest"),
-    Case("hdf5, old layout", ".h5", files=16, per_file=4, nbytes=400_000),
+    Case("hdf5, usual layout, own files", ".h5", files=16, per_file=4, nbytes=400_000, own=True),
     Case("npz, no workers", workers=0, nbytes=500_000, files=32),
     Case("emulated npz", emulated=True, compute_s=0.02),
 )
@@ -132,108 +143,173 @@ def recorded(words: list[str], folder: Path, data: Path) -> Run:
     return open_run(folder, inputs=Inputs(data=DataOptions((str(data),))))
 
 
-@dataclass(frozen=True)
-class Place:
-    """A folder, and where its files are read from: the same but on emulated storage."""
+@dataclass
+class Bench:
+    """One case, its folders, and what its runs did so far."""
 
+    case: Case
+    dlio: Path
     folder: Path
-    seen: Path
+    data: Path
+    seen: Path  # the same, on the storage that is measured
+    real: list[Traffic] = field(default_factory=list)
+    theirs: list[Traffic] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Makes the data, runs the program once, exports that, and has DLIO's data made."""
+        case, saved = self.case, self.folder / "saved"
+        saved.mkdir()
+        make(self.data / "real", case.suffix, files=case.files, per_file=case.per_file,
+             nbytes=case.nbytes, layout=case.layout)  # fmt: skip
+        (self.folder / "configs/workload").mkdir(parents=True)
+        export(self.program(), "dlio", self.folder / "configs/workload/recorded.yaml")
+        if case.own:
+            self._link()
+            return
+        off = [f"++workload.dataset.data_folder={self.data / 'dlio'}"]
+        off += [f"++workload.workflow.{key}=False" for key in ("train", "checkpoint")]
+        off.append("++workload.workflow.generate_data=True")
+        subprocess.run([*self._benchmark(), *off], check=True, capture_output=True)
+
+    def _link(self) -> None:
+        for kind in ("train", "valid"):
+            (self.data / "dlio" / kind).mkdir(parents=True)
+        for path in sorted((self.data / "real").iterdir()):
+            (self.data / "dlio/train" / f"{path.stem}.hdf5").symlink_to(path)
+
+    def pair(self, number: int) -> None:
+        """One more run of each, in this order where the number is even."""
+        if number == 0:  # the program ran already
+            self.benchmark()
+        elif number % 2:
+            self.benchmark()
+            self.program()
+        else:
+            self.program()
+            self.benchmark()
+
+    def program(self) -> Run:
+        """The real training."""
+        data = self.seen / "real"
+        words = [sys.executable, str(PROGRAM), str(data), str(self.folder / "saved")]
+        run = recorded([*words, *self.case.words], self.folder / f"run{len(self.real)}", data)
+        self.real.append(traffic(run, data, self.case.epochs))
+        return run
+
+    def benchmark(self) -> None:
+        """DLIO on the workload."""
+        data = self.seen / "dlio"
+        to = [f"++workload.dataset.data_folder={data}",
+              f"++workload.checkpoint.checkpoint_folder={self.folder / 'checkpoints'}"]  # fmt: skip
+        if self.case.own:
+            to.append("++workload.reader.reader_classname=vanidl_loaders.dlio.OwnFilesReader")
+        at = self.folder / f"dlio{len(self.theirs)}"
+        run = recorded([*self._benchmark(), *to], at, data)
+        self.theirs.append(traffic(run, data, self.case.epochs))
+
+    def _benchmark(self) -> list[str]:
+        path = self.folder / "path"
+        if not path.exists():
+            path.mkdir()
+            (path / "vanidl_loaders").symlink_to(Path(vanidl_loaders.__file__).parent)
+        return [
+            str(self.dlio.with_name("python")), "-c", ALONE.format(path=str(path)),
+            "--config-dir", str(self.folder / "configs"), "workload=recorded",
+            f"hydra.run.dir={self.folder / 'results'}", "hydra.output_subdir=null",
+            "hydra/job_logging=disabled",
+        ]  # fmt: skip
+
+    def report(self) -> bool:
+        """Prints the case; whether it is within the limits."""
+        pairs = min(len(self.real), len(self.theirs))
+        real, theirs = self.real[:pairs], self.theirs[:pairs]
+        good = all(a.files == b.files for a, b in zip(real, theirs, strict=True))
+        print(f"{self.case.name}: {pairs} pairs, {real[0].files} files, DLIO {theirs[0].files}")
+        for name in ("nbytes", "requests"):
+            changes = [getattr(b, name) / getattr(a, name) - 1
+                       for a, b in zip(real, theirs, strict=True)]  # fmt: skip
+            worst = max(changes, key=abs)
+            met = abs(worst) <= TRAFFIC
+            good &= met
+            numbers = f"{getattr(real[0], name):14,} {getattr(theirs[0], name):14,}"
+            print(f"  {name:9} {numbers}  {worst:+7.2%} at most  {'met' if met else 'NOT met'}")
+        for name in ("step_s", "median_s", "wait_s", "rest_s"):
+            values = [[getattr(t, name) for t in side] for side in (real, theirs)]
+            word = _times(name, *values)
+            good &= name != "step_s" or word == "met"
+        return _saves(self.folder / "saved", self.folder / "checkpoints") and good
 
 
-def run(case: Case, dlio: str, folder: Path, place: Place) -> bool:
-    """Measures one case, prints its lines; whether it is within the limits."""
-    real, made, saved = place.seen / "real", place.seen / "dlio", folder / "saved"
-    saved.mkdir()
-    make(
-        place.folder / "real", case.suffix, files=case.files, per_file=case.per_file,
-        nbytes=case.nbytes, layout=case.layout,
-    )  # fmt: skip
-    words = [sys.executable, str(PROGRAM), str(real), str(saved), *case.words]
-    first = recorded(words, folder / "run", real)
-    (folder / "configs/workload").mkdir(parents=True)
-    export(first, "dlio", folder / "configs/workload/recorded.yaml")
-    words = [
-        str(Path(dlio).with_name("python")), "-c", ALONE,
-        "--config-dir", str(folder / "configs"), "workload=recorded",
-        f"hydra.run.dir={folder / 'results'}",
-    ]  # fmt: skip
-    off = [f"++workload.dataset.data_folder={place.folder / 'dlio'}"]
-    off += [f"++workload.workflow.{key}=False" for key in ("train", "checkpoint")]
-    subprocess.run([*words, *off, "++workload.workflow.generate_data=True"], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    to = [f"++workload.dataset.data_folder={made}",
-          f"++workload.checkpoint.checkpoint_folder={folder / 'checkpoints'}"]  # fmt: skip
-    second = recorded([*words, *to], folder / "again", made)
-    good = _compared(case, traffic(first, real, case.epochs), traffic(second, made, case.epochs))
-    return _saves_compared(saved, folder / "checkpoints") and good
+def _times(name: str, real: Sequence[float], theirs: Sequence[float]) -> str:
+    """Prints one kind of time; whether its ratio is within the limit of steps."""
+    found = paired(real, theirs)
+    numbers = f"{np.median(real) * 1e3:11.2f} ms {np.median(theirs) * 1e3:11.2f} ms"
+    if found is None or found.scale != "ratio":
+        print(f"  {name:9} {numbers}  too few pairs for an interval")
+        return "not shown"
+    low, high = found.low - 1, found.high - 1
+    word = "not shown"
+    if low >= -STEP and high <= STEP:
+        word = "met"
+    elif high < -STEP or low > STEP:
+        word = "NOT met"
+    shown = word if name == "step_s" else ""
+    print(f"  {name:9} {numbers}  {found.value - 1:+7.2%} ({low:+.1%} to {high:+.1%})  {shown}")
+    return word
 
 
-def _compared(case: Case, run: Traffic, dlio: Traffic) -> bool:
-    rows = (
-        ("bytes", run.nbytes, dlio.nbytes, TRAFFIC),
-        ("requests", run.requests, dlio.requests, TRAFFIC),
-        ("step_ms", run.step_s * 1e3, dlio.step_s * 1e3, STEP),
-        ("median", run.median_s * 1e3, dlio.median_s * 1e3, None),
-        ("wait_ms", run.wait_s * 1e3, dlio.wait_s * 1e3, None),
-        ("rest_ms", run.rest_s * 1e3, dlio.rest_s * 1e3, None),
-    )
-    good = run.files == dlio.files
-    print(f"{case.name}: {run.files} files, DLIO {dlio.files}")
-    for name, ours, theirs, limit in rows:
-        change = theirs / ours - 1 if ours else 0.0
-        met = limit is None or abs(change) <= limit
-        good &= met
-        words = "" if limit is None else f"limit {limit:.0%}: {'met' if met else 'NOT met'}"
-        print(f"  {name:8} run {ours:14,.2f}  DLIO {theirs:14,.2f}  {change:+7.2%}  {words}")
-    return good
-
-
-def _saves_compared(run: Path, dlio: Path) -> bool:
+def _saves(run: Path, dlio: Path) -> bool:
     sizes = [[p.stat().st_size for p in f.rglob("*") if p.is_file()] for f in (run, dlio)]
     change = sum(sizes[1]) / max(sum(sizes[0]), 1) - 1
     met = len(sizes[0]) == len(sizes[1]) and abs(change) <= TRAFFIC
-    print(f"  saves    run {len(sizes[0])} of {sum(sizes[0]):,} bytes, DLIO {len(sizes[1])} of "
+    print(f"  saves     {len(sizes[0])} of {sum(sizes[0]):,} bytes, DLIO {len(sizes[1])} of "
           f"{sum(sizes[1]):,}  {change:+.2%}  {'met' if met else 'NOT met'}")  # fmt: skip
     return met
 
 
 @contextmanager
-def storage(case: Case, folder: Path) -> Iterator[Place]:
-    """Where the data of a case lie."""
+def prepared(case: Case, dlio: Path, folder: Path) -> Iterator[Bench]:
+    """A case with its storage."""
     data = folder / "data"
     data.mkdir()
-    if not case.emulated:
-        yield Place(data, data)
-        return
-    with EmulatedStorage(data, cost=COST) as mounted:
-        yield Place(data, mounted.target)
+    with ExitStack() as stack:
+        seen = data
+        if case.emulated:
+            seen = stack.enter_context(EmulatedStorage(data, cost=COST)).target
+        bench = Bench(case, dlio, folder, data, seen)
+        bench.prepare()
+        yield bench
 
 
 def main() -> int:
-    """All cases; 1 where one is beyond a limit."""
+    """All cases; 1 where one is not within the limits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dlio", default="dlio_benchmark", help="DLIO's command")
+    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=7, help="after which no pair begins")
     parser.add_argument("--only", default="", metavar="WORD", help="cases with it in their name")
-    parser.add_argument("--keep", action="store_true", help="leave the folders")
+    parser.add_argument("--folder", type=Path, help="keep everything there")
     options = parser.parse_args()
     # Torch's threads, of which DLIO has one a core, would wait for each other on a busy machine.
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ |= {"OMP_NUM_THREADS": "1", ARRAY: "image"}
     dlio = shutil.which(options.dlio)
     if dlio is None:
         print("skipped: expected DLIO's dlio_benchmark, found none; give --dlio PATH")
         return 0
-    good = True
-    for case in CASES:
-        if options.only not in case.name:
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="dlio-export-"))
-        with storage(case, folder) as place:
-            good &= run(case, dlio, folder, place)
-        if options.keep:
-            print(f"  kept: {folder}")
-        else:
-            shutil.rmtree(folder)
-    return 0 if good else 1
+    until = time.monotonic() + 60 * options.minutes
+    with ExitStack() as stack:
+        root = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        benches = []
+        for number, case in enumerate(CASES):
+            if options.only in case.name:
+                (root / str(number)).mkdir(parents=True)
+                benches.append(stack.enter_context(prepared(case, Path(dlio), root / str(number))))
+        for number in range(options.pairs):
+            for bench in benches:
+                if number == 0 or time.monotonic() < until:
+                    bench.pair(number)
+        within = [bench.report() for bench in benches]
+        return 0 if all(within) else 1
 
 
 if __name__ == "__main__":
