@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from importlib.metadata import entry_points
@@ -93,6 +94,8 @@ def test_without_a_log_folder_there_is_no_tab(logdir: str | None) -> None:
 )  # fmt: skip
 def test_what_is_no_run_is_not_found(plugin: IoPlugin, names: list[str]) -> None:
     assert asked(plugin, "/report", *names).status_code == 404
+    if len(names) < 2:
+        assert asked(plugin, "/state", *names).status_code == 404
 
 
 def test_the_report_runs_its_own_scripts_alone(plugin: IoPlugin) -> None:
@@ -129,10 +132,14 @@ def test_a_changed_run_is_read_again(tmp_path: Path) -> None:
     (run / "a.darshan").write_bytes(b"")
     changing = IoPlugin(SimpleNamespace(logdir=str(tmp_path)))
     assert asked(changing, "/report", "run").status_code == 422
+    before = asked(changing, "/state", "run").get_data()
+    assert asked(changing, "/state", "run").get_data() == before
     shutil.copy(log, run / "a.darshan")
+    assert asked(changing, "/state", "run").get_data() != before
     assert asked(changing, "/report", "run").status_code == 200
     shutil.rmtree(run)
     assert asked(changing, "/report", "run").status_code == 404
+    assert asked(changing, "/state", "run").status_code == 404
 
 
 def test_tensorboard_finds_the_plugin_by_its_entry_point() -> None:
@@ -141,18 +148,26 @@ def test_tensorboard_finds_the_plugin_by_its_entry_point() -> None:
 
 
 @pytest.fixture
-def address(logdir: Path) -> str:
+def changing(logdir: Path, tmp_path: Path) -> Path:
+    """The log folder, for a test that writes to it."""
+    return shutil.copytree(logdir, tmp_path / "logdir")
+
+
+@pytest.fixture
+def address(changing: Path) -> str:
     """TensorBoard itself, on a free port."""
     from tensorboard import default, program
 
     board = program.TensorBoard(plugins=[*default.get_static_plugins(), IoPlugin])
-    board.configure(logdir=str(logdir), port=0, load_fast="false")
+    board.configure(logdir=str(changing), port=0, load_fast="false")
     return board.launch()
 
 
 @pytest.mark.browser
 @pytest.mark.filterwarnings("ignore")  # TensorBoard's own
-def test_the_tab_shows_the_page_of_a_run_beside_scalars(address: str, driver: Any) -> None:
+def test_the_tab_shows_the_page_of_a_run_beside_scalars(
+    address: str, changing: Path, driver: Any
+) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -167,6 +182,23 @@ def test_the_tab_shows_the_page_of_a_run_beside_scalars(address: str, driver: An
     wait.until(lambda d: "Training waited" in d.find_element(By.TAG_NAME, "h1").text)
     driver.execute_script("window.scrollTo(0, document.body.scrollHeight / 2)")
     wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, "svg, canvas"))  # drawn when in sight
+
+    driver.execute_script("window.old = true;")
+    log = next((changing / "experiments" / "workers0").rglob("*.darshan"))
+    os.utime(log, (1, 1))
+    shutil.copytree(log.parents[1], changing / "later")
+    driver.switch_to.parent_frame()
+
+    def looked(d: Any) -> bool:  # as it does when the tab is seen again, and twice a minute
+        d.execute_script("document.dispatchEvent(new Event('visibilitychange'))")
+        return "later" in d.execute_script(f"return [...{runs}.options].map(one => one.value)")
+
+    runs = "document.getElementById('run')"
+    wait.until(looked)
+    assert driver.execute_script(f"return {runs}.value") == "experiments/workers0"
+    driver.switch_to.frame("page")
+    wait.until(lambda d: not d.execute_script("return window.old"))
+    wait.until(lambda d: "Training waited" in d.find_element(By.TAG_NAME, "h1").text)
     driver.switch_to.default_content()
     messages = [entry["message"] for entry in driver.get_log("browser")]
     assert [text for text in messages if "vanidl" in text and "Security Policy" in text] == []

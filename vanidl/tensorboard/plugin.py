@@ -9,7 +9,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -19,8 +19,8 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request
 
-from vanidl.errors import VanidlError
-from vanidl.readers.runs_below import runs_below
+from vanidl.errors import InputError, VanidlError
+from vanidl.readers.runs_below import runs_below, signature
 from vanidl.tensorboard.pages import Pages, Result
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
@@ -55,6 +55,7 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         answers: dict[str, Callable[[Request], Any]] = {
             "/index.js": self._front,
             "/runs": self._list,
+            "/state": self._state,
             "/report": partial(self._page, "report", 1),
             "/comparison": partial(self._page, "comparison", 2),
             "/timeline": partial(self._page, "timeline", 1),
@@ -75,16 +76,38 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
     def _list(self, request: Request) -> Any:  # noqa: ANN401 - a response
         return http_util.Respond(request, list(self._runs()), "application/json")
 
-    def _page(self, kind: str, count: int, request: Request) -> Any:  # noqa: ANN401 - a response
-        """What was made of the runs that `?run=` names: found among the known, never opened."""
-        known, names = self._runs(), request.args.getlist("run")
-        if len(names) != count or any(name not in known for name in names):
-            return http_util.Respond(request, "no such run", "text/plain", 404)
+    def _state(self, request: Request) -> Any:  # noqa: ANN401 - a response
+        """What changes when a file of the runs does that `?run=` names."""
         try:
-            result = self._pages.get(kind, [known[name] for name in names])
-        except VanidlError:  # gone since it was listed
-            return http_util.Respond(request, "no such run", "text/plain", 404)
+            state = [signature(run) for run in self._asked(request, (1, 2))]
+        except VanidlError:
+            return _no_such_run(request)
+        digest = hashlib.sha256(repr(state).encode("utf-8", "backslashreplace")).hexdigest()
+        return http_util.Respond(request, digest, "text/plain")
+
+    def _page(self, kind: str, count: int, request: Request) -> Any:  # noqa: ANN401 - a response
+        """What was made of the runs that `?run=` names."""
+        try:
+            result = self._pages.get(kind, self._asked(request, (count,)))
+        except VanidlError:
+            return _no_such_run(request)
         return _respond(request, result, "application/json" if kind == "timeline" else "text/html")
+
+    def _asked(self, request: Request, counts: Sequence[int]) -> list[Path]:
+        """The runs that `?run=` names: found among the known, never opened.
+
+        Raises:
+            InputError: one is not among them, or there are not as many as are allowed.
+        """
+        known, names = self._runs(), request.args.getlist("run")
+        if len(names) not in counts or any(name not in known for name in names):
+            raise InputError("no such run")
+        return [known[name] for name in names]
+
+
+def _no_such_run(request: Request) -> Any:  # noqa: ANN401 - a response
+    """Also for one that is gone since it was listed."""
+    return http_util.Respond(request, "no such run", "text/plain", 404)
 
 
 def _respond(request: Request, result: Result | None, content_type: str) -> Any:  # noqa: ANN401
