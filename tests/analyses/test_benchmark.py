@@ -87,6 +87,9 @@ def test_the_barrier_of_a_slow_rank_is_found(tmp_path: Path) -> None:
     run = vanidl.open_run(write(tmp_path, slow))
     result = only(run)
     assert result.largest_wait == "barrier"
+    assert run.answer.support[0].startswith(f"DLIO unet3d: utilization of 4 accelerators "
+                                            f"{result.utilization_percent:.2f} %. Most of the rest "
+                                            "is waiting at barriers for slower ranks")  # fmt: skip
     assert "barrier" in next(f for f in run.findings if f.code == "benchmark_wait").title
 
 
@@ -103,6 +106,9 @@ def test_the_rules_of_the_benchmark(tmp_path: Path, name: str) -> None:
     (result,) = run.benchmarks
     assert [rule.holds for rule in result.rules] == expected
     assert ("benchmark_rules" in [f.code for f in run.findings]) == (False in expected)
+    broken = [rule.name for rule in result.rules if rule.holds is False]
+    said = f"Rules that do not hold: {', '.join(broken)}."
+    assert (said in str(run.answer)) == bool(broken)
     assert result.summary_percent == pytest.approx(result.utilization_percent, rel=1e-9)
 
 

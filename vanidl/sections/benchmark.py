@@ -8,17 +8,17 @@ from dataclasses import replace
 from vanidl.analyses.benchmark import (
     CAUSES,
     BenchmarkResult,
-    BenchmarkRule,
     EpochWaits,
 )
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m, rounded, spread_out
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.terminal import Row, aligned_table, paragraph
-from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.formatting.units import nbytes, seconds
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
+from vanidl.wording.benchmark import sentences
 
 TABLE_LIMIT = 256
 BARS = 40
@@ -55,7 +55,7 @@ def figure(run: Run) -> Figure:
     if not results:
         none = _record("", reason="The run holds no result of DLIO or MLPerf Storage.")
         return replace(none, applies=False)
-    rules = " ".join(sentence for result in results for sentence in _sentences(result))
+    rules = " ".join(sentence for result in results for sentence in sentences(result))
     if not rows:
         reason = f"No rank left what it measured of its steps. {rules}"
         return _record("", reason=reason)
@@ -122,46 +122,6 @@ def _spec(epochs: list[tuple[str, list[float]]]) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def _sentences(result: BenchmarkResult) -> Iterator[str]:
-    """The verdict and the rules, in words."""
-    named = " ".join(word for word in (result.name, result.workload) if word)
-    if result.utilization_percent is not None:
-        ranks = result.accelerators
-        of = f" of {plural(ranks, 'accelerator')}" if ranks else ""
-        yield f"{named}: utilization{of} {result.utilization_percent:.2f} %."
-    if result.largest_wait is not None and result.total_s:
-        wait = result.waits_s[result.largest_wait] or 0.0
-        yield (
-            f"Most of the rest is {_words(result.largest_wait)}: {seconds(wait)} of "
-            f"{seconds(result.total_s)} ({100 * wait / result.total_s:.1f} %)."
-        )
-    if result.epochs and result.waits_s["storage"] is None:
-        yield (
-            "Nothing recorded the reads, so waits for batches are not divided: put Darshan logs "
-            "or DFTracer traces of the run beside the result."
-        )
-    for rule in result.rules:
-        yield _rule_words(rule)
-
-
-def _words(cause: str) -> str:
-    waits = {
-        "not known": "waiting for batches, of unknown cause",
-        "barrier": "waiting at barriers for slower ranks",
-        "between steps": "time between steps that no slower rank explains",
-        "in step": "time in steps that neither loads nor computes",
-    }
-    return waits.get(cause, f"waiting for the {cause}" if cause != "storage" else "storage")
-
-
-def _rule_words(rule: BenchmarkRule) -> str:
-    least = "" if rule.least is None else f", at least {rule.least:g} asked for"
-    if rule.found is None:
-        return f"Rule: {rule.name}{least}: not recorded."
-    verdict = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
-    return f"Rule: {rule.name} {rule.found:,.4g} {rule.unit}{least}: {verdict}."
-
-
 def _text(run: Run) -> str | None:
     if not run.benchmarks:
         return None
@@ -169,7 +129,7 @@ def _text(run: Run) -> str | None:
     for result in run.benchmarks:
         head = ("epoch", "ranks", "utilization", "compute", *CAUSES)
         table = aligned_table("Benchmark", [head, *_rows(result)]) if result.epochs else None
-        words = "".join(f"  {line}\n" for s in _sentences(result) for line in _wrapped(s))
+        words = "".join(f"  {line}\n" for s in sentences(result) for line in _wrapped(s))
         blocks.append((table or "Benchmark\n") + words + _cache(result))
     return "\n".join(blocks)
 

@@ -16,7 +16,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
-from vanidl.wording import ceiling, tracing
+from vanidl.wording import benchmark, ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
@@ -48,6 +48,7 @@ def headline(trace: Trace, results: Results) -> Headline:
     if overlap is None:
         title = _without_overlap(trace, results)
         support = _present(
+            benchmark.verdict(results.benchmarks),
             _missing(trace, results),
             _untraced(results),
             _ceiling(trace),
@@ -58,6 +59,7 @@ def headline(trace: Trace, results: Results) -> Headline:
         return Headline(title, support)
     title = _in_scope(_waited(trace, results, overlap), results)
     support = _present(
+        benchmark.verdict(results.benchmarks),
         _missing(trace, results),
         _untraced(results),
         _ceiling(trace),

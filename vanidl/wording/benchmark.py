@@ -1,0 +1,63 @@
+"""What the accelerators of a benchmark waited for, and its rules, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vanidl.analyses.benchmark import BenchmarkResult, BenchmarkRule
+from vanidl.formatting.units import plural, seconds
+
+
+def verdict(results: Sequence[BenchmarkResult]) -> str:
+    """Utilization, what it lacks most, and rules that are not kept, of the first result."""
+    if not results:
+        return ""
+    said = list(_utilization(results[0]))
+    broken = [rule.name for rule in results[0].rules if rule.holds is False]
+    said += [f"Rules that do not hold: {', '.join(broken)}."] if broken else []
+    return " ".join(said)
+
+
+def sentences(result: BenchmarkResult) -> Iterator[str]:
+    """The verdict and the rules, each in a sentence."""
+    yield from _utilization(result)
+    if result.epochs and result.waits_s["storage"] is None:
+        yield (
+            "Nothing recorded the reads, so waits for batches are not divided: put Darshan logs "
+            "or DFTracer traces of the run beside the result."
+        )
+    for rule in result.rules:
+        yield _rule_words(rule)
+
+
+def _words(cause: str) -> str:
+    waits = {
+        "storage": "waiting for storage",
+        "not known": "waiting for batches, of unknown cause",
+        "barrier": "waiting at barriers for slower ranks",
+        "between steps": "time between steps that no slower rank explains",
+        "in step": "time in steps that neither loads nor computes",
+    }
+    return waits.get(cause, f"waiting for the {cause}")
+
+
+def _rule_words(rule: BenchmarkRule) -> str:
+    least = "" if rule.least is None else f", at least {rule.least:g} asked for"
+    if rule.found is None:
+        return f"Rule: {rule.name}{least}: not recorded."
+    held = {True: "holds", False: "does not hold", None: "no limit recorded"}[rule.holds]
+    return f"Rule: {rule.name} {rule.found:,.4g} {rule.unit}{least}: {held}."
+
+
+def _utilization(result: BenchmarkResult) -> Iterator[str]:
+    named = " ".join(word for word in (result.name, result.workload) if word)
+    if result.utilization_percent is not None:
+        ranks = result.accelerators
+        of = f" of {plural(ranks, 'accelerator')}" if ranks else ""
+        yield f"{named}: utilization{of} {result.utilization_percent:.2f} %."
+    if result.largest_wait is not None and result.total_s:
+        wait = result.waits_s[result.largest_wait] or 0.0
+        yield (
+            f"Most of the rest is {_words(result.largest_wait)}: {seconds(wait)} of "
+            f"{seconds(result.total_s)} ({100 * wait / result.total_s:.1f} %)."
+        )
