@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from vanidl.datatypes import dataclass
 from vanidl.findings import Finding
 
 PREDICTED, AT_BEST = "predicted", "at best"

@@ -11,8 +11,9 @@ process is a trainer. What fits nothing is `unassigned`: in the totals, in no ra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from vanidl.datatypes import dataclass
 from vanidl.merge.jobs import contains, launches
 from vanidl.merge.process_entries import Entry, can_train
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python

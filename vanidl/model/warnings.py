@@ -7,7 +7,8 @@ its message says which.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from vanidl.datatypes import dataclass
 
 WARNING = "warning"
 

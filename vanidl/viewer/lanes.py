@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from vanidl.datatypes import dataclass
 from vanidl.model.trace import Process, SpanKind, Trace
 from vanidl.viewer.rows import FlatLanes
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
+from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 
 MAGIC = 6567223
