@@ -27,29 +27,34 @@ def commands(run: Run, facts: DataFacts, start: str) -> Iterator[str]:
     paths = [file.path for file in facts.files]
     if facts.format not in _FORMATS or not paths or not all(p.startswith("/") for p in paths):
         return
-    yield "Faithful to each request, where the run's own files lie here: DLIO reads those."
+    yield "To have DLIO read the run's own files, where they lie here, instead of generated ones:"
     yield ""
+    yield from _links(paths, facts)
+    words = [f"dataset.data_folder={_FOLDER}", "dataset.num_subfolders_train=0"]
+    named = facts.format in _NAMED
+    if named:
+        yield f"  export VANIDL_DLIO_ARRAY={shlex.quote(_array(run, paths) or 'NAME')}"
+        words.append(f"reader.reader_classname={_READER}")
+    *first, last = (f"    ++workload.{word}" for word in words)
+    yield from (f"{line} \\" for line in [start, *first])
+    yield last
+    yield ""
+    if named:
+        yield (
+            "NAME is the array that training reads (--inspect finds it). The reader, which comes "
+            "with pip install 'vanidl-io[dlio]', opens a file for each sample: requests are those "
+            "of a program that does so, too."
+        )
+        yield ""
+
+
+def _links(paths: list[str], facts: DataFacts) -> Iterator[str]:
+    """Commands that name the files as DLIO lists them."""
     yield f"  mkdir -p {_FOLDER}/train {_FOLDER}/valid"
     found = f"find {shlex.quote(_above(paths))} -iname '*{facts.suffix}' -type f"
     yield f"  {found} | sort | (n=0; while read -r file; do"
     target = f"{_FOLDER}/train/$(printf %09d $n).{facts.format}"
     yield f'    n=$((n + 1)); ln -s "$file" {target}; done)'
-    words = [
-        f"dataset.data_folder={_FOLDER}", "dataset.num_subfolders_train=0",
-    ]  # fmt: skip
-    if facts.format in _NAMED:
-        yield f"  export VANIDL_DLIO_ARRAY={shlex.quote(_array(run, paths) or 'NAME')}"
-        words.append(f"reader.reader_classname={_READER}")
-    yield f"{start} \\"
-    yield from (f"    ++workload.{word} \\" for word in words[:-1])
-    yield f"    ++workload.{words[-1]}"
-    yield ""
-    if facts.format in _NAMED:
-        yield (
-            "NAME is the array that training reads (--inspect finds it); the reader comes with "
-            "pip install 'vanidl-io[dlio]'."
-        )
-        yield ""
 
 
 def _above(paths: list[str]) -> str:

@@ -50,19 +50,7 @@ def profile(
     output: RankOutput | None, times: Times, world_size: int | None, slowest: Slowest, folder: str
 ) -> ProfileTrace:
     """The spans of one rank: its steps where it wrote them, its epochs and checkpoints."""
-    spans = _Spans()
-    stamps = BlockStamps.of(times)
-    for epoch, found in times.epochs.items():
-        spans.names.append(f"epoch {epoch}")
-        spans.add(*found.whole, SpanKind.EPOCH, len(spans.names) - 1, epoch)
-        for part in (part for name, part in found.parts.items() if CHECKPOINT in name):
-            spans.add(*part, SpanKind.CHECKPOINT, _CHECKPOINT)
-    for epoch, blocks in output.epochs.items() if output else ():
-        for block in blocks:
-            when = stamps.of_block.get((epoch, block.name))
-            if when is not None and len(block):
-                _add_block(spans, block, when, slowest.get((epoch, block.name)))
-            spans.steps += 0 if block.name == EVALUATION else len(block)
+    spans = _spans_of(output, times, slowest)
     start, end, number, kind, name = _columns(spans)
     return ProfileTrace(
         path=output.path if output else times.path,
@@ -84,6 +72,24 @@ def profile(
         clock_uncertainty_ns=spans.unsure_ns,
         recording=folder,
     )
+
+
+def _spans_of(output: RankOutput | None, times: Times, slowest: Slowest) -> _Spans:
+    """Epochs, checkpoints, and the steps of every block whose time is known."""
+    spans = _Spans()
+    stamps = BlockStamps.of(times)
+    for epoch, found in times.epochs.items():
+        spans.names.append(f"epoch {epoch}")
+        spans.add(*found.whole, SpanKind.EPOCH, len(spans.names) - 1, epoch)
+        for part in (part for name, part in found.parts.items() if CHECKPOINT in name):
+            spans.add(*part, SpanKind.CHECKPOINT, _CHECKPOINT)
+    for epoch, blocks in output.epochs.items() if output else ():
+        for block in blocks:
+            when = stamps.of_block.get((epoch, block.name))
+            if when is not None and len(block):
+                _add_block(spans, block, when, slowest.get((epoch, block.name)))
+            spans.steps += 0 if block.name == EVALUATION else len(block)
+    return spans
 
 
 def durations(output: RankOutput) -> StepDurations:
