@@ -7,6 +7,7 @@ after a signal.
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import os
 import sys
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> None:
     """The console script."""
+    atexit.register(_hide_leaks)  # the first to be registered is the last to run
     abort_on_error()
     end_with_launcher()
     allow_ending()
@@ -65,6 +67,12 @@ def entry() -> None:
         os._exit(status)
     gc.freeze()  # else the end looks through PyTorch's modules, which takes a second
     sys.exit(status)
+
+
+def _hide_leaks() -> None:
+    """Triton's library would print 31 lines on what `gc.freeze` leaves to the system."""
+    if "triton" in sys.modules:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

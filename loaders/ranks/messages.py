@@ -253,16 +253,19 @@ def gathered(transport: Transport, value: T, timeout_s: float) -> list[T]:
     away = 1
     while away < ranks:
         to, source = (rank + away) % ranks, (rank - away) % ranks
-        content = np.frombuffer(pickle.dumps(known), np.uint8)
+        content = np.frombuffer(
+            bytearray(pickle.dumps(known)), np.uint8
+        )  # PyTorch wants it writable
         length, coming = np.array([len(content)]), np.zeros(1, np.int64)
         try:
             transport.start([(to, length)], [(source, coming)]).wait(timeout_s)
             held = np.empty(int(coming[0]), np.uint8)
             transport.start([(to, content)], [(source, held)]).wait(timeout_s)
         except TimeoutError as error:
+            asked = " and ".join(f"rank {each}" for each in sorted({source, to}))
             raise LoadersError(
-                f"expected rank {source} and rank {to} to answer within {timeout_s:g} s, found "
-                "none: one ended or is slow; raise --exchange-timeout-s"
+                f"expected {asked} to answer within {timeout_s:.3g} s, found that one ended or is "
+                "slow: see what it said, or raise --exchange-timeout-s"
             ) from error
         known |= pickle.loads(held.tobytes())
         away *= 2

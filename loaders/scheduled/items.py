@@ -160,6 +160,15 @@ class WeightedCollate:
         return batch | {WEIGHT: weight} if isinstance(batch, dict) else (batch, weight)
 
 
+class BufferedLoader(DataLoader[Item]):
+    """A DataLoader that can be told the epoch, as the Trainer of Hugging Face does."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch` of the plan."""
+        assert isinstance(self.batch_sampler, ScheduledBatchSampler)
+        self.batch_sampler.set_epoch(epoch)
+
+
 def buffered_loader(
     dataset: Item,
     settings: PlanSettings,
@@ -168,7 +177,7 @@ def buffered_loader(
     transform: Callable[[Item], Item] | None = None,
     collate_fn: Callable[[list[Item]], Item] = default_collate,
     options: Mapping[str, Any] | None = None,
-) -> DataLoader[Item]:
+) -> BufferedLoader:
     """A DataLoader of any map-style data set that asks for each pinned item once.
 
     Global batches hold what a DistributedSampler's do; gradients of losses scaled by `weight` and
@@ -190,7 +199,7 @@ def buffered_loader(
     chosen = dict(options or {})
     if chosen.get("num_workers"):
         chosen.setdefault("persistent_workers", True)
-    return DataLoader(
+    return BufferedLoader(
         BufferedItems(dataset, plan, rank, transform=transform),
         batch_sampler=ScheduledBatchSampler(plan, rank),
         collate_fn=WeightedCollate(collate_fn),

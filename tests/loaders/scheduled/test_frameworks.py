@@ -100,3 +100,42 @@ def test_lightning_goes_on_with_the_next_epoch():
     )
     trainer.fit(module, buffered_loader(dataset(), SETTINGS))
     assert module.seen == planned()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("stop", [6, 8])
+def test_trainer_resumes_behind_an_epoch_and_in_the_middle_of_one(stop, tmp_path):
+    """It tells a loader the epoch, and skips batches of the one in which it was stopped."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.seen = nn.Linear(1, 1), []
+
+        def forward(self, ids, x, weight):
+            self.seen.append(ids.tolist())
+            return {"loss": self.net(x).square().mean() * weight}
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self):
+            items = [{"ids": ids, "x": x} for ids, x in dataset()]
+            return buffered_loader(items, SETTINGS)
+
+    def trained(**how):
+        options = transformers.TrainingArguments(
+            tmp_path, num_train_epochs=EPOCHS, save_steps=2, save_total_limit=9, use_cpu=True,
+            report_to=[], disable_tqdm=True, learning_rate=0.1,
+        )  # fmt: skip
+        model = Model()
+        trainer = Trainer(model, options, train_dataset=dataset())
+        assert len(trainer.get_train_dataloader()) == 6
+        trainer.train(**how)
+        return model
+
+    whole = trained()
+    assert whole.seen == planned()
+    rest = trained(resume_from_checkpoint=str(tmp_path / f"checkpoint-{stop}"))
+    assert rest.seen == planned()[stop:]
+    assert torch.equal(rest.net.weight, whole.net.weight)
