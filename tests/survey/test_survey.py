@@ -4,6 +4,7 @@ import json
 import os
 import re
 import textwrap
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -146,7 +147,14 @@ def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path
     assert KnownLogs(tmp_path, kept=True).identities([], read) == []
 
 
-@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"version":0,"logs":{}}', b"", None])
+_KNOWN = b'{"version":2}\n'
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"{", b"[]", b'{"version":0,"logs":{}}', b"", _KNOWN, _KNOWN + b"[[],{}]\n[{},1]\n1\n\xff",
+     None],
+)  # fmt: skip
 def test_what_is_known_of_logs_is_not_believed(
     folder: Path, tmp_path: Path, damage: bytes | None
 ) -> None:
@@ -157,6 +165,22 @@ def test_what_is_known_of_logs_is_not_believed(
         file.read_bytes().replace(b'"nprocs":2', b'"nprocs":"2"') if damage is None else damage
     )
     assert KnownLogs(tmp_path, kept=True).identities(paths, survey_rows.identities) == expected
+
+
+def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    """Of logs that are known but not asked for, none but their lines are in memory."""
+    many = 1_000
+    (path,) = map(str, folder.glob("day1/*.darshan"))
+    ((_, log, why),) = survey_rows.identities([path])
+    others = [f"{path}.{i}" for i in range(many)]
+    KnownLogs(tmp_path, kept=True).identities(others, lambda some: [(p, log, why) for p in some])
+    nbytes = (tmp_path / "logs.known").stat().st_size
+    tracemalloc.start()
+    try:
+        KnownLogs(tmp_path, kept=True).identities([path], lambda _: [])
+        assert tracemalloc.get_traced_memory()[1] < 3 * nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_where_names_may_not_stay_nothing_is_known(folder: Path, tmp_path: Path) -> None:

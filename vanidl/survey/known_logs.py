@@ -20,7 +20,8 @@ Identity = tuple[str, TracerLog | None, str]
 """(path, who wrote the log, why that cannot be said); exactly one of the last two is set."""
 
 FILE = "logs.known"
-_VERSION = 1  # raised when `TracerLog` comes to say more of who wrote a log
+_VERSION = 2  # raised when `TracerLog` comes to say more of who wrote a log, or the lines change
+_HEAD = orjson.dumps({"version": _VERSION})
 _UNREAD: dict[str, Any] = {
     "metadata": {}, "mounts": (), "names": {}, "modules": (), "operations": (),
     "partial_layers": (), "losses": (),
@@ -29,11 +30,14 @@ _UNREAD: dict[str, Any] = {
 
 
 class KnownLogs:
-    """The identities in the folder of what is done; `kept`: whether names may stay there."""
+    """The identities in the folder of what is done; `kept`: whether names may stay there.
+
+    They lie in a file with a line for each log, [state, fields], so that of many logs none but
+    those that are asked for are objects in memory.
+    """
 
     def __init__(self, folder: Path, *, kept: bool) -> None:
         self._file, self._kept = folder / FILE, kept
-        self._stored = _stored(self._file) if kept else {}
 
     def identities(
         self, paths: Sequence[str], read: Callable[[Sequence[str]], Sequence[Identity]]
@@ -43,38 +47,43 @@ class KnownLogs:
         Raises:
             VanidlError: they cannot be written.
         """
-        states = {path: state_of(path) for path in paths}
-        known = {path: log for path, state in states.items() if (log := self._log(path, state))}
+        by_state = {state_of(path): path for path in paths}
+        known, stored = self._known(by_state) if self._kept else ({}, 0)
         new = read([path for path in paths if path not in known])
         found: list[Identity] = [*((path, log, "") for path, log in known.items()), *new]
-        if self._kept and (any(log for _, log, _ in new) or len(known) < len(self._stored)):
-            self._write(found, states)
+        if self._kept and (any(log for _, log, _ in new) or len(known) < stored):
+            self._write(found, by_state)
         return sorted(found, key=lambda one: one[0])
 
-    def _log(self, path: str, state: str) -> TracerLog | None:
-        """The log of a path whose file is as it was; None where nothing sound is stored."""
-        stored = self._stored.get(state)
-        if stored is None:
-            return None
-        with suppress(KeyError, TypeError):
-            return TracerLog(**checked_fields(TracerLog, stored) | _UNREAD | {"path": path})
-        return None
+    def _known(self, by_state: Mapping[str, str]) -> tuple[dict[str, TracerLog], int]:
+        """(the logs whose files are as they were, by path; how many are stored in all)."""
+        lines = _lines(self._file)
+        known = {}
+        for line in lines:
+            with suppress(ValueError, TypeError, KeyError):  # damaged: read again
+                state, fields = orjson.loads(line)
+                if (path := by_state.get(state)) is not None:
+                    plain = checked_fields(TracerLog, fields)
+                    known[path] = TracerLog(**plain | _UNREAD | {"path": path})
+        return known, len(lines)
 
-    def _write(self, found: Sequence[Identity], states: Mapping[str, str]) -> None:
-        logs = {states[path]: _fields(log) for path, log, _ in found if log is not None}
-        with suppress(TypeError):  # a name that is no text: these logs are read again
-            content = orjson.dumps({"version": _VERSION, "logs": logs})
-            write_whole(self._file, content, "what is known of the logs", private=True)
+    def _write(self, found: Sequence[Identity], by_state: Mapping[str, str]) -> None:
+        states = {path: state for state, path in by_state.items()}
+        lines = [_HEAD]
+        for path, log, _ in found:
+            if log is not None:
+                with suppress(TypeError):  # a name that is no text: this log is read again
+                    lines.append(orjson.dumps([states[path], _fields(log)]))
+        write_whole(self._file, b"\n".join(lines), "what is known of the logs", private=True)
 
 
 def _fields(log: TracerLog) -> dict[str, Any]:
     return checked_fields(TracerLog, {name: getattr(log, name) for name in log.__slots__})
 
 
-def _stored(file: Path) -> dict[str, Any]:
-    """By the state of its file; empty where it is of another version or damaged."""
-    with suppress(OSError, ValueError, TypeError, KeyError, InputError, RecursionError):
-        content = orjson.loads(read_whole(file))
-        if content["version"] == _VERSION:
-            return dict(content["logs"])
-    return {}
+def _lines(file: Path) -> list[bytes]:
+    """One of each log; none where the file is of another version or not there."""
+    with suppress(OSError, InputError):
+        head, *lines = read_whole(file).split(b"\n")
+        return lines if head == _HEAD else []
+    return []
