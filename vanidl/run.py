@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -29,7 +29,6 @@ from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
-from vanidl.datatypes import dataclass
 from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.diagnoses.verdict import verdict
 from vanidl.findings import Finding, find

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vanidl.analyses import (
@@ -61,7 +61,6 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
-from vanidl.datatypes import dataclass
 from vanidl.model.selection import SelectedParts, Selection, fitted, select
 from vanidl.model.trace import Trace
 

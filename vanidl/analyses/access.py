@@ -8,12 +8,13 @@ byte + 1. On a complete single-threaded trace Darshan's rule reproduces its coun
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.rows import Rows
-from vanidl.datatypes import dataclass
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import READ, WRITE, Trace
 

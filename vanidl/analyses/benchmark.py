@@ -9,13 +9,12 @@ processor's, which decodes and hands over. Without traced operations it is not k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.operations import Operations
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.benchmark import Benchmark, EpochTimes
 from vanidl.model.intervals import Intervals

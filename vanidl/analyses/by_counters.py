@@ -7,6 +7,7 @@ is None.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from vanidl.analyses.access import Access, AccessCounts
 from vanidl.analyses.balance import Balance, RankLoad, spread
 from vanidl.analyses.sizes import DARSHAN_EDGES, SizeBin, Sizes
-from vanidl.datatypes import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, counted, prefix_of, record_counts
 from vanidl.model.trace import Trace

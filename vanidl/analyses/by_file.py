@@ -6,12 +6,11 @@ slices.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-
-from vanidl.datatypes import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -8,6 +8,7 @@ different files and the profile shows no training step between them.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.steps import rank_spans
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts

@@ -7,12 +7,12 @@ a log less complete.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from vanidl.analyses import data_sizes, object_limits, tracer_limits
 from vanidl.analyses.rows import Rows
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import instant, percent
 from vanidl.model.counter_totals import counted
 from vanidl.model.file_kinds import DATASET

@@ -9,11 +9,11 @@ counted reads for the wrong file, as Darshan does among threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import plural
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.trace import POSIX, STORAGE_LAYERS, Trace

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.trace import STORAGE_LAYERS, Trace

@@ -14,12 +14,11 @@ breaks none of these rules: mostly that takes a profile that holds the end of an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import POSIX, READ, Part, Process, SpanKind, Trace, concatenate_parts
 
 Int64Array = NDArray[np.int64]

@@ -7,6 +7,7 @@ was not recorded count as read, not as unique.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -25,7 +26,6 @@ from vanidl.analyses.samples import SamplesPerFile
 from vanidl.analyses.sorting import sum_by_group, sum_by_key
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import READ, Trace
 
 Int64Array = NDArray[np.int64]

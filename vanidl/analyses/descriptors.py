@@ -16,11 +16,11 @@ In the other cases Darshan's records do not say. Verified with Darshan 3.4.7.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.trace import POSIX, READ, Part, Trace
 

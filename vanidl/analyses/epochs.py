@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +20,6 @@ from vanidl.analyses import passes
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.steps import rank_spans
 from vanidl.analyses.worker_groups import Files, WorkerLife, files_read, groups_of_trainers
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import plural, times
 from vanidl.model.trace import SpanKind, Spans, Trace
 

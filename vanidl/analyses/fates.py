@@ -7,13 +7,13 @@ cells of one fate is that of `RankOverlap` with the same name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.overlap import Split
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 

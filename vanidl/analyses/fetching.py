@@ -9,7 +9,7 @@ during the same wait, do not count.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from vanidl.analyses.fetch_reads import FetchReads
 from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, UNKNOWN_WAIT, Split
 from vanidl.analyses.wait_metadata import total_s
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals

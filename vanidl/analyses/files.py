@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import distinct
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.counter_totals import COUNTED, prefix_of, record_counts

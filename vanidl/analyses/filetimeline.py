@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,6 @@ from vanidl.analyses import timebins
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.files import FileSums
 from vanidl.analyses.rows import Rows
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]

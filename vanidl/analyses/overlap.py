@@ -8,7 +8,7 @@ window, under nothing recorded: checkpoint, logging).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from vanidl.analyses import wait_metadata, wait_range
 from vanidl.analyses.operations import Operations
 from vanidl.analyses.steps import RankSpans, StepTable, rank_spans
 from vanidl.analyses.wait_metadata import WaitMetadata
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect, subtract
 from vanidl.model.trace import SpanKind, Spans, Trace

@@ -10,10 +10,11 @@ replacement, or of other subsets each time, show no passes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import READ, Part, Trace
 
 Int64Array = NDArray[np.int64]

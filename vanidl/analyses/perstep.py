@@ -8,7 +8,7 @@ in the timeline: over all steps and the time outside them they add up to the tot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from vanidl.analyses.overlap import Split
 from vanidl.analyses.phases import Phase, Phases
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.steps import StepTable, rank_spans
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.trace import WRITE, Trace
 

@@ -9,7 +9,7 @@ The tail begins after the last of both. What has no evidence is left out, never 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +24,6 @@ from vanidl.analyses.operations import Operations
 from vanidl.analyses.rows import small_parts_together
 from vanidl.analyses.sorting import sum_by_group
 from vanidl.analyses.steps import RankSpans, rank_spans
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.trace import WRITE, Part, Trace

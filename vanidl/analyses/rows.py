@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ROW_COLUMNS, ByFile
 from vanidl.analyses.sorting import stable_order
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, WRITE, Part, Trace

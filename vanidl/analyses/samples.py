@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.access import AccessCounts
 from vanidl.analyses.dataset_records import DataFile
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import percent
 from vanidl.model.user_data import UserData
 

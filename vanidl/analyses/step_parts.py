@@ -5,9 +5,10 @@ Shares are those of the profiled window, mean over the observed ranks, laid over
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.analyses.steps import Steps
-from vanidl.datatypes import dataclass
 
 IO_WAIT, OTHER_WAIT, INPUT_WAIT = "io_wait", "other_wait", "input_wait"
 COMMUNICATION, COMPUTE, REST = "communication", "compute", "rest"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from vanidl.analyses import by_counters, operations
 from vanidl.analyses.by_counters import CounterTime
 from vanidl.analyses.operations import Operations, Totals
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import COUNTED, counted, prefix_of

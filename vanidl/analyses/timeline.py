@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
 from vanidl.analyses.rows import Rows
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]

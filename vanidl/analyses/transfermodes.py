@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.dataset.hdf5 import INDEX_NODES
 from vanidl.dataset.tfrecord import READ_BUFFER
-from vanidl.datatypes import dataclass
 from vanidl.model.file_facts import Block
 from vanidl.model.user_data import UserData
 

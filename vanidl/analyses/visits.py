@@ -11,12 +11,12 @@ Reads of no bytes (at the end of a file) and reads without a recorded offset are
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ByFile
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import Files
 
 Int64Array = NDArray[np.int64]

@@ -8,12 +8,12 @@ closed where it is read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.tracer_limits import exceeds_run_time
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.intervals import Intervals, intersect, subtract

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect
 from vanidl.model.trace import Process, Profile, SpanKind, Trace

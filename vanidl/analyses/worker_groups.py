@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from vanidl.analyses.visits import Visits
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import Trace
 
 _SPREAD_NS = 250_000_000  # by which the logs of processes that were forked together differ

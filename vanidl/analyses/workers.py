@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.rows import Rows
 from vanidl.analyses.sorting import dense_codes, minmax_by_group, sum_by_group
 from vanidl.analyses.worker_groups import groups_of_trainers
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import Trace
 
 Sums = tuple[int, int, int, int]

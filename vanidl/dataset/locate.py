@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vanidl.dataset.sandbox import inspect_files
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError, UsageError
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.trace import Trace

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from vanidl.datatypes import dataclass
 from vanidl.diagnoses.diagnosis import Remedy
 from vanidl.findings import Finding
 from vanidl.findings.facts import Facts

@@ -7,8 +7,8 @@ other loaders, these before another format of the data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from vanidl.datatypes import dataclass
 from vanidl.findings import Finding
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vanidl.datatypes import dataclass
+from dataclasses import dataclass
+
 from vanidl.findings import Finding
 
 PREDICTED, AT_BEST = "predicted", "at best"

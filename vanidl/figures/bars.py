@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from vanidl.datatypes import dataclass
 from vanidl.figures import palette
 from vanidl.figures.downsample import rounded
 from vanidl.figures.figure import Spec

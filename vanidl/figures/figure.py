@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import Cell
 
 Spec = dict[str, Any]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.steps import StepTable
-from vanidl.datatypes import dataclass
 from vanidl.figures.downsample import n_of_m, spread_out
 from vanidl.model.trace import SpanKind, Trace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +13,6 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import by_device
 from vanidl.analyses.summary import objects_apart
-from vanidl.datatypes import dataclass
 from vanidl.findings.frameworks import frameworks
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.trace import OBJECT, POSIX, Trace

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from vanidl.datatypes import dataclass
 
 if TYPE_CHECKING:
     from vanidl.findings.facts import Facts

@@ -7,9 +7,8 @@ the logs were read, so merging in any order gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from vanidl.datatypes import dataclass
 from vanidl.merge import clocks as merge_clocks
 from vanidl.merge import counters as merge_counters
 from vanidl.merge import fetches as merge_fetches

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 
 from vanidl import readers
 from vanidl.dataset.locate import DataOptions, read_user_data
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.merge import copies

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import Process
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog

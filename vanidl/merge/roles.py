@@ -11,9 +11,8 @@ process is a trainer. What fits nothing is `unassigned`: in the totals, in no ra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from vanidl.datatypes import dataclass
 from vanidl.merge.jobs import contains, launches
 from vanidl.merge.process_entries import Entry, can_train
 from vanidl.readers.command_lines import HELPER, LAUNCHER, SERVANT, runs_another, runs_python

@@ -9,11 +9,10 @@ they are used only when asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl import readers
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError, UsageError
 from vanidl.merge import copies
 from vanidl.model.benchmark import Benchmark

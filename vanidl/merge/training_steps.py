@@ -10,13 +10,12 @@ have one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import plural
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model import intervals

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from vanidl.datatypes import dataclass
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from vanidl.datatypes import dataclass
 
 Int64Array = NDArray[np.int64]
 

@@ -6,13 +6,12 @@ A filter is a mask on one part at a time, never a copy of all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import UsageError
 from vanidl.model.counter_tables import CounterTable, Heatmap
 from vanidl.model.spill import Parts

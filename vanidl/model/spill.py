@@ -11,14 +11,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import VanidlError
 from vanidl.model.trace import COLUMNS, Part
 

@@ -8,7 +8,7 @@ record.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TypeVar
@@ -16,7 +16,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes

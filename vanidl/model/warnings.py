@@ -7,8 +7,7 @@ its message says which.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from vanidl.datatypes import dataclass
+from dataclasses import dataclass
 
 WARNING = "warning"
 

@@ -18,9 +18,9 @@ from concurrent.futures import (
     Future,
 )
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import UsageError, package_missing
 from vanidl.parallel.workers import local_workers
 

@@ -11,11 +11,10 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vanidl import readers
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.readers.format import FileKind, Format
 from vanidl.readers.sniff import Opening

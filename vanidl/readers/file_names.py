@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-
-from vanidl.datatypes import dataclass
 
 _DARSHAN = re.compile(
     r"(?P<user>[^_]*)_(?P<exe>.*)_id(?P<job>\d+)(?:-(?P<pid>\d+))?"

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.warnings import Notice

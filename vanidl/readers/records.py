@@ -6,13 +6,13 @@ Readers make records, `vanidl.merge.assemble` turns records into a `Trace`. Arra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import DeviceTime
 

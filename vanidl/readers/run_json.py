@@ -6,13 +6,12 @@ Ranks of processes, the host, mount points, and which processes are missing or d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields

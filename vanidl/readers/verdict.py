@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.readers.one_file import read_one
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from vanidl.datatypes import dataclass
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, number, percent, seconds

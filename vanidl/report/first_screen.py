@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from vanidl.analyses import step_parts as parts
-from vanidl.datatypes import dataclass
 from vanidl.diagnoses import PREDICTED, Diagnosis, Remedy, SlowStep
 from vanidl.findings import Finding
 from vanidl.findings.finding import LOW

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vanidl import __version__
-from vanidl.datatypes import dataclass
 from vanidl.figures.figure import Figure, Spec, Table
 from vanidl.figures.levels import packed
 from vanidl.figures.palette import DARK

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, get_type_hints
-
-from vanidl.datatypes import dataclass
 
 Kind = Any
 """An annotation, a dict, a list of one kind, or Maybe."""

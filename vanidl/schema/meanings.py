@@ -6,9 +6,9 @@ A name means the same wherever it stands; where it does not, the line names more
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
-from vanidl.datatypes import dataclass
 from vanidl.schema import (
     compare_fields,
     evidence_fields,

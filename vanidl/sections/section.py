@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vanidl.datatypes import dataclass
 from vanidl.figures.figure import Figure
 from vanidl.run import Run
 from vanidl.schema import Kind

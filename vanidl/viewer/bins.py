@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.fates import RankFates, busy_by_fate
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.viewer.blocks import Block
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.fates import NEVER_OBSERVED, RankFates
-from vanidl.datatypes import dataclass
 from vanidl.model.selection import SelectedParts
 from vanidl.model.trace import WRITE, SpanKind, Spans, Trace
 from vanidl.viewer.lanes import IO, SPAN_LANES, Lanes

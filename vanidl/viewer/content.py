@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import Timeline
-from vanidl.datatypes import dataclass
 from vanidl.figures.downsample import spread_out
 from vanidl.model.selection import select
 from vanidl.model.trace import Trace
@@ -71,10 +71,7 @@ class Content:
         return sum(self.total.values())
 
 
-_WHOLE_ROOM = Room()
-
-
-def content_of(run: Run, room: Room = _WHOLE_ROOM) -> Content:
+def content_of(run: Run, room: Room = Room()) -> Content:
     """The slices of a run, chosen so that they have room."""
     most = room.slices
     trace = select(run.trace, run.selection)

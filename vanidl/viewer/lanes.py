@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import Process, SpanKind, Trace
 from vanidl.viewer.rows import FlatLanes
 

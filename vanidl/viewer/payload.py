@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vanidl.analyses.dataloader_batches import deliveries
 from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import JobTimeline
-from vanidl.datatypes import dataclass
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.trace import Trace

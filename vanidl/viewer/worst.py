@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from vanidl.analyses.steps import Steps
-from vanidl.datatypes import dataclass
 
 MOST = 12
 

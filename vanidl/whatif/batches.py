@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.wait_metadata import total_s
 from vanidl.analyses.workers import Workers
-from vanidl.datatypes import dataclass
 from vanidl.model import intervals
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.whatif.reads import Reads

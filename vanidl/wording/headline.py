@@ -6,11 +6,12 @@ sentence must stay true when something was not recorded.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from vanidl.analyses import Results
 from vanidl.analyses.fetching import WaitParts
 from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap, by_device
 from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
-from vanidl.datatypes import dataclass
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, Trace

@@ -11,11 +11,10 @@ offsets remain, or none, nothing is aligned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import range_words, seconds
 from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
 from vanidl.merge.clocks.evidence import Evidence

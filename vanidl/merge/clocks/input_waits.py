@@ -7,12 +7,11 @@ wrong and looked certain. So no worker may read, and at least 95 % of the reads 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import percent
 from vanidl.merge.clocks.evidence import Evidence, meeting
 from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array

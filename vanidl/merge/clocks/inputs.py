@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.merge.clocks.log_clock import LogClock, recorded
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model.intervals import Intervals

@@ -8,9 +8,10 @@ ends after the log does.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import range_words
 from vanidl.model.trace import ClockReason
 from vanidl.readers.records import CounterFile, TracerLog

@@ -10,12 +10,11 @@ them leaves open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vanidl.analyses.dataloader_batches import epoch_ends
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import count, range_words
 from vanidl.merge.clocks.align import Clock
 from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, TracedProcess

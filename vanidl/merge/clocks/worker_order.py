@@ -15,7 +15,7 @@ none does, nothing is known of when a read was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from vanidl.analyses.dataloader_batches import (
     equal_reads,
     generations,
 )
-from vanidl.datatypes import dataclass
 from vanidl.formatting.units import plural
 from vanidl.merge.clocks.evidence import Evidence, meeting
 from vanidl.merge.clocks.inputs import AlignmentInputs, Int64Array, TracedProcess

@@ -6,9 +6,8 @@ From the format headers of Darshan's source (darshan-posix-log-format.h and its 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-
-from vanidl.datatypes import dataclass
 
 
 def _words(text: str) -> list[str]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
 from vanidl.readers.bounds import impossible, left_out
 from vanidl.readers.budget import OBJECT_BYTES, Budget

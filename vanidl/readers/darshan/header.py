@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 
 MAGIC = 6567223

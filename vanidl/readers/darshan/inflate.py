@@ -6,10 +6,10 @@ import bz2
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol
 
-from vanidl.datatypes import dataclass
 from vanidl.readers.budget import Budget
 
 try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from vanidl.datatypes import dataclass
 from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.darshan.header import Header
 

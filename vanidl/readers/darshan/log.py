@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.readers.budget import Budget, read_whole, whole_number, without_waiting
 from vanidl.readers.darshan import apmpi, dxt, start_error

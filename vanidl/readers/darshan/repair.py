@@ -13,9 +13,9 @@ import os
 import struct
 import tempfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.readers.budget import Budget
 from vanidl.readers.darshan import dxt

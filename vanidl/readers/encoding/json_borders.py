@@ -5,10 +5,10 @@ A text starts outside strings, at an element of an array or a member of an objec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-
-from vanidl.datatypes import dataclass
 
 _DEPTH = np.zeros(256, np.int8)
 _DEPTH[list(b"{[")] = 1

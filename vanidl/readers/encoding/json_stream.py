@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 
-from vanidl.datatypes import dataclass
 from vanidl.readers.budget import Budget
 from vanidl.readers.encoding import json_lenient
 from vanidl.readers.encoding.json_borders import Borders, borders

@@ -7,13 +7,12 @@ is kept of an event is some thirty bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from vanidl.datatypes import dataclass
 
 CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
 KERNEL_CATEGORIES = ("kernel", "Kernel")

@@ -7,6 +7,7 @@ in the program's own Python and cannot be imported from here; a test reads what 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.readers.recorded_rows import read_rows, unusable
 
 MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3))

@@ -6,13 +6,12 @@ Events are added in any portions: a whole journal at once, or what a run that go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.readers.steps.journal import ITER, OPTIMIZER, STEP, WAIT, Events
 
 Int64Array = NDArray[np.int64]

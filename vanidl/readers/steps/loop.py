@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.model.trace import DeviceTime, SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans

@@ -14,11 +14,11 @@ a batch of theirs, before the mark or in it, to the end of the mark.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.readers.steps.journal import (
     END,
     ITER,

@@ -14,12 +14,12 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.datatypes import dataclass
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.budget import read_whole
