@@ -1,56 +1,96 @@
 """Processor time per sample of the loader `scheduled` where storage is no bottleneck.
 
-    python -m benchmarks.loaders.hit_path [--samples 512] [--repeat 5]
+    python -m benchmarks.loaders.hit_path [--samples 512] [--repeat 9] [--threads 1 2 4]
 
 Synthetic ptychography samples of 196,608 bytes in the page cache, one rank, batches of 16; user
 and system time of all threads over an epoch behind the first, medians of interleaved repeats:
-  memcpy   one copy of every sample into a batch that is used again: the floor
-  C = N    all samples buffered
-  C = 0.85 N, the rest is read
-Batches are dropped at once, as a training loop drops them that copies them to a device.
+  memcpy       a copy of every sample, in a random order, from memory of N samples (in no cache of
+               the processor where N is at its default) into batches that were written before: as
+               many in turn as a loader has in the making, waiting and in use
+  pread        the same from the page cache: what a sample costs that has to be read
+  C = N        all samples buffered
+  C = 0.85 N   the rest is read, by so many threads
+  SPDL, nodes  every sample read by so many threads, where those packages are installed: run this
+               by a Python that has spdl and torchdata
+Batches are dropped at once, as a training loop drops them that copies them to a device. `x` is a
+row's time / that of memcpy.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.measure import interleaved, medians
+from benchmarks.programs.peer_ranks import BATCH, KINDS, Job
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.loader.loader import Loader, Settings, open_loader
+from vanidl_loaders.ranks.world import World
 from vanidl_loaders.workloads.making import make
 
-BATCH, EPOCHS = 16, 200
+EPOCHS, IN_TURN = 200, 4
+PEERS = {"SPDL": ("spdl", "spdl"), "nodes": ("nodes", "torchdata")}
+"""Row -> (kind of benchmarks/programs/peer_ranks.py, package)."""
 
 
 def main() -> None:
     """Print a line per way."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--samples", type=int, default=512)
-    parser.add_argument("--repeat", type=int, default=5)
-    options = parser.parse_args()
+    options = _options()
     with tempfile.TemporaryDirectory() as folder:
         samples = make("ptycho", Path(folder), samples=options.samples, seed=0, size=128)
-        loaders = {f"C = {share:g} N": opened(samples, share) for share in (1.0, 0.85)}
-        runs: dict[str, Callable[[], float]] = {"memcpy": partial(copied_s, samples)}
+        loaders = {"C = N": opened(samples, 1.0, 8)}
+        for threads in options.threads:
+            loaders[f"C = 0.85 N, {_threads(threads)}"] = opened(samples, 0.85, threads)
+        runs: dict[str, Callable[[], float]] = {"memcpy": Copies(samples), "pread": Reads(samples)}
         runs |= {name: Epochs(loader) for name, loader in loaders.items()}
+        runs |= peers(samples, options.threads)
         interleaved(runs, 1)  # the first epoch fills the buffers
-        for name, seconds in medians(interleaved(runs, options.repeat)).items():
-            print(f"{name:<12} {seconds / len(samples) * 1e6:7.1f} us per sample")
+        found = medians(interleaved(runs, options.repeat))
+        for name, seconds in found.items():
+            each_us, ratio = seconds / len(samples) * 1e6, seconds / found["memcpy"]
+            print(f"{name:<22}{each_us:7.1f} us per sample {ratio:7.2f} x")
         for loader in loaders.values():
             loader.close()
 
 
-def opened(samples: SampleSet, share: float) -> Loader:
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--samples", type=int, default=512)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4])
+    return parser.parse_args()
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
+def opened(samples: SampleSet, share: float, threads: int) -> Loader:
     """A loader whose buffer holds a share of the samples."""
     settings = Settings(batch=BATCH, epochs=EPOCHS)
-    return open_loader("scheduled", samples, settings, {"buffer_fraction": share})
+    chosen = {"buffer_fraction": share, "read_threads": threads}
+    return open_loader("scheduled", samples, settings, chosen)
+
+
+def peers(samples: SampleSet, threads: list[int]) -> dict[str, Callable[[], float]]:
+    """Rows of the peers that are installed."""
+    found: dict[str, Callable[[], float]] = {}
+    for name, (kind, package) in PEERS.items():
+        if importlib.util.find_spec(package) is None:
+            print(f"{name:<22} {package} is not installed")
+            continue
+        for count in threads:
+            job = Job(samples, World(), samples.folder, {"threads": count})
+            found[f"{name}, {_threads(count)}"] = partial(_epoch_s, KINDS[kind](job).epoch, 0)
+    return found
 
 
 class Epochs:
@@ -63,21 +103,46 @@ class Epochs:
         """Processor seconds of an epoch."""
         self._loader.set_epoch(self._epoch)
         self._epoch += 1
+        return _epoch_s(lambda _: self._loader, 0)
+
+
+def _epoch_s(epoch: Callable[[int], Iterable[object]], number: int) -> float:
+    before = time.process_time()
+    for _ in epoch(number):
+        pass
+    return time.process_time() - before
+
+
+class Copies:
+    """Copies all samples once, each time, in an order of its own."""
+
+    def __init__(self, samples: SampleSet) -> None:
+        self._count, self._nbytes = len(samples), samples.sample_nbytes
+        self._rows = np.ones((self._count, self._nbytes), np.uint8)
+        self._batches = np.ones((IN_TURN, BATCH, self._nbytes), np.uint8)
+        self._random = np.random.default_rng(0)
+
+    def __call__(self) -> float:
+        """Processor seconds."""
+        order = self._random.permutation(self._count).tolist()
         before = time.process_time()
-        for _ in self._loader:
-            pass
+        for at, sample in enumerate(order):
+            self._take(sample, self._batches[at // BATCH % IN_TURN, at % BATCH])
         return time.process_time() - before
 
+    def _take(self, sample: int, out: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+        out[:] = self._rows[sample]
 
-def copied_s(samples: SampleSet) -> float:
-    """Processor seconds of copying as many bytes, sample by sample."""
-    rows = np.ones((len(samples), samples.sample_nbytes), np.uint8)
-    batch = np.empty((BATCH, samples.sample_nbytes), np.uint8)
-    order = np.random.default_rng(0).permutation(len(samples))
-    before = time.process_time()
-    for at, row in enumerate(order.tolist()):
-        batch[at % BATCH] = rows[row]
-    return time.process_time() - before
+
+class Reads(Copies):
+    """Reads all samples once, each in one piece."""
+
+    def __init__(self, samples: SampleSet) -> None:
+        super().__init__(samples)
+        self._file = os.open(samples.path(0), os.O_RDONLY | os.O_CLOEXEC)
+
+    def _take(self, sample: int, out: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+        os.preadv(self._file, [out], sample * self._nbytes)
 
 
 if __name__ == "__main__":

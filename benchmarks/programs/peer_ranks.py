@@ -81,6 +81,11 @@ class Job:
         return len(self.samples) // (RANKS * BATCH)
 
     @property
+    def threads(self) -> int:
+        """That read."""
+        return int(self.options.get("threads", THREADS))
+
+    @property
     def folder(self) -> Path:
         """The samples in the format of this loader."""
         return self.samples.folder / self.options.get("format", "")
@@ -222,11 +227,11 @@ class Spdl(Peer):
         pipeline = (
             PipelineBuilder()
             .add_source(self.job.ids(epoch))
-            .pipe(rows.__getitem__, concurrency=THREADS, output_order="input")
+            .pipe(rows.__getitem__, concurrency=self.job.threads, output_order="input")
             .aggregate(BATCH)
             .pipe(stacked)
             .add_sink(2)
-            .build(num_threads=THREADS)
+            .build(num_threads=self.job.threads)
         )
         with pipeline.auto_stop():
             yield from pipeline
@@ -241,7 +246,7 @@ class Nodes(Peer):
 
         rows = Rows(self.job.rows)
         source = nodes.IterableWrapper(self.job.ids(epoch))
-        mapped = nodes.ParallelMapper(source, rows.__getitem__, THREADS, method="thread")
+        mapped = nodes.ParallelMapper(source, rows.__getitem__, self.job.threads, method="thread")
         batches = nodes.Mapper(nodes.Batcher(mapped, BATCH), stacked)
         return iter(nodes.Loader(nodes.Prefetcher(batches, 2)))
 
