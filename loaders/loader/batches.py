@@ -42,11 +42,27 @@ class BatchMemory:
     """Memory of one field's batches, used again when nobody has a tensor of it any more.
 
     A new batch costs a page fault per page: the system takes the pages back when it is dropped.
+    NumPy asks for large pages where an array has 4 MiB or more, `torch.empty` does not.
+
+    Args:
+        shape: Of a sample's array.
+        dtype: Of its numbers.
+        pin_memory: Page-locked, where there is a CUDA device: PyTorch uses that again itself.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: str, *, pin_memory: bool = False) -> None:
         self._shape, self._dtype, self._rows = shape, dtype, 0
+        self._pinned = pin_memory and torch.cuda.is_available()
         self._kept: list[NDArray[Any]] = []
+
+    def open(self, count: int) -> tuple[torch.Tensor, NDArray[Any]]:
+        """A batch to be filled, and the same memory as an array."""
+        if self._pinned:
+            kind = torch.from_numpy(np.empty(0, self._dtype)).dtype
+            tensor = torch.empty((count, *self._shape), dtype=kind, pin_memory=True)
+            return tensor, tensor.numpy()
+        rows = self.rows(count)
+        return torch.from_numpy(rows), rows
 
     def rows(self, count: int) -> NDArray[Any]:
         """(count, *shape) that nobody else has, until what is made of it is dropped."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..data.samples import Field, SampleSet
+from ..data.samples import SampleSet
 from ..loader.batches import BatchMemory
 from .buffer import Memory
 
@@ -44,15 +44,17 @@ class Batches:
     """
 
     def __init__(self, samples: SampleSet, places: Memory, *, pin_memory: bool) -> None:
-        self._fields, self._places = samples.fields, places
-        self._pinned = pin_memory and torch.cuda.is_available()
-        self._memory = {each.name: BatchMemory(each.shape, each.dtype) for each in samples.fields}
+        self._places = places
+        self._memory = {
+            each.name: BatchMemory(each.shape, each.dtype, pin_memory=pin_memory)
+            for each in samples.fields
+        }
 
     def open(self, ids: list[int], direct: list[int]) -> OpenBatch:
         """Memory for `ids`, of which those in `direct` will be read into it."""
         tensors, rows = {}, {}
-        for each in self._fields:
-            tensors[each.name], rows[each.name] = self._new(each, len(ids))
+        for name, memory in self._memory.items():
+            tensors[name], rows[name] = memory.open(len(ids))
         return OpenBatch(tensors, rows, {sample: ids.index(sample) for sample in direct})
 
     def gather(self, batch: OpenBatch, ids: list[int], slots: Int64Array) -> None:
@@ -71,14 +73,6 @@ class Batches:
             if source != row:
                 for rows in batch.rows.values():
                     rows[row] = rows[source]
-
-    def _new(self, field: Field, count: int) -> tuple[torch.Tensor, NDArray[np.generic]]:
-        if self._pinned:
-            kind = torch.from_numpy(np.empty(0, field.dtype)).dtype
-            tensor = torch.empty((count, *field.shape), dtype=kind, pin_memory=True)
-            return tensor, tensor.numpy()
-        rows = self._memory[field.name].rows(count)
-        return torch.from_numpy(rows), rows
 
 
 def _stretches(slots: Int64Array, gaps: bool) -> list[tuple[int, int]]:

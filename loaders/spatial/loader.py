@@ -19,13 +19,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..data.order import epoch_order, padded_order
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
+from ..loader.batches import BatchMemory
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
 from ..loader.prefetch import Background
@@ -189,6 +189,7 @@ class SpatialLoader(EpochLoader):
         self._store = SlabStore(self.sharing) if spatial.store else None
         self._transport, self._own_transport = transport, transport is None
         self._reader: BlockReader | None = None
+        self._memory = dict[str, BatchMemory]()
 
     def _batches(self, epoch: int, start: int) -> Generator[Batch, None, None]:
         transport = self._opened()
@@ -267,12 +268,12 @@ class SpatialLoader(EpochLoader):
         assert self._reader is not None
         batch: Batch = {"sample": torch.tensor(ids, dtype=torch.int64)}
         views: dict[str, NDArray[Any]] = {}
-        pin = self._settings.pin_memory and torch.cuda.is_available()
         for array in self._reader.arrays:
-            shape = (len(ids), *self._reader.shape(array))
-            kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
-            tensor = torch.empty(shape, dtype=kind, pin_memory=pin)
-            batch[array.field.name], views[array.field.name] = tensor, tensor.numpy()
+            name, shape = array.field.name, self._reader.shape(array)
+            if name not in self._memory:
+                pin = self._settings.pin_memory
+                self._memory[name] = BatchMemory(shape, array.dtype.str, pin_memory=pin)
+            batch[name], views[name] = self._memory[name].open(len(ids))
         first = {sample: ids.index(sample) for sample in ids}
         row = partial(_row, views)
         return batch, {sample: row(place) for sample, place in first.items()}
