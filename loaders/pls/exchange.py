@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.pool import Outcome
 from ..errors import LoadersError
 from ..ranks.messages import Bytes, Pending, Transport
 from .storage import HEADER_NBYTES, Measured, new_message, sample_of
@@ -118,11 +118,11 @@ class ExchangeThread:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             orders, future = job
-            with _Resolving(future, self._break):
+            with Outcome(future):
                 self._execute(orders)
-
-    def _break(self) -> None:
-        self._broken = True
+                future.set_result(None)
+            if future.exception() is not None:
+                self._broken = True
 
     def _execute(self, orders: Sequence[Order]) -> None:
         if self._broken:
@@ -171,26 +171,3 @@ class ExchangeThread:
         self.traffic.swapped += 1
         self.traffic.sent_nbytes += swap.outgoing.nbytes
         self.traffic.received_nbytes += swap.incoming.nbytes
-
-
-class _Resolving:
-    """Resolves a future with the outcome of what is inside; calls `failed` where it raised."""
-
-    def __init__(self, future: Future[None], failed: Callable[[], None]) -> None:
-        self._future, self._failed = future, failed
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if error is None:
-            self._future.set_result(None)
-        else:
-            self._failed()
-            self._future.set_exception(error)
-        return True

@@ -41,6 +41,30 @@ class StepIds(list[int]):
         self.epoch, self.step, self.weight = epoch, step, weight
 
 
+def as_step(ids: list[int]) -> StepIds:
+    """The ids that a DataLoader asks for, as those of a step of the plan.
+
+    Raises:
+        UsageError: They are not from a ScheduledBatchSampler.
+    """
+    if not isinstance(ids, StepIds):
+        raise UsageError(
+            "expected a batch of a ScheduledBatchSampler, found other ids: "
+            "give DataLoader(batch_sampler=ScheduledBatchSampler(plan, rank))"
+        )
+    return ids
+
+
+def require_one_process() -> None:
+    """Raises UsageError in one of several workers: each would hold a part of the buffer."""
+    worker = get_worker_info()
+    if worker is not None and worker.num_workers > 1:
+        raise UsageError(
+            f"expected num_workers of 0 or 1, found {worker.num_workers}: "
+            "the buffer lives in one process"
+        )
+
+
 class ScheduledBatchSampler(Sampler[list[int]]):
     """Lists of ids of one rank, of unequal length, as many on every rank.
 
@@ -131,11 +155,7 @@ class ScheduledDataset(Dataset[Batch]):
         Raises:
             UsageError: The ids are not from a ScheduledBatchSampler, or there are several workers.
         """
-        if not isinstance(ids, StepIds):
-            raise UsageError(
-                "expected a batch of a ScheduledBatchSampler, found other ids: "
-                "give DataLoader(batch_sampler=ScheduledBatchSampler(plan, rank))"
-            )
+        ids = as_step(ids)
         batch = next(self._at(ids.epoch, ids.step))
         assert batch["sample"].tolist() == ids, "the sampler follows another plan"
         weight = batch.pop(WEIGHT)
@@ -171,12 +191,7 @@ class ScheduledDataset(Dataset[Batch]):
 
     def _opened(self) -> Stage:
         if self._stage is None:
-            worker = get_worker_info()
-            if worker is not None and worker.num_workers > 1:
-                raise UsageError(
-                    f"expected num_workers of 0 or 1, found {worker.num_workers}: "
-                    "the buffer lives in one process"
-                )
+            require_one_process()
             counts, settings = self._counts, self._settings
             self._stage = Stage(self._samples, self._plan, self._rank, settings, counts)
         return self._stage

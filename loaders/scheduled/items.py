@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ..data.pool import ReadThreads
 from ..errors import UsageError
 from ..loader.loader import WEIGHT
 from ..loader.stats import Counts, Stats
 from ..ranks.world import World
-from .dataset import ScheduledBatchSampler, StepIds
+from .dataset import ScheduledBatchSampler, as_step, require_one_process
 from .plan import Plan, make_plan
 from .plan_settings import PlanSettings
 
@@ -92,12 +92,8 @@ class BufferedItems(Dataset[Item]):
         Raises:
             UsageError: The ids are not from a ScheduledBatchSampler, or there are several workers.
         """
-        if not isinstance(ids, StepIds):
-            raise UsageError(
-                "expected a batch of a ScheduledBatchSampler, found other ids: "
-                "give DataLoader(batch_sampler=ScheduledBatchSampler(plan, rank))"
-            )
-        self._require_one_process()
+        ids = as_step(ids)
+        self._begin_here()
         missing = [sample for sample in dict.fromkeys(ids) if sample not in self._held]
         found = dict(zip(missing, self._read(missing), strict=True))
         self._counts.add(loads=len(missing), hits=len(ids) - len(missing), requests=len(missing))
@@ -129,13 +125,8 @@ class BufferedItems(Dataset[Item]):
         with ReadThreads(min(self._threads, len(ids))) as threads:
             return threads.map(self._base.__getitem__, ids)
 
-    def _require_one_process(self) -> None:
-        worker = get_worker_info()
-        if worker is not None and worker.num_workers > 1:
-            raise UsageError(
-                f"expected num_workers of 0 or 1, found {worker.num_workers}: "
-                "the buffer lives in one process"
-            )
+    def _begin_here(self) -> None:
+        require_one_process()
         if self._process != os.getpid():  # forked: what the parent keeps is not kept twice
             self._held, self._process = {}, os.getpid()
 
