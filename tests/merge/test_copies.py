@@ -204,30 +204,30 @@ def test_a_log_that_darshan_did_not_finish_gives_way_to_the_finished_one(tmp_pat
     assert "versions_left_out" in {w.code for w in run.coverage.warnings}
 
 
-def test_equal_content_under_the_names_of_two_processes_is_two_processes(tmp_path):
-    content = log_bytes(Log(version="3.21", job=(1000, 7, 1), metadata=b"", names={}))
-    for pid in (42, 43):
-        (tmp_path / f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan").write_bytes(content)
-    run = vanidl.open_run(tmp_path)
-    assert {p.pid for p in run.trace.processes} == {42, 43}
-    assert "copies" not in {w.code for w in run.coverage.warnings}
+def test_a_copy_under_the_name_of_another_process_counts_once(capsys, tmp_path):
+    darshan(tmp_path)
+    alone, _ = numbers(summary(capsys, tmp_path))
+    (log,) = tmp_path.iterdir()
+    copy = tmp_path / log.name.replace("-42_", "-43_")
+    shutil.copyfile(log, copy)
+    both, said = numbers(summary(capsys, tmp_path))
+    assert both == alone
+    assert [w["code"] for w in said] == ["copies"]
+    assert f"{copy} of {log}" in said[0]["message"]
 
 
-def test_logs_whose_names_tell_of_different_processes_are_not_opened_to_compare(
-    tmp_path, monkeypatch
-):
+def test_only_files_of_one_size_and_beginning_are_read_whole(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr(copies, "_digest", opened.append)
-    names = [f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan" for pid in range(40)]
-    for name in names:
-        (tmp_path / name).write_bytes(b"of one size")
+    monkeypatch.setattr(copies, "_digest", lambda path: opened.append(path))
+    for pid in range(40):
+        name = f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan"
+        (tmp_path / name).write_bytes(b"%04d of one size" % pid)
     copies.distinct(discover.find(tmp_path))
     assert not opened
-    (tmp_path / "again").mkdir()
-    again = tmp_path / "again" / names[7]
-    again.write_bytes(b"of one size")
+    again = tmp_path / "u_python_id7-99_11-14-80000-99_1.darshan"
+    again.write_bytes(b"0007 of one size")
     copies.distinct(discover.find(tmp_path))
-    assert sorted(opened) == [again, tmp_path / names[7]]
+    assert sorted(path.name[13:15] for path in opened) == ["7_", "99"]
 
 
 def mpi(folder: Path, late_s: int, name: str = "", *, reads: int = 3) -> Path:

@@ -261,7 +261,7 @@ def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
 
 IN_PROFILES: tuple[tuple[str, Callable[[Trace, Dataset | None], Borders]], ...] = (
     ("epochs named in the profile", _by_annotation),
-    ("the loader was made anew (one more wait a border)", _by_loader),
+    ("the loader was made anew (one more wait per border)", _by_loader),
 )
 IN_RUN: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (
     ("worker processes were started anew", _by_workers),

@@ -9,7 +9,6 @@ the most complete one is used.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ Item = TypeVar("Item")
 _SECOND_NS = 1_000_000_000
 _MOST_NAMES = 3
 _BLOCK = 1 << 20
+_START = 4096  # of a log: its header and job, with the time of its start
 _ENDS = (".darshan_partial", ".darshan")
 
 
@@ -42,7 +42,7 @@ def distinct(found: Found, before: Sequence[Path] = ()) -> tuple[Found, tuple[No
     copies = dict(
         pair
         for same_size in _of_one_size([*before, *files])
-        for alike in [_of_one_writer(same_size)]
+        for alike in _of_one_beginning(same_size)
         for pair in _copies(sorted(alike, key=lambda path: _order(path, records, before)), before)
     )
     if not copies:
@@ -85,16 +85,22 @@ def _of_one_size(files: Sequence[Path]) -> list[list[Path]]:
     return [alike for alike in by_size.values() if len(alike) > 1]
 
 
-def _of_one_writer(files: Sequence[Path]) -> Sequence[Path]:
-    """Those whose names do not say that each is of another process: a large job leaves thousands.
+def _of_one_beginning(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """Files that begin alike: of a large job thousands have one size, each with its own start."""
+    by_start: dict[bytes, list[Path]] = {}
+    for path in files:
+        start = _beginning(path)
+        if start is not None:
+            by_start.setdefault(start, []).append(path)
+    yield from (alike for alike in by_start.values() if len(alike) > 1)
 
-    A file whose name tells nothing can be a copy of any, so then all are compared.
-    """
-    writers = [writer_named(path) for path in files]
-    counts = Counter(writers)
-    if None in counts:
-        return files
-    return [path for path, writer in zip(files, writers, strict=True) if counts[writer] > 1]
+
+def _beginning(path: Path) -> bytes | None:
+    try:
+        with path.open("rb", buffering=0) as file:
+            return file.read(_START)
+    except OSError:  # gone, or not ours to read: reading will say so
+        return None
 
 
 def _copies(alike: Sequence[Path], never: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
@@ -102,9 +108,9 @@ def _copies(alike: Sequence[Path], never: Sequence[Path]) -> Iterator[tuple[Path
     by_content: dict[bytes | None, list[Path]] = {}
     for path in alike:
         by_content.setdefault(_digest(path), []).append(path)
-    for digest, same in by_content.items():
+    for digest, (kept, *same) in by_content.items():
         if digest is not None:
-            yield from ((c, of) for c, of in _same_writer(same) if c not in never)
+            yield from ((copy, kept) for copy in same if copy not in never)
 
 
 def _size(path: Path) -> object:
@@ -124,18 +130,6 @@ def _digest(path: Path) -> bytes | None:
     except OSError:
         return None
     return digest.digest()
-
-
-def _same_writer(same: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """Files of equal content, without those whose names say that other processes wrote them."""
-    first: dict[object, Path] = {}
-    for path in same:
-        writer = writer_named(path)
-        known = next(iter(first.values()), None) if writer is None else first.get(writer)
-        if known is None:
-            first[writer] = path
-        else:
-            yield path, known
 
 
 def _said(copies: dict[Path, Path]) -> Notice:
