@@ -10,11 +10,12 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from vanidl.commands import console, find_command
+from vanidl.commands import READING, console, find_command
 from vanidl.commands.installation import mixed_up
 from vanidl.commands.parser import parser
 from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.children import ended_with_block
+from vanidl.parallel.supervised import address_space_is_limited, supervised
 
 INTERRUPTED = 130
 _NO_MEMORY = (
@@ -31,14 +32,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with console.prepared():
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")
-        options = parser().parse_args(arguments)
         try:
+            options = parser().parse_args(arguments)
             with ended_with_block():
                 status = find_command(options.command).run(options)
             sys.stdout.flush()
         except VanidlError as error:
             return _fail(error)
+        except ImportError as error:
+            return _fail(_cannot_load(error))
         except MemoryError:
+            return _fail(VanidlError(_NO_MEMORY))
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
             return _fail(VanidlError(_NO_MEMORY))
         except KeyboardInterrupt:
             return INTERRUPTED
@@ -55,11 +62,30 @@ def _unwritable(error: OSError) -> int:
     return _fail(VanidlError(f"cannot write the output: {error.strerror or error}"))
 
 
+def _cannot_load(error: ImportError) -> VanidlError:
+    """A required package that is missing, damaged, or more than the memory that is left."""
+    while isinstance(error.__cause__, ImportError):  # NumPy's own text is a page of advice
+        error = error.__cause__
+    first = str(error).strip().partition("\n")[0]
+    return VanidlError(
+        f"expected the packages that vanidl needs, found one that cannot be loaded here ({first}); "
+        "install vanidl-io anew, or give the command more memory (ulimit -v, the job's limit)"
+    )
+
+
 def entry() -> None:
     """The console script."""
-    status = main()
+    try:
+        status = supervised(main) if _may_crash(sys.argv[1:2]) else main()
+    except VanidlError as error:
+        status = _fail(error)
     gc.freeze()  # else the end looks through all modules: a fifth of the time of a small summary
     sys.exit(status)
+
+
+def _may_crash(command: Sequence[str]) -> bool:
+    """Whether a library could end this process for want of memory, in a command that reads."""
+    return address_space_is_limited() and bool(set(command) & READING)
 
 
 def _fail(error: VanidlError) -> int:

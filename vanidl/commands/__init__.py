@@ -39,6 +39,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Commands as `vanidl --help` shows them; those in no group come last."""
 
+READING = frozenset(("summary", "report", "export", "check", "demo", "compare", "survey"))
+"""Commands that only read and write files: they start no program and serve nobody."""
+
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "summary": ("vanidl summary RUN", "vanidl summary RUN --full --only dataset"),
     "report": ("vanidl report RUN -o report.html",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vanidl.errors import package_missing
+from vanidl.parallel.supervised import address_space_is_limited
 
 
 def require_arrow(what: str) -> None:
@@ -21,13 +22,5 @@ def require_arrow(what: str) -> None:
         import pyarrow
     except ImportError as error:
         raise package_missing(error, what, "pyarrow", "export") from error
-    if _is_limited():
+    if address_space_is_limited():
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
-
-
-def _is_limited() -> bool:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
