@@ -37,21 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ended_with_block():
                 status = find_command(options.command).run(options)
             sys.stdout.flush()
-        except VanidlError as error:
-            return _fail(error)
-        except ImportError as error:
-            return _fail(_cannot_load(error))
-        except MemoryError:
-            return _fail(VanidlError(_NO_MEMORY))
-        except RuntimeError as error:
-            if "start new thread" not in str(error):
-                raise
-            return _fail(VanidlError(_NO_MEMORY))
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:
             return _unwritable(error)
+        except (VanidlError, ImportError, MemoryError, RuntimeError) as error:
+            return _fail(_as_ours(error))
         return status
+
+
+def _as_ours(error: Exception) -> VanidlError:
+    """The error in words of ours; one that nobody foresaw is raised again."""
+    if isinstance(error, VanidlError):
+        return error
+    if isinstance(error, ImportError):
+        return _cannot_load(error)
+    if isinstance(error, MemoryError) or "start new thread" in str(error):
+        return VanidlError(_NO_MEMORY)
+    raise error
 
 
 def _unwritable(error: OSError) -> int:

@@ -11,6 +11,8 @@ import pytest
 import vanidl
 from vanidl.analyses import wait_range
 from vanidl.analyses.steps import rank_spans
+from vanidl.cli import main
+from vanidl.formatting.units import change, seconds
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals, intersect
 from vanidl.model.trace import POSIX
@@ -45,6 +47,27 @@ def test_every_offset_that_is_open_keeps_the_reads_in_the_range(trace, low, high
     at = np.linspace(low, high, 23).astype(np.int64).tolist()
     in_wait = [intersect(Intervals(reads.start + a, reads.end + a), waits).length / 1e9 for a in at]
     assert found.at_least_s <= min(in_wait)
-    assert max(in_wait) <= found.at_most_s
+    assert max(in_wait) <= found.at_most_s <= waits.length / 1e9
     if low == high == 0:
         assert found.at_least_s == found.at_most_s == in_wait[0]
+
+
+def test_a_clock_that_is_open_by_far_leaves_no_more_io_in_waits_than_they_last(trace):
+    waits = rank_spans(trace)[0].waits
+    always = intervals.union(waits.start[:1] - 10**12, waits.end[-1:] + 10**12)
+    found = wait_range.of_rank(trace, 0, always, waits)
+    assert found.at_most_s == waits.length / 1e9
+
+
+def test_every_output_says_how_closely_the_least_certain_log_is_known(capsys):
+    assert main(["summary", str(DATA)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    run = vanidl.open_run(DATA)
+    mean = run.overlap.mean
+    least = max(clock.uncertainty_s for clock in run.steps.log_clocks)
+    assert f"clock within {seconds(least)}," in said
+    low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
+    assert f"({change(low, high)} by what the clocks leave open)" in said
+    (unsure,) = (found for found in run.findings if found.code == "clock_unverified")
+    assert "DFTracer" in unsure.advice
+    assert "Record both in one run" not in unsure.advice

@@ -169,3 +169,23 @@ def test_arrow_says_when_memory_is_limited_that_none_is_left() -> None:
 )
 def test_a_package_that_cannot_be_loaded_is_not_called_missing(error, words: str) -> None:
     assert words in str(package_missing(error, "a survey needs", "pyarrow", "export"))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "found none left"),
+        (RuntimeError("can't start new thread"), "found none left"),
+        (ImportError("x.so: failed to map segment"), "(x.so: failed to map segment)"),
+        (ModuleNotFoundError("No module named 'isal'"), "(No module named 'isal')"),
+    ],
+)
+def test_a_start_up_that_fails_is_one_line(monkeypatch, capsys, error, words: str) -> None:
+    def imported(_name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("vanidl.commands.parser.find_command", imported)
+    assert main(["summary", "RUN"]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1

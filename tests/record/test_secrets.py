@@ -20,6 +20,13 @@ SECRET = "Zq7vB2kzW9pLm4Xt8RcY1nHs"
         ["-H", "Authorization: Bearer " + SECRET], ["X-Api-Key: " + SECRET],
         ["bash", "-c", "python t.py --token " + SECRET], ["sh", "-c", "TOKEN=" + SECRET + " run"],
         ["bash", "-c", "curl --password '" + SECRET + "'"],
+        ["mysql", "-u", "root", "-p" + SECRET, "db"], ["/usr/bin/mysqldump", "-p" + SECRET],
+        ["sshpass", "-p", SECRET, "ssh", "h"], ["docker", "login", "-u", "a", "-p", SECRET],
+        ["curl", "-u", "alice:" + SECRET, "h"], ["curl", "-ualice:" + SECRET],
+        ["zip", "-P", SECRET],
+        ["redis-cli", "-a", SECRET, "ping"], ["PGPASSWORD=" + SECRET], ["SSHPASS=" + SECRET],
+        ["ldapsearch", "-x", "-w", SECRET], ["sh", "-c", "mysql -u root -p" + SECRET + " db"],
+        ["bash", "-c", "python a.py && sshpass -p '" + SECRET + " b' ssh h"],
         ["-----BEGIN RSA PRIVATE KEY-----\n" + SECRET], ["eyJhbGciOiJ9." + SECRET + "." + SECRET],
     ],
     ids=" ".join,
@@ -41,6 +48,15 @@ def test_a_secret_is_masked(words: list[str]) -> None:
         ["python", "train.py", "--tokenizer", "bert", "--max-tokens", "512"],
         ["--pad-token", "<pad>", "--keys", "a,b", "--compass", "north", "--monkey", "x"],
         ["rsync", "host:/data", "https://host/x?page=1", "--key-dim", "4", "a@b"],
+        ["ssh", "-p", "22", "h"],
+        ["-p", "8888"],
+        ["mkdir", "-p", "a/b"],
+        ["mysql", "-p", "db"],
+        ["docker", "run", "-p", "80:80", "x"],
+        ["sh", "-c", "mkdir -p a && ssh -p 22 h"],
+        ["curl", "-X", "PUT", "h"],
+        ["unzip", "-o", "a.zip"],
+        ["sh", "-c", "echo 'a  b'\n"],
         ["python", "-c", "print(1)", "--bypass", "yes", "--author", "x"],
     ],
     ids=" ".join,
@@ -53,7 +69,7 @@ def test_the_option_after_a_bare_option_stays() -> None:
     assert list(masked(["--use-auth", "--lr", "1"])) == ["--use-auth", "--lr", "1"]
 
 
-@pytest.mark.parametrize("unit", ["-token", "a-", "://@", "sk-", "token=", "a:"])
+@pytest.mark.parametrize("unit", ["-token", "a-", "://@", "sk-", "token=", "a:", "'", "'\" "])
 def test_long_words_take_their_length(unit: str) -> None:
     word = unit * (120_000 // len(unit))
     assert len(list(masked([word, f"--x={word}", f"{word} {word}"]))) == 3

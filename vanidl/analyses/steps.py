@@ -54,6 +54,17 @@ class ClockEvidence:
     path: str = ""  # of the profile
     workers_uncertainty_s: float | None = None  # of the least certain log of its workers
 
+    @property
+    def within_s(self) -> float | None:
+        """How far off any operation of the rank may lie, those of its workers included."""
+        both = (self.uncertainty_s, self.workers_uncertainty_s)
+        return max((s for s in both if s is not None), default=None)
+
+    @property
+    def workers_least(self) -> bool:
+        """Whether a log of a worker is less certain than the profile."""
+        return (self.workers_uncertainty_s or 0.0) > (self.uncertainty_s or 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class LogClock:

@@ -34,9 +34,8 @@ def of_rank(trace: Trace, position: int, observed: Intervals, starving: Interval
     earlier, later = _open_ns(trace, position)
     sure = _grown(starving, -earlier, -later)
     possible = _grown(starving, later, earlier)
-    return WaitRange(
-        intersect(observed, sure).length / 1e9, intersect(observed, possible).length / 1e9
-    )
+    at_most = min(intersect(observed, possible).length, starving.length)
+    return WaitRange(intersect(observed, sure).length / 1e9, at_most / 1e9)
 
 
 def _open_ns(trace: Trace, position: int) -> tuple[int, int]:

@@ -323,7 +323,12 @@ def _record_more(context: Context) -> Advice:
             "Findings about reads and checkpoints look at files of those kinds.",
         )
         return Advice("Say what the files of unknown use are", (kind,))
+    steps = context.results.steps
     if context.codes == {"clock_unverified"}:
+        if steps is not None and steps.clock.workers_least:
+            exact = f"vanidl record --tracer dftracer -o RUN -- {command}"
+            other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
+            return Advice("Record with workers that start once, or with DFTracer", (other,))
         return Advice("Record profiler and I/O in one run", (again,))
     return Advice("Record the run again, whole", (again,))
 

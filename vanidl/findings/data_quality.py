@@ -36,6 +36,17 @@ UNALIGNED = ("none", "not aligned")
 HALF_A_STEP = 0.5
 
 
+_ONE_CLOCK = (
+    "Record both in one run (vanidl record); give --clock-offset SECONDS where the difference is "
+    "known."
+)
+_LATE_LOGS = "When workers read is known less closely than a step takes"
+_EARLIER_LOGS = (
+    "Start workers once (persistent_workers=True), record with a smaller MODMEM in Darshan's "
+    "configuration, or with DFTracer: Darshan takes the start of each forked worker late."
+)
+
+
 def _truncated(facts: Facts) -> RuleResult | None:
     found = [w for w in facts.results.coverage.warnings if w.code in INCOMPLETE - UNREAD]
     found = [w for w in found if w.severity == WARNING]
@@ -65,19 +76,17 @@ def _clock(facts: Facts) -> RuleResult | None:
     if warned is None and (steps is None or not facts.results.summary.ops):
         return None
     clock = steps.clock if steps else None
-    width = clock.uncertainty_s if clock else None
-    if clock and clock.workers_uncertainty_s is not None:
-        width = max(width or 0.0, clock.workers_uncertainty_s)
+    width = clock.within_s if clock else None
     vague = width is not None and steps is not None and width >= HALF_A_STEP * steps.median_s
     if warned is None and not vague and not (clock and clock.method in UNALIGNED):
         return None
     known = "no evidence" if width is None else f"evidence to within {seconds(width)} only"
     reason = warned.message if warned else f"{known} of how their clocks differ."
+    late = clock is not None and clock.offset_s is not None and clock.workers_least
     return RuleResult(
-        "Profiler and I/O are not on one verified clock",
+        _LATE_LOGS if late else "Profiler and I/O are not on one verified clock",
         f"What happened during which step is not certain: {reason}",
-        "Record both in one run (vanidl record); give --clock-offset SECONDS where the difference "
-        "is known.",
+        _EARLIER_LOGS if late else _ONE_CLOCK,
         {
             "method": clock.method if clock else None,
             "uncertainty_s": width,

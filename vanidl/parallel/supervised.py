@@ -58,8 +58,10 @@ def supervised(work: Callable[[], int]) -> int:
 
 
 def _waited(child: int, numbers: tuple[signal.Signals, ...]) -> int:
-    """How the child ended; signals of other processes are passed on, those of a terminal reach
-    it by themselves."""
+    """How the child ended.
+
+    Signals of other processes are passed on, those of a terminal reach it by themselves.
+    """
     while True:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:

@@ -164,7 +164,7 @@ def _steps_and_clock(run: Run) -> Iterator[Link]:
     if steps is None:
         yield Link("no steps recorded", "#steps", doubtful=True)
         return
-    within = steps.clock.uncertainty_s
+    within = steps.clock.within_s
     if within == 0 and not run.trace.logs:  # there is nothing that it could differ from
         yield Link("one clock", "#clocks")
     elif within is not None:

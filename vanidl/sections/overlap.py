@@ -17,6 +17,7 @@ from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.basis import compute_name
 from vanidl.wording.tracing import record_operations
+from vanidl.wording.waits import open_words
 
 LIMIT = 40
 PARTS = (
@@ -206,7 +207,6 @@ _SPLIT = (
     ("other", "other_s"), ("wait", "input_wait_s"),
 )  # fmt: skip
 _MOST_RANKS = 16
-_CLEAR = 0.1  # of the I/O in waits: a narrower range is not worth a line
 
 
 def _text(run: Run) -> str | None:
@@ -222,16 +222,10 @@ def _text(run: Run) -> str | None:
     more = f" ({len(shown)} of {len(overlap.per_rank)} ranks shown)" if cut else ""
     basis = compute_name(overlap.basis)
     table = aligned_table(f"Where the I/O falls; compute: {basis}{more}", rows)
-    words = _range_words(overlap.mean)
-    return table if table is None or not words else f"{table.rstrip()}\n  {words}\n"
-
-
-def _range_words(mean: RankOverlap) -> str:
-    """What the clocks leave open of the I/O in waits, where that is more than a tenth of it."""
-    low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
-    if low is None or high is None or not mean.in_wait_s or high - low <= _CLEAR * mean.in_wait_s:
-        return ""
-    return f"in waits by what the clocks leave open: {seconds(low)} to {seconds(high)} per rank"
+    words = open_words(overlap.mean)
+    if table is None or not words:
+        return table
+    return f"{table.rstrip()}\n  in waits by what the clocks leave open: {words} per rank\n"
 
 
 def _split(row: RankOverlap) -> Row:

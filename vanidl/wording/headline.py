@@ -19,7 +19,7 @@ from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.placement import placement_bounds
-from vanidl.wording.waits import longest_parts, names_metadata, parts_of_wait
+from vanidl.wording.waits import io_words, longest_parts, names_metadata, parts_of_wait
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
@@ -157,7 +157,7 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
         return "how much of that was I/O is not known: no single operation was traced"
     if mostly == IO_WAIT and not names_metadata(mean):
         what = "object storage" if results.summary.layer == OBJECT else "I/O"
-        return f"{seconds(part)} of that was {what} and {_hidden(overlap)}"
+        return f"{io_words(mean)} of that was {what} and {_hidden(overlap)}"
     if mostly == IO_WAIT:
         return f"of that {parts}; {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
@@ -170,7 +170,7 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
     if names_metadata(mean):
         only = "only " if part > 0 else ""
         return f"of that {only}{parts}: the rest is {rest}; {_hidden(overlap)}"
-    amount = f"only {seconds(part)}" if part > 0 else "none"
+    amount = f"only {io_words(mean)}" if part > 0 else "none"
     return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
 
 

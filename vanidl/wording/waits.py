@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from vanidl.analyses.fetching import WaitParts
 from vanidl.analyses.overlap import RankOverlap
-from vanidl.formatting.units import seconds
+from vanidl.formatting.units import change, seconds
 from vanidl.model.trace import OBJECT
 
 NEGLIGIBLE = 0.05
 """Share of the wait below which metadata calls are not named beside reads and writes."""
+_CLEAR = 0.1
 _CALLS = "metadata calls (open, stat, close)"
 _REQUESTS = "requests that move no data (HEAD, LIST)"
 
@@ -17,7 +18,7 @@ def parts_of_wait(mean: RankOverlap, layer: str) -> str:
     """`982 ms were reads and writes and 918 ms metadata calls (open, stat, close)`."""
     calls = _REQUESTS if layer == OBJECT else _CALLS
     some = bool(mean.input_wait_io_s)
-    reads = f"{seconds(mean.input_wait_io_s)} were" if some else "none was"
+    reads = f"{io_words(mean)} were" if some else "none was"
     reads += " reads and writes" if some else " reading or writing"
     if mean.input_wait_metadata_at_most_s is None:
         return f"{reads}; {calls} were not timed"
@@ -25,6 +26,21 @@ def parts_of_wait(mean: RankOverlap, layer: str) -> str:
         return reads
     took = metadata_words(mean)
     return f"{reads} and {took} {calls}" if some else f"{reads}, and {took} were {calls}"
+
+
+def io_words(mean: RankOverlap) -> str:
+    """`15.6 ms`, and what the clocks leave open of it where that is more than a tenth of it."""
+    amount, between = seconds(mean.input_wait_io_s), open_words(mean)
+    same = mean.input_wait_io_s == mean.in_wait_s  # else some of it lies in waits that starve none
+    return f"{amount} ({between} by what the clocks leave open)" if between and same else amount
+
+
+def open_words(mean: RankOverlap) -> str:
+    """`6.88 to 68.7 ms` of I/O in waits; nothing where the clocks settle it to a tenth."""
+    low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
+    if low is None or high is None or not mean.in_wait_s or high - low <= _CLEAR * mean.in_wait_s:
+        return ""
+    return change(low, high)
 
 
 def names_metadata(mean: RankOverlap) -> bool:
