@@ -323,7 +323,7 @@ def _record_more(context: Context) -> Advice:
             "Findings about reads and checkpoints look at files of those kinds.",
         )
         return Advice("Say what the files of unknown use are", (kind,))
-    steps = context.results.steps
+    steps = context.run.results.steps
     if context.codes == {"clock_unverified"}:
         if steps is not None and steps.clock.workers_least:
             exact = f"vanidl record --tracer dftracer -o RUN -- {command}"
