@@ -174,3 +174,16 @@ def test_reads_of_nothing_cost_what_the_recipe_says():
     times = recipe.epochs * recipe.steps * recipe.batch
     assert finding.evidence["empty_reads"] == times
     assert finding.evidence["spent_s"] == pytest.approx(times * recipe.nothing_us / 1e6, rel=0.01)
+
+
+def test_only_workers_that_start_anew_are_to_be_kept():
+    run = vanidl.open_run(Path(__file__).parents[1] / "data/torch_late_workers")
+    anew = Facts(run.trace, run.results)
+    lives = [(p.start_ns, p.end_ns) for p in run.trace.processes if p.role == "worker"]
+    whole = {"start_ns": min(a for a, _ in lives), "end_ns": max(b for _, b in lives)}
+    processes = (replace(p, **whole) if p.role == "worker" else p for p in run.trace.processes)
+    kept = replace(anew, trace=replace(run.trace, processes=tuple(processes)))
+    (rule,) = (rule for rule in RULES if rule.code == "slow_first_step")
+    assert "persistent_workers=True" in rule.find(anew).advice
+    assert "persistent_workers" not in rule.find(kept).advice
+    assert "restarted" not in rule.find(kept).detail

@@ -90,7 +90,7 @@ def _warm_start(context: Context) -> Advice:
         "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
         "One pipeline over all epochs: its buffers do not run empty in between.",
     )
-    if context.run.has_workers:
+    if context.run.starts_workers_anew:
         return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
     title = "Read the first batches of an epoch before it begins"
     return Advice(title, _of(context, tensorflow=tensorflow))

@@ -47,6 +47,19 @@ class Facts:
         return any(process.role == "worker" for process in self.trace.processes)
 
     @property
+    def starts_workers_anew(self) -> bool:
+        """Whether epochs have workers of their own; of one epoch that is taken for granted."""
+        phases, since = self.results.phases, self.trace.job.start_ns
+        middles = [(e.start_s + e.end_s) / 2 for e in phases.epochs] if phases else []
+        if len(middles) < 2:
+            return self.has_workers
+        before, last = (since + round(middle * 1e9) for middle in middles[-2:])
+        lives = [(p.start_ns, p.end_ns) for p in self.trace.processes if p.role == "worker"]
+        known = [(start, end) for start, end in lives if start is not None and end is not None]
+        began = [start for start, end in known if start < last < end]
+        return self.has_workers if not began else max(began) > before
+
+    @property
     def counts_apart(self) -> bool:
         """Whether the tracer is Darshan: it has limits, and what `vanidl record` does to them."""
         return self.trace.job.counts_apart

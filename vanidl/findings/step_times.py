@@ -17,6 +17,7 @@ TAIL_FACTOR = 2.0
 EXCESS_SHARE = 0.02
 FEWEST_STEPS = 20
 MANY_READS = 1000
+_KEEP = "Keep workers over epochs (persistent_workers=True). "
 
 
 def _table(facts: Facts) -> StepTable | None:
@@ -50,9 +51,9 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     return RuleResult(
         f"The first step of an epoch takes {times(mean / usual)} the usual time",
         f"{seconds(mean)} on average against {seconds(usual)} of the others: "
-        + ("workers are restarted, or " if facts.has_workers else "")
+        + ("workers are restarted, or " if facts.starts_workers_anew else "")
         + "buffers fill while nothing computes.",
-        ("Keep workers over epochs (persistent_workers=True). " if facts.has_workers else "")
+        (_KEEP if facts.starts_workers_anew else "")
         + "Read the next epoch's first batches before this one ends; warm up before the loop.",
         {
             "first_steps": [int(s) for s in table.step[first]],

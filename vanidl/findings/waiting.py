@@ -119,8 +119,9 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
     if overlap is None or known is None or known.mostly != WORKERS_WAIT:
         return None
     starting = known.rest_s + known.not_begun_s >= known.delivery_s
+    keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
     advice = (
-        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). Start them "
+        f"{keep if facts.starts_workers_anew else ''}Start workers "
         "before the training begins, and import in them no more than they need; "
         "multiprocessing_context='forkserver' starts faster than 'spawn'."
         if starting
