@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,30 @@ def test_it_is_in_every_output(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert len(found["epochs"]) == 4
     assert main(["report", str(folder), "-o", str(tmp_path / "page.html")]) == 0
     assert "What the accelerators waited for" in (tmp_path / "page.html").read_text()
+
+
+def test_checkpoints_alone_have_their_times_and_no_rules_of_training(tmp_path: Path) -> None:
+    def stamp(at: float) -> str:
+        return (START + timedelta(seconds=at)).isoformat()
+
+    saves, loads = [2.0, 4.0], [1.0]
+    parts = {f"save_ckpt{i}": (10 * i, took) for i, took in enumerate(saves, 1)}
+    parts |= {f"load_ckpt{i}": (50 * i, took) for i, took in enumerate(loads, 1)}
+    stamps = {name: {"start": stamp(at), "end": stamp(at + s)} for name, (at, s) in parts.items()}
+    times = {"1": {"start": stamp(0), "end": stamp(90), **stamps}}
+    (tmp_path / "0_per_epoch_stats.json").write_text(json.dumps(times))
+    (tmp_path / "summary.json").write_text(
+        '{"num_files_train": 8, "num_samples_per_file": 1, '
+        '"num_accelerators": 1, "host_memory_GB": [1]}'
+    )
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/config.yaml").write_text(
+        "workload:\n  model:\n    name: llama\n  workflow:\n    train: false\n"
+        "  reader:\n    batch_size: 1\n  dataset:\n    record_length_bytes: 10\n"
+    )
+    run = vanidl.open_run(tmp_path)
+    (result,) = run.benchmarks
+    assert (list(result.saves_s), list(result.loads_s), result.rules) == (saves, loads, ())
+    assert "benchmark_rules" not in [finding.code for finding in run.findings]
+    said = "DLIO llama: 2 saves of a checkpoint, 3.00 s each on average, 4.00 s the slowest."
+    assert run.answer.support[0].startswith(said)

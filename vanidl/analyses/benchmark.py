@@ -89,6 +89,8 @@ class BenchmarkResult:
     largest_wait: str | None
     dataset_nbytes: int | None
     memory_nbytes: int | None
+    saves_s: tuple[float, ...]  # each checkpoint of the first rank
+    loads_s: tuple[float, ...]
     page_cache_nbytes: tuple[tuple[int, int], ...]  # (epoch, of one host as it began)
     rules: tuple[BenchmarkRule, ...]
     epochs: tuple[EpochWaits, ...]
@@ -125,6 +127,8 @@ def _result(benchmark: Benchmark, reduced: Operations, trace: Trace) -> Benchmar
         largest_wait=max(known, key=lambda cause: known[cause] or 0.0) if known else None,
         dataset_nbytes=benchmark.dataset_nbytes,
         memory_nbytes=benchmark.memory_nbytes,
+        saves_s=benchmark.saves_s,
+        loads_s=benchmark.loads_s,
         page_cache_nbytes=benchmark.cached_nbytes,
         rules=_rules(benchmark, utilization),
         epochs=rows,
@@ -214,6 +218,9 @@ def _fits(benchmark: Benchmark) -> bool:
 
 
 def _rules(benchmark: Benchmark, utilization: float | None) -> tuple[BenchmarkRule, ...]:
+    """Those of training: none where only checkpoints were saved and loaded."""
+    if not benchmark.trains:
+        return ()
     data, memory = benchmark.dataset_nbytes, benchmark.memory_nbytes
     factor = data / memory if data is not None and memory else None
     steps, another = benchmark.steps_per_epoch, benchmark.steps_with_another_file

@@ -46,4 +46,7 @@ class Benchmark:
     steps_per_epoch: int | None
     steps_with_another_file: int | None  # the benchmark rounds the number of files down
     compute_s: float | None  # a step was set to compute that long
+    trains: bool = True  # False: it saves and loads checkpoints alone
+    saves_s: tuple[float, ...] = ()  # each checkpoint of its first rank
+    loads_s: tuple[float, ...] = ()
     cached_nbytes: tuple[tuple[int, int], ...] = ()  # (epoch, page cache of a host as it began)

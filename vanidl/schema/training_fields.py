@@ -205,6 +205,8 @@ waits_s | s | The rest of it by cause; null: not recorded
 largest_wait | | The cause of the largest wait
 dataset_nbytes | bytes | Size of all samples
 memory_nbytes | bytes | Memory of all hosts
+saves_s | s | How long each save of a checkpoint took the first rank
+loads_s | s | How long each load of a checkpoint took the first rank
 page_cache | | Page cache of one host as epochs began
 page_cache_nbytes | bytes | Bytes in it
 rules | | Rules of the benchmark

@@ -61,3 +61,10 @@ def _utilization(result: BenchmarkResult) -> Iterator[str]:
             f"Most of the rest is {_words(result.largest_wait)}: {seconds(wait)} of "
             f"{seconds(result.total_s)} ({100 * wait / result.total_s:.1f} %)."
         )
+    for what, taken in (("saves", result.saves_s), ("loads", result.loads_s)):
+        if taken:
+            mean, slowest = seconds(sum(taken) / len(taken)), seconds(max(taken))
+            yield (
+                f"{named}: {len(taken):,} {what} of a checkpoint, {mean} each on average, "
+                f"{slowest} the slowest."
+            )

@@ -97,6 +97,7 @@ def _profiles(
 def _benchmark(folder: Path, result: _Result, settings: Settings, slowest: Slowest) -> Benchmark:
     formula = Formula(any(each.rank is not None for each in result.times), settings)
     outputs = sorted(result.outputs, key=lambda each: each.rank)
+    first = _times_of(0, result.times)
     epochs = [
         row
         for output in outputs
@@ -119,6 +120,9 @@ def _benchmark(folder: Path, result: _Result, settings: Settings, slowest: Slowe
         steps_per_epoch=settings.steps_per_epoch,
         steps_with_another_file=settings.steps_with_another_file,
         compute_s=settings.compute_s,
+        trains=settings.trains,
+        saves_s=first.checkpoints_s(loaded=False) if first else (),
+        loads_s=first.checkpoints_s(loaded=True) if first else (),
         cached_nbytes=outputs[0].cached_nbytes if outputs else (),
     )
 

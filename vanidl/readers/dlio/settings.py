@@ -33,6 +33,7 @@ class Settings:
     exclude_start: int = 1  # steps of a block that are left out of its figures
     exclude_end: int = 0
     utilization_percent: tuple[float, ...] = ()  # of each epoch, as summed up
+    trains: bool = True  # False: checkpoints alone
     losses: tuple[str, ...] = ()
 
     @property
@@ -112,6 +113,7 @@ def _settings(config: _Config, summary: Object, losses: tuple[str, ...]) -> Sett
         exclude_start=1 if start is None else start,
         exclude_end=config.whole("output.metric.exclude_end_steps") or 0,
         utilization_percent=_percents(metric.get("train_au_percentage")),
+        trains=config.text("workflow.train").lower() != "false",
         losses=losses,
     )
 

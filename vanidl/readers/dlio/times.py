@@ -14,7 +14,7 @@ from vanidl.readers.dlio.document import local_ns, objects, read_object, unusabl
 from vanidl.readers.dlio.output import rank_of
 
 EXPECTED = "the times of epochs"
-CHECKPOINT = "ckpt"
+CHECKPOINT, LOAD = "ckpt", "load"
 
 Interval = tuple[int, int]
 """Start and end in ns since the epoch."""
@@ -36,6 +36,12 @@ class Times:
     rank: int | None
     epochs: dict[int, EpochStamps]
     losses: tuple[str, ...] = ()
+
+    def checkpoints_s(self, *, loaded: bool) -> tuple[float, ...]:
+        """How long each save, or each load, of a checkpoint took, in their order."""
+        parts = [each for epoch in self.epochs.values() for each in epoch.parts.items()]
+        found = [when for name, when in parts if CHECKPOINT in name and (LOAD in name) == loaded]
+        return tuple((end - start) / 1e9 for start, end in sorted(found))
 
 
 def read_times(path: Path, utc_offset_s: int = 0) -> Times:
