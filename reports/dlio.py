@@ -3,9 +3,9 @@
     python reports/dlio.py [--repeat N] [--darshan-lib PATH]
 
 DLIO generates the data set and runs both sides, two ranks of mpiexec on the emulated parallel file
-system. It has to be installed: docs/dlio.md says how. Both are recorded with Darshan: DFTracer would
-switch on DLIO's annotations, which cost as much as reading a small file. Everything but the page
-goes into a temporary folder.
+system. It has to be installed: docs/dlio.md says how. Both are recorded with Darshan: DFTracer
+would switch on DLIO's annotations, which cost as much as reading a small file. Everything but the
+page goes into a temporary folder.
 """
 
 from __future__ import annotations
