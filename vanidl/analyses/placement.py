@@ -268,14 +268,21 @@ def _hidden(
     read, so the extremes lie at those.
     """
     low = high = 0
-    edges = np.concatenate([reads.start, reads.end])
     for begin, room, length in zip(first.tolist(), slack.tolist(), step.tolist(), strict=True):
-        near = edges[(edges >= begin) & (edges <= begin + room + length)] - begin
+        around = _touching(reads, begin, begin + room + length)
+        near = np.concatenate([around.start, around.end]) - begin
         places = np.concatenate([np.array([0, room], np.int64), near, near - length])
         places = begin + places[(places >= 0) & (places <= room)]
-        under = intervals.covered_within(reads, places, places + length)
+        under = intervals.covered_within(around, places, places + length)
         low, high = low + int(under.min()), high + int(under.max())
     return low, high
+
+
+def _touching(reads: Intervals, low: int, high: int) -> Intervals:
+    """The reads that have an instant of [low, high]."""
+    first = np.searchsorted(reads.end, low)
+    last = np.searchsorted(reads.start, high, side="right")
+    return Intervals(reads.start[first:last], reads.end[first:last])
 
 
 def _slope(burst: Int64Array, slack: Int64Array) -> tuple[float | None, float | None]:
