@@ -38,15 +38,20 @@ class Samples(Dataset[torch.Tensor]):
         return torch.frombuffer(raw, dtype=torch.float32).reshape(1, SIDE, SIDE)
 
 
-def train(path: Path, workers: int = 2) -> None:
-    """EPOCHS epochs of an autoencoder."""
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    net = torch.nn.Sequential(
+def network() -> torch.nn.Module:
+    """An autoencoder of such images."""
+    return torch.nn.Sequential(
         torch.nn.Conv2d(1, 16, 5, padding=2, stride=2), torch.nn.ReLU(),
         torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.ReLU(),
         torch.nn.Upsample(scale_factor=2), torch.nn.Conv2d(16, 1, 3, padding=1),
     )  # fmt: skip
+
+
+def train(path: Path, workers: int = 2) -> None:
+    """EPOCHS epochs of an autoencoder."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    net = network()
     optimizer = torch.optim.Adam(net.parameters())
     loader = DataLoader(Samples(path), batch_size=32, shuffle=True, num_workers=workers)
     for _ in range(EPOCHS):

@@ -1,85 +1,183 @@
-"""CPU time that `vanidl record` adds to a training job, and to one operation of a tight loop.
+"""CPU time that `vanidl record` adds to a training job: per step, and once per run.
 
-    python -m benchmarks.vanidl.record_overhead [--pairs 15] [--tracer none|darshan|dftracer]...
+    python -m benchmarks.vanidl.record_overhead [--tracer none|darshan|dftracer]...
+                                                [--pairs 300] [--fresh 4] [--starts 10]
 
-A pair is the job alone and the job recorded, at the same time on two cores: what else the
-machine does then slows both alike (on a shared machine ratios of such pairs scatter by 6 %,
-those of runs one after the other by 10 %). The CPU time of a run is that of the command and all
-its processes plus what the recorder itself used. Shown is the geometric mean of the pairs'
-ratios with a 95 % interval (bootstrap over pairs). Steps are recorded each time. Limits: steps
-alone (`none`) 1.01, with Darshan 1.03, with DFTracer 1.10; a claim holds where the whole interval
-is below its limit; steps alone need hundreds of pairs, or benchmarks/vanidl/step_overhead.py.
-Needs two cores and PyTorch; tracers are found as `vanidl record` finds them (Darshan: its module,
-or darshan-config on the PATH), and one that is not here is said and left out.
+Two trainings run, one alone and one recorded, and take turns of ten steps in the order ABBA, so
+that both see the same machine. The CPU time of a turn is that of the training process and its
+workers, what they prefetched after the turn before included, and that of the recorder in the
+turn. Shown is the geometric mean of the middle 80 % of the pairs' ratios with a 95 % interval
+(bootstrap over pairs). Processes differ by where their memory lies: several pairs of them
+(`--fresh`) share the turns.
+
+What is paid once (the recorder, the start of the tracer in each process, memory that it clears,
+logs that it compresses) is the difference of whole trainings of ten steps, run in turn: their mean
+in seconds with a 95 % interval. Both together say what a training of a given length pays.
+Limits, of the ratio per step: steps alone (`none`) 1.01, with Darshan 1.03, with DFTracer 1.10; a
+claim holds where the whole interval is below its limit.
+
+Last, what one cached read of a loop that does nothing else pays. Needs PyTorch; tracers are found
+as `vanidl record` finds them (Darshan: its module, or DARSHAN_ROOT), and one that is not here is
+said and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measure import ROOT, processor_s
 from benchmarks.programs.small_training import NBYTES, SAMPLES
 from vanidl.errors import InputError
 from vanidl.record import record
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
+TRAINING = "benchmarks.programs.training_in_turns"
 LIMITS = {"none": 1.01, "darshan": 1.03, "dftracer": 1.10}
+WARM_UP = 3  # turns
+TRIMMED = 0.1  # of the pairs of turns, at each end
 READS = 200_000
 LOOPS = 5
 RESAMPLES = 20_000
+TRAININGS_S = (60, 600, 3600)  # for which the sum of both is said
+_NUMBERS = count()
 
 
-def main() -> None:
-    """Measures every tracer that is here."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--tracer", action="append", choices=list(LIMITS))
-    options = parser.parse_args()
-    if len(os.sched_getaffinity(0)) < 2:
-        raise SystemExit("expected two cores, found one: pairs run side by side")
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "samples.f32"
-        data.write_bytes(np.random.default_rng(0).random(SAMPLES * NBYTES // 4, "f4").tobytes())
-        for tracer in options.tracer or LIMITS:
-            try_to_measure(tracer, data, options.pairs)
+class Turns:
+    """A training that runs ten steps at a time; `recorder` is the process of `vanidl record`."""
+
+    def __init__(self, process: subprocess.Popen[str], recorder: int | None) -> None:
+        self._process = process
+        self._recorder = recorder
+        self._pids = [int(word) for word in self._line().split()]
+        self._used_s = cpu_s(self._pids)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self._process.args}: exit status {self._process.wait()}")
+        return line
+
+    def turn_s(self) -> float:
+        """CPU seconds since the end of the turn before, the recorder's in this turn included."""
+        own = [] if self._recorder is None else [self._recorder]
+        before = cpu_s(own)
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self._line()
+        used = cpu_s(self._pids)
+        spent, self._used_s = used - self._used_s, used
+        return spent + cpu_s(own) - before
 
 
-def try_to_measure(tracer: str, data: Path, pairs: int) -> None:
-    """Measures one tracer, or says that it is not here."""
-    try:
-        recorded_s(tracer, training(data), data)  # warms caches
-    except InputError as error:
-        print(f"{tracer:8}  not measured: {error}")
-        return
-    measure_training(tracer, data, pairs)
-    measure_loop(tracer, data)
+def cpu_s(pids: Sequence[int]) -> float:
+    """CPU seconds of running processes so far (their CPU-time clocks, in nanoseconds)."""
+    return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
 
 
-def training(data: Path) -> list[str]:
-    """The command of the training job."""
-    return [sys.executable, str(PROGRAMS / "small_training.py"), str(data)]
+@contextmanager
+def training(data: Path, workers: int, tracer: str | None) -> Iterator[Turns]:
+    """A training that waits for its turns, recorded where a tracer is named."""
+    command = [sys.executable, "-m", TRAINING, str(data), str(workers)]
+    if tracer is not None:
+        run = data.parent / f"run-{next(_NUMBERS)}"
+        recorder = ("-m", "vanidl", "record", "--tracer", tracer, "-o", str(run), "--")
+        command = [sys.executable, *recorder, *command]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Turns(process, None if tracer is None else process.pid)
+        assert process.stdin is not None
+        process.stdin.close()
+        if process.wait():
+            raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
 
 
-def measure_training(tracer: str, data: Path, pairs: int) -> None:
-    """Prints the ratio of CPU times of the training job, its interval and the limit."""
-    times = np.array([both(tracer, training(data), data) for _ in range(pairs)])
-    ratio, low, high = interval(times[:, 1] / times[:, 0])
+def pairs_of_turns(tracer: str, data: Path, options: argparse.Namespace) -> np.ndarray:
+    """(pair, alone or recorded) CPU seconds of a turn."""
+    found = []
+    workers = options.workers
+    for _ in range(options.fresh):
+        with training(data, workers, None) as alone, training(data, workers, tracer) as recorded:
+            for _ in range(WARM_UP):
+                alone.turn_s(), recorded.turn_s()
+            for k in range(options.pairs // options.fresh):
+                first, second = (alone, recorded) if k % 2 else (recorded, alone)
+                spent = {one: one.turn_s() for one in (first, second)}
+                found.append((spent[alone], spent[recorded]))
+    return np.array(found)
+
+
+def pairs_of_starts(tracer: str, data: Path, workers: int, pairs: int) -> np.ndarray:
+    """(pair, alone or recorded) CPU seconds of a whole training of ten steps."""
+    found = []
+    for k in range(pairs):
+        spent = {}
+        for one in (None, tracer) if k % 2 else (tracer, None):
+            before = processor_s()
+            with training(data, workers, one) as turns:
+                turns.turn_s()
+            spent[one] = processor_s() - before
+        found.append((spent[None], spent[tracer]))
+    return np.array(found)
+
+
+def trimmed(ratios: np.ndarray) -> np.ndarray:
+    """Those in the middle."""
+    low, high = np.quantile(ratios, [TRIMMED, 1 - TRIMMED])
+    return ratios[(low <= ratios) & (ratios <= high)]
+
+
+def verdict(low: float, high: float, limit: float) -> str:
+    """What an interval says of a limit."""
+    return "holds" if high <= limit else "broken" if low > limit else "not shown"
+
+
+def interval(ratios: np.ndarray) -> tuple[float, float, float]:
+    """Geometric mean and its 95 % interval by bootstrap over pairs."""
+    mean, low, high = np.exp(mean_interval(np.log(ratios)))
+    return float(mean), float(low), float(high)
+
+
+def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Mean and its 95 % interval by bootstrap."""
+    rng = np.random.default_rng(0)
+    means = rng.choice(values, (RESAMPLES, len(values))).mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(values.mean()), float(low), float(high)
+
+
+def measure(tracer: str, data: Path, options: argparse.Namespace) -> None:
+    """Prints what a tracer costs per step, per run, and both for trainings of some lengths."""
+    turns = pairs_of_turns(tracer, data, options)
+    ratio, low, high = interval(trimmed(turns[:, 1] / turns[:, 0]))
     limit = LIMITS[tracer]
+    step_ms = float(np.median(turns[:, 0])) * 100
     print(
-        f"{tracer:8}  training, {pairs} pairs, {np.median(times[:, 0]):.1f} s of CPU alone: "
-        f"x{ratio:.3f} (95 %: {low:.3f} to {high:.3f}), limit x{limit:.2f}: "
-        f"{verdict(low, high, limit)}",
+        f"{tracer:8}  per step: x{ratio:.4f} (95 %: {low:.4f} to {high:.4f}) of {step_ms:.1f} ms "
+        f"of CPU, {len(turns)} pairs of turns; limit x{limit:.2f}: {verdict(low, high, limit)}",
         flush=True,
     )
+    starts = pairs_of_starts(tracer, data, options.workers, options.starts)
+    once, least, most = mean_interval(starts[:, 1] - starts[:, 0])
+    print(
+        f"{tracer:8}  once per run: {once:.2f} s of CPU (95 %: {least:.2f} to {most:.2f}) beside "
+        f"{np.median(starts[:, 0]):.2f} s, {len(starts)} pairs, {options.workers} workers",
+        flush=True,
+    )
+    sums = (f"{(ratio - 1) * 100 + once / s * 100:.2f} % of {s} s of CPU" for s in TRAININGS_S)
+    print(f"{tracer:8}  together: {', '.join(sums)}", flush=True)
 
 
 def measure_loop(tracer: str, data: Path) -> None:
@@ -95,17 +193,11 @@ def measure_loop(tracer: str, data: Path) -> None:
 
 
 def both(tracer: str, command: Sequence[str], data: Path) -> tuple[float, float]:
-    """CPU seconds (alone, recorded) of two runs at the same time."""
-    alone = subprocess.Popen(command)
-    recorded = recorded_s(tracer, command, data)
-    _, status, usage = os.wait4(alone.pid, 0)
-    alone.returncode = os.waitstatus_to_exitcode(status)
-    if alone.returncode:
-        raise SystemExit(f"{command}: exit status {alone.returncode}")
-    return usage.ru_utime + usage.ru_stime, recorded
-
-
-_NUMBERS = count()
+    """CPU seconds (alone, recorded) of two runs, one after the other."""
+    before = processor_s()
+    subprocess.run(command, check=True)
+    alone = processor_s() - before
+    return alone, recorded_s(tracer, command, data)
 
 
 def recorded_s(tracer: str, command: Sequence[str], data: Path) -> float:
@@ -117,18 +209,32 @@ def recorded_s(tracer: str, command: Sequence[str], data: Path) -> float:
     return recorded.cpu_s + time.process_time() - own
 
 
-def verdict(low: float, high: float, limit: float) -> str:
-    """What an interval says of a limit."""
-    return "holds" if high <= limit else "broken" if low > limit else "not shown"
+def is_here(tracer: str, data: Path) -> bool:
+    """Whether a tracer can be measured; says why not."""
+    try:
+        recorded_s(tracer, [sys.executable, "-c", "import torch"], data)  # warms caches
+    except InputError as error:
+        print(f"{tracer:8}  not measured: {error}")
+        return False
+    return True
 
 
-def interval(ratios: np.ndarray) -> tuple[float, float, float]:
-    """Geometric mean and its 95 % interval by bootstrap over pairs."""
-    logs = np.log(ratios)
-    rng = np.random.default_rng(0)
-    means = rng.choice(logs, (RESAMPLES, len(logs))).mean(axis=1)
-    low, high = np.exp(np.percentile(means, [2.5, 97.5]))
-    return float(np.exp(logs.mean())), float(low), float(high)
+def main() -> None:
+    """Measures every tracer that is here."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--fresh", type=int, default=4)
+    parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--tracer", action="append", choices=list(LIMITS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "samples.f32"
+        data.write_bytes(np.random.default_rng(0).random(SAMPLES * NBYTES // 4, "f4").tobytes())
+        for tracer in options.tracer or LIMITS:
+            if is_here(tracer, data):
+                measure(tracer, data, options)
+                measure_loop(tracer, data)
 
 
 if __name__ == "__main__":

@@ -62,13 +62,7 @@ def record(  # noqa: PLR0913 - all but two by keyword
         InputError: the tracer is not here.
         CommandError: the command cannot be started.
     """
-    if not command:
-        raise UsageError("record: expected a command after --, found none.")
-    if profile_steps is not None and (profile_steps < 1 or not with_steps):
-        raise UsageError(
-            f"record: expected at least one step to profile, and steps recorded, found "
-            f"--profile {profile_steps}{'' if with_steps else ' with --no-steps'}."
-        )
+    _refuse_misuse(command, profile_steps, with_steps=with_steps)
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
     with passed_on() as signals:
@@ -80,6 +74,16 @@ def record(  # noqa: PLR0913 - all but two by keyword
         result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
+
+
+def _refuse_misuse(command: Sequence[str], profile_steps: int | None, *, with_steps: bool) -> None:
+    if not command:
+        raise UsageError("record: expected a command after --, found none.")
+    if profile_steps is not None and (profile_steps < 1 or not with_steps):
+        raise UsageError(
+            f"record: expected at least one step to profile, and steps recorded, found "
+            f"--profile {profile_steps}{'' if with_steps else ' with --no-steps'}."
+        )
 
 
 def _kept(path: Path, result: RunRecord) -> str:

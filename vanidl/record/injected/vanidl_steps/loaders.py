@@ -80,8 +80,8 @@ class _Known:
 class Loaders:
     """The loaders of one kind that this process has used.
 
-    A loader that is made anew for each pass, over the same data and with nothing else changed,
-    is the one before it again.
+    A new loader for each pass, over the same data and with nothing else changed, counts as the
+    one before it.
 
     Args:
         channel: where their events go.

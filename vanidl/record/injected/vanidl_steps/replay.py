@@ -235,7 +235,7 @@ class Replays:
             return None
 
     def _of(self, loader: Any) -> Replay:  # noqa: ANN401
-        """That of a loader, or of one over the same data: many are made anew for each pass."""
+        """That of a loader, or of one over the same data: many programs make one per pass."""
         loader = stands_for(loader)
         for replay in self._every:
             if replay.loader() is loader:
