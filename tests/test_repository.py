@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -183,3 +184,20 @@ def test_changes_are_found() -> None:
     line = [sys.executable, "-m", "tests.changed", "HEAD"]
     done = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True)
     assert "tests/test_repository.py" in done.stdout.splitlines()
+
+
+def test_pypi_shows_the_readme_without_links_that_lead_nowhere_there() -> None:
+    spec = importlib.util.spec_from_file_location("setup_of_the_package", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    setup = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(setup)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    shown = setup.description(readme)
+    assert not re.search(r"\]\((?!https?:)", shown)
+    assert setup.description("a ![x](https://h/p.png) [y](https://h/p) [z](p.md)") == (
+        "a ![x](https://h/p.png) [y](https://h/p) z"
+    )
+    without_targets = re.sub(r"\]\([^)]*\)|[\[\]!]", "", readme)
+    lost = set(re.findall(r"\w+", without_targets)) - set(re.findall(r"\w+", shown))
+    assert len(lost) <= len(re.findall(r"\w+", re.findall(r"!\[(.*?)\]", readme)[0]))
