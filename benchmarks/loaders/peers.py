@@ -1,19 +1,21 @@
 """Loaders of others and ours at equal memory: seconds, and what the storage served.
 
     python -m benchmarks.loaders.peers [--where emulated disk] [--samples 512] [--only NAME]
+        [--most-s 600]
 
-Run by a Python that has the peers: pip install '.[loaders,storage]' mosaicml-streaming webdataset
-litdata spdl torchdata grain nvidia-dali-cuda120; a row whose package is missing says so. Two ranks
-on one node, started here, in step after every batch as in synchronous training, without a model.
-All may keep C = 0.85 N samples, all ranks together: in memory, or in a cache of files where that is
-what a loader has. Batches under way are not counted. Peers that read single samples read them here
-by `pread` from the same HDF5 file in DistributedSampler's order; the others read a format and have
-an order of their own.
+Run by a Python that has the peers: pip install '.[loaders,storage,peers]' litdata spdl grain
+nvidia-dali-cuda120; a row whose package is missing says so. Two ranks on one node, started here,
+in step after every batch as in synchronous training, without a model. All may keep C = 0.85 N
+samples, all ranks together: in memory, or in a cache of files where that is what a loader has.
+Batches under way are not counted. Peers that read single samples read them here by `pread` from the
+same HDF5 file in DistributedSampler's order; the others read a format and have an order of their
+own.
 
 `s` is an epoch after the first (median), `read` the samples' worth of bytes that the storage
 served in it, counted by the emulated storage's own log, `first` the same of the first epoch, `kept`
 the samples' worth that lay in caches and buffers at the end: above C, a limit was not kept.
-About 6 minutes on 2 busy cores for the emulated storage. On the disk nobody counts the reads.
+About 6 minutes on 2 busy cores for the emulated storage; a row that could take it past `--most-s` is
+not begun. On the disk nobody counts the reads.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -69,13 +72,14 @@ class Result:
 def main() -> None:
     """Measures and prints a table for each storage."""
     options = _options()
+    end_s = time.monotonic() + options.most_s
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         source = Path(scratch) / "source"
         write(source, options.samples)
         rows = {name: row for name, row in ROWS.items() if options.only in name}
         reasons = {name: _unready(source, *row[1:]) for name, row in rows.items()}
         for where in options.where:
-            found = measure(where, source, Path(scratch), reasons)
+            found = measure(where, source, Path(scratch), reasons, end_s)
             show(where, found, open_samples(source))
 
 
@@ -84,6 +88,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--where", nargs="+", default=["emulated"], choices=["emulated", "disk"])
     parser.add_argument("--samples", type=int, default=512, help="of 196,608 bytes")
     parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--most-s", type=float, default=600, help="seconds of all rows together")
     parser.add_argument("--scratch", type=Path, help="folder on the disk to measure")
     return parser.parse_args()
 
@@ -175,13 +180,15 @@ def _installed(package: str | None) -> bool:
 
 
 def measure(
-    where: str, source: Path, scratch: Path, reasons: dict[str, str | None]
+    where: str, source: Path, scratch: Path, reasons: dict[str, str | None], end_s: float
 ) -> dict[str, Result | str]:
     """Every row; where it could not be measured, why."""
     found: dict[str, Result | str] = {}
     for name, reason in reasons.items():
         print(f"{where}: {name}", file=sys.stderr, flush=True)
         kind, _, options = ROWS[name]
+        if time.monotonic() > end_s - LIMIT_S:
+            reason = "not begun: no time left"
         found[name] = reason or _row(where, source, scratch, [kind, options])
         print(f"    {found[name]}", file=sys.stderr, flush=True)
     return found
