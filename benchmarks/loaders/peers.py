@@ -14,8 +14,8 @@ own.
 `s` is an epoch after the first (median), `read` the samples' worth of bytes that the storage
 served in it, counted by the emulated storage's own log, `first` the same of the first epoch, `kept`
 the samples' worth that lay in caches and buffers at the end: above C, a limit was not kept.
-About 6 minutes on 2 busy cores for the emulated storage; a row that could take it past `--most-s` is
-not begun. On the disk nobody counts the reads.
+About 6 minutes on 2 busy cores for the emulated storage; no row begins that could take it past
+`--most-s`. On the disk nobody counts the reads.
 """
 
 from __future__ import annotations

@@ -42,6 +42,10 @@ class RowSource(Protocol):
     def exact(self) -> bool:
         """True where no row is read but those that are asked for."""
 
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """What decides its runs: those of another source with the same are equal."""
+
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(start, stop) of what is read to get sorted rows: half-open, disjoint, sorted."""
 
@@ -61,6 +65,11 @@ class ContiguousRows:
     def exact(self) -> bool:
         """True where gaps are not worth reading through."""
         return self.most_gap == 0
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """Rows of a gap and of a run."""
+        return self.most_gap, self._most_rows
 
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Runs with gaps of up to `most_gap` rows, none longer than `MOST_RUN_NBYTES`."""
@@ -88,6 +97,7 @@ class ChunkedRows:
         self._dataset, self._field = dataset, field
         chunks = dataset.chunks or (1, *field.shape)
         self._rows = int(chunks[0])
+        self._most_chunks = max(1, MOST_RUN_NBYTES // (field.nbytes * self._rows))
         across = zip(field.shape, chunks[1:], strict=True)
         self._pieces = int(np.prod([-(-length // chunk) for length, chunk in across], dtype=int))
 
@@ -96,10 +106,14 @@ class ChunkedRows:
         """False: a chunk has rows that nobody asked for."""
         return False
 
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """Rows of a chunk, chunks of a run, and all rows."""
+        return self._rows, self._most_chunks, len(self._dataset)
+
     def runs(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Whole chunks; neighbours are merged up to `MOST_RUN_NBYTES`, gaps are not read."""
-        most = max(1, MOST_RUN_NBYTES // (self._field.nbytes * self._rows))
-        start, stop = _split(*runs(np.unique(rows // self._rows), 0), most)
+        start, stop = _split(*runs(np.unique(rows // self._rows), 0), self._most_chunks)
         return start * self._rows, np.minimum(stop * self._rows, len(self._dataset))
 
     def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> ReadTotals:
@@ -159,11 +173,11 @@ class RowReads:
     def tasks(self, ids: Int64Array, extra: Int64Array, target: Target) -> list[Task]:
         """Reads of sorted `ids`, and of those of `extra` (sorted) that pass by."""
         wanted, tasks = np.union1d(ids, extra) if len(extra) else ids, list[Task]()
+        known: dict[tuple[int, ...], list[tuple[int, int, Int64Array]]] = {}
         for source in self._open().values():
-            runs = np.array(source.runs(ids))
-            inside = np.searchsorted(wanted, runs)
-            for start, stop, first, last in zip(*runs.tolist(), *inside.tolist(), strict=True):
-                tasks.append(partial(source.read, start, stop, wanted[first:last], target))
+            if source.limits not in known:
+                known[source.limits] = _parts(source.runs(ids), wanted)
+            tasks += [partial(source.read, *part, target) for part in known[source.limits]]
         return tasks
 
     def close(self) -> None:
@@ -265,6 +279,15 @@ def open_reads(
     """The reads for a layout of samples."""
     rows = samples.layout == "rows"
     return RowReads(samples, gap, threads, share) if rows else SampleReads(samples, threads)
+
+
+def _parts(
+    runs: tuple[Int64Array, Int64Array], wanted: Int64Array
+) -> list[tuple[int, int, Int64Array]]:
+    """(start, stop, the rows of sorted `wanted` inside) of each run."""
+    inside = (each.tolist() for each in np.searchsorted(wanted, runs))
+    both = zip(*(each.tolist() for each in runs), *inside, strict=True)
+    return [(start, stop, wanted[first:last]) for start, stop, first, last in both]
 
 
 def _expanded(start: Int64Array, stop: Int64Array) -> Int64Array:

@@ -146,6 +146,9 @@ class Plan:
     def _later(self, batch: Int64Array, nodes: range) -> StepPlan:
         settings, owner = self.settings, self.owner[batch]
         free = owner == FREE
+        if settings.ranks == 1:  # nothing to share out
+            order = np.lexsort((batch, free))
+            return StepPlan(batch[order], free[order], _bounds([len(batch)]), len(batch), 1)
         held = np.bincount(owner[~free], minlength=settings.nodes)
         weighed = costs(settings.balance, settings.load_s, settings.compute_s)
         count = shares(held, len(batch) - int(held.sum()), *weighed)
