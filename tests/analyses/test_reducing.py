@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
 from functools import reduce
@@ -137,3 +139,19 @@ def test_threads_fold_large_parts_only(rows: int, parts: int, threaded: int) -> 
         monkeypatch.setattr(reducing, "ThreadPoolExecutor", Counting)
         reducing.reduce_parts({}, [part] * parts, trace)
     assert len(given_to) == threaded
+
+
+def test_the_columns_of_a_part_go_with_it() -> None:
+    """A cycle of references would hold all parts until Python looks for garbage, which it rarely
+    does: half of the memory of a large run."""
+    trace = trace_of([(0, Io(i, i + 1, offset=8 * i, nbytes=8)) for i in range(0, 40, 2)])
+    rows = rows_of(list(trace.io), trace)
+    held = [weakref.ref(each) for each in (rows, rows.reads, rows.writes)]
+    gc.disable()
+    try:
+        for reduction in (REDUCTIONS | reductions_of(trace)).values():
+            reduction.partial(rows, trace)
+        del rows
+        assert [each() for each in held] == [None, None, None]
+    finally:
+        gc.enable()

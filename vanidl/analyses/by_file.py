@@ -74,10 +74,19 @@ class ByFile:
         """(distinct sizes ascending, number of operations of each)."""
         return np.unique(self.nbytes, return_counts=True)
 
-    @cached_property
+    @property
     def with_offset(self) -> ByFile:
         """The rows whose offset was recorded."""
-        return self if not len(self) or self.offset.min() >= 0 else self.rows(self.offset >= 0)
+        # A record that holds itself would stay until Python looks for garbage, columns and all.
+        return self if self._offsets_known else self._with_offset
+
+    @cached_property
+    def _offsets_known(self) -> bool:
+        return not len(self) or bool(self.offset.min() >= 0)
+
+    @cached_property
+    def _with_offset(self) -> ByFile:
+        return self.rows(self.offset >= 0)
 
     @cached_property
     def neighbours(self) -> tuple[int, int, int]:
