@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,23 @@ def test_an_item_that_is_stuck_in_c_takes_nothing_along() -> None:
         done = list(run_batches(within_limits, [[5, 6, 7, 8], [9]], executor, lambda item: -item))
     results = {i: r for items, found in done for i, r in zip(items, found, strict=True)}
     assert results == {5: 25, 6: 36, 7: -7, 8: 64, 9: 81}
+
+
+def test_a_large_cluster_is_kept_at_work() -> None:
+    """However few processors the machine has that asks."""
+
+    class Cluster(ThreadPoolExecutor):
+        count, submitted = 50, 0
+
+        def submit(self, *call: Any, **named: Any) -> Any:
+            self.submitted += 1
+            return super().submit(*call, **named)
+
+    with Cluster(2) as executor:
+        found = run_batches(squares, [[1]] * 1000, executor, lambda item: -item)
+        next(found)
+        assert executor.count < executor.submitted < 1000
+        assert len(list(found)) == 999
 
 
 def test_nothing_to_do() -> None:
