@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vanidl.record import record
-from vanidl.record.unheard import losses
+from vanidl.record.unheard import losses, tasks_elsewhere
 from vanidl.record.watch import KEPT, Seen
 
 GIVEN = {"PYTHONPATH": "/injected:/own", "VANIDL_STEPS": "/run/steps"}
@@ -49,6 +49,16 @@ def test_an_environment_that_was_not_passed_on(name: str) -> None:
 def test_a_launcher_whose_ranks_are_recorded_is_not_named() -> None:
     launcher = seen("python -sE /bin/torchrun train.py")
     assert not [*losses({1: launcher, 2: seen("python train.py", launcher.pid)}, GIVEN)]
+
+
+def test_tasks_of_slurm_that_did_not_record_are_named(tmp_path: Path) -> None:
+    """They are children of slurmstepd: only srun itself is seen."""
+    launcher = {1: seen("/usr/bin/srun --export=NONE -n 2 python train.py")}
+    (said,) = tasks_elsewhere(launcher, tmp_path)
+    assert "--export=ALL" in said
+    assert not [*tasks_elsewhere({1: seen("python train.py")}, tmp_path)]
+    (tmp_path / "host-7.steps").touch()
+    assert not [*tasks_elsewhere(launcher, tmp_path)]
 
 
 @pytest.mark.parametrize(

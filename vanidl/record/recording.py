@@ -10,7 +10,7 @@ from pathlib import Path
 from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
-from vanidl.record.launch import passed_on, run
+from vanidl.record.launch import Ended, passed_on, run
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
 from vanidl.record.tracer import Tracer
@@ -70,10 +70,16 @@ def record(  # noqa: PLR0913 - all but two by keyword
         environment = _environment(chosen, root, more)
         ended = run(command, environment, signals)
         result = replace(run_record(command, chosen, ended), ceiling=replay is not None)
-        said = tuple(unheard.losses(ended.watch.seen, environment)) if with_steps else ()
+        said = _unheard(ended, environment, root) if with_steps else ()
         result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
+
+
+def _unheard(ended: Ended, environment: Mapping[str, str], root: Path) -> tuple[str, ...]:
+    seen = ended.watch.seen
+    elsewhere = unheard.tasks_elsewhere(seen, root / steps.FOLDER)
+    return (*unheard.losses(seen, environment), *elsewhere)
 
 
 def _refuse_misuse(command: Sequence[str], profile_steps: int | None, *, with_steps: bool) -> None:

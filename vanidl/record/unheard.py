@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from vanidl.formatting.units import plural
 from vanidl.readers.command_lines import runs_python
@@ -41,6 +42,19 @@ def losses(seen: Mapping[int, Seen], expected: Mapping[str, str]) -> Iterator[st
                 f"Steps and waits of {plural(len(alone), 'Python process', 'Python processes')} "
                 f"are not recorded (first: {_shown(alone[0])}): {why}."
             )
+
+
+def tasks_elsewhere(seen: Mapping[int, Seen], folder: Path) -> Iterator[str]:
+    """A sentence where `srun` ran and `folder` has no recording of steps.
+
+    Tasks of Slurm are children of its daemon, not of `srun`, so none of them was seen.
+    """
+    names = {Path(one.command.split("\0")[0]).name for one in seen.values()}
+    if "srun" in names and not any(folder.glob("*.steps")):
+        yield (
+            "No task that srun started recorded steps or waits: if they train in Python, have srun "
+            "pass the environment on (--export=ALL), and see to it that its nodes can write to RUN."
+        )
 
 
 def _shown(one: Seen) -> str:
