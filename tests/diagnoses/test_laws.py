@@ -125,3 +125,11 @@ def test_worst_steps_are_those_that_waited_longest():
     table = run.steps.table
     waits = sorted(table.input_wait_s.tolist(), reverse=True)[:3]
     assert [s.wait_s for s in run.diagnoses[0].show] == waits
+
+
+@pytest.mark.parametrize("command", ["", "407752450"])
+def test_a_hash_in_place_of_a_command_is_no_command(command):
+    run = made("in_process_slow_storage")
+    trace = replace(run.trace, job=replace(run.trace.job, command=command))
+    remedy = Remedy("PyTorch", "code", "why")
+    assert "--a 'python train.py'" in ab_line(trace, None, (remedy,))

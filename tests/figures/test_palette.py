@@ -58,3 +58,10 @@ def test_text_in_pictures(scheme):
 def test_lines_and_buttons_of_pictures(scheme, name):
     colour = shown(getattr(palette, name), scheme)
     assert contrast(colour, shown(palette.PAPER, scheme)) >= LINE
+
+
+def test_an_axis_of_few_things_names_no_part_of_one():
+    few, many = palette.counts("files", 3), palette.counts("files", 4000)
+    assert few["dtick"] == 1
+    assert "dtick" not in many
+    assert few["tickformat"] == many["tickformat"] == ","

@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.findings.labeled import made
 from tests.makers.results import EXAMPLES
+from vanidl.formatting.units import seconds
 from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
 from vanidl.report.html import render_html
 from vanidl.report.page import tight
@@ -81,6 +83,14 @@ def test_scope_that_limits_the_answer_is_in_the_headline(shared, opened):
     run = opened(shared / "data/recorded/tf_tfrecord")
     assert run.answer.title.startswith("In 36 of about 511 steps, training waited")
     assert "36 of about 511 steps profiled" in [link.text for link in first_screen(run).trust]
+
+
+def test_the_clock_is_as_uncertain_as_the_least_certain_log(opened):
+    run = opened(Path(__file__).parents[1] / "data/torch_late_workers")
+    clock = run.steps.clock
+    assert clock.workers_uncertainty_s > 100 * clock.uncertainty_s
+    texts = [link.text for link in first_screen(run).trust if link.doubtful]
+    assert f"clock within {seconds(clock.workers_uncertainty_s)}" in texts
 
 
 def test_a_run_is_named_by_its_folder_and_not_by_its_jobs(shared, opened):

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.findings.labeled import made
 from tests.makers.results import EXAMPLES, NASTY
 from vanidl.errors import VanidlError
 from vanidl.report import page as page_module
 from vanidl.report.html import render_html, write_html
-from vanidl.report.page import embedded, tight
+from vanidl.report.page import embedded, tight, unbroken
 from vanidl.run import Run
 from vanidl.sections import figures
 
@@ -166,3 +167,30 @@ def test_failing_disk_leaves_the_old_report(tmp_path, monkeypatch):
 def test_numbers_keep_their_units_on_one_line():
     assert tight("16.2 s of 3 GiB (63 %)") == "16.2\u00a0s of 3\u00a0GiB (63\u00a0%)"
     assert tight("4 ranks") == "4 ranks"
+
+
+def test_no_style_of_an_element_around_it_reaches_an_option():
+    styles = "".join(p.read_text() for p in Path(page_module.__file__).parent.rglob("*.css"))
+    assert not re.findall(r"[\w\])] span[^,{]*[,{]", styles.replace(".brand span", ""))
+
+
+def test_options_keep_their_hyphens_and_nothing_else_is_let_through():
+    option = '<span class="option">--data</span>'
+    assert unbroken("give (--data PATH)") == f"give ({option} PATH)"
+    assert unbroken("a--b, --, --9, <b>--data") == f"a--b, --, --9, &lt;b&gt;{option}"
+
+
+@pytest.mark.parametrize("name", ["one_rank", "counters_only"])
+def test_a_switch_over_time_has_something_to_choose(name):
+    page = render_html(Run(*EXAMPLES[name]()))
+    choices = [len(ids.split()) for ids in re.findall(r'data-figures="([^"]*)"', page)]
+    assert page.count('<fieldset class="switch">') == sum(n > 1 for n in choices)
+
+
+def test_what_would_change_little_is_one_line_until_it_is_opened():
+    assert '<section class="band quiet" aria-labelledby="section-what-if">' in (
+        render_html(made("healthy"))
+    )
+    assert '<section class="band" aria-labelledby="section-what-if">' in (
+        render_html(made("in_process_slow_storage"))
+    )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from tests.makers.results import EXAMPLES
 from tests.viewer import unpacking
 from vanidl.analyses.balance import Balance, RankLoad
+from vanidl.analyses.samples import SamplesPerFile
 from vanidl.figures import levels
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted
@@ -23,6 +25,7 @@ from vanidl.sections import (
     files,
     heatmap,
     overlap,
+    samples,
     sizes,
     steps,
     timeline,
@@ -61,6 +64,29 @@ def test_every_figure_of_every_run(figure, name):
     for row in result.table.rows if result.table else ():
         assert len(row) == len(result.table.columns)
         json.dumps(row, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_timeline_is_explained_by_what_it_draws(name):
+    figure = drawn(name)["timeline"]
+    if figure.viewer is None:
+        return
+    kinds = {lane["kind"] for lane in figure.viewer["lanes"]}
+    caption = figure.caption
+    assert ("ytes per second of the whole job" in caption) == bool(figure.viewer["bandwidth"])
+    assert ("steps with their numbers" in caption) == bool(kinds - {"io"})
+    assert ("each read and write as a slice" in caption) == ("io" in kinds)
+    assert ("click a slice" in caption) == bool(kinds)
+
+
+def test_samples_of_a_file_and_of_equal_files_are_told_in_few_words():
+    one = SamplesPerFile(4096, "given", "--record-size", 1, 512, 512, 512.0, 512, ())
+    said = "Samples in the part of each file that was read (4 KiB each, --record-size): "
+    assert samples._caption(one) == f"{said}512 in 1 file."
+    equal = replace(one, files=2, total=1024)
+    assert samples._caption(equal) == f"{said}1,024 in 2 files, 512 in each."
+    mixed = replace(equal, min=24, max=1000)
+    assert samples._caption(mixed) == f"{said}1,024 in 2 files, 24 to 1,000 in one, median 512."
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -80,7 +80,7 @@ def record_size(
     jumps = ((within.forward or 0) + (within.backward or 0)) / within.ops
     if share >= _STRONG and jumps >= _STRONG and nbytes[top] >= _SMALLEST:
         of_size = f"{percent(share)} of the bytes came in reads of this size"
-        evidence = f"{of_size}, {percent(jumps)} of them apart"
+        evidence = f"{of_size}, {percent(jumps)} of reads begin elsewhere than the one before ended"
         return Record(int(nbytes[top]), "inferred", evidence)
     return Record(
         None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vanidl.diagnoses.diagnosis import Remedy
+from vanidl.diagnoses.proof import own_command
 from vanidl.findings import Finding
 from vanidl.findings.facts import Facts
 from vanidl.findings.frameworks import PYTORCH, TENSORFLOW
@@ -312,7 +313,7 @@ def _storage_benchmark(context: Context) -> Advice:
 
 
 def _record_more(context: Context) -> Advice:
-    command = context.run.trace.job.command or "python train.py"
+    command = own_command(context.run.trace)
     again = Remedy(
         "Record again", f"vanidl record -o RUN -- {command}", "It sets the tracer's limits."
     )
@@ -329,7 +330,8 @@ def _record_more(context: Context) -> Advice:
             exact = f"vanidl record --tracer dftracer -o RUN -- {command}"
             other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
             return Advice("Record with workers that start once, or with DFTracer", (other,))
-        return Advice("Record profiler and I/O in one run", (again,))
+        both = replace(again, explanation="Profiler and I/O are then of one run, on one clock.")
+        return Advice("Record profiler and I/O in one run", (both,))
     return Advice("Record the run again, whole", (again,))
 
 

@@ -22,11 +22,17 @@ def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) 
     """
     if not remedies:
         return ""
-    command = trace.job.command or UNKNOWN
+    command = own_command(trace)
     workers = best.amount if best is not None and best.lever == "workers" else None
     changed = _with_workers(command, workers) if workers is not None else None
     then = changed or _with_copy(command)
     return f"vanidl ab --repeat 5 -o ab.html --a {shlex.quote(command)} --b {shlex.quote(then)}"
+
+
+def own_command(trace: Trace) -> str:
+    """The command of the run; an example where none is known, as in logs that hold its hash."""
+    command = trace.job.command
+    return UNKNOWN if not command or command.isdigit() else command
 
 
 def _words(command: str) -> list[str]:

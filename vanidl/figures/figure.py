@@ -57,6 +57,7 @@ class Figure:
     shows in a sentence. Neighbours with a `view` share a switch, in which that is their label. With
     `levels`, the spec lacks the amounts, which are drawn in for the zoom. With `viewer`, its slices
     are drawn by the trace viewer. A figure that does not apply to a run is left out of its page.
+    One that is `half` reads as well at half the width of a page.
     """
 
     id: str
@@ -71,3 +72,4 @@ class Figure:
     levels: Levels | None = None
     applies: bool = True
     viewer: Spec | None = None
+    half: bool = False

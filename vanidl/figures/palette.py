@@ -74,6 +74,9 @@ DARK = {
 }
 """The colour that stands for each of the above on a dark page."""
 
+MOST_TICKS = 6
+"""Axes of fewer things than this have a tick each."""
+
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -88,6 +91,12 @@ def axis(title: str = "", **more: object) -> Spec:
         "automargin": True,
         **more,
     }
+
+
+def counts(title: str, most: int, **more: object) -> Spec:
+    """An axis of how many there are, `most` of them at once: no part of one is named."""
+    whole = {"dtick": 1} if most < MOST_TICKS else {}
+    return axis(title, tickformat=",", **whole, **more)
 
 
 def fill(colour: str, shape: str = "") -> Spec:

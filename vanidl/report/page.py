@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from vanidl import __version__
 from vanidl.figures.figure import Figure, Spec, Table
@@ -147,7 +147,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["tight"] = tight
+    environment.filters["tight"] = unbroken
     environment.filters["slug"] = slug
     return environment
 
@@ -162,6 +162,12 @@ def _asset(name: str) -> str:
 def tight(text: str) -> str:
     """Text in which no line breaks between a number and its unit."""
     return re.sub(r"(?<=\d) (?=(?:[numµ]?s|h|min|%|[KMGTPE]?i?B)\b|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def unbroken(text: str) -> Markup:
+    """Tight text in which no line breaks within an option: browsers break after its hyphens."""
+    safe = str(escape(tight(text)))
+    return Markup(re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', safe))
 
 
 def slug(name: str) -> str:

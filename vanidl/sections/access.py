@@ -55,7 +55,8 @@ def figure(run: Run) -> Figure:
 
 
 def _record(caption: str, spec: Spec, table: Table, alt_text: str) -> Figure:
-    return Figure("access", "Operations", "Access pattern", caption, spec, table, alt_text=alt_text)
+    title = "Access pattern"
+    return Figure("access", "Operations", title, caption, spec, table, alt_text=alt_text, half=True)
 
 
 Part = tuple[str, str, str, str]

@@ -54,6 +54,7 @@ def figure(run: Run) -> Figure:
         _spec(picked),
         table,
         alt_text=_alt_text(data),
+        half=True,
     )
 
 

@@ -71,11 +71,12 @@ def figure(run: Run) -> Figure:
         _spec(data.files[:BARS]),
         table,
         alt_text=_alt_text(data),
+        half=True,
     )
 
 
 def _summary(data: Dataset) -> list[str]:
-    words = [f"In all {plural(len(data.files), 'file')}: {_bytes_words(data)}."]
+    words = [f"{plural(len(data.files), 'file')} in all: {_bytes_words(data)}."]
     orders = [o for o in (order_words(data.order), within_words(data.within)) if o]
     words += [f"{order[0].upper()}{order[1:]}." for order in orders]
     if data.size is None:

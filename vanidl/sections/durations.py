@@ -44,7 +44,7 @@ def figure(run: Run) -> Figure:
     words = _statistics(run.results.durations)
     return Figure(
         "durations", _SECTION, title, _CAPTION + words, _spec(found.histogram),
-        _table(found.histogram), alt_text=words or _alt_text(found.histogram),
+        _table(found.histogram), alt_text=words or _alt_text(found.histogram), half=True,
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def offsets(run: Run) -> Figure:
     words = f"The file is {name}" + (f"; shown are {cut}, drawn at random." if cut else ".")
     return Figure(
         "offsets", _SECTION, title, _OFFSET_CAPTION + words, _offset_spec(sample),
-        _offset_table(run, sample), alt_text=_offset_alt_text(sample),
+        _offset_table(run, sample), alt_text=_offset_alt_text(sample), half=True,
     )  # fmt: skip
 
 
@@ -129,7 +129,8 @@ def _spec(bins: tuple[DurationBin, ...]) -> Spec:
         showgrid=False,
         fixedrange=True,
     )
-    counts = palette.axis("operations", rangemode="tozero", fixedrange=True)
+    most = max(b.reads + b.writes for b in bins)
+    counts = palette.counts("operations", most, rangemode="tozero", fixedrange=True)
     layout = palette.layout(280, barmode="stack", bargap=0.1, xaxis=ticks, yaxis=counts)
     return {"data": data, "layout": layout}
 
@@ -229,5 +230,5 @@ _KIND = Maybe({
     "slowest": [SlowOperation],
 })  # fmt: skip
 SECTION = Section(
-    "durations", (figure, slowest, offsets), _text, {"io.durations": Json(_json, _KIND)}
+    "durations", (figure, offsets, slowest), _text, {"io.durations": Json(_json, _KIND)}
 )

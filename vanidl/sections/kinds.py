@@ -41,6 +41,7 @@ def figure(run: Run) -> Figure:
         _spec(rows),
         table,
         alt_text=_alt_text(groups),
+        half=True,
     )
 
 

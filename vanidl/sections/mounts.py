@@ -45,7 +45,7 @@ def figure(run: Run) -> Figure:
     )
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(groups), "mount points"))
     caption = _CAPTION + busy_words(run.coverage, run.summary.layer, groups)
-    return Figure("mounts", "Files", _TITLE, caption, None, table)
+    return Figure("mounts", "Files", _TITLE, caption, None, table, half=True)
 
 
 def _by_mount(run: Run) -> Object:

@@ -40,10 +40,10 @@ def _why_nothing(data: Dataset | None) -> str:
         return ""
     if never.opened is None:
         return "Unknown: no counters were recorded."
-    words = "Every data file that was opened was also read."
+    read = "Every data file that was opened was also read"
     if never.on_disk is None:
-        words += " Files never opened are in no log: name the folder with --data PATH."
-    return words
+        return f"Files never opened are in no log: name the folder with --data PATH. {read}."
+    return f"{read}, and every file of the folder was opened."
 
 
 SECTION = Section("never read", (figure,), traced=False)

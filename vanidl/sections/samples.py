@@ -32,9 +32,10 @@ def figure(run: Run) -> Figure:
         "Dataset",
         _TITLE,
         caption,
-        _spec(samples),
+        _spec(samples) if samples.files > 1 else None,
         table,
         alt_text=_alt_text(samples),
+        half=True,
     )
 
 
@@ -42,9 +43,16 @@ def _caption(samples: SamplesPerFile) -> str:
     size = f"{nbytes(samples.record_bytes)} each, " if samples.record_bytes else ""
     return (
         f"Samples in the part of each file that was read ({size}{samples.evidence}): "
-        f"{count(samples.total)} in {plural(samples.files, 'file')}, {count(samples.min)} to "
-        f"{count(samples.max)} in one, median {count(samples.median)}."
+        f"{count(samples.total)} in {plural(samples.files, 'file')}{_spread(samples)}."
     )
+
+
+def _spread(samples: SamplesPerFile) -> str:
+    if samples.files <= 1:
+        return ""
+    if samples.min == samples.max:
+        return f", {count(samples.min)} in each"
+    return f", {count(samples.min)} to {count(samples.max)} in one, median {count(samples.median)}"
 
 
 def _range(low: int, high: int) -> str:
@@ -71,7 +79,9 @@ def _spec(samples: SamplesPerFile) -> Spec:
             showgrid=False,
             fixedrange=True,
         ),
-        yaxis=palette.axis("files", rangemode="tozero", fixedrange=True),
+        yaxis=palette.counts(
+            "files", max(b.files for b in samples.histogram), rangemode="tozero", fixedrange=True
+        ),
     )
     return {"data": [bars], "layout": layout}
 

@@ -13,6 +13,7 @@ from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.tracing import record_operations
 
+MOST_LABELS = 9  # that have room in half the width of a page
 _CAPTION = (
     "Above: how many operations moved that many bytes. Below: how many bytes those operations "
     "moved in all. Tall bars on the left of the upper picture and on the right of the lower one "
@@ -46,7 +47,8 @@ def _nothing(run: Run) -> str:
 
 
 def _record(caption: str, spec: Spec | None, table: Table | None, reason: str = "") -> Figure:
-    return Figure("sizes", "Operations", "Transfer sizes", caption, spec, table, reason)
+    title = "Transfer sizes"
+    return Figure("sizes", "Operations", title, caption, spec, table, reason, half=True)
 
 
 def _frequent(sizes: Sizes) -> str:
@@ -78,11 +80,11 @@ def _spec(bins: tuple[SizeBin, ...]) -> Spec:
         _bars(bins, [(b.bytes_written or 0) / divisor for b in bins], _WRITE, "y2"),
     ]
     layout = palette.layout(
-        440,
+        380,
         barmode="group",
         bargap=0.15,
         xaxis=_size_axis(bins, anchor="y2"),
-        yaxis=palette.axis("operations", domain=[0.55, 1], fixedrange=True),
+        yaxis=palette.counts("operations", _most(bins), domain=[0.55, 1], fixedrange=True),
         yaxis2=palette.axis(unit, domain=[0, 0.45], fixedrange=True),
     )
     return {"data": [*_used(counts), *_used(amounts)], "layout": layout}
@@ -97,6 +99,10 @@ def _counts(bins: tuple[SizeBin, ...]) -> list[Spec]:
         _bars(bins, [b.reads for b in bins], _READ, "y"),
         _bars(bins, [b.writes for b in bins], _WRITE, "y"),
     ]
+
+
+def _most(bins: tuple[SizeBin, ...]) -> int:
+    return max(max(b.reads, b.writes) for b in bins)
 
 
 def _used(bars: list[Spec]) -> list[Spec]:
@@ -126,7 +132,7 @@ def _bars(
 
 
 def _size_axis(bins: tuple[SizeBin, ...], **more: object) -> Spec:
-    every = max(1, -(-len(bins) // 16))
+    every = max(1, -(-len(bins) // MOST_LABELS))
     return palette.axis(
         "size of the operation, from",
         tickvals=list(range(0, len(bins), every)),
@@ -143,7 +149,7 @@ def _counts_only(bins: tuple[SizeBin, ...]) -> Spec:
         barmode="group",
         bargap=0.15,
         xaxis=_size_axis(bins),
-        yaxis=palette.axis("operations", fixedrange=True),
+        yaxis=palette.counts("operations", _most(bins), fixedrange=True),
     )
     return {"data": _used(_counts(bins)), "layout": layout}
 

@@ -26,7 +26,8 @@ def figure(run: Run) -> Figure:
         *_mpi(run.trace),
     )
     sources = {"trace": "From single operations.", "counters": "From the tracer's totals."}
-    caption = sources.get(summary.source, "No I/O was recorded; unknown is not zero.")
+    nothing = f"No operation through {summary.layer} was recorded; unknown is not zero."
+    caption = sources.get(summary.source, nothing)
     return Figure("summary", "Totals", "Totals of the run", caption, None, Table(_COLUMNS, rows))
 
 
@@ -52,7 +53,11 @@ def _times(summary: Summary) -> tuple[tuple[str, str, str], ...]:
         ("busy share", percent(time.share), "mean busy time / run time"),
         ("busy time, any rank", seconds(time.any_rank_s), "union over the job"),
         ("sum of durations", seconds(time.sum_s), "operations side by side count twice"),
-        ("aggregate bandwidth", bandwidth(summary.aggregate_bytes_per_s), "bytes / any rank"),
+        (
+            "aggregate bandwidth",
+            bandwidth(summary.aggregate_bytes_per_s),
+            "bytes / busy time of any rank",
+        ),
         (
             "median bandwidth",
             bandwidth(summary.per_op_median_bytes_per_s),

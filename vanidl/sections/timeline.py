@@ -22,13 +22,14 @@ from vanidl.viewer.payload import fitted
 from vanidl.wording.tracing import record_operations
 
 TABLE_SPANS = 64
-_CAPTION = (
-    "Top: bytes per second of the whole job. Below, per rank: steps with their numbers, what they "
-    "waited for, what they computed, and each read and write as a slice in the colour of what "
-    "became of it. Where a slice is narrower than a pixel, the filled part of a column is the part "
-    "of its time that was busy. Click into the picture, then the wheel zooms; drag to zoom to a "
-    "time; click a slice to see what it is."
+_BANDWIDTH = "bytes per second of the whole job."
+_STEPS = "steps with their numbers, what they waited for, what they computed"
+_READS = "each read and write as a slice in the colour of what became of it"
+_NARROW = (
+    "Where a slice is narrower than a pixel, the filled part of a column is the part of its time "
+    "that was busy."
 )
+_ZOOM = "Click into the picture, then the wheel zooms; drag to zoom to a time"
 _NOTHING = (
     "Neither single operations nor training steps were recorded, so nothing is known about when "
     "the I/O happened. {}."
@@ -46,12 +47,23 @@ def figure(run: Run, room: Room = Room()) -> Figure:  # noqa: B008  (frozen)
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     job = io.job if io else None
     content, viewer = fitted(run, job, room)
-    words = [_CAPTION, heatmap_note(io) if io else "", _held(content, served=room.served)]
+    words = [_shown(viewer), heatmap_note(io) if io else "", _held(content, served=room.served)]
     table = _table(job) if job else None
     if table is None and steps:
         table = step_table(run.trace, steps.table, shown_steps(steps.table))
     made = _record(" ".join(word for word in words if word), viewer=viewer)
     return replace(made, table=table, alt_text=_alt_text(job, steps))
+
+
+def _shown(viewer: Spec) -> str:
+    """What is drawn, and how to look closer."""
+    kinds = {lane["kind"] for lane in viewer["lanes"]}
+    if not kinds:
+        return f"{_BANDWIDTH.capitalize()} {_ZOOM}."
+    top = ["Top:", _BANDWIDTH] if viewer["bandwidth"] else []
+    slices = [words for words, some in ((_STEPS, kinds - {"io"}), (_READS, kinds & {"io"})) if some]
+    below = f"{'Below, per' if top else 'Per'} rank: {', and '.join(slices)}."
+    return " ".join([*top, below, _NARROW, f"{_ZOOM}; click a slice to see what it is."])
 
 
 def heatmap_note(io: Timeline) -> str:

@@ -230,7 +230,7 @@ def _histogram(names: _Names, values: Sequence[float], bins: Sequence[_Bin], eve
                 range=[-0.6, len(bins) - 0.4],
                 showgrid=False,
             ),
-            yaxis=palette.axis("jobs"),
+            yaxis=palette.counts("jobs", max(numbers)),
         ),
     }
     rows = tuple(zip(labels, numbers, strict=True))

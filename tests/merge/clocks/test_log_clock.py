@@ -143,6 +143,8 @@ def shifted(reads: Intervals, ns: int) -> Intervals:
 def test_the_profile_of_late_workers_is_not_moved(recorded):
     (profile,) = recorded.trace.profiles
     assert profile.clock_offset_ns == 0
+    known = [reason.offsets for reason in recorded.steps.clock.evidence]
+    assert "at most 201 ms" in known  # in three digits, as all offsets below a second
     assert not [w for w in recorded.coverage.warnings if w.code == "clock_contradiction"]
 
 

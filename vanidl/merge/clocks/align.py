@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vanidl.formatting.units import range_words, seconds
+from vanidl.formatting.units import offset, range_words, seconds
 from vanidl.merge.clocks import absolute, input_waits, known_files, worker_order
 from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
@@ -198,7 +198,7 @@ def _range(offsets: Intervals) -> str:
     low, high = int(offsets.start[0]), int(offsets.end[-1]) - 1
     many = "" if len(offsets.start) == 1 else f" in {len(offsets.start)} intervals"
     if low < -(2**61):
-        return f"at most {high / 1e9:.6f} s"
+        return f"at most {offset(high / 1e9)}"
     return range_words(low / 1e9, high / 1e9) + many
 
 

@@ -101,6 +101,7 @@ const Viewer = (() => {
       for (const [kind, name] of KINDS) if (kinds.has(kind)) entry(name, palette.kinds[kind]);
       if (this.byFate && kinds.has("io")) palette.fates.forEach((f, i) => { if (this.hasFate(i)) entry(f.label, f.colour, f.hatch); });
       else if (this.model.bandwidth) { entry("read", palette.read); entry("write", palette.write, "/"); }
+      if (!this.byFate && packed.held < packed.total && kinds.has("io")) entry("read or write", palette.busy);
       return list;
     }
 

@@ -37,7 +37,7 @@ const Views = (() => {
 
   function start(box) {
     const choices = [...box.querySelectorAll("input[type=radio]")];
-    const figures = choices.map((choice) => document.getElementById(choice.value));
+    const figures = box.dataset.figures.split(" ").map((id) => document.getElementById(id));
     const status = box.querySelector(".shown");
 
     function choose() {
@@ -59,7 +59,7 @@ const Views = (() => {
       const range = host._fullLayout.xaxis.range.map(Number);
       Plots.zoom(wanted(pressed, range, Plots.whole(host)));
     });
-    choose();
+    if (choices.length) choose();
   }
 
   return {start};
