@@ -247,6 +247,10 @@ def test_a_printed_page_holds_every_picture(driver, pages):
     browser.opened(driver, pages / "full.html", width=1200)
     printed = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
     assert base64.b64decode(printed["data"]).startswith(b"%PDF")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    heads = "getComputedStyle(document.querySelector('thead button')).display"
+    assert driver.execute_script(f"return {heads}") == "contents"  # buttons are not repeated
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     missing = driver.execute_script(
         "return [...document.querySelectorAll('.plot')].filter((p) => !p.dataset.drawn).length"
     )
