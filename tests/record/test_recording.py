@@ -183,12 +183,12 @@ def test_dftracer_keeps_what_a_killed_process_had_flushed(
 def test_a_program_that_starts_and_ends_dftracer_itself_is_traced_to_its_end(
     with_dftracer: Recorder, tmp_path: Path, data: Path
 ) -> None:
-    pytest.importorskip("dftracer.python", reason="DFTracer has no annotations for Python")
+    own = str(tmp_path / "own")
     text = f"""
-from dftracer.python import dftracer
-own = dftracer.initialize_log({str(tmp_path / "own")!r}, "all", 0)
+import dftracer.dftracer as tracer  # what dftracer.python calls, which takes seconds to import
+tracer.initialize(log_file={own!r}, data_dirs="all", process_id=0)
 read()
-own.finalize()
+tracer.finalize()
 os.listdir(os.sep)  # the next call: a tracer that was ended had no buffer for it
 read()
 """
