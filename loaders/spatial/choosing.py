@@ -87,8 +87,8 @@ def measured(
     with Attempt() as tried:
         found, totals = _of_storage(layout, epoch_nbytes)
     tried.agree(transport)
-    told = transport.gather((*astuple(found)[:2], _of_messages(transport)))
-    latency, storage, messages = zip(*told, strict=True)
+    of_ranks = transport.gather((*astuple(found)[:2], _of_messages(transport)))
+    latency, storage, messages = zip(*of_ranks, strict=True)
     return Speeds(max(latency), min(storage), min(messages)), totals
 
 
