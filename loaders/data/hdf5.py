@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import h5py
@@ -22,7 +22,7 @@ def opened(path: Path, dataset: str) -> Iterator[h5py.Dataset]:
         file = h5py.File(path, "r")
     except OSError as error:
         raise InputError(f"expected an HDF5 file {path}, found: {error}; make it anew") from error
-    with file:
+    try:
         found = file.get(dataset)
         if not isinstance(found, h5py.Dataset):
             raise InputError(
@@ -30,3 +30,11 @@ def opened(path: Path, dataset: str) -> Iterator[h5py.Dataset]:
                 "at its root: correct the name"
             )
         yield found
+    finally:
+        close(file)
+
+
+def close(file: h5py.File) -> None:
+    """Closes a file that was read. Where its storage is gone that fails, and says nothing new."""
+    with suppress(RuntimeError):
+        file.close()

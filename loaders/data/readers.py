@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .hdf5 import close
 from .samples import Field, Place, SampleSet
 
 MOST_OPEN_FILES = 16
@@ -136,7 +137,7 @@ class HDF5Reader:
         return self._files[path]
 
     def _forget(self, path: Path, file: h5py.File) -> None:
-        file.close()
+        close(file)
         self._datasets = {key: each for key, each in self._datasets.items() if key[0] != path}
         self._of_rows = {}
 

@@ -159,3 +159,22 @@ def test_an_error_of_the_storage_names_the_file(loader, ptycho, capsys, monkeypa
     (line,) = capsys.readouterr().err.splitlines()
     assert str(ptycho.path(0)) in line
     assert "Input/output error" in line
+
+
+def test_storage_that_is_gone_is_said_though_its_file_cannot_be_closed(ptycho, capsys, monkeypatch):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    closed = []
+
+    def gone(*_arguments):
+        raise OSError(107, "Transport endpoint is not connected")
+
+    def fails(_file):
+        closed.append(None)
+        raise RuntimeError("Can't decrement id ref count")
+
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", gone)
+    monkeypatch.setattr(h5py.File, "close", fails)
+    assert main(train_line(ptycho, "--loader", "baseline")) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Transport endpoint" in line
+    assert closed
