@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -69,7 +70,7 @@ class PartialLocalDataset(Dataset[Any]):
         self.counts = Counts()
         own = self.homes[self.homes[:, rank] >= 0, rank]
         # Shared: DataLoader workers that live on see what was exchanged.
-        self._held = torch.from_numpy(own.copy()).share_memory_()
+        self._held = torch.from_numpy(own.astype(np.int64)).share_memory_()
         self._settled = False
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,18 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 
 Int64Array = NDArray[np.int64]
+IdTable = NDArray[np.int32] | NDArray[np.int64]
 
 NOBODY = -1
 """In tables: no sample in this slot, no such item of this rank."""
 PARTITIONS = ("shuffled", "blocks")
 _HOMES, _EXCHANGE = 0, 1  # streams of random numbers
+_MOST_32_BIT = np.iinfo(np.int32).max
+_AT_ONCE = 1 << 20
+"""Items that are moved in one go: their arrays are small beside the table."""
 
 
-def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0) -> Int64Array:
+def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0) -> IdTable:
     """Home of every sample: (slots, ranks) ids, `NOBODY` where a rank has no such slot.
 
     Args:
@@ -46,10 +51,11 @@ def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
     if partition not in PARTITIONS:
         known = ", ".join(PARTITIONS)
         raise UsageError(f"expected a partition among {known}, found {partition}: choose one")
-    order = np.arange(samples, dtype=np.int64)
+    # Half the memory where 32 bits hold the ids.
+    order = np.arange(samples, dtype=np.int32 if samples <= _MOST_32_BIT else np.int64)
     if partition == "shuffled":
-        order = np.random.default_rng((seed, _HOMES)).permutation(order)
-    homes = np.full((-(-samples // ranks), ranks), NOBODY, np.int64)
+        np.random.default_rng((seed, _HOMES)).shuffle(order)
+    homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
     for rank, block in enumerate(np.array_split(order, ranks)):
         homes[: len(block), rank] = block
     return homes
@@ -65,20 +71,22 @@ class Exchange:
         sources: Rank from which a rank gets its i-th item, into the slot that it gave.
     """
 
-    slots: Int64Array
-    targets: Int64Array
-    sources: Int64Array
+    slots: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    sources: NDArray[np.int32]
 
     def __len__(self) -> int:
         """Items of the rank that has most."""
         return len(self.slots)
 
-    def moved(self, held: Int64Array) -> Int64Array:
+    def moved(self, held: IdTable) -> IdTable:
         """What every rank holds after the exchange; `held` is (slots, ranks) ids."""
-        after = held.copy()
-        item, rank = np.nonzero(self.slots != NOBODY)
-        source = self.sources[item, rank]
-        after[self.slots[item, rank], rank] = held[self.slots[item, source], source]
+        after, rows = held.copy(), max(_AT_ONCE // held.shape[1], 1)
+        for first in range(0, len(self), rows):
+            slots, sources = self.slots[first : first + rows], self.sources[first : first + rows]
+            item, rank = np.nonzero(slots != NOBODY)
+            source = sources[item, rank]
+            after[slots[item, rank], rank] = held[slots[item, source], source]
         return after
 
 
@@ -94,7 +102,7 @@ class Ownership:
         UsageError: Q is not in 0 .. 1.
     """
 
-    def __init__(self, homes: Int64Array, fraction: float, seed: int = 0) -> None:
+    def __init__(self, homes: IdTable, fraction: float, seed: int = 0) -> None:
         if not 0 <= fraction <= 1:
             raise UsageError(f"expected a fraction in 0..1, found {fraction}: correct it")
         self.homes, self.fraction, self.seed = homes, fraction, seed
@@ -107,7 +115,7 @@ class Ownership:
         """M."""
         return self.homes.shape[1]
 
-    def held(self, epoch: int) -> Int64Array:
+    def held(self, epoch: int) -> IdTable:
         """(slots, ranks) ids at the beginning of an epoch. Epochs in order cost one step each."""
         if epoch < self._epoch:
             self._epoch, self._held = 0, self.homes
@@ -118,31 +126,36 @@ class Ownership:
 
     def held_by(self, rank: int, epoch: int) -> Int64Array:
         """Ids of one rank in slot order at the beginning of an epoch."""
-        return self.held(epoch)[: int(self.sizes[rank]), rank]
+        return self.held(epoch)[: int(self.sizes[rank]), rank].astype(np.int64)
 
     def exchange(self, epoch: int) -> Exchange:
         """What is exchanged during an epoch."""
         random = np.random.default_rng((self.seed, _EXCHANGE, epoch))
-        item = np.arange(int(self.items.max()))[:, None]
-        slots = np.where(item < self.items, self._slots(random, len(item)), NOBODY)
-        targets = self._targets(random, len(item))
+        targets = self._targets(random)
         sources = np.full_like(targets, NOBODY)
-        row, rank = np.nonzero(targets != NOBODY)
-        sources[row, targets[row, rank]] = rank
-        return Exchange(slots, targets, sources)
+        rows = max(_AT_ONCE // self.ranks, 1)
+        for first in range(0, len(targets), rows):
+            of_rows = targets[first : first + rows]
+            item, rank = np.nonzero(of_rows != NOBODY)
+            sources[first : first + rows][item, of_rows[item, rank]] = rank
+        return Exchange(self._slots(random), targets, sources)
 
-    def _slots(self, random: np.random.Generator, items: int) -> Int64Array:
+    def _slots(self, random: np.random.Generator) -> NDArray[np.int32]:
         """A random choice without repetition of each rank's slots."""
-        keys = random.random(self.homes.shape)
-        keys[self.homes == NOBODY] = np.inf
-        return np.argsort(keys, axis=0)[:items]
+        slots = np.full((int(self.items.max()), self.ranks), NOBODY, np.int32)
+        for rank, (size, items) in enumerate(zip(self.sizes, self.items, strict=True)):
+            order = np.arange(size, dtype=np.int32)
+            random.shuffle(order)
+            slots[:items, rank] = order[:items]
+        return slots
 
-    def _targets(self, random: np.random.Generator, items: int) -> Int64Array:
+    def _targets(self, random: np.random.Generator) -> NDArray[np.int32]:
         """A permutation of the ranks for each item that all have; of those that have it else."""
-        ranks, common = np.arange(self.ranks), int(self.items.min())
-        targets = np.full((items, self.ranks), NOBODY, np.int64)
-        targets[:common] = random.permuted(np.tile(ranks, (common, 1)), axis=1)
-        for item in range(common, items):  # at most one: sizes differ by one
+        ranks, common = np.arange(self.ranks, dtype=np.int32), int(self.items.min())
+        targets = np.full((int(self.items.max()), self.ranks), NOBODY, np.int32)
+        targets[:common] = ranks
+        random.permuted(targets[:common], axis=1, out=targets[:common])
+        for item in range(common, len(targets)):  # at most one: sizes differ by one
             having = ranks[self.items > item]
             targets[item, having] = random.permutation(having)
         return targets

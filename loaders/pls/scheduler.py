@@ -30,7 +30,7 @@ from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport, gathered, open_transport
 from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
-from .ownership import NOBODY, Exchange, Int64Array, Ownership
+from .ownership import NOBODY, Exchange, IdTable, Int64Array, Ownership
 
 SLOWER_MOST = 3
 """Times as long as this rank took may another one take to read its share."""
@@ -204,7 +204,7 @@ class Scheduler:
                     f"rank {rank}: start all ranks alike"
                 )
 
-    def _sizes(self, held: Int64Array, tried: Attempt, reading_s: float) -> Int64Array:
+    def _sizes(self, held: IdTable, tried: Attempt, reading_s: float) -> Int64Array:
         """Bytes of every sample, by id: each rank knows those that it holds.
 
         Where a rank could not read its share, all raise. Reading a share takes long: a rank may
@@ -245,7 +245,7 @@ class _Epoch:
         return [order for order in self.orders if first <= order.item < self.begun]
 
 
-def _orders(exchange: Exchange, held: Int64Array, rank: int) -> list[Order]:
+def _orders(exchange: Exchange, held: IdTable, rank: int) -> list[Order]:
     """What a rank gives and gets, in order of items; those that stay are not in it."""
     having = np.flatnonzero(exchange.slots[:, rank] != NOBODY)
     items = having[exchange.targets[having, rank] != rank]
