@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 
 from ..data.order import epoch_order, padded_order, rank_order
 from ..data.samples import SampleSet
-from ..errors import InputError
+from ..errors import InputError, MissingError
 from ..loader.batches import pinned
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
@@ -236,4 +236,6 @@ def _ahead(calls: Sequence[Callable[[], T]], workers: int) -> Iterator[T]:
 def _device(decode_on: str, settings: Settings) -> torch.device:
     if decode_on == "cpu" or (decode_on == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise MissingError("expected a CUDA device, found none: --decode-on auto or cpu")
     return torch.device("cuda", settings.world.local_rank)

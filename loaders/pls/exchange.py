@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.pool import Outcome
-from ..errors import LoadersError
+from ..errors import LoadersError, UsageError
 from ..ranks.messages import Bytes, Pending, Transport
 from .storage import HEADER_NBYTES, Measured, new_message, sample_of
 
@@ -70,6 +70,13 @@ class Limits:
 
     in_flight_nbytes: int = IN_FLIGHT_NBYTES
     timeout_s: float = TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not (self.in_flight_nbytes >= 0 and self.timeout_s > 0):  # NaN is neither
+            raise UsageError(
+                "expected bytes under way of at least 0 and a timeout above 0, found "
+                f"{self.in_flight_nbytes} and {self.timeout_s}: correct the options"
+            )
 
 
 @dataclass

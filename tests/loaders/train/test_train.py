@@ -139,6 +139,13 @@ def test_bench_prints_a_ratio_and_list_lists(ptycho, capsys):
         (["--drop-last", "--batch", "64"], "at least one step per epoch"),
         (["--loader", "scheduled", "--staging-bytes", 10**15], "memory of this host"),
         (["--loader", "spatial", "--rank", "1", "--ranks", "2"], "trains on blocks"),
+        (["--loader", "pls", "--exchange-timeout-s", "nan"], "a timeout above 0"),
+        (["--loader", "pls", "--exchange-bytes", "-1"], "bytes under way"),
+        pytest.param(
+            ["--loader", "decoded", "--decode-on", "cuda"],
+            "a CUDA device",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(more, said, ptycho, capsys):
