@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import ROOT
@@ -74,7 +74,6 @@ class Fault:
         options: Of the command.
         samples: Of the data.
         ranks: Of the job.
-        tracer: In front of a rank's command.
     """
 
     name: str
@@ -84,7 +83,6 @@ class Fault:
     options: Sequence[str] = ()
     samples: int = SAMPLES
     ranks: int = RANKS
-    tracer: Sequence[str] = field(default=())
 
 
 def kill_rank(job: Job) -> None:
@@ -132,15 +130,12 @@ def empty(data: Path) -> None:
         path.unlink()
 
 
-_EIO = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pread64,read", "-P", "{data}",
-        "-e", "inject=pread64,read:error=EIO:when=60+"]  # fmt: skip
 _ONE = ("scheduled",)
 FAULTS = (
     Fault("kill -9 of rank 1", strike=kill_rank),
     Fault("Ctrl-C", strike=interrupt),
     Fault("storage stops answering", strike=stop_storage),
     Fault("storage unmounted by force", strike=end_storage),
-    Fault("EIO from every read", tracer=_EIO),
     Fault("truncated file", damage=truncate),
     Fault("full --local-folder", ("pls",), options=["--local-folder", "{full}"]),
     Fault("3 ranks, 97 samples", _ONE, samples=97, ranks=3, options=["--epochs", "2"]),
@@ -241,7 +236,7 @@ def started(
     }[launcher]
     train = [sys.executable, "-m", "vanidl_loaders", "train", "--data", "{data}", "--threads", "1"]
     train += ["--epochs", "5000", "--batch", "4", "--loader", loader, *LIMITS, *fault.options]
-    command = [*fault.tracer, *train]
+    command = train
     for name, place in places.items():
         command = [part.replace(name, place) for part in command]
     program = ["benchmarks.programs.fault_rank", str(job.folder)]
