@@ -1,14 +1,15 @@
 """CPU time that `vanidl record` adds to a training job: per step, and once per run.
 
     python -m benchmarks.vanidl.record_overhead [--tracer none|darshan|dftracer]...
-                                                [--pairs 300] [--fresh 4] [--starts 10]
+                                                [--pairs 240] [--fresh 8] [--starts 6]
 
 Two trainings run, one alone and one recorded, and take turns of ten steps in the order ABBA, so
 that both see the same machine. The CPU time of a turn is that of the training process and its
 workers, what they prefetched after the turn before included, and that of the recorder in the
-turn. Shown is the geometric mean of the middle 80 % of the pairs' ratios with a 95 % interval
-(bootstrap over pairs). Processes differ by where their memory lies: several pairs of them
-(`--fresh`) share the turns.
+turn. Processes differ by where their memory lies, by more than turns do: several pairs of them
+(`--fresh`) share the turns. Shown is the geometric mean of the middle 80 % of each pair's ratios,
+with a 95 % interval (bootstrap over pairs of processes, then over the turns of each; widened as
+Student's t asks for so few pairs). How far single pairs lie apart is said beside it.
 
 What is paid once (the recorder, the start of the tracer in each process, memory that it clears,
 logs that it compresses) is the difference of whole trainings of ten steps, run in turn: their mean
@@ -34,6 +35,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import norm, t
 
 from benchmarks.measure import ROOT, processor_s
 from benchmarks.programs.small_training import NBYTES, SAMPLES
@@ -105,18 +107,18 @@ def training(data: Path, workers: int, tracer: str | None) -> Iterator[Turns]:
 
 
 def pairs_of_turns(tracer: str, data: Path, options: argparse.Namespace) -> np.ndarray:
-    """(pair, alone or recorded) CPU seconds of a turn."""
-    found = []
+    """(pair of processes, pair of turns, alone or recorded) CPU seconds of a turn."""
+    found = np.empty((options.fresh, max(options.pairs // options.fresh, 1), 2))
     workers = options.workers
-    for _ in range(options.fresh):
+    for pair in found:
         with training(data, workers, None) as alone, training(data, workers, tracer) as recorded:
             for _ in range(WARM_UP):
                 alone.turn_s(), recorded.turn_s()
-            for k in range(options.pairs // options.fresh):
+            for k in range(len(pair)):
                 first, second = (alone, recorded) if k % 2 else (recorded, alone)
                 spent = {one: one.turn_s() for one in (first, second)}
-                found.append((spent[alone], spent[recorded]))
-    return np.array(found)
+                pair[k] = spent[alone], spent[recorded]
+    return found
 
 
 def pairs_of_starts(tracer: str, data: Path, workers: int, pairs: int) -> np.ndarray:
@@ -133,12 +135,6 @@ def pairs_of_starts(tracer: str, data: Path, workers: int, pairs: int) -> np.nda
     return np.array(found)
 
 
-def trimmed(ratios: np.ndarray) -> np.ndarray:
-    """Those in the middle."""
-    low, high = np.quantile(ratios, [TRIMMED, 1 - TRIMMED])
-    return ratios[(low <= ratios) & (ratios <= high)]
-
-
 def verdict(low: float, high: float, limit: float) -> str:
     """What an interval says of a limit."""
     return "holds" if high <= limit else "broken" if low > limit else "not shown"
@@ -148,6 +144,31 @@ def interval(ratios: np.ndarray) -> tuple[float, float, float]:
     """Geometric mean and its 95 % interval by bootstrap over pairs."""
     mean, low, high = np.exp(mean_interval(np.log(ratios)))
     return float(mean), float(low), float(high)
+
+
+def middle(values: np.ndarray) -> np.ndarray:
+    """The middle of each row's values, sorted."""
+    cut = int(values.shape[-1] * TRIMMED)
+    return np.sort(values, axis=-1)[..., cut : values.shape[-1] - cut]
+
+
+def nested_interval(
+    values: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES
+) -> tuple[float, float, float]:
+    """Mean of (process pair, turn) values and its 95 % interval.
+
+    The bootstrap draws pairs, then turns of each. Percentiles of so few pairs lie too close
+    together: those are taken at which a normal distribution reaches as far as Student's t with the
+    unbiased variance (the expanded percentile interval of Hesterberg).
+    """
+    pairs, turns = values.shape
+    if pairs < 2:
+        raise InputError("--fresh: expected at least 2 pairs of processes: one shows no scatter")
+    drawn = rng.integers(pairs, size=(resamples, pairs, 1))
+    means = values[drawn, rng.integers(turns, size=(resamples, pairs, turns))].mean(axis=(1, 2))
+    tail = norm.cdf(t.ppf(0.025, pairs - 1) * np.sqrt(pairs / (pairs - 1)))
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(values.mean()), float(low), float(high)
 
 
 def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
@@ -161,12 +182,15 @@ def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
 def measure(tracer: str, data: Path, options: argparse.Namespace) -> None:
     """Prints what a tracer costs per step, per run, and both for trainings of some lengths."""
     turns = pairs_of_turns(tracer, data, options)
-    ratio, low, high = interval(trimmed(turns[:, 1] / turns[:, 0]))
+    logs = middle(np.log(turns[..., 1] / turns[..., 0]))
+    ratio, low, high = map(float, np.exp(nested_interval(logs, np.random.default_rng(0))))
     limit = LIMITS[tracer]
-    step_ms = float(np.median(turns[:, 0])) * 100
+    step_ms = float(np.median(turns[..., 0])) * 100
+    least, most = np.exp(np.sort(logs.mean(axis=1))[[0, -1]])
     print(
         f"{tracer:8}  per step: x{ratio:.4f} (95 %: {low:.4f} to {high:.4f}) of {step_ms:.1f} ms "
-        f"of CPU, {len(turns)} pairs of turns; limit x{limit:.2f}: {verdict(low, high, limit)}",
+        f"of CPU, {len(turns)} pairs of processes (x{least:.4f} to x{most:.4f}) with "
+        f"{turns.shape[1]} pairs of turns each; limit x{limit:.2f}: {verdict(low, high, limit)}",
         flush=True,
     )
     starts = pairs_of_starts(tracer, data, options.workers, options.starts)
@@ -222,9 +246,9 @@ def is_here(tracer: str, data: Path) -> bool:
 def main() -> None:
     """Measures every tracer that is here."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--fresh", type=int, default=4)
-    parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=240)
+    parser.add_argument("--fresh", type=int, default=8)
+    parser.add_argument("--starts", type=int, default=6)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--tracer", action="append", choices=list(LIMITS))
     options = parser.parse_args()
