@@ -371,6 +371,9 @@ def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
         assert figure.table is not None
         assert figure.table.columns[1].title == "input (node h)"
         assert sum(row[1] for row in figure.table.rows) == pytest.approx(total)
+        titles = [column.title for column in figure.table.columns]
+        assert ("users" in titles) is (key != "users")
+        assert {len(row) for row in figure.table.rows} == {len(titles)}
     unknown = [row | {"nodes": None, "input_node_hours": None} for row in rows]
     table = group_figures(unknown, {})[0].table
     assert table is not None

@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="names",
         action="store_const",
         const=Pseudonyms(),
-        help="replace jobs, commands and paths by numbers; keeps nothing to resume from",
+        help="replace users, commands and paths by numbers, not job ids and times; keeps nothing to "
+        "resume from",
     )
     add_executor_arguments(parser)
 

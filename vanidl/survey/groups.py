@@ -81,12 +81,14 @@ def _figure(
     lines = tuple(
         (elided(name, limit=_LONGEST), sums[name].lost, sums[name].lost / total if total else None,
          sums[name].lost / sums[name].had if sums[name].had else None, sums[name].jobs,
-         len(sums[name].users), _worst(rows, reports, sums[name]))
+         *([] if noun == "user" else [len(sums[name].users)]),
+         _worst(rows, reports, sums[name]))
         for name in order[:MOST_GROUPS]
     )  # fmt: skip
     columns = (
         Column(noun), Column(f"input ({hours.noun} h)", "number"), Column("of all input", "share"),
-        Column("of its jobs' time", "share"), Column("jobs", "count"), Column("users", "count"),
+        Column("of its jobs' time", "share"), Column("jobs", "count"),
+        *([] if noun == "user" else [Column("users", "count")]),
         Column("job with most"),
     )  # fmt: skip
     table = Table(columns, lines, n_of_m(len(lines), len(order), f"{noun}s"), sorted_by=1)

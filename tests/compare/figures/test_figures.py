@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from itertools import pairwise
 
@@ -9,7 +10,17 @@ import pytest
 
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from vanidl.compare import Comparison
-from vanidl.compare.figures import FIGURES, access, changes, metrics, overlap, sizes, steps
+from vanidl.compare.figures import (
+    FIGURES,
+    access,
+    changes,
+    metrics,
+    overlap,
+    repeats,
+    sizes,
+    steps,
+    timeline,
+)
 
 
 @cache
@@ -98,6 +109,26 @@ def test_sizes_hold_every_operation():
 @pytest.mark.parametrize("high", [1.26, 1.8, 3.9, 50, 1e5])
 def test_every_range_of_factors_has_some_ticks_and_not_too_many(low, high):
     ticks = changes._ticks(low, high)
-    assert 3 <= len(ticks) <= 27
+    assert 3 <= len(ticks) <= 16
     assert any(t == pytest.approx(1) for t in ticks)
     assert all(low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9) for t in ticks)
+    labels = [changes._label(tick) for tick in ticks]
+    assert [float(label.replace(",", "")) for label in labels] == pytest.approx(ticks)
+    assert len(set(labels)) == len(labels)
+    if high > changes._NARROW * low:
+        assert len(labels) <= changes._MOST_TICKS
+
+
+@pytest.mark.parametrize("name", EXAMPLE_COMPARISONS)
+def test_the_axis_of_runs_has_the_unit_of_its_metric(name):
+    spec = repeats.figure(example(name)).spec
+    if spec is not None:
+        metric = example(name).pairings[0].change(example(name).primary).metric
+        assert spec["layout"]["yaxis"]["title"]["text"] == f"{metric.title} in {metric.unit}"
+
+
+@pytest.mark.parametrize(("name", "letters"), [("unlike", ["A", "B"]), ("three", [])])
+def test_the_width_of_a_level_names_its_side_where_they_differ(name, letters):
+    said = timeline.figure(example(name)).caption.partition("Each level is the mean over ")[2]
+    assert re.findall(r"\d m?s \(([A-Z])\)", said) == letters
+    assert re.match(r"[\d.]+ m?s", said)

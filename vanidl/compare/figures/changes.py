@@ -24,7 +24,8 @@ _BARS = (
     "grey has no good direction, or no verdict."
 )
 _SINGLE = "One run each gives no interval and no measure of how far the next run would be off."
-_TICKS = tuple(m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5))
+_TICKS = tuple(float(f"{m}e{e}") for e in range(-6, 10) for m in (1, 2, 5))
+_MOST_TICKS = 12  # whose labels stand level beside each other
 _NARROW = 8.0  # from the lowest to the highest factor, below which ticks are evenly apart
 
 
@@ -115,10 +116,20 @@ def _hover(change: Change) -> str:
 def _ticks(low: float, high: float) -> list[float]:
     """Factors to mark: 1, 2, 5, 10 ... over a wide range, even steps around 1 in a narrow one."""
     if high > _NARROW * low:
-        return [tick for tick in _TICKS if low <= tick <= high]
+        ticks = [tick for tick in _TICKS if low <= tick <= high]
+        return ticks if len(ticks) <= _MOST_TICKS else [t for t in ticks if _mantissa(t) == "1"]
     step = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= 8)
     below, above = math.floor((1 - low) / step), math.floor((high - 1) / step)
     return [1 + k * step for k in range(-below, above + 1)]
+
+
+def _mantissa(tick: float) -> str:
+    return f"{tick:.0e}"[0]
+
+
+def _label(tick: float) -> str:
+    """A factor in digits, without exponent: 0.0005, 1.2, 20,000."""
+    return f"{tick:,.6f}".rstrip("0").rstrip(".")
 
 
 def _drawn_values(change: Change) -> list[float]:
@@ -142,7 +153,7 @@ def _layout(drawn: list[list[Change]], names: list[str]) -> Spec:
             type="log",
             range=[low - margin, high + margin],
             tickvals=ticks,
-            ticktext=[f"{t:.3g}" for t in ticks],
+            ticktext=[_label(tick) for tick in ticks],
             fixedrange=True,
         ),
         yaxis=palette.axis(

@@ -77,8 +77,13 @@ def _layout(change: Change, paired: bool, most: int) -> Spec:
         xaxis=palette.axis(
             "pair" if paired else "run", dtick=max(1, most // 12), showgrid=False, fixedrange=True
         ),
-        yaxis=palette.axis(f"{change.metric.title} in s", fixedrange=True),
+        yaxis=palette.axis(_axis_title(change), fixedrange=True),
     )
+
+
+def _axis_title(change: Change) -> str:
+    title, unit = change.metric.title, change.metric.unit
+    return f"{title} in {unit}" if unit else title
 
 
 def _table(rows: Rows, change: Change, paired: bool) -> Table:

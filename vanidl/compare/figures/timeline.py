@@ -37,7 +37,7 @@ def figure(comparison: Comparison) -> Figure:
     spec, cut = _spec(drawn)
     words = [
         _CAPTION,
-        _resolution([sample for _, sample in drawn]),
+        _resolution(drawn),
         shown_runs(comparison),
         f"Shown: {cut}." if cut else "",
         f"Not recorded: {', '.join(missing)}." if missing else "",
@@ -132,16 +132,20 @@ def _fastest(sample: Sample) -> float:
     return 0.0 if io is None else float(_speeds(io)[1].max(initial=0.0))
 
 
-def _resolution(samples: list[Sample]) -> str:
-    widths = []
-    for sample in samples:
+def _resolution(drawn: list[tuple[Side, Sample]]) -> str:
+    widths: dict[str, list[str]] = {}
+    for side, sample in drawn:
         io = None if sample.results is None else sample.results.timeline
         if io is not None:
             edges, _ = _speeds(io)
-            widths.append(seconds(float(edges[1] - edges[0])))
+            width = seconds(float(edges[1] - edges[0]))
+            widths.setdefault(width, []).append(side.letter)
     if not widths:
         return ""
-    return f"Each level is the mean over {' and '.join(dict.fromkeys(widths))}."
+    if len(widths) == 1:
+        return f"Each level is the mean over {next(iter(widths))}."
+    each = (f"{width} ({', '.join(letters)})" for width, letters in widths.items())
+    return f"Each level is the mean over {', '.join(each)}."
 
 
 def _panel(sample: Sample, row: int, divisor: int) -> tuple[list[Spec], str]:
