@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="names",
         action="store_const",
         const=Pseudonyms(),
-        help="replace users, commands and paths by numbers, not job ids and times; keeps nothing to "
-        "resume from",
+        help="replace users, commands and paths by numbers; job ids and times stay, and nothing to "
+        "resume from is kept",
     )
     add_executor_arguments(parser)
 

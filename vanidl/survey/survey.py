@@ -63,7 +63,7 @@ def survey(  # noqa: PLR0913 - all but two by keyword
     """Reads Darshan logs and results of DLIO below a folder; one row per job, and a page.
 
     What is done stays in `output`: another call with the same one does only what is new. A job
-    that takes more than its limits has a row that says so. With `names` jobs, commands and paths
+    that takes more than its limits has a row that says so. With `names` users, commands and paths
     are replaced, and nothing that has names stays there. The jobs with most time in I/O, as many
     as `reports`, get a report of their own, to which the page leads.
 
