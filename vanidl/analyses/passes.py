@@ -63,7 +63,8 @@ def pass_starts(trace: Trace) -> tuple[int, ...]:
     if reads is None:
         return ()
     family = trace.family[reads.process].astype(np.int64)
-    scopes = (family, reads.process, np.zeros_like(family))
+    alike = np.array_equal(family, reads.process)  # no process has children: one scope, not two
+    scopes = (family, *(() if alike else (reads.process,)), np.zeros_like(family))
     return max((_in_scope(reads, member) for member in scopes), key=lambda p: p.whole).starts
 
 
@@ -175,17 +176,20 @@ def _goes_on(start: Int64Array, file: Int64Array, offset: Int64Array) -> NDArray
 
 
 def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
-    """The passes that every member of a scope shows; each begins where the first of any does."""
+    """The passes that every member of a scope shows; each begins where the first of any does.
+
+    Of thousands of members mostly a few are looked at: one that differs is enough.
+    """
     order = np.argsort(member, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(member[order])) + 1)
     most = max(map(len, groups))
-    found = [
-        _passes(reads.start[group], reads.item[group])
-        for group in groups
-        if len(group) >= _SMALL_PART * most
-    ]
-    if len({len(passes.starts) for passes in found}) > 1 or not found[0].starts:
-        return _NO_PASSES
+    found: list[_Passes] = []
+    for group in groups:
+        if len(group) < _SMALL_PART * most:
+            continue
+        found.append(_passes(reads.start[group], reads.item[group]))
+        if not len(found[-1].starts) == len(found[0].starts) > 0:
+            return _NO_PASSES
     starts = np.array([passes.starts for passes in found])
     apart, length = np.ptp(starts, axis=0).max(), np.diff(starts, axis=1).min()
     if apart > _APART * length:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -96,6 +96,7 @@ class _Chosen:
 
     def __init__(self, bins: BusyBins, wanted: Sequence[tuple[int, int]], most: int) -> None:
         self.bins, self._wanted, self._most = bins, wanted, most
+        self._low, self._high = np.array(wanted, np.int64).reshape(-1, 2).T
         self.total: Counter[tuple[int, int]] = Counter()
         self.whole: list[Block] = []
         self._parts: list[list[Block]] = [[] for _ in wanted]
@@ -110,21 +111,21 @@ class _Chosen:
             self.whole.append(block)
             return
         self.bins.add(block, fates)
-        longest = int((block.end - block.start).max(initial=0))
-        for i, (low, high) in enumerate(self._wanted):
-            inside = self._inside(block, low - longest, low, high)
+        for i, inside in self._inside(block):
             self._counts[i] += len(inside)
             if self._counts[i] > self._most:
                 self._parts[i] = []  # more than a page holds: not to be kept meanwhile
             elif len(inside):
                 self._parts[i].append(block.pick(inside))
 
-    @staticmethod
-    def _inside(block: Block, earliest: int, low: int, high: int) -> Int64Array:
-        """The slices that overlap [low, high): none of them begins before `earliest`."""
-        first, last = np.searchsorted(block.start, [earliest, high])
-        found: Int64Array = first + np.flatnonzero(block.end[first:last] > low)
-        return found
+    def _inside(self, block: Block) -> Iterator[tuple[int, Int64Array]]:
+        """The slices that overlap each window [low, high), of windows that may have some."""
+        longest = (block.end - block.start).max(initial=0)
+        first = np.searchsorted(block.start, self._low - longest)
+        last = np.searchsorted(block.start, self._high)
+        for i in np.flatnonzero(first < last).tolist():
+            ends = block.end[first[i] : last[i]]
+            yield i, first[i] + np.flatnonzero(ends > self._low[i])
 
     def fitting(self, most: int) -> tuple[tuple[tuple[int, int], ...], list[Block]]:
         """Windows in turn, as long as all slices in them still fit; and these slices, once each."""
@@ -134,18 +135,18 @@ class _Chosen:
         for window, count, parts in zip(self._wanted, self._counts, self._parts, strict=True):
             if count <= left:
                 left -= count
-                found += [_outside(part, windows) for part in parts]
+                taken = np.array(windows, np.int64).reshape(-1, 2)
+                found += [_outside(part, taken) for part in parts]
                 windows.append(window)
         return tuple(windows), [part for part in found if len(part)]
 
 
-def _outside(block: Block, windows: Iterable[tuple[int, int]]) -> Block:
+def _outside(block: Block, windows: Int64Array) -> Block:
     """Slices that lie in none of the windows that were taken before."""
     keep = np.ones(len(block), bool)
-    first, last = int(block.start[0]), int(block.end.max())
-    for low, high in windows:
-        if first < high and last > low:
-            keep &= ~((block.start < high) & (block.end > low))
+    near = (block.start[0] < windows[:, 1]) & (block.end.max() > windows[:, 0])
+    for low, high in windows[near]:
+        keep &= ~((block.start < high) & (block.end > low))
     return block if keep.all() else block.pick(keep)
 
 
