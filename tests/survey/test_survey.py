@@ -23,7 +23,7 @@ from vanidl.parallel.limits import Limits
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
-from vanidl.survey import survey
+from vanidl.survey import survey, table
 from vanidl.survey.cache import RowCache
 from vanidl.survey.days import input_by_day
 from vanidl.survey.groups import GROUPS, group_figures
@@ -94,6 +94,22 @@ def test_the_table_holds_the_rows(done) -> None:
     table = parquet.read_table(done.parquet).to_pylist()
     assert table == list(done.rows)
     assert list(table[0]) == [name for name, *_ in (*COLUMNS, *MORE)]
+
+
+def test_the_table_of_many_jobs_has_the_cleaned_text_of_one_column_at_a_time(
+    done, tmp_path: Path
+) -> None:
+    text = "x" * 1000
+    row = {name: text if type(value) is str else value for name, value in done.rows[-1].items()}
+    many = 300
+    texts = sum(value is text for value in row.values())
+    table.write([row], tmp_path / "first.parquet")  # which imports what writes it
+    tracemalloc.start()
+    table.write([row] * many, tmp_path / "many.parquet")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert texts >= 4
+    assert peak < 2.5 * many * len(text)
 
 
 def test_the_page_is_whole_and_fetches_nothing(done) -> None:

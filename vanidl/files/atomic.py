@@ -29,7 +29,7 @@ _AS_UMASK_SAYS = 0o666
 
 def write_whole(
     target: Path,
-    content: bytes,
+    content: bytes | bytearray,
     what: str = "the report",
     *,
     private: bool = False,

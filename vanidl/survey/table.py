@@ -23,7 +23,8 @@ def write(rows: Sequence[Row], path: Path) -> None:
 
     kinds = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
     schema = pyarrow.schema([_field(name, kind) for name, kind in kinds])
-    columns = {name: [_clean(row[name]) for row in rows] for name, _ in kinds}
+    # One column after the other: cleaned values of all at once take more than the table itself.
+    columns = [pyarrow.array((_clean(row[f.name]) for row in rows), f.type) for f in schema]
     buffer = io.BytesIO()
     parquet.write_table(pyarrow.table(columns, schema=schema), buffer)
     write_whole(path, buffer.getvalue(), "the table of jobs")
