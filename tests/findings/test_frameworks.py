@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+import vanidl
 from tests.findings.labeled import RECIPES
+from tests.makers import dlio_results
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
 from vanidl.findings.frameworks import PYTORCH, TENSORFLOW, frameworks
@@ -75,3 +77,17 @@ def test_where_nothing_tells_both_are_named():
     plain = replace(trace, counters={})
     assert frameworks(plain, []) == (PYTORCH, TENSORFLOW)
     assert frameworks(plain, ["/d/part-0.tfrecord"]) == (TENSORFLOW,)
+
+
+@pytest.mark.parametrize("used", [PYTORCH, TENSORFLOW, "jax"])
+def test_a_benchmark_says_whose_loader_it_ran(tmp_path, used):
+    folder = dlio_results.write(tmp_path / "result")
+    config = folder / "configs" / "config.yaml"
+    settings = config.read_text().replace("framework: pytorch", f"framework: {used.lower()}")
+    config.write_text(settings)
+    run = vanidl.open_run(folder)
+    assert frameworks(run.trace, []) == tuple(name for name in WORDS if name == used)
+    texts = [f.advice for f in run.findings]
+    assert texts
+    for framework, words in WORDS.items():
+        assert framework == used or not any(map(words.search, texts)), texts

@@ -27,14 +27,17 @@ _CODE = {
 
 
 def frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
-    """Whose loader it is, likeliest first, by profiles, code that was imported, and data.
+    """Whose loader it is, likeliest first.
 
-    Both where nothing tells; none of them where nothing tells and ranks used MPI-IO or timed MPI.
+    A benchmark's settings say it; else profiles, code that was imported, and data do. Both where
+    nothing tells; none of them where nothing tells and ranks used MPI-IO or timed MPI.
 
     Args:
         trace: the run.
         files: paths of the dataset.
     """
+    if trace.benchmarks and (stated := _stated(trace)) is not None:
+        return stated
     sources = " ".join(profile.source for profile in trace.profiles)
     records = any("tfrecord" in path.lower() for path in files)
     if "pytorch" in sources or any("DataLoader" in name for name in trace.spans.names):
@@ -47,6 +50,14 @@ def frameworks(trace: Trace, files: Iterable[str]) -> tuple[str, ...]:
     if records:
         return (TENSORFLOW,)
     return () if trace.mpi or MPIIO in trace.counters else (PYTORCH, TENSORFLOW)
+
+
+def _stated(trace: Trace) -> tuple[str, ...] | None:
+    """Those that benchmarks were set to run, () for others than these; None: not recorded."""
+    found = {benchmark.framework for benchmark in trace.benchmarks}
+    if not all(found):
+        return None
+    return tuple(name for name in (PYTORCH, TENSORFLOW) if name.lower() in found)
 
 
 def _imported(trace: Trace) -> tuple[str, ...]:

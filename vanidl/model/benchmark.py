@@ -50,3 +50,4 @@ class Benchmark:
     saves_s: tuple[float, ...] = ()  # each checkpoint of its first rank
     loads_s: tuple[float, ...] = ()
     cached_nbytes: tuple[tuple[int, int], ...] = ()  # (epoch, page cache of a host as it began)
+    framework: str = ""  # whose data loader it ran, in lower case

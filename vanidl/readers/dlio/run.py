@@ -124,6 +124,7 @@ def _benchmark(folder: Path, result: _Result, settings: Settings, slowest: Slowe
         saves_s=first.checkpoints_s(loaded=False) if first else (),
         loads_s=first.checkpoints_s(loaded=True) if first else (),
         cached_nbytes=outputs[0].cached_nbytes if outputs else (),
+        framework=settings.framework,
     )
 
 

@@ -20,6 +20,7 @@ class Settings:
     """What was run, on what. None: not recorded."""
 
     workload: str = ""
+    framework: str = ""  # whose data loader the benchmark ran
     accelerators: int | None = None
     hosts: int | None = None
     memory_nbytes: int | None = None  # of all hosts
@@ -96,6 +97,7 @@ def _settings(config: _Config, summary: Object, losses: tuple[str, ...]) -> Sett
     samples = whole(summary.get("num_samples_per_file"))
     return Settings(
         workload=bounded_name(config.text("model.name") or config.text("model")),
+        framework=bounded_name(config.text("framework")).lower(),
         accelerators=whole(summary.get("num_accelerators")),
         hosts=whole(summary.get("num_hosts")),
         memory_nbytes=_memory(summary.get("host_memory_GB")),
