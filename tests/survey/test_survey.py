@@ -30,7 +30,7 @@ from vanidl.survey.groups import GROUPS, group_figures
 from vanidl.survey.hours import program_of
 from vanidl.survey.jobs import Job
 from vanidl.survey.known_logs import Identity, KnownLogs
-from vanidl.survey.page import page
+from vanidl.survey.page import TERMS, page
 from vanidl.survey.reports import place_of
 from vanidl.survey.rows import COLUMNS, MORE, missing
 from vanidl.survey.survey import LIMITS
@@ -394,6 +394,7 @@ def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
     table = group_figures(unknown, {})[0].table
     assert table is not None
     assert table.columns[1].title == "input (rank h)"
+    assert {"node h", "rank h"} <= {name for term, _ in TERMS for name in term.split(", ")}
     days = input_by_day(rows).table
     assert days is not None
     assert sum(row[1] for row in days.rows) == pytest.approx(total)

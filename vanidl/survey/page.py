@@ -30,7 +30,7 @@ TERMS = (
         "Reads of the files that a job only read, or read most of: counters of Darshan, summed "
         "over processes, at most the run time of all ranks.",
     ),
-    ("node h", "Hours x nodes: rank h x nodes / ranks."),
+    ("node h, rank h", "Hours x nodes, hours x ranks: node h = rank h x nodes / ranks."),
     ("traced", "Operations with a record of their own / operations that were counted."),
 )
 
