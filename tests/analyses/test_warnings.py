@@ -22,6 +22,7 @@ from tests.makers import dlio_results, xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.event_files import Event, event_file
 from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
+from tests.makers.step_journals import journal_bytes
 from tests.makers.training_loops import loop, marked
 from tests.readers.test_ceiling_json import CEILING
 from vanidl.analyses import analyse
@@ -174,6 +175,13 @@ def told_of_profiling(folder: Path, killed: bool = False, **text: object) -> tup
     for k in range(1, 9):
         events.add(journal.OPTIMIZER, 0, k * SECOND, k * SECOND)
     events.flush() if killed else events.close()
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def told_of_ranks(folder: Path, ranks: int) -> tuple[Notice, ...]:
+    """Warnings of the recorded steps of rank 0 of so many."""
+    process = {"host": "n", "pid": 7, "rank": 0, "world_size": ranks}
+    (folder / "n-7.steps").write_bytes(journal_bytes(process, "w0:0-1 o:5 w0:10-11 o:15"))
     return vanidl.open_run(folder).coverage.warnings
 
 
@@ -466,6 +474,10 @@ TABLE: dict[str, Cases] = {
     "steps_cut": Cases(
         {"killed": lambda folder: told_of_profiling(folder, killed=True)},
         {"ended": lambda folder: told_of_profiling(folder)},
+    ),
+    "ranks_silent": Cases(
+        {"a rank that was killed at once": lambda folder: told_of_ranks(folder, 2)},
+        {"the only rank": lambda folder: told_of_ranks(folder, 1)},
     ),
     "steps_incomplete": Cases(
         {"a hook failed": lambda folder: folder_of(1, folder, "node01-7.steps-error")},

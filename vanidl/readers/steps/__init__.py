@@ -23,6 +23,7 @@ from vanidl.readers.sniff import Opening
 from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import MAGICS, OPTIMIZER, OTHER_STEP, STEP, Journal, read_journal
 from vanidl.readers.steps.loop import profile
+from vanidl.readers.steps.ranks import silent_ranks
 from vanidl.readers.steps.unseen import notices
 
 _STEPS = "steps"
@@ -47,8 +48,10 @@ def _read(files: Files, reading: Reading) -> Records:
             said.append(_cut(journal))
         if not len(each.start_ns):
             said += unused(journal.path, journal.losses)
+    heard = tuple(each for each in profiles if len(each.start_ns))
+    said += silent_ranks(heard)
     return Records(
-        profiles=tuple(each for each in profiles if len(each.start_ns)),
+        profiles=heard,
         notices=(*said, *notices(journals), *ceilings),
     )
 

@@ -40,7 +40,8 @@ EPOCH_SHIFT = 32
 SUFFIX = ".steps"
 FAILURE_SUFFIX = ".steps-error"
 RANKS_VARIABLE = "VANIDL_RANK_VARIABLES"
-_WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+_WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+# Not SLURM_NTASKS: a batch script that runs one process has the number of the whole job.
 
 _ROW = Struct("<4q")
 _FLUSH_NS = 1_000_000_000
