@@ -213,7 +213,7 @@ class Replays:
         warm_up, budget, epoch = os.environ[CEILING_VARIABLE].split(",")
         self.warm_up = max(int(warm_up), 1)
         self._budget = int(budget)
-        self._epoch_batches = int(epoch) if epoch else None
+        self.epoch_batches = int(epoch) if epoch else None
         self._forget()
 
     def _forget(self) -> None:
@@ -229,7 +229,7 @@ class Replays:
             replay = self._of(loader)
             if not (self.channel.on or replay.on):
                 return None
-            return Pass(replay, self._epoch_batches if length is None else length)
+            return Pass(replay, self.epoch_batches if length is None else length)
         except Exception as error:
             self.channel.fail(error)
             return None

@@ -11,6 +11,8 @@ from time import time_ns
 from . import CEILING_VARIABLE
 from .journal import END, WAIT
 from .loaders import Position, current_role, trains
+from .replay import stays_real
+from .replay_tensorflow import MEMORY, Memory, from_memory
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 
-_REAL = "functions that TensorFlow traces take batches from its own iterators alone"
+_REAL = "its iterator was not made of a dataset of tf.data in Python"
 
 
 class _Waits(Waits):
@@ -29,23 +31,24 @@ class _Waits(Waits):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel, _description, memory=False)
-        self._last: dict[str, tuple[Position, int]] = {}  # and the thread that waits
+        self._last: dict[str, tuple[Position, int, Memory | None]] = {}  # and who waits
 
     def begin(self, loader: Any, iterator: Any) -> Position:  # noqa: ANN401
         position = super().begin(loader, iterator)
-        if position.number == 0 and os.environ.get(CEILING_VARIABLE):
-            from .replay import stays_real
-
-            stays_real(self.channel, type(loader).__name__, _REAL)
-        self._last[current_role()] = position, get_ident()
+        memory = iterator.__dict__.get(MEMORY)
+        if memory is None and position.number == 0 and os.environ.get(CEILING_VARIABLE):
+            stays_real(self.channel, type(iterator).__name__, _REAL)
+        self._last[current_role()] = position, get_ident(), memory
         return position
 
     def note_traced(self, role: str, begin_s: float, end_s: float) -> None:
         """A batch that a traced function took; times are seconds since the epoch."""
         try:
             if role in self._last and self.channel.on:
-                position, thread = self._last[role]
+                position, thread, memory = self._last[role]
                 begin, end = int(begin_s * 1e9), int(end_s * 1e9)
+                if memory is not None:
+                    memory.note(begin, end)
                 self.channel.add(position.code | WAIT, position.number, begin, end, thread)
                 position.number += 1
                 self.channel.journal.latest = position
@@ -61,7 +64,9 @@ def watch_datasets(module: ModuleType, channel: Channel) -> None:
     """Has datasets note each pass; within a traced function there is none yet."""
     waits = _waits(channel)
     original = module.DatasetV2.__iter__
-    begun = waits.following(original, lambda dataset: dataset)
+    replaying = os.environ.get(CEILING_VARIABLE)
+    made = from_memory(original, channel) if replaying else original
+    begun = waits.following(made, lambda dataset: dataset)
 
     @wraps(original)
     def __iter__(dataset: Any) -> Any:  # noqa: ANN401
@@ -87,6 +92,9 @@ def watch_iterators(module: ModuleType, channel: Channel) -> None:
         except BaseException:
             waits.note(iterator, END, begin)
             raise
+        memory = iterator.__dict__.get(MEMORY)
+        if memory is not None:
+            memory.note(begin, time_ns())
         waits.note(iterator, WAIT, begin)
         return batch
 

@@ -1,0 +1,96 @@
+"""Loops of TensorFlow whose compute and input take what they are told: X_MS Y_MS.
+
+A step computes for X ms of wall time, asleep; a batch takes Y ms to load. TensorFlow reads ahead,
+so a step takes about max(X, Y). `--how eager` is a loop over a dataset, `keras` is `Model.fit`,
+where the compute is within the function that Keras traces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import tensorflow as tf  # type: ignore[import-not-found]
+
+BATCH, FEATURES = 4, 1024
+
+
+class Program:
+    """The training, when the compute of each step began, and the seconds that it took."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.begun: list[float] = []
+        self.computed: list[float] = []
+
+    def data(self) -> tf.data.Dataset:
+        """Batches that take their time, in a dataset that knows how many they are, or not."""
+        options = self.options
+
+        def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for k in range(options.batches):
+                time.sleep(options.input_ms / 1e3)
+                yield np.full((BATCH, FEATURES), k, "f4"), np.full((BATCH, 1), k, "f4")
+
+        spec = tf.TensorSpec((None, FEATURES)), tf.TensorSpec((None, 1))
+        data = tf.data.Dataset.from_generator(batches, output_signature=spec)
+        if options.unknown:
+            return data
+        return data.apply(tf.data.experimental.assert_cardinality(options.batches))
+
+    def compute(self) -> None:
+        """Takes so long, as if a device were at it."""
+        self.begun.append(time.perf_counter())
+        time.sleep(self.options.compute_ms / 1e3)
+        self.computed.append(time.perf_counter() - self.begun[-1])
+
+    def eager(self) -> None:
+        """A loop over the dataset."""
+        data = self.data()
+        for _ in range(self.options.epochs):
+            for _batch in data:
+                self.compute()
+
+    def keras(self) -> None:
+        """`fit`, of a model that takes so long."""
+        import keras  # type: ignore[import-not-found]
+
+        program = self
+
+        class Slow(keras.layers.Layer):  # type: ignore[misc]
+            def call(self, values: tf.Tensor) -> tf.Tensor:
+                tf.py_function(program.compute, [], [])
+                return values
+
+        model = keras.Sequential([keras.Input((FEATURES,)), Slow(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(self.data(), epochs=self.options.epochs, verbose=0)
+
+
+def main() -> None:
+    """Trains, and writes the mean times of computing and of steps in their last half."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("compute_ms", type=float)
+    parser.add_argument("input_ms", type=float)
+    parser.add_argument("--how", choices=("eager", "keras"), default="eager")
+    parser.add_argument("--unknown", action="store_true")
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--truth", type=Path, required=True)
+    program = Program(parser.parse_args())
+    getattr(program, program.options.how)()
+    half = slice(len(program.computed) // 2, None)
+    found = {
+        "compute_s": fmean(program.computed[half]),
+        "step_s": float(np.diff(program.begun[half]).mean()),
+    }
+    program.options.truth.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Batches of tf.data handed out from memory: the datasets that the program iterates over.
+
+Traced functions, those of Keras among them, take batches from TensorFlow's own iterators alone, so
+it is the dataset of a pass that is replaced, when an iterator of it is made: by one that keeps the
+first batches of its source in TensorFlow's memory, and repeats them. Both know the same elements.
+Batches are not copied, as tensors cannot be modified. Where a dataset does not know its length, its
+passes stay real until a whole one has been counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from time import time_ns
+
+from .journal import REPLAY
+from .replay import Replays
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .hooks import Channel
+
+MEMORY = "_vanidl_memory"
+
+_INFINITE, _UNKNOWN = -1, -2  # as tf.data has them
+_ON_DEVICES = ("_CopyToDeviceDataset", "_PrefetchToDeviceDataset", "_MapOnGpuDataset")
+
+
+class Memory:
+    """What is kept of one dataset.
+
+    Attributes:
+        length: batches of a pass, `_INFINITE`, or `_UNKNOWN` until one has ended.
+        since_ns: batches that were asked for later than this come from memory; None: none do.
+    """
+
+    def __init__(self, own: Replays, dataset: Any) -> None:  # noqa: ANN401
+        self.length = _UNKNOWN
+        self.since_ns: int | None = None
+        self._own = own
+        self._kept = self._nbytes = 0
+        self._refused = False
+        self._repeated: Any = None
+        self._text: dict[str, object] = {
+            "replay": own.channel.journal.new_replay(),
+            "class": type(dataset).__name__,
+        }
+        self._say("warm-up", needed=own.warm_up)
+
+    def _say(self, state: str, **more: object) -> None:
+        self._text.update(state=state, **more)
+        self._own.channel.describe(self._text)
+
+    def in_place_of(self, dataset: Any) -> Any:  # noqa: ANN401
+        """The dataset of a pass that begins."""
+        if self._refused:
+            return dataset
+        try:
+            if self.length == _UNKNOWN:
+                self.length = _length(dataset, self._own)
+            if self.length == _UNKNOWN:
+                return _counted(dataset, self._whole)
+            if self._repeated is None:
+                self._repeated = self._repeating(dataset)
+            if self.since_ns is None:  # the pass before did not get so far
+                self._forget()
+        except Exception as error:
+            self._refuse(error)
+            return dataset
+        return self._repeated
+
+    def _repeating(self, dataset: Any) -> Any:  # noqa: ANN401
+        _check(dataset)
+        most = self._own.warm_up
+        if self.length != _INFINITE:
+            most = min(most, self.length)
+        repeated = _watched(dataset.take(most), self.keeps, self.is_full).cache().repeat()
+        if self.length == most:
+            repeated = _first_and_one_more(repeated, most)
+        elif self.length != _INFINITE:
+            repeated = repeated.take(self.length)
+        if repeated.element_spec != dataset.element_spec:
+            raise TypeError(f"kept batches would be {repeated.element_spec}")
+        return repeated
+
+    def keeps(self, nbytes: int) -> bool:
+        """Whether the next batch of the source is kept; at least one is."""
+        if self.since_ns is not None:  # TensorFlow fills its memory again
+            self._forget()
+        if self._kept and nbytes > self._own.left:
+            return False
+        self._kept += 1
+        self._nbytes += nbytes
+        self._own.left -= nbytes
+        return True
+
+    def is_full(self) -> None:
+        """No more of the source is kept: from now on batches come from memory."""
+        if not self._kept:
+            return
+        self.since_ns = time_ns()
+        length = None if self.length == _INFINITE else self.length
+        try:
+            self._say("on", kept=self._kept, nbytes=self._nbytes, length=length)
+        except Exception as error:  # TensorFlow would hand it to the program
+            self._own.channel.fail(error)
+
+    def _forget(self) -> None:
+        self._own.left += self._nbytes
+        self._kept = self._nbytes = 0
+        self.since_ns = None
+
+    def _whole(self, count: int) -> None:
+        """A whole pass has ended."""
+        if self.length == _UNKNOWN:
+            self.length = count
+
+    def _refuse(self, error: Exception) -> None:
+        self._refused, self._repeated = True, None
+        self._say("refused", why=" ".join(f"{type(error).__name__}: {error}".split())[:200])
+
+    def note(self, begin: int, end: int) -> None:
+        """A batch was taken between these times."""
+        if self.since_ns is not None and begin > self.since_ns:
+            self._own.channel.add(REPLAY, 0, begin, end)
+
+
+def from_memory(original: Any, channel: Channel) -> Any:  # noqa: ANN401
+    """`Dataset.__iter__`, whose iterators take their batches from memory once it is warm."""
+    own = Replays(channel)
+
+    @wraps(original)
+    def __iter__(dataset: Any) -> Any:  # noqa: ANN401
+        try:
+            memory = dataset.__dict__.get(MEMORY)
+            if memory is None and not channel.on:
+                return original(dataset)
+            if memory is None:
+                memory = dataset.__dict__[MEMORY] = Memory(own, dataset)
+            chosen = memory.in_place_of(dataset)
+        except Exception as error:
+            channel.fail(error)
+            return original(dataset)
+        iterator = original(chosen)
+        iterator.__dict__[MEMORY] = memory
+        return iterator
+
+    return __iter__
+
+
+def _length(dataset: Any, own: Replays) -> int:  # noqa: ANN401
+    known = int(dataset.cardinality())
+    if known == _UNKNOWN and own.epoch_batches is not None:
+        return own.epoch_batches
+    return known
+
+
+def _check(dataset: Any) -> None:  # noqa: ANN401
+    """Refuses what TensorFlow cannot keep.
+
+    Raises:
+        TypeError: its batches lie on a device, or are of no tensors.
+    """
+    tf = sys.modules["tensorflow"]
+    waiting = [dataset]
+    while waiting:
+        one = waiting.pop()
+        if type(one).__name__ in _ON_DEVICES:
+            raise TypeError("its batches are copied to a device by the dataset itself")
+        waiting += one._inputs() if "Options" in type(one).__name__ else ()
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)):
+            raise TypeError(f"its batches hold {type(spec).__name__}")
+
+
+def _counted(dataset: Any, whole: Callable[[int], None]) -> Any:  # noqa: ANN401
+    """The same dataset, which tells how many batches it gave, if it came to its end."""
+    _check(dataset)
+    given: list[None] = []
+
+    def more(_nbytes: int) -> bool:
+        given.append(None)
+        return True
+
+    return _watched(dataset, more, lambda: whole(len(given)))
+
+
+def _watched(dataset: Any, more: Callable[[int], bool], ended: Callable[[], None]) -> Any:  # noqa: ANN401
+    """A dataset up to the first batch that `more` declines, given its bytes; then calls `ended`."""
+    tf = sys.modules["tensorflow"]
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def asks(*batch: Any) -> Any:  # noqa: ANN401
+        parts = tf.nest.flatten(batch, expand_composites=True)
+        asked = tf.numpy_function(_bool_of(more), [tf.add_n(list(map(_nbytes, parts)))], tf.bool)
+        return tf.ensure_shape(asked, ())
+
+    def nothing() -> Any:  # noqa: ANN401
+        ended()
+        yield from ()
+
+    with tf.device("/CPU:0"):
+        end = tf.data.Dataset.from_generator(nothing, output_signature=dataset.element_spec)
+        return dataset.take_while(asks).concatenate(end)
+
+
+def _first_and_one_more(dataset: Any, count: int) -> Any:  # noqa: ANN401
+    """So many batches; one more is asked for at their end, or the memory would not be full."""
+    tf = sys.modules["tensorflow"]
+    convert = tf.autograph.experimental.do_not_convert
+    numbered = dataset.enumerate().take_while(convert(lambda number, _: number < count))
+    return numbered.map(convert(lambda _, batch: batch))
+
+
+def _bool_of(more: Callable[[int], bool]) -> Callable[[Any], Any]:
+    """TensorFlow wants a boolean of NumPy."""
+    return lambda nbytes: sys.modules["numpy"].bool_(more(int(nbytes)))
+
+
+def _nbytes(part: Any) -> Any:  # noqa: ANN401
+    """Bytes of a tensor: of strings what they hold, and the 24 of each."""
+    tf = sys.modules["tensorflow"]
+    if part.dtype == tf.string:
+        held = tf.reduce_sum(tf.cast(tf.strings.length(part), tf.int64))
+        return held + 24 * tf.size(part, out_type=tf.int64)
+    return part.dtype.size * tf.size(part, out_type=tf.int64)
