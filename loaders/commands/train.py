@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from ..train.train import Outcome
 
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trains; rank 0 prints what came out (with --json every rank); exit status 0."""
+    _require_positive(options)
     import torch
 
     from ..loader.loader import find_loader
@@ -65,6 +68,15 @@ def run(options: argparse.Namespace) -> int:
     elif settings.world.rank == 0:
         sys.stdout.write(_text(outcome, options.loader, settings.world.ranks))
     return 0
+
+
+def _require_positive(options: argparse.Namespace) -> None:
+    for name in ("steps", "threads"):
+        found = getattr(options, name)
+        if found is not None and found < 1:
+            raise UsageError(
+                f"expected --{name} of at least 1, found {found}: leave it out or give more"
+            )
 
 
 def _text(outcome: Outcome, loader: str, ranks: int) -> str:

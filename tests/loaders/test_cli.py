@@ -33,6 +33,16 @@ def test_bad_input_is_one_line_and_a_status(tmp_path, capsys):
     assert main(["train", "--data", str(tmp_path), "--batch", "0"]) == 2
 
 
+@pytest.mark.parametrize("option", ["--steps", "--threads"])
+def test_limits_of_training_are_positive(option, tmp_path, capsys):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    for found in ("0", "-1"):
+        assert main(["train", "--data", str(tmp_path), option, found]) == 2
+        error = capsys.readouterr().err
+        assert f"{option} of at least 1, found {found}" in error
+        assert error.count("\n") == 1
+
+
 def test_a_missing_package_is_named(tmp_path, run_python, python):
     code = (
         "import sys; sys.modules['torch'] = None\n"
