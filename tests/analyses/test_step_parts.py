@@ -10,6 +10,7 @@ from tests.findings.labeled import RECIPES
 from tests.makers.results import EXAMPLES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
+from vanidl.report import first_screen
 from vanidl.run import Run
 from vanidl.wording.step_parts import part_meaning, part_name
 
@@ -54,7 +55,20 @@ def test_parts_add_up_to_the_mean_step(name):
     for part in found.parts:
         for lossy in (False, True):
             assert part_name(part.code, found, lossy=lossy)
-            assert part_meaning(part.code, found, lossy=lossy).endswith(".")
+            for device in (False, True):
+                said = part_meaning(part.code, found, lossy=lossy, on_device=device)
+                assert said.endswith(".")
+
+
+def test_waits_that_count_only_while_the_device_is_idle_are_called_so():
+    trace, results = EXAMPLES["full"]()
+    overlap = results.overlap
+    for basis, idle in (("device", True), ("cpu", False)):
+        run = Run(trace, replace(results, overlap=replace(overlap, basis=basis)))
+        said = {part.name: part.meaning for part in first_screen._bar(run).parts}
+        waits = [meaning for name, meaning in said.items() if name.startswith("waiting for I/O")]
+        assert waits
+        assert all(("device was idle" in meaning) == idle for meaning in waits)
 
 
 def test_collectives_beside_a_wait_do_not_count_twice():

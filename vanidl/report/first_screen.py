@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vanidl.analyses import step_parts as parts
+from vanidl.analyses.overlap import by_device
 from vanidl.diagnoses import PREDICTED, Diagnosis, Remedy, SlowStep
 from vanidl.findings import Finding
 from vanidl.findings.finding import LOW
@@ -183,6 +184,7 @@ def _bar(run: Run) -> Bar | None:
     if whole is None:
         return _run_bar(run)
     lossy = bool(LOWER_BOUNDS & serious_codes(run.coverage.warnings))
+    on_device = run.overlap is not None and by_device(run.overlap.basis)
     found = tuple(
         BarPart(
             _CLASS[part.code],
@@ -190,7 +192,7 @@ def _bar(run: Run) -> Bar | None:
             seconds(part.seconds),
             percent(part.share),
             100 * part.share,
-            part_meaning(part.code, whole, lossy=lossy),
+            part_meaning(part.code, whole, lossy=lossy, on_device=on_device),
             _PROOF.get(part.code, "#overlap"),
         )
         for part in whole.parts

@@ -10,7 +10,7 @@ from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
 from vanidl.errors import UsageError
-from vanidl.formatting.units import plural
+from vanidl.formatting.units import percent, plural
 from vanidl.model.trace import Trace
 from vanidl.whatif import read_ahead
 from vanidl.whatif.batches import Batches, batches, can_replay
@@ -29,8 +29,8 @@ ASSUMPTIONS = (
     "Where each rank reads its block, what is not I/O shrinks with it, and the latency of requests "
     "stays. In partial local shuffling a rank reads its part before its first step, 8 reads at "
     "once, and what it exchanges travels while steps compute.",
-    f"A change whose step is not {NO_GAIN:.1%} shorter than both the measured one and the replayed "
-    "one gains nothing and is left out.",
+    f"A change whose step is not {percent(NO_GAIN)} shorter than both the measured one and the "
+    "replayed one gains nothing and is left out.",
 )
 
 _MOST_WORKERS = (1, 2, 4, 8)

@@ -23,6 +23,14 @@ _EXPLAINED = {
     parts.COMPUTE: "Recorded compute outside input waits.",
     parts.REST: "Neither input wait nor recorded compute: the loop itself, logging, checkpoints.",
 }
+_ON_DEVICE = {
+    parts.IO_WAIT: "Input wait in reads, writes or metadata calls while the device was idle.",
+    parts.OTHER_WAIT: "Input wait outside recorded I/O while the device was idle: decoding, "
+    "augmenting, collating, workers that start or hand over.",
+    parts.INPUT_WAIT: "Input wait while the device was idle; single I/O operations were not "
+    "traced, so it is not divided.",
+    parts.COMPUTE: "Time in which the device was busy, input waits included.",
+}
 _UNKNOWN_REST = "computing or waiting"
 _UNKNOWN_EXPLAINED = "Input waits were not recorded, so this time cannot be divided."
 _LOSSY = "waiting, no I/O seen"
@@ -38,10 +46,10 @@ def part_name(code: str, whole: StepParts, *, lossy: bool) -> str:
     return _NAMES[code]
 
 
-def part_meaning(code: str, whole: StepParts, *, lossy: bool) -> str:
-    """What the part is, in a sentence or two."""
+def part_meaning(code: str, whole: StepParts, *, lossy: bool, on_device: bool) -> str:
+    """What the part is. `on_device`: kernels were recorded, and waits count while none runs."""
     if code == parts.REST and not whole.waits_known:
         return _UNKNOWN_EXPLAINED
     if code == parts.OTHER_WAIT and lossy:
         return _LOSSY_EXPLAINED
-    return _EXPLAINED[code]
+    return _ON_DEVICE.get(code, _EXPLAINED[code]) if on_device else _EXPLAINED[code]
