@@ -26,7 +26,7 @@ JOB = missing(Job("1", ("a",), "a", "key"), "") | {
     "start": "2026-01-01T00:00:00Z", "bytes_read": 1 << 30, "bytes_written": 0, "findings": 2,
     "warnings": "partial", "size_median": 4096.0, "command": "python train.py --epochs 90",
 }  # fmt: skip
-JOBS = [JOB | {"job": str(i), "io_per_rank_mean_s": 1.0 + i} for i in range(25)]
+JOBS = [JOB | {"job": str(i), "io_per_rank_mean_s": 1.0 + i} for i in range(45)]
 JOBS += [JOB | {"io_per_rank_mean_s": None, "io_share": None}]
 JOBS += [missing(Job(None, ("b",), "b", "key"), "no log")]
 PAGES = {
@@ -107,6 +107,13 @@ def test_a_narrow_page_with_actions_breaks_no_rule(driver, axe, tmp_path):
 def test_other_pages_break_no_rule(driver, axe, tmp_path, page):
     PAGES[page](tmp_path / "page.html")
     assert violations(driver, axe, tmp_path / "page.html", width=1024) == []
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    cut = driver.execute_script(
+        "return [...document.querySelectorAll('.table-box')].filter((each) => each.clientHeight"
+        " && each.scrollHeight > each.clientHeight + 1).length"
+    )
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert cut == 0, "printed on paper, a table runs over what follows it"
 
 
 def test_the_tab_in_tensorboard_breaks_no_rule(driver, axe, tmp_path):
