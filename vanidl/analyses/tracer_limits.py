@@ -22,8 +22,8 @@ from vanidl.model.warnings import Notice
 COUNTED_LAYERS = (POSIX, MPIIO, STDIO)
 DXT_MODULE = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}
 
-_WITHOUT_IO = {"BG/Q", "APXC"}
-"""Modules about the machine: counters of its network and processors."""
+_WITHOUT_IO = {"BG/Q", "APXC", "LUSTRE", "HEATMAP"}
+"""Modules about the machine, the layout of files, or what other modules count, too."""
 
 _TIME_TOLERANCE = 1e-3
 _STDIO_SHARE = 0.01
@@ -71,7 +71,8 @@ def _modules_not_read(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[N
     )
     yield Notice(
         "modules_not_read",
-        f"Modules of the log that vanidl does not read: {named}. {consequence}",
+        f"Modules of the log of which vanidl does not know the records, or their version: {named}. "
+        f"{consequence}",
         "warning" if has_io else "info",
     )
 

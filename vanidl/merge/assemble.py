@@ -24,7 +24,7 @@ from vanidl.model.file_kinds import KindRule, profiler_rules
 from vanidl.model.spill import Parts
 from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
 from vanidl.model.warnings import Notice
-from vanidl.readers.records import EventRecords, ProfileTrace, StepDurations, TracerLog
+from vanidl.readers.records import CounterFile, EventRecords, ProfileTrace, StepDurations, TracerLog
 
 LOWER_BOUNDS = (
     "What was whole is used, so its numbers are lower bounds: copy the file again, or record again."
@@ -145,7 +145,7 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
         spans=merge_profiles.spans(run.profiles, processes, placed.clocks),
         profiles=profiles,
         counters=tables,
-        logs=_states(logs),
+        logs=_states(logs, counters),
         layers_traced=_layers_traced(logs),
         stripes=merge_counters.stripes(logs, counters, run.codes),
         heatmaps=merge_counters.heatmaps(logs, counters, processes),
@@ -160,7 +160,7 @@ def _profile_order(profile: ProfileTrace) -> tuple[str, int]:
     return profile.path, int(profile.start_ns[0]) if len(profile.start_ns) else 0
 
 
-def _states(logs: Sequence[TracerLog]) -> tuple[LogState, ...]:
+def _states(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> tuple[LogState, ...]:
     return tuple(
         LogState(
             log.path,
@@ -168,7 +168,8 @@ def _states(logs: Sequence[TracerLog]) -> tuple[LogState, ...]:
             log.whole,
             log.partial_layers,
             log.losses,
-            log.unread_modules,
+            log.unread_modules
+            + (counters[log.path].unread_modules if log.path in counters else ()),
         )
         for log in logs
     )

@@ -114,6 +114,7 @@ class CounterFile:
     losses: tuple[str, ...] = ()
     stripes: tuple[StripeRecord, ...] = ()
     heatmaps: tuple[HeatmapRecord, ...] = ()
+    unread_modules: tuple[str, ...] = ()  # of a version of records that nothing here knows
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def figure(run: Run) -> Figure:
         ("run time", seconds(run.trace.job.run_time_s), "last end minus first start over its logs"),
         *_amounts(summary),
         *_times(summary),
-        *_storage(summary),
+        *_storage(run),
         *_mpi(run.trace),
     )
     sources = {"trace": "From single operations.", "counters": "From the tracer's totals."}
@@ -91,24 +91,27 @@ def _mpi(trace: Trace) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def storage_layers(summary: Summary) -> str:
-    """The layers whose bytes are storage's: those of DAOS where it was used."""
+def storage_layers(run: Run) -> str:
+    """The layers whose bytes are storage's, but for unread ones: those of DAOS where used."""
+    unread = {module for log in run.trace.logs for module in log.unread_modules}
+    summary = run.summary
     objects = [layer.layer for layer in summary.layers if layer.layer in (DAOS, DFS)]
-    *most, last = [POSIX, STDIO, *objects]
-    return f"{', '.join(most)} and {last}"
+    read = [layer for layer in (POSIX, STDIO, *objects) if layer not in unread]
+    return " and ".join(filter(None, (", ".join(read[:-1]), *read[-1:]))) or "no layer was read"
 
 
-def _storage(summary: Summary) -> tuple[tuple[str, str, str], ...]:
+def _storage(run: Run) -> tuple[tuple[str, str, str], ...]:
+    summary = run.summary
     return (
         (
             "storage read",
             nbytes(summary.storage_bytes_read),
-            f"{storage_layers(summary)}, by counters",
+            f"{storage_layers(run)}, by counters",
         ),
         (
             "storage written",
             nbytes(summary.storage_bytes_written),
-            f"{storage_layers(summary)}, by counters",
+            f"{storage_layers(run)}, by counters",
         ),
     )
 
@@ -127,7 +130,7 @@ def _text_rows(run: Run) -> list[tuple[str, str]]:
         *(_busy(summary.time) or _counter_time(summary.counter_s)),
         *_bandwidth(summary),
         ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
-                    f"{nbytes(summary.storage_bytes_written)} written ({storage_layers(summary)})"),
+                    f"{nbytes(summary.storage_bytes_written)} written ({storage_layers(run)})"),
         *access.text_rows(run),
         *coverage.text_rows(run),
     ]  # fmt: skip

@@ -14,8 +14,11 @@ from tests.makers.darshan_logs import (
     log_bytes,
     random_records,
 )
+from tests.readers.darshan.test_counters import NUMBER, log_with, random_region
 from vanidl.cli import main
 from vanidl.model.warnings import serious_codes
+from vanidl.readers.darshan.counters import LAYERS
+from vanidl.sections.summary import storage_layers
 
 STDIO_NAMES = ("OPENS", "FDOPENS", "READS", "WRITES", "SEEKS", "FLUSHES", "BYTES_WRITTEN",
                "BYTES_READ")  # fmt: skip
@@ -65,3 +68,22 @@ def test_counters_of_the_machine_limit_no_claim(tmp_path):
     assert "modules_not_read" in {w.code for w in run.coverage.warnings}
     assert run.coverage.complete
     assert "stdio_share" in {f.code for f in run.findings}
+
+
+@pytest.mark.parametrize("other", ["STDIO", "POSIX"])
+def test_records_of_an_unknown_version_are_no_damage_and_in_no_total(tmp_path, capsys, other):
+    modules = sorted({*NUMBER} & {*LAYERS} - {other})
+    version = {"POSIX": 4, "STDIO": 2}[other]
+    regions = dict.fromkeys(modules, (99, random_region("DFS", 1, "<")))
+    path = tmp_path / "u_prog_id7-42_11-14-80000-1_1.darshan"
+    path.write_bytes(log_with({other: (version, random_region(other, version, "<")), **regions}))
+    run = vanidl.open_run(path)
+    codes = {w.code: w.message for w in run.coverage.warnings}
+    assert "damaged" not in codes
+    assert all(module in codes["modules_not_read"] for module in modules)
+    assert not {layer.layer for layer in run.summary.layers} & set(modules)
+    assert storage_layers(run) == other
+    main(["check", str(path)])
+    said = capsys.readouterr().out
+    assert "damaged" not in said
+    assert all(f"{module}: this version of its records is not known" in said for module in modules)

@@ -141,13 +141,14 @@ DECODED = (*LAYERS, *OTHERS)
 def decodable(header: Header) -> bool:
     """Whether `decode` knows the version of all counters that a log announces."""
     return all(
-        _known(module, header.regions[module].version)
+        is_known(module, header.regions[module].version)
         for module in (*LAYERS, *OTHERS)
         if module in header.regions
     )
 
 
-def _known(module: str, version: int) -> bool:
+def is_known(module: str, version: int) -> bool:
+    """Whether records of this version are decoded here."""
     return version in OTHER_VERSIONS.get(module, ()) or (module, version) in FORMS
 
 

@@ -33,6 +33,7 @@ from vanidl.readers.darshan.counter_checks import (
     layer_records,
     stripe_records,
 )
+from vanidl.readers.darshan.counters import is_known
 from vanidl.readers.darshan.repair import prepared
 from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile
@@ -178,8 +179,12 @@ def _answers(result: Path) -> Iterator[dict[str, Any]]:
 
 
 def _file(answer: Mapping[str, Any]) -> CounterFile:
-    layers, losses = [], list(answer["losses"])
+    unread = [m for m, version in answer["nothing"].items() if not is_known(m, version)]
+    ended = {f"{module} counters are incomplete: 0 records were read" for module in unread}
+    layers, losses = [], [loss for loss in answer["losses"] if loss not in ended]
     for name, (counters, times, *arrays) in answer["records"].items():
+        if name in unread:
+            continue
         # Transposed, so that every counter is one contiguous row.
         ids, ranks, values, seconds = (array.T.copy() for array in arrays)
         table = ids, ranks, values, seconds
@@ -192,6 +197,7 @@ def _file(answer: Mapping[str, Any]) -> CounterFile:
         tuple(losses),
         tuple(stripe_records(others.get("LUSTRE", ()))),
         tuple(heatmap_records(_bins(others.get("HEATMAP", ())))),
+        tuple(unread),
     )
 
 

@@ -6,7 +6,8 @@ a damaged log: each log's result is written out before the next log is opened.
 stdin brings one pickled request: {"logs": [(path, size)], "modules": [name], "result":
 path of a file, "memory": bytes}. The file receives one pickled answer a log, in order:
 {"records": {module: (dtype names, ids, ranks, counters, seconds)}, "others": {module: [record]},
-"losses": [sentence]}; `OTHERS` says what a record of a module without counters holds.
+"losses": [sentence], "nothing": {module: version of its records, of which there were none}};
+`OTHERS` says what a record of a module without counters holds.
 """
 
 from __future__ import annotations
@@ -88,14 +89,17 @@ def _read(backend: Any, path: str, modules: list[str]) -> dict[str, Any]:  # noq
     handle = backend.libdutil.darshan_log_open(os.fsencode(path))
     if handle == backend.ffi.NULL:
         loss = "Darshan's library cannot open the log"
-        return {"records": {}, "others": {}, "losses": [loss], "damaged": False}
+        return {"records": {}, "others": {}, "losses": [loss], "nothing": {}, "damaged": False}
     log = {"handle": handle, "modules": None, "name_records": None}
     present = backend.log_get_modules(log)
     records: dict[str, Records] = {}
     others: dict[str, list[Any]] = {}
-    losses = []
+    losses: list[str] = []
+    nothing: dict[str, int] = {}  # module -> version of its records: there were none
     for module in (m for m in modules if m in present and _knows(backend, m)):
         found, whole = _all(backend, handle, module, present[module]["idx"])
+        if not found:
+            nothing[module] = present[module]["ver"]
         if module in OTHERS:
             others[module] = found
         else:
@@ -104,7 +108,13 @@ def _read(backend: Any, path: str, modules: list[str]) -> dict[str, Any]:  # noq
             losses.append(f"{module} counters are incomplete: {len(found):,} records were read")
     if not losses:
         backend.log_close(log)  # aborts on some damaged logs
-    return {"records": records, "others": others, "losses": losses, "damaged": bool(losses)}
+    return {
+        "records": records,
+        "others": others,
+        "losses": losses,
+        "nothing": nothing,
+        "damaged": bool(losses),
+    }
 
 
 def _all(backend: Any, handle: Any, module: str, index: int) -> tuple[list[Any], bool]:  # noqa: ANN401

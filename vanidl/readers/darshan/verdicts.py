@@ -120,9 +120,12 @@ def _with_counters(verdict: Verdict, file: CounterFile) -> Verdict:
     layers = tuple(LayerCheck(n, totals.get(n), traced.get(n)) for n in names)
     usable = verdict.state in (verdicts.WHOLE, verdicts.PARTIAL)
     state = verdicts.DAMAGED if file.losses and usable else verdict.state
+    if state == verdicts.WHOLE and file.unread_modules:
+        state = verdicts.PARTIAL
+    unread = [f"{m}: this version of its records is not known" for m in file.unread_modules]
     why = "; the trace buffer was full" if state in (verdicts.WHOLE, verdicts.PARTIAL) else ""
     untraced = (f"{sentence}{why}" for c in layers for sentence in _untraced(c))
-    missing = (*verdict.missing, *file.losses, *untraced)
+    missing = (*verdict.missing, *file.losses, *unread, *untraced)
     return replace(verdict, state=state, missing=missing, layers=layers)
 
 
