@@ -80,7 +80,7 @@ class BaselineLoader(EpochLoader):
 
     def __init__(self, samples: SampleSet, settings: Settings, *, prefetch_factor: int = 2) -> None:
         if not len(samples):
-            raise InputError("expected at least one sample, found none: make the data anew")
+            raise InputError("expected at least one sample, found none: make the data again")
         counts, steps = Counts(settings.workers), settings.steps(samples)
         super().__init__(settings, counts, steps, settings.identity(samples))
         self._dataset = SampleDataset(samples, self._counts)

@@ -72,7 +72,7 @@ def _cannot_load(error: ImportError) -> VanidlError:
     first = str(error).strip().partition("\n")[0]
     return VanidlError(
         f"expected the packages that vanidl needs, found one that cannot be loaded here ({first}); "
-        "install vanidl-io anew, or give the command more memory (ulimit -v, the job's limit)"
+        "reinstall vanidl-io, or give the command more memory (ulimit -v, the job's limit)"
     )
 
 

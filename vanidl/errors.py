@@ -51,7 +51,7 @@ def package_missing(error: ImportError, what: str, name: str, extra: str) -> Usa
         return UsageError(f"{what} the package {name}, which is not installed: {install}")
     return UsageError(
         f"{what} the package {name}, which cannot be loaded here ({error}); give the command more "
-        f"memory, or install it anew: {install}"
+        f"memory, or reinstall it: {install}"
     )
 
 

@@ -69,7 +69,7 @@ def in_worker(_: int) -> None:
 
 
 def main() -> None:
-    """Three epochs; each makes its workers anew."""
+    """Three epochs; each makes its workers again."""
     torch.set_num_threads(1)
     DATA.mkdir(parents=True, exist_ok=True)
     for k in range(FILES):

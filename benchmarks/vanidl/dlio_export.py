@@ -10,7 +10,7 @@ both sets of files are dropped before each run. No pair begins after so many min
 Limits: bytes read and requests of the dataset within 2 % in every pair, and the mean step within
 10 %: met where the whole 98 % interval of the pairs' ratios lies within, not shown where it goes
 beyond. First steps of epochs are left out: DLIO keeps its workers from one epoch to the next, the
-program starts them anew. Checkpoints are compared by their size on disk: DFTracer does not see what
+program restarts them. Checkpoints are compared by their size on disk: DFTracer does not see what
 torch.save writes.
 
 The case "emulated" runs on the emulated parallel file system (2 ms a request, 20 MB/s), so that

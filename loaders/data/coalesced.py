@@ -127,7 +127,7 @@ class ChunkedRows:
         except OSError as error:
             raise InputError(
                 f"expected rows {start} to {stop} of {self._field.name} in "
-                f"{self._dataset.file.filename}, found: {error}; make the data anew"
+                f"{self._dataset.file.filename}, found: {error}; make the data again"
             ) from error
         for row in wanted.tolist():
             target(self._field.name, row)[...] = block[row - start]
@@ -201,7 +201,7 @@ class RowReads:
         if dataset.shape != expected:
             raise InputError(
                 f"expected {field.name} of shape {expected} in {self._samples.path(0)}, "
-                f"found {dataset.shape}: make the data anew"
+                f"found {dataset.shape}: make the data again"
             )
         return dataset
 

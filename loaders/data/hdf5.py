@@ -21,7 +21,7 @@ def opened(path: Path, dataset: str) -> Iterator[h5py.Dataset]:
     try:
         file = h5py.File(path, "r")
     except OSError as error:
-        raise InputError(f"expected an HDF5 file {path}, found: {error}; make it anew") from error
+        raise InputError(f"expected an HDF5 file {path}, found: {error}; make it again") from error
     try:
         found = file.get(dataset)
         if not isinstance(found, h5py.Dataset):

@@ -72,7 +72,7 @@ def read_into(file: int, target: memoryview, offset: int) -> int:
     while left:
         got = _pread(file, left, offset)
         if got == 0:
-            raise InputError(f"expected data at byte {offset}, found the file's end: make it anew")
+            raise InputError(f"expected data at byte {offset}, found the file's end: make it again")
         left, calls, offset = left[got:], calls + 1, offset + got
     return calls
 

@@ -89,7 +89,7 @@ class HDF5Reader:
         if found != field.shape:
             raise InputError(
                 f"expected {place.dataset} of shape {field.shape} in {place.path}, "
-                f"found {found}: make the data anew"
+                f"found {found}: make the data again"
             )
         value: NDArray[Any] = dataset[()] if place.row is None else dataset[place.row]
         return value
@@ -101,7 +101,7 @@ class HDF5Reader:
         except (OSError, KeyError) as error:
             raise InputError(
                 f"expected the dataset {place.dataset} in the HDF5 file {place.path}, "
-                f"found: {error}; make the data anew"
+                f"found: {error}; make the data again"
             ) from error
 
     def requests(self) -> int:
@@ -175,7 +175,7 @@ class ImageReader:
                 image = np.array(opened.convert("RGB"))  # a copy: writable
                 self._nbytes = os.fstat(file.fileno()).st_size
         except OSError as error:
-            raise InputError(f"expected an image in {path}, found: {error}; make anew") from error
+            raise InputError(f"expected an image in {path}, found: {error}; make again") from error
         label = np.int64(sample % int(self._samples.details["classes"]))
         return {"image": image, "label": np.asarray(label)}
 

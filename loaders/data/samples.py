@@ -126,15 +126,15 @@ def open_samples(folder: str | Path) -> SampleSet:
             f"python -m vanidl_loaders make --workload NAME --data {folder}"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected JSON in {path}, found {error}: make the data anew") from error
+        raise InputError(f"expected JSON in {path}, found {error}: make the data again") from error
     if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
-        raise InputError(f"expected schema {SCHEMA} in {path}, found another: make the data anew")
+        raise InputError(f"expected schema {SCHEMA} in {path}, found another: make the data again")
     try:
         return _described(Path(folder), content)
     except (KeyError, TypeError, ValueError) as error:
         why = f"{type(error).__name__} {error}"
         raise InputError(
-            f"expected a description of samples in {path}, found {why}: make the data anew"
+            f"expected a description of samples in {path}, found {why}: make the data again"
         ) from error
 
 

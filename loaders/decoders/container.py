@@ -96,7 +96,7 @@ class Encoded:
 
 def damaged(expected: object, found: object) -> InputError:
     """The error for a container that is not what its encoder wrote."""
-    return InputError(f"expected {expected} in the container, found {found}: encode the data anew")
+    return InputError(f"expected {expected} in the container, found {found}: encode the data again")
 
 
 def pack(arrays: Mapping[str, Encoded]) -> bytes:

@@ -128,7 +128,7 @@ class Verdict:
         held = self._bad.to("cpu", copy=True).numpy()
         self._bad.zero_()
         if held.any():
-            raise InputError("; ".join(self._found(held)) + ": encode the data anew")
+            raise InputError("; ".join(self._found(held)) + ": encode the data again")
 
     def _found(self, held: np.ndarray) -> list[str]:
         samples = np.concatenate([np.asarray(each, np.int64) for each in self._batches])

@@ -67,7 +67,7 @@ def _joined(values: bytes) -> bytes:
     """The floats of a FloatList, packed and single ones in order."""
     joined = b"".join(value for number, _, value in _fields(values) if number == 1)
     if len(joined) % 4:
-        raise InputError(f"expected floats of 4 bytes, found {len(joined)} bytes: fetch it anew")
+        raise InputError(f"expected floats of 4 bytes, found {len(joined)} bytes: fetch it again")
     return joined
 
 

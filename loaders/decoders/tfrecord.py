@@ -54,14 +54,14 @@ def _masked(data: bytes) -> int:
 
 def _check(path: Path, data: bytes, crc: bytes) -> None:
     if _CRC.unpack(crc)[0] != _masked(data):
-        raise InputError(f"expected a matching CRC-32C in {path}, found another: fetch it anew")
+        raise InputError(f"expected a matching CRC-32C in {path}, found another: fetch it again")
 
 
 def _read(path: Path, file: IO[bytes], nbytes: int, *, may_end: bool = False) -> bytes:
     try:
         data = file.read(nbytes)
     except (EOFError, OSError, OverflowError, zlib.error) as error:
-        raise InputError(f"expected a whole {path}, found: {error}; fetch it anew") from error
+        raise InputError(f"expected a whole {path}, found: {error}; fetch it again") from error
     if len(data) < nbytes and not (may_end and not data):
         raise InputError(f"expected {nbytes} bytes more in {path}, found {len(data)}: it was cut")
     return data

@@ -61,7 +61,7 @@ def read_sample(path: Path, name: str) -> Arrays:
         return decode(read_bytes(path))
     except _DAMAGE as error:
         raise InputError(
-            f"expected a file of format {name} in {path}, found: {error}; generate it anew"
+            f"expected a file of format {name} in {path}, found: {error}; generate it again"
         ) from error
 
 

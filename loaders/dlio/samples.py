@@ -195,7 +195,7 @@ def _rows_of(path: Path) -> tuple[Field, ...]:
             return tuple(Field(n, d.shape[1:], np.dtype(d.dtype).str) for n, d in datasets)
     except (OSError, KeyError) as error:
         raise InputError(
-            f"expected records in the HDF5 file {path}, found: {error}; generate it anew"
+            f"expected records in the HDF5 file {path}, found: {error}; generate it again"
         ) from error
 
 

@@ -54,6 +54,6 @@ class Position:
         """
         found = {key: state.get(key) for key in self._identity}
         if found != self._identity:
-            raise UsageError(f"expected a state of {self._identity}, found {found}: start anew")
+            raise UsageError(f"expected a state of {self._identity}, found {found}: start again")
         self.epoch, self.step, self._resumed = int(state["epoch"]), int(state["step"]), True
         self._ended = False

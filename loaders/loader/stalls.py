@@ -43,7 +43,7 @@ class Items(Protocol[T_co]):
 
 
 class Retried(Generic[T]):
-    """Items of a reading that is begun anew where it stalls, behind the last that it gave.
+    """Items of a reading that is begun again where it stalls, behind the last that it gave.
 
     Args:
         begin: Items given so far -> the items behind those.

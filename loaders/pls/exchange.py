@@ -133,7 +133,9 @@ class ExchangeThread:
 
     def _execute(self, orders: Sequence[Order]) -> None:
         if self._broken:
-            raise LoadersError("expected an exchange that works, found one that failed: start anew")
+            raise LoadersError(
+                "expected an exchange that works, found one that failed: start again"
+            )
         waiting, in_flight = deque(orders), deque[tuple[Swap, Pending]]()
         under_way = 0
         while waiting or in_flight:

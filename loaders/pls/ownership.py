@@ -2,7 +2,7 @@
 
 Rank r holds n_r samples in slots 0 .. n_r - 1, where n_r is N / M rounded down or up: the first
 N mod M ranks hold one more. In an epoch every rank gives k_r = floor(Q n_r) of its samples away.
-Item i of the exchange is the i-th of each rank; a permutation of the ranks, drawn anew for every
+Item i of the exchange is the i-th of each rank; a permutation of the ranks, drawn again for every
 item, says to whom it goes. So each rank sends one and receives one, sizes never change, and who
 sends to whom needs no message. Where the permutation leaves a rank in its place, its item stays.
 

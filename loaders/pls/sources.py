@@ -48,7 +48,7 @@ class Source(Protocol):
         """Says which samples these are, in one line."""
 
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
-        """The messages of some samples, read anew, in any order; loads and requests are counted.
+        """The messages of some samples, read again, in any order; loads and requests are counted.
 
         Raises:
             InputError: One of them cannot be read.
@@ -176,7 +176,7 @@ class ImageFiles:
                 picture = file.convert("RGB")
         except OSError as error:
             raise InputError(
-                f"expected an image in {self._paths[sample]}, found: {error}; make it anew"
+                f"expected an image in {self._paths[sample]}, found: {error}; make it again"
             ) from error
         return self._present(sample, picture, self._labels[sample])
 

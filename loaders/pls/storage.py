@@ -97,7 +97,7 @@ def read_file(path: Path, sample: int) -> Bytes:
             read_into(file.fileno(), content(message).data, 0)
     except OSError as error:
         raise InputError(
-            f"expected sample {sample} in {path}, found: {error}; start anew"
+            f"expected sample {sample} in {path}, found: {error}; start again"
         ) from error
     return message
 
@@ -296,7 +296,7 @@ def _read_kept(path: Path, sample: int) -> Bytes:
             return message
     raise InputError(
         f"expected sample {sample} as it was kept in {path}, found a damaged one: remove the "
-        "file and start anew"
+        "file and start again"
     )
 
 

@@ -179,7 +179,7 @@ class ScheduledDataset(Dataset[Batch]):
         self._stream, self._stage = None, None
 
     def _at(self, epoch: int, step: int) -> Generator[Batch, None, None]:
-        """The stream of batches, begun anew unless the step asked for is its next."""
+        """The stream of batches, begun again unless the step asked for is its next."""
         if self._process != os.getpid():  # forked: threads and files stayed behind
             self._stream, self._stage, self._process = None, None, os.getpid()
         if self._stream is None or self._next != (epoch, step):

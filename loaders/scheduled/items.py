@@ -51,7 +51,7 @@ class BufferedItems(Dataset[Item]):
         base: A map-style data set.
         plan: Made for as many samples, without memory that ranks share.
         rank: As the sampler's.
-        transform: Of each item, after the buffer: called anew in every epoch.
+        transform: Of each item, after the buffer: called again in every epoch.
         threads: Items asked for at once; 1: one by one, as nobody knows whether `base` allows more.
 
     Raises:
@@ -70,7 +70,7 @@ class BufferedItems(Dataset[Item]):
         if len(base) != plan.settings.samples or plan.settings.node_ranks != 1:
             raise UsageError(
                 f"expected a plan of {len(base)} samples and a buffer per rank, found one of "
-                f"{plan.settings.samples} and {plan.settings.node_ranks} ranks a buffer: plan anew"
+                f"{plan.settings.samples} and {plan.settings.node_ranks} ranks a buffer: plan again"
             )
         self._base, self._plan, self._rank = base, plan, rank
         self._transform, self._threads = transform, threads
@@ -83,7 +83,7 @@ class BufferedItems(Dataset[Item]):
         return len(self._base)
 
     def __getitem__(self, sample: int) -> Item:
-        """One item, asked for anew: neither buffered nor counted."""
+        """One item, asked for again: neither buffered nor counted."""
         return self._presented(self._base[sample])
 
     def __getitems__(self, ids: list[int]) -> StepItems:

@@ -296,7 +296,7 @@ def check_plan(plan: Plan, samples: SampleSet, settings: Settings) -> None:
     for name, value in zip(names, wanted, strict=True):
         if getattr(found, name) != value:
             raise UsageError(
-                f"expected a plan with {name} {value}, found {getattr(found, name)}: plan anew"
+                f"expected a plan with {name} {value}, found {getattr(found, name)}: plan again"
             )
 
 

@@ -223,7 +223,7 @@ def load_plan(path: Path) -> Plan:
             settings = {n.removeprefix("settings_"): data[n].item() for n in names}
             plan = Plan(PlanSettings(**settings), data["order"], data["owner"])
     except (OSError, EOFError, KeyError, ValueError, TypeError, BadZipFile) as error:
-        raise InputError(f"{path}: expected a saved plan, found: {error}; plan anew") from error
+        raise InputError(f"{path}: expected a saved plan, found: {error}; plan again") from error
     _require_whole(plan, path)
     return plan
 
@@ -235,7 +235,7 @@ def _require_whole(plan: Plan, path: Path) -> None:
     if not known or (owner < FREE).any() or (owner >= settings.nodes).any():
         raise InputError(
             f"{path}: expected for each of {settings.samples} samples a node below "
-            f"{settings.nodes} or {FREE}, found others; plan anew"
+            f"{settings.nodes} or {FREE}, found others; plan again"
         )
     held = np.bincount(owner[owner != FREE], minlength=settings.nodes)
     if (held > [settings.capacity(node) for node in range(settings.nodes)]).any():

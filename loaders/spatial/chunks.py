@@ -90,7 +90,7 @@ def _through(dataset: h5py.Dataset, content: NDArray[np.uint8]) -> NDArray[Any]:
         decoded: NDArray[Any] = dataset[()]
     except OSError as error:
         raise InputError(
-            f"expected a chunk that its filters decode, found: {error}; make the data anew"
+            f"expected a chunk that its filters decode, found: {error}; make the data again"
         ) from error
     return decoded
 

@@ -80,7 +80,7 @@ def _npy(path: Path) -> Contiguous:
             return Contiguous(path, file.tell(), shape, dtype, fortran)
     except (OSError, ValueError, KeyError, TypeError, SyntaxError, TokenError) as error:
         raise InputError(
-            f"expected an NPY file of version 1 or 2 in {path}, found: {error}; save it anew"
+            f"expected an NPY file of version 1 or 2 in {path}, found: {error}; save it again"
         ) from error
 
 
@@ -93,6 +93,6 @@ def _whole(layout: Contiguous) -> Contiguous:
         raise InputError(f"expected a file {layout.path}, found: {error}; name another") from error
     if size < needed:
         raise InputError(
-            f"expected at least {needed} bytes in {layout.path}, found {size}: make it anew"
+            f"expected at least {needed} bytes in {layout.path}, found {size}: make it again"
         )
     return layout

@@ -180,7 +180,7 @@ class SpatialLoader(EpochLoader):
         super().__init__(of_groups, Counts(), of_groups.steps(samples), identity)
         self._samples = samples
         if not len(samples):
-            raise InputError("expected at least one sample, found none: make the data anew")
+            raise InputError("expected at least one sample, found none: make the data again")
         self._arrays = arrays_of(samples, spatial.division, spatial.divide)
         check_reach(settings, spatial)
         if spatial.store:

@@ -63,7 +63,7 @@ def _fill(file: MPI.File, layout: Contiguous, box: Box, out: NDArray[np.uint8]) 
     if status.Get_count(MPI.BYTE) != len(out):
         raise InputError(
             f"expected {len(out)} bytes from {layout.path}, found {status.Get_count(MPI.BYTE)}: "
-            "the file ends before; make it anew"
+            "the file ends before; make it again"
         )
     return ReadTotals(len(out), volume(box) // run_length(layout.shape, box))
 

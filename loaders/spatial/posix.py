@@ -81,7 +81,7 @@ def _fill_through_gaps(
 def _blocks(starts: NDArray[np.int64], nbytes: int) -> Iterator[tuple[int, int]]:
     """Runs [first, last) that are equally far apart, and as many as a block holds."""
     apart = np.diff(starts)
-    changes = np.flatnonzero(np.diff(apart)) + 2  # a run behind a change begins anew
+    changes = np.flatnonzero(np.diff(apart)) + 2  # a run behind a change begins again
     first = 0
     for edge in (*changes.tolist(), len(starts)):
         while first < edge:

@@ -327,7 +327,7 @@ class BlockReader:
         if found != array.field.shape:
             raise InputError(
                 f"expected {array.field.name} of shape {array.field.shape} in {source.path}, "
-                f"found {found}: make the data anew"
+                f"found {found}: make the data again"
             )
         return layout, row
 

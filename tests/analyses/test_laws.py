@@ -91,7 +91,7 @@ def trace_of(ios, seen=(), way=BUILT, *, order=(0, 1, 2), max_part_rows=8_000_00
 
 @pytest.fixture(scope="module", params=PAIRS, ids=" + ".join)
 def way(request, tmp_path_factory) -> Way:
-    """Operations through one source, spans through another; their files are written anew."""
+    """Operations through one source, spans through another; their files are written again."""
     return Way(*request.param, tmp_path_factory.mktemp("way"))
 
 

@@ -30,8 +30,8 @@ def assert_found(run: EpochRun) -> None:
 LOADERS = {
     "no workers": EpochRun(workers=0),
     "persistent workers": EpochRun(workers=3),
-    "workers anew": EpochRun(persistent=False),
-    "ranks, shared out anew": EpochRun(ranks=2),
+    "workers again": EpochRun(persistent=False),
+    "ranks, shared out again": EpochRun(ranks=2),
     "ranks with a part each": EpochRun(ranks=2, split="fixed"),
     "three ranks in order": EpochRun(ranks=3, shuffled=False),
     "one file": EpochRun(one_file=True),
@@ -62,7 +62,7 @@ def test_few_files_that_persistent_workers_read_whole(samples: int, shuffled: bo
     assert_found(EpochRun(samples=samples, batch=1, shuffled=shuffled, pieces=4))
 
 
-@pytest.mark.parametrize("loader", [name for name in LOADERS if name != "workers anew"])
+@pytest.mark.parametrize("loader", [name for name in LOADERS if name != "workers again"])
 @pytest.mark.parametrize(
     "change",
     [

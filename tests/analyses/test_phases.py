@@ -78,7 +78,7 @@ def test_one_pass_shows_no_epochs_and_says_so():
 def test_one_wait_more_is_the_end_of_an_epoch():
     phases = phases_of(reads(SECOND, pieces=100), steps(0, 12, SECOND, double=6))
     assert [p.start_s for p in phases.epochs] == pytest.approx([1, 1.61])
-    assert "made anew" in phases.epochs[0].evidence
+    assert "created again" in phases.epochs[0].evidence
     assert phases.epochs[0].input_wait_s == pytest.approx(0.07)
 
 
@@ -92,7 +92,7 @@ def test_validation_between_epochs_is_one_border():
 
 
 def generations(count: int):
-    """A trainer whose two workers are started anew for each of `count` epochs of 2 s."""
+    """A trainer whose two workers are started again for each of `count` epochs of 2 s."""
     trainer = darshan_log(
         [Io(0, MS, 0, 10, op=1)], names={1: "/data/log.txt"}, length_ns=40 * SECOND
     )
@@ -210,7 +210,7 @@ def saved(bursts: list[tuple[int, int, int]], names: dict[int, str], seen=None):
 
 
 def test_a_save_that_pauses_is_one_checkpoint():
-    """The storage stalls for half a second twice, in a file that is saved anew two seconds on."""
+    """The storage stalls for half a second twice, in a file that is saved again two seconds on."""
     bursts = [(1_000, 0, 2), (1_500, 1, 2), (2_100, 2, 2), (4_000, 0, 2), (4_600, 1, 2)]
     found = saved(bursts, {2: "/run/model.ckpt"})
     assert [(p.start_s, round(p.end_s, 3)) for p in found] == [(1.0, 2.11), (4.0, 4.61)]

@@ -39,16 +39,16 @@ def test_tfrecord_files_are_read_four_times_in_256_kib(run_of):
     ("name", "other"),
     [
         ("torch_pfs_workers0", ""),  # chunks are read again within an epoch
-        ("torch_pfs_workers4", "worker processes were started anew"),
-        ("torch_hdf5_workers2", "worker processes were started anew"),
-        ("ddp_two_hosts", "worker processes were started anew"),
+        ("torch_pfs_workers4", "worker processes were started again"),
+        ("torch_hdf5_workers2", "worker processes were started again"),
+        ("ddp_two_hosts", "worker processes were started again"),
     ],
 )
 def test_two_epochs_by_two_kinds_of_evidence(run_of, name, other):
     run = run_of(f"recorded/{name}")
     epochs = run.phases.epochs
     assert len(epochs) == 2
-    assert "made anew" in epochs[0].evidence
+    assert "created again" in epochs[0].evidence
     assert other in epochs[0].evidence
     assert sum(e.bytes_read for e in epochs) == run.dataset.bytes_read
     assert epochs[0].bytes_read == pytest.approx(epochs[1].bytes_read, rel=0.001)

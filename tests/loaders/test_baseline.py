@@ -139,7 +139,7 @@ def test_missing_and_foreign_files_are_named(tmp_path):
     with pytest.raises(InputError, match="of shape"):
         reader(made).read(0)
     made.path(0).unlink()
-    with pytest.raises(InputError, match="make the data anew"):
+    with pytest.raises(InputError, match="make the data again"):
         reader(made).read(0)
     with pytest.raises(IndexError):
         reader(made).read(2)

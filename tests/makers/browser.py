@@ -103,7 +103,7 @@ def sound_inks(driver: Any, width: int, *, before: Sequence[str] = ()) -> list[s
     """Colours of the text in every picture in view, of a page that is as it should be.
 
     It is no wider than the window, all pictures are drawn, nothing was requested, and no error
-    or warning is on the console. Colours of `before` are waited out: pictures are drawn anew.
+    or warning is on the console. Colours of `before` are waited out: pictures are drawn again.
     """
     inks: list[str | bool | None] = driver.execute_async_script(
         """

@@ -123,7 +123,7 @@ def alone(random: np.random.Generator) -> Loop:
 
 
 def with_workers(random: np.random.Generator, workers: int | None = None) -> Loop:
-    """Workers read ahead, made anew each epoch, as PyTorch does it."""
+    """Workers read ahead, created again each epoch, as PyTorch does it."""
     pace, batches = Pace.of(random), int(random.integers(20, 80))
     workers = int(random.integers(1, 5)) if workers is None else workers
     ahead = int(random.choice([2, 2, 2, 4]))

@@ -3,7 +3,7 @@
 The loader deals batches to its W workers in turn: batch k of an epoch is the (k // W)-th of
 worker k mod W, and is read before the k-th `__next__` of that epoch returns. The call after the
 last batch finds nothing (StopIteration), shows as a step with two waits, and comes before every
-read of the next epoch, for which the workers are started anew.
+read of the next epoch, for which the workers are started again.
 
 `deliveries` tells which reads went into which step of a trace: as the fetches were recorded,
 else by `guessed`. That tries every number of batches per epoch among which the reads divide

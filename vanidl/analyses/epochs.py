@@ -1,8 +1,8 @@
 """Where epochs begin, by whatever evidence the run holds.
 
 Kinds of evidence, strongest first: spans that name an epoch; the training loop's loader made
-anew (PyTorch's loader ends an epoch with one wait more, in which it raises StopIteration);
-worker processes started anew; the dataset read again. A profile shows the borders within it, the
+again (PyTorch's loader ends an epoch with one wait more, in which it raises StopIteration);
+worker processes started again; the dataset read again. A profile shows the borders within it, the
 others those of the whole run. Without any, there are no epochs.
 """
 
@@ -226,7 +226,7 @@ def _by_workers(trace: Trace, data: Dataset | None) -> tuple[int, ...]:
 
 
 def _epochs_of(generations: list[list[list[WorkerLife]]], files: Files) -> tuple[int, ...]:
-    """Starts of generations of workers, each of all trainers: ranks may share files out anew.
+    """Starts of generations of workers, each of all trainers: ranks may share files out again.
 
     Those that read other files than the largest (validation) are no epochs.
     """
@@ -261,9 +261,9 @@ def _is_pass_each(starts: tuple[int, ...], data: Dataset) -> bool:
 
 IN_PROFILES: tuple[tuple[str, Callable[[Trace, Dataset | None], Borders]], ...] = (
     ("epochs named in the profile", _by_annotation),
-    ("the loader was made anew (one more wait per border)", _by_loader),
+    ("the loader was created again (one more wait per border)", _by_loader),
 )
 IN_RUN: tuple[tuple[str, Callable[[Trace, Dataset | None], tuple[int, ...]]], ...] = (
-    ("worker processes were started anew", _by_workers),
+    ("worker processes were started again", _by_workers),
     ("the dataset was read again", _by_visits),
 )

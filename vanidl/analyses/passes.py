@@ -3,7 +3,7 @@
 An *item* is a place in a file where a read of a sample begins; a whole file where offsets were
 not recorded. In one pass no item is read twice. So a pass ends where most of what comes next was
 read before in it. Items are looked at in order of time within each rank (its workers share them
-out), within each process, or over the job (ranks share them out anew): the first scope in which
+out), within each process, or over the job (ranks share them out again): the first scope in which
 every member shows as many passes, nearly whole and of nearly the same items, counts. Draws with
 replacement, or of other subsets each time, show no passes.
 """

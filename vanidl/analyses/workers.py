@@ -18,7 +18,7 @@ Sums = tuple[int, int, int, int]
 class WorkerLoad:
     """The dataset reads of one worker process, and the trainer and group that it works in.
 
-    A group are the workers of one loader: those of one epoch, where it starts them anew for each.
+    A group are the workers of one loader: those of one epoch, where it starts them again for each.
     """
 
     process: int  # index into Trace.processes

@@ -66,7 +66,7 @@ class Follower:
         self._offset = 0
 
     def peek(self, most_rows: int) -> NDArray[np.int64]:
-        """The next whole rows, as far as they are written; opened anew, for network file systems.
+        """The next whole rows, as far as they are written; opened again, for network file systems.
 
         Raises:
             InputError: it cannot be read, or is something else.

@@ -32,7 +32,7 @@ class Lane:
     """What lies side by side in time: spans of a kind of one rank, or operations.
 
     `processes` are indices into Trace.processes; of I/O more than one where they lived one after
-    the other, as the workers that a loader starts anew for each epoch.
+    the other, as the workers that a loader starts again for each epoch.
     """
 
     label: str

@@ -37,7 +37,7 @@ class Recent:
     def add(self, now_s: float, number: int, wait_ns: int = 0) -> None:
         """Counts at that time."""
         if self._samples and number < self._samples[-1][1]:
-            self._samples.clear()  # counted anew
+            self._samples.clear()  # counted again
         self._samples.append((now_s, number, wait_ns))
         while len(self._samples) > 2 and now_s - self._samples[1][0] >= RECENT_S:
             self._samples.popleft()

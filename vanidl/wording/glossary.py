@@ -60,7 +60,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     (
         "Epoch",
         "Shown only where something marks its border: spans that name it, one more wait as the "
-        "loader ends, workers started anew, or the dataset read again.",
+        "loader ends, workers started again, or the dataset read again.",
     ),
     (
         "Share",

@@ -76,7 +76,7 @@ def plain(truth: Truth, epochs: int = 2, optimizers: int = 1, **options: Any) ->
 
 
 def validated(truth: Truth) -> None:
-    """Two loaders, one of them for validation after each epoch, made anew each time."""
+    """Two loaders, one of them for validation after each epoch, created again each time."""
     model, batches = Model(), loader(num_workers=2)
     for _ in range(2):
         for batch in truth.batches(batches):

@@ -164,7 +164,7 @@ class Unreadable:
 
     def __getitem__(self, sample):
         if sample == 5:
-            raise InputError("expected sample 5, found: Input/output error; start anew")
+            raise InputError("expected sample 5, found: Input/output error; start again")
         return sample
 
 

@@ -165,7 +165,7 @@ def test_one_worker_keeps_its_buffer():
 
 def test_what_makes_no_sense_is_refused():
     plan = make_plan(PlanSettings(samples=N + 1))
-    with pytest.raises(UsageError, match="plan anew"):
+    with pytest.raises(UsageError, match="plan again"):
         BufferedItems(Asked(int), plan, 0)
     dataset = BufferedItems(Asked(int), make_plan(PlanSettings(samples=N)), 0)
     with pytest.raises(UsageError, match="ScheduledBatchSampler"):
