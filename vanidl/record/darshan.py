@@ -31,8 +31,10 @@ EXCLUDED = (
     r"/lib(64)?/python[0-9.]+(/|\.zip$)",
     r"\.py[co]?$",
     r"\.so(\.[0-9.]+)?$",
+    r"\.(steps|steps-error|objects)$",
 )
-"""Paths that Darshan is told to leave out: imports open thousands of them.
+"""Paths that Darshan is told to leave out: imports open thousands of them, and the recorder's own
+journals are no I/O of the program.
 
 Expressions have neither commas nor blanks, which separate in a configuration.
 """
@@ -117,7 +119,7 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
         lambda pids: found(folder, pids),
         (
             "Darshan was set to leave out libraries and Python modules, so that imports do not "
-            "use up its records: their I/O is in no number.",
+            "use up its records, and the journals of the recorder: their I/O is in no number.",
         ),
     )
 
