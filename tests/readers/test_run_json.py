@@ -67,6 +67,12 @@ def test_what_is_written_is_read_back(
     assert read_record(path) == record
 
 
+def test_a_recording_without_anything_says_how_its_command_ended(tmp_path: Path) -> None:
+    write_record(tmp_path / "run.json", replace(EXAMPLE, exit_status=3))
+    with pytest.raises(InputError, match=r"recorded command \(exit status 3\), found none"):
+        vanidl.open_run(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "other/1"}',
                                   '{"schema": "vanidl-run/1"}', "3"])  # fmt: skip
 def test_a_foreign_file_is_an_error_and_in_a_run_a_notice(tmp_path: Path, text: str) -> None:

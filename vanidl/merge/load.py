@@ -203,6 +203,13 @@ def _nothing_usable(found: Found, notices: Sequence[Notice], not_named: int) -> 
     if reasons:
         files = len(reasons) + max(0, not_named - 1)
         return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
+    recorded = run_json.gather(found.run_records)[0].of_folder
+    if recorded:
+        return (
+            f"{found.root}: expected I/O or training steps of the recorded command (exit status "
+            f"{recorded[-1][1].exit_status}), found none. See what it printed and record it "
+            "again; --wait names iterators that are not known."
+        )
     titles = ", ".join(known.title for known in readers.FORMATS if known.traces_io)
     return (
         f"{found.root}: expected {titles} or training steps with their times, found other files "
