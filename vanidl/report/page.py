@@ -22,6 +22,7 @@ from vanidl.figures.palette import DARK
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.units import Amount, Cell, Link, shown
 from vanidl.report.advice import Replayed
+from vanidl.report.compiled import CompiledTemplates
 from vanidl.report.first_screen import FirstScreen
 from vanidl.report.json import SCHEMA
 from vanidl.report.tiles import Tile
@@ -145,7 +146,11 @@ def _policy(scripts: list[str], *, served: bool) -> str:
 def _environment() -> Environment:
     loader = PackageLoader("vanidl.report")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        bytecode_cache=CompiledTemplates(),
     )
     environment.filters["tight"] = unbroken
     environment.filters["slug"] = slug

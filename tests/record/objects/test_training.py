@@ -82,7 +82,8 @@ def test_workers_belong_to_the_trainer_and_its_waits_are_for_object_storage(
     assert 0 < mean.input_wait_io_s <= mean.input_wait_s
     assert mean.input_wait_metadata_s is not None
     assert mean.input_wait_metadata_s > 0
-    assert "object_asked_first" in {finding.code for finding in run.findings}
+    matters = mean.input_wait_metadata_s >= 0.02 * mean.window_s  # not where all else is slower
+    assert ("object_asked_first" in {finding.code for finding in run.findings}) == matters
 
 
 def test_every_output_shows_the_layer_and_the_names(
