@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,6 +75,13 @@ def test_covered_within_counts_the_cells_of_each_window(a, windows):
     array = np.array(windows, np.int64).reshape(-1, 2)
     got = intervals.covered_within(union(a), array[:, 0], array[:, 1])
     assert got.tolist() == [on_grid(a)[start:end].sum() for start, end in windows]
+
+
+@given(pairs, st.lists(st.integers(0, GRID), min_size=2, max_size=6).map(sorted))
+def test_covered_between_counts_the_cells_between_edges(a, edges):
+    cells = on_grid(a)
+    expected = [int(cells[low:high].sum()) for low, high in pairwise(edges)]
+    assert intervals.covered_between(union(a), np.array(edges)).tolist() == expected
 
 
 @pytest.mark.parametrize("window", [1, 3, 1 << 18])

@@ -16,7 +16,7 @@ from vanidl.analyses.fates import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run
 from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes
-from vanidl.viewer.content import Room, content_of
+from vanidl.viewer.content import Gathered, Room, content_of
 from vanidl.viewer.lanes import IO, lanes_of
 from vanidl.viewer.pack import packed_columns
 from vanidl.viewer.payload import payload
@@ -87,6 +87,15 @@ def test_colours_add_up_to_the_split_of_the_overlap(ios, seen):
     whole = length_of([piece for pieces in by_fate.values() for piece in pieces])
     assert whole == sum(length_of(pieces) for pieces in by_fate.values())
     assert whole == round((rank.io_s or 0) * 1e9)
+
+
+@given(operations(), spans, st.integers(0, 12))
+def test_less_room_takes_no_other_pass(ios, seen, most):
+    run = run_of(ios, seen)
+    gathered = Gathered.of(run, Room(slices=13))
+    if gathered.serves(most):
+        less = gathered.content(most)
+        assert payload(less, None) == payload(content_of(run, Room(slices=most)), None)
 
 
 @given(operations(), spans)

@@ -146,6 +146,8 @@ def clipped(a: Intervals, low: int, high: int) -> Intervals:
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """The time covered by both a and b."""
+    if len(b.start) == 1:
+        return clipped(a, int(b.start[0]), int(b.end[0]))
     low = np.searchsorted(b.end, a.start, side="right")
     high = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(high - low, 0)
@@ -201,6 +203,11 @@ def _time_since(events: Int64Array, at: Int64Array) -> Int64Array:
 def covered_within(a: Intervals, start: Int64Array, end: Int64Array) -> Int64Array:
     """For each window [start[i], end[i]): how much of it a covers. Windows may overlap."""
     return _covered_before(a, end) - _covered_before(a, start)
+
+
+def covered_between(a: Intervals, edges: Int64Array) -> Int64Array:
+    """How much of each window between neighbouring edges, which ascend, a covers."""
+    return np.diff(_covered_before(a, edges))
 
 
 def _covered_before(a: Intervals, at: Int64Array) -> Int64Array:

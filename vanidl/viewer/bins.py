@@ -31,10 +31,11 @@ class BusyBins:
 
     def add(self, block: Block, fates: RankFates) -> None:
         """Counts the slices of a block; those of a row follow the ones that came before."""
-        for row in np.unique(block.row).tolist():
-            mine = block.row == row
+        rows = np.unique(block.row).tolist()
+        for row in rows:
+            mine: NDArray[np.bool_] | slice = block.row == row if len(rows) > 1 else slice(None)
             busy = intervals.union(block.start[mine], block.end[mine])
             for fate, part in busy_by_fate(busy, fates).items():
-                found = intervals.covered_within(part, self.edges[:-1], self.edges[1:])
+                found = intervals.covered_between(part, self.edges)
                 key = (block.lane, row, int(fate))
                 self.amounts[key] = self.amounts[key] + found if key in self.amounts else found

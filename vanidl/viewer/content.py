@@ -73,22 +73,49 @@ class Content:
 
 def content_of(run: Run, room: Room = Room()) -> Content:
     """The slices of a run, chosen so that they have room."""
-    most = room.slices
-    trace = select(run.trace, run.selection)
-    lanes, cut_words = shown_lanes(trace, room)
-    low, high = _bounds(trace, run.timeline)
-    wanted = _windows(trace, run, most)
-    whole = _whole(trace, lanes, run.summary.ops or 0, most)
-    edges = equal_edges(low, high, _bin_count(len(lanes.lanes)))
-    chosen = _Chosen(BusyBins(edges, {}), wanted, most)
-    fates = dict(run.results.fates)
-    for block in blocks(trace, lanes):
-        chosen.add(block, fates_of(lanes, block.lane, fates), whole=block.lane in whole)
-    windows, parts = chosen.fitting(most)
-    return Content(
-        trace, lanes, low, high, dict(chosen.total), (*chosen.whole, *parts), windows, whole,
-        chosen.bins, cut_words, worst_steps(run.steps), fates,
-    )  # fmt: skip
+    return Gathered.of(run, room).content(room.slices)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What one pass over the slices of a run found: content for its room, or for less."""
+
+    run: Run
+    trace: Trace  # as the selection sees it
+    lanes: Lanes
+    ranks_cut: str
+    whole: frozenset[int]
+    chosen: _Chosen
+    bounds_ns: tuple[int, int]
+
+    @classmethod
+    def of(cls, run: Run, room: Room) -> Gathered:
+        """Goes over all slices once; parts may have to be read from disk."""
+        trace = select(run.trace, run.selection)
+        lanes, cut_words = shown_lanes(trace, room)
+        low, high = _bounds(trace, run.timeline)
+        whole = _whole(trace, lanes, run.summary.ops or 0, room.slices)
+        edges = equal_edges(low, high, _bin_count(len(lanes.lanes)))
+        wanted = _windows(trace, run, room.slices)
+        chosen = _Chosen(BusyBins(edges, {}), wanted, room.slices)
+        for block in blocks(trace, lanes):
+            fates = fates_of(lanes, block.lane, run.results.fates)
+            chosen.add(block, fates, whole=block.lane in whole)
+        return cls(run, trace, lanes, cut_words, whole, chosen, (low, high))
+
+    def serves(self, most: int) -> bool:
+        """Whether content of so many slices, fewer than were asked for, takes no other pass."""
+        return self.whole == _whole(self.trace, self.lanes, self.run.summary.ops or 0, most)
+
+    def content(self, most: int) -> Content:
+        """At most so many slices."""
+        run, trace, chosen = self.run, self.trace, self.chosen
+        windows, parts = chosen.fitting(most, _windows(trace, run, most))
+        return Content(
+            trace, self.lanes, *self.bounds_ns, dict(chosen.total), (*chosen.whole, *parts),
+            windows, self.whole, chosen.bins, self.ranks_cut, worst_steps(run.steps),
+            dict(run.results.fates),
+        )  # fmt: skip
 
 
 class _Chosen:
@@ -127,16 +154,23 @@ class _Chosen:
             ends = block.end[first[i] : last[i]]
             yield i, first[i] + np.flatnonzero(ends > self._low[i])
 
-    def fitting(self, most: int) -> tuple[tuple[tuple[int, int], ...], list[Block]]:
-        """Windows in turn, as long as all slices in them still fit; and these slices, once each."""
+    def fitting(
+        self, most: int, wanted: Sequence[tuple[int, int]]
+    ) -> tuple[tuple[tuple[int, int], ...], list[Block]]:
+        """Windows in turn, as long as all slices in them still fit; and these slices, once each.
+
+        `wanted` are some of the windows that were looked at.
+        """
         left = most - sum(map(len, self.whole))
         windows: list[tuple[int, int]] = []
         found: list[Block] = []
-        for window, count, parts in zip(self._wanted, self._counts, self._parts, strict=True):
+        place = {window: i for i, window in enumerate(self._wanted)}
+        for window in wanted:
+            count = self._counts[place[window]]
             if count <= left:
                 left -= count
                 taken = np.array(windows, np.int64).reshape(-1, 2)
-                found += [_outside(part, taken) for part in parts]
+                found += [_outside(part, taken) for part in self._parts[place[window]]]
                 windows.append(window)
         return tuple(windows), [part for part in found if len(part)]
 

@@ -16,7 +16,7 @@ from vanidl.formatting.names import elided
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.viewer.blocks import COLUMNS, Block, cut, fates_of
-from vanidl.viewer.content import Content, Room, content_of
+from vanidl.viewer.content import Content, Gathered, Room
 from vanidl.viewer.lanes import Lanes
 from vanidl.viewer.pack import Spec, packed_columns, packed_texts
 
@@ -38,8 +38,11 @@ MOST_LETTERS = 1_300_000
 def fitted(run: Run, io: JobTimeline | None, room: Room) -> tuple[Content, Spec]:
     """As many slices of a run as a page has room for, and how it holds them."""
     most = room.slices
+    gathered = Gathered.of(run, room)
     while True:
-        content = content_of(run, replace(room, slices=most))
+        if not gathered.serves(most):
+            gathered = Gathered.of(run, replace(room, slices=most))
+        content = gathered.content(most)
         found = payload(content, io) | {"server": room.served}
         packed = (found["pieces"]["data"], found["entries"]["data"], found["names"])
         if sum(map(len, packed)) <= MOST_LETTERS or not content.held_count:
