@@ -57,9 +57,10 @@ def measure(
     wide = min(widest, max(2, most_rows // repeats - 1))
     small = _median_s(read, rows, 1, repeats)
     large = _median_s(read, rows, wide, repeats)
-    # A difference within the noise would make reading on free: no faster than seen, times four.
+    # Noise in the difference would make reading on or asking again free: no better than seen,
+    # times four.
     per_row = max((large - small) / max(wide - 1, 1), large / (4 * wide), 1e-12)
-    return StorageSpeed(max(small - per_row, 0.0), row_nbytes / per_row)
+    return StorageSpeed(max(small - per_row, small / 4), row_nbytes / per_row)
 
 
 def _median_s(read: Callable[[int, int], object], rows: int, count: int, repeats: int) -> float:
