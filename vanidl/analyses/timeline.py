@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,25 +93,15 @@ def partial(rows: Rows, trace: Trace) -> Bins:
         return Bins(job, {row: np.zeros((4, BINS), np.int64) for row in row_of_part})
     begin = timebins.begin(rows.start, bounds)
     _add_where_they_start(rows, begin, job)
-    moves = list(_moves(rows, np.repeat(bounds[1:], np.diff(begin)), bounds))
-    for move in moves:
-        np.add.at(job[move.op], move.bin, move.nbytes)
+    long = np.flatnonzero(rows.end > np.repeat(bounds[1:], np.diff(begin)))
+    for op in (READ, WRITE):
+        _move(rows, long[rows.op[long] == op], bounds, job[op])
     keys, place = np.unique(row_of_part, return_inverse=True)
     if len(keys) == 1:
         return Bins(job, {int(keys[0]): timebins.folded(job, BINS)})
-    in_bin = np.repeat(np.arange(JOB_BINS), np.diff(begin))
-    by_row = _by_row(rows, in_bin, moves, place[rows.part])
+    in_bin = np.repeat(np.arange(JOB_BINS), np.diff(begin)) // (JOB_BINS // BINS)
+    by_row = _by_row(rows, in_bin, long, place[rows.part], trace)
     return Bins(job, dict(zip(keys.tolist(), by_row, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """Bytes that are added to bins: those of rows[i] to bin[i]."""
-
-    op: int
-    rows: Int64Array
-    bin: Int64Array
-    nbytes: Int64Array
 
 
 def _add_where_they_start(rows: Rows, begin: Int64Array, sums: Int64Array) -> None:
@@ -127,30 +117,47 @@ def _add_where_they_start(rows: Rows, begin: Int64Array, sums: Int64Array) -> No
     sums[2 + READ] = counts - sums[2 + WRITE]
 
 
-def _moves(rows: Rows, reach: Int64Array, bounds: Int64Array) -> Iterator[_Move]:
-    """What moves of operations that last beyond `reach`, the end of the bin they start in."""
-    long = np.flatnonzero(rows.end > reach)
-    for op in (READ, WRITE):
-        mine = long[rows.op[long] == op]
-        start, nbytes = rows.start[mine], rows.nbytes[mine]
-        yield _Move(op, mine, timebins.bin_of(start, bounds), -nbytes)
-        for owner, at, share in timebins.shares(start, rows.end[mine], nbytes, bounds):
-            yield _Move(op, mine[owner], at, share)
+def _move(
+    rows: Rows,
+    long: NDArray[np.intp],
+    bounds: Int64Array,
+    sums: Int64Array,
+    first: Int64Array | None = None,
+) -> None:
+    """Spreads bytes that were added where operations start over the bins that these last.
+
+    `first` is the place in `sums` of the first bin of each operation, 0 unless given.
+    """
+    start, end, nbytes = rows.start[long], rows.end[long], rows.nbytes[long]
+    begun = timebins.bin_of(start, bounds)
+    np.subtract.at(sums, begun if first is None else begun + first, nbytes)
+    for owner, at, share in timebins.shares(start, end, nbytes, bounds):
+        np.add.at(sums, at if first is None else at + first[owner], share)
 
 
 def _by_row(
-    rows: Rows, in_bin: NDArray[np.intp], moves: Sequence[_Move], place: NDArray[np.intp]
+    rows: Rows,
+    in_bin: NDArray[np.intp],
+    long: NDArray[np.intp],
+    place: NDArray[np.intp],
+    trace: Trace,
 ) -> Int64Array:
-    """The same by row of the timeline, shape (rows, 4, BINS); `place` is that of each operation."""
-    wide, count = JOB_BINS // BINS, int(place.max()) + 1
+    """The same by row of the timeline, shape (rows, 4, BINS).
+
+    Of each operation `in_bin` is the wide bin in which it starts and `place` the row; `long`
+    are those that may last beyond that bin. Its shares of wide bins are sums of the narrow ones.
+    """
+    count = int(place.max()) + 1
+    bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, BINS)
+    long = long[rows.end[long] > bounds[1:][in_bin[long]]]
     sums = np.zeros((4, count * BINS), np.int64)
-    cell = place * BINS + in_bin // wide
+    cell = place * BINS + in_bin
     for op in (READ, WRITE):
         mine = rows.op == op
         sums[2 + op] = np.bincount(cell[mine], minlength=count * BINS)
         np.add.at(sums[op], cell[mine], rows.nbytes[mine])
-    for move in moves:
-        np.add.at(sums[move.op], place[move.rows] * BINS + move.bin // wide, move.nbytes)
+        some = long[rows.op[long] == op]
+        _move(rows, some, bounds, sums[op], place[some] * BINS)
     return sums.reshape(4, count, BINS).transpose(1, 0, 2)
 
 
