@@ -14,6 +14,7 @@ from vanidl.commands import READING, console, find_command
 from vanidl.commands.installation import mixed_up
 from vanidl.commands.parser import parser
 from vanidl.errors import SeveralJobsError, VanidlError
+from vanidl.parallel.allocator import keep_freed_memory
 from vanidl.parallel.children import ended_with_block
 from vanidl.parallel.supervised import address_space_is_limited, supervised
 
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status. Never raises for a bad input."""
     # What is imported and read stays until the end, so looking through it for garbage finds none.
     gc.set_threshold(_GARBAGE)
+    keep_freed_memory()
     with console.prepared():
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")

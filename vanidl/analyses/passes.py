@@ -10,12 +10,18 @@ replacement, or of other subsets each time, show no passes.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.trace import READ, Part, Trace
+from vanidl.parallel.batches import batches
 
 Int64Array = NDArray[np.int64]
 
@@ -35,6 +41,7 @@ _ONCE = 0.95  # of the reads in a pass are of different items
 _SMALL_PART = 0.1  # of the reads of the largest member: too few to tell
 _APART = 0.25  # of the shortest pass: members begin each within that time
 _FAR = 3  # times the usual time between reads: a pause
+_TOGETHER_ROWS = 1 << 18  # operations of small parts that are looked at at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +86,52 @@ def _sample_reads(trace: Trace) -> _Reads | None:
         return None
     every = -(-count // _MOST_READS)
     blocks, sizes, before = [], [], 0
-    for part in trace.io:
-        if part.layer == layer.name:
-            rows = np.flatnonzero(_is_read(part, wanted))
-            sizes.append(part.nbytes[rows[-before % every :: every]])
-            before += len(rows)
-            blocks.append(_sampled(part, rows, every))
+    for some in _together(part for part in trace.io if part.layer == layer.name):
+        rows = np.flatnonzero(_is_read(some, wanted))
+        sizes.append(some.nbytes[rows[-before % every :: every]])
+        before += len(rows)
+        blocks.append(_sampled(some, rows, every))
     start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
     rows = np.flatnonzero(nbytes >= _SMALL * _usual_nbytes(np.concatenate(sizes)))
     rows = rows[np.argsort(start[rows], kind="stable")]
     item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)
     return _Reads(start[rows], process[rows], item) if len(rows) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Some:
+    """A part, or small ones that follow each other, row by row."""
+
+    number: Int64Array  # of the part
+    process: Int64Array
+    start: Int64Array
+    offset: Int64Array
+    nbytes: Int64Array
+    file: NDArray[np.int32]
+    op: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+_COLUMNS = ("start", "offset", "nbytes", "file", "op")
+
+
+def _together(parts: Iterable[Part]) -> Iterator[_Some]:
+    """The parts in turn, small ones together: a few calls of numpy for thousands of them."""
+    for some in batches(parts, len, _TOGETHER_ROWS):
+        lengths = [len(part) for part in some]
+        process = np.array([part.process for part in some], np.int64)
+        yield _Some(
+            np.repeat(np.arange(len(some)), lengths),
+            np.repeat(process, lengths),
+            **{name: _column(some, name) for name in _COLUMNS},
+        )
+
+
+def _column(parts: Sequence[Part], name: str) -> NDArray[Any]:
+    columns: list[NDArray[Any]] = [getattr(part, name) for part in parts]
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 @dataclass(slots=True)
@@ -107,34 +149,33 @@ def _busiest_layer(trace: Trace) -> _Layer:
     """The layer with most parts."""
     found: dict[str, _Layer] = {}
     every = np.ones(len(trace.files), bool)
-    for part in trace.io:
-        if len(part.start):
-            layer = found.setdefault(part.layer, _Layer(part.layer, np.zeros(len(every), np.int64)))
-            layer.reads += np.bincount(part.file[_is_read(part, every)], minlength=len(every))
-            layer.parts += 1
-            layer.rows += len(part.start)
-            layer.without_offsets |= bool((part.offset < 0).any())
+    for name, parts in groupby(trace.io, key=attrgetter("layer")):
+        for some in _together(part for part in parts if len(part)):
+            layer = found.setdefault(name, _Layer(name, np.zeros(len(every), np.int64)))
+            layer.parts += int(some.number[-1]) + 1
+            layer.reads += np.bincount(some.file[_is_read(some, every)], minlength=len(every))
+            layer.rows += len(some)
+            layer.without_offsets |= bool((some.offset < 0).any())
     nothing = _Layer("", np.zeros(len(every), np.int64))
     return max(found.values(), key=lambda layer: (layer.parts, layer.name), default=nothing)
 
 
-def _is_read(part: Part, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = wanted[part.file] & (part.op == READ) & (part.nbytes > 0)
+def _is_read(some: _Some, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = wanted[some.file] & (some.op == READ) & (some.nbytes > 0)
     return found
 
 
 def _sampled(
-    part: Part, rows: Int64Array, every: int
+    some: _Some, rows: Int64Array, every: int
 ) -> tuple[Int64Array, Int64Array, NDArray[np.uint64], Int64Array]:
-    """Start, process, place and bytes of the reads of every n-th item, of one process."""
-    file, offset = part.file[rows].astype(np.int64), part.offset[rows]
+    """Start, process, place and bytes of the reads of every n-th item."""
+    file, offset = some.file[rows].astype(np.int64), some.offset[rows]
     place = _mixed(file, offset)
     kept = place % np.uint64(every) == 0
     if (offset < 0).any():
-        kept &= ~_goes_on(part.start[rows], file, offset)
+        kept &= ~_goes_on(some.number[rows], some.start[rows], file, offset)
     chosen = rows[kept]
-    process = np.full(len(chosen), part.process, np.int64)
-    return part.start[chosen], process, place[kept], part.nbytes[chosen].astype(np.int64)
+    return some.start[chosen], some.process[chosen], place[kept], some.nbytes[chosen]
 
 
 def _mixed(file: Int64Array, offset: Int64Array) -> NDArray[np.uint64]:
@@ -167,11 +208,13 @@ def _some_files(is_data: NDArray[np.bool_], layer: _Layer) -> tuple[NDArray[np.b
     return some, int(layer.reads[some].sum())
 
 
-def _goes_on(start: Int64Array, file: Int64Array, offset: Int64Array) -> NDArray[np.bool_]:
-    """Reads without an offset that follow another of the same file, by one process."""
-    order = np.argsort(start, kind="stable")
+def _goes_on(
+    number: Int64Array, start: Int64Array, file: Int64Array, offset: Int64Array
+) -> NDArray[np.bool_]:
+    """Reads without an offset that follow another of the same file, in one part."""
+    order = np.lexsort((start, number))
     same = np.zeros(len(order), bool)
-    same[order[1:]] = np.diff(file[order]) == 0
+    same[order[1:]] = (np.diff(file[order]) == 0) & (np.diff(number[order]) == 0)
     return same & (offset < 0)
 
 
@@ -181,7 +224,8 @@ def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
     Of thousands of members mostly a few are looked at: one that differs is enough.
     """
     order = np.argsort(member, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(member[order])) + 1)
+    borders = np.flatnonzero(np.diff(member[order], prepend=-1, append=-1)).tolist()
+    groups = [order[low:high] for low, high in pairwise(borders)]
     most = max(map(len, groups))
     found: list[_Passes] = []
     for group in groups:
@@ -240,14 +284,31 @@ def _without_repeats(item: Int64Array, items: int) -> Int64Array:
 
 
 def _borders(item: Int64Array, items: int) -> list[int]:
-    """Where most of the reads of a window were made before in the pass: its first such read."""
+    """Where most of the reads of a window were made before in the pass: its first such read.
+
+    A loop: of random draws over few items borders come by thousands, each worth several calls
+    of numpy.
+    """
     window = min(items, max(_FEWEST, int(_WINDOW * items)))
-    before = _read_before(item)
+    before = _read_before(item).tolist()
     borders: list[int] = []
-    found = _next_border(before, 0, 0, window)
-    while found is not None:
-        borders.append(found[0])
-        found = _next_border(before, *found, window)
+    again: deque[int] = deque()  # reads of the window of what was read before in the pass
+    begun, at = 0, 0
+    while at < len(before):
+        if before[at] >= begun:
+            again.append(at)
+            while again[0] <= at - window:
+                again.popleft()
+            if len(again) >= _MOSTLY * window:
+                # The first window of a pass begins with it. What showed this pass tells nothing
+                # of its end.
+                at = max(at, begun + window - 1)
+                if at >= len(before):
+                    break
+                begun = again[0]
+                borders.append(begun)
+                again.clear()
+        at += 1
     return borders
 
 
@@ -258,28 +319,6 @@ def _read_before(item: Int64Array) -> Int64Array:
     before = np.full(len(item), -1, np.int64)
     before[order[same + 1]] = order[same]
     return before
-
-
-def _next_border(
-    before: Int64Array, begun: int, counted: int, window: int
-) -> tuple[int, int] | None:
-    """The border after `begun` and where the window that shows it ends; None for no more.
-
-    Reads before `counted` showed the pass that begins at `begun`: they tell nothing of its end.
-    """
-    size = 4 * window
-    while True:
-        again = before[begun : begun + size] >= begun
-        again[: max(counted - begun, 0)] = False
-        sums = np.concatenate(([0], np.cumsum(again)))
-        full = np.flatnonzero(sums[window:] - sums[:-window] >= _MOSTLY * window)
-        if len(full):
-            first = int(full[0])
-            border = begun + first + int(np.argmax(again[first:]))
-            return border, begun + first + window
-        if begun + size >= len(before):
-            return None
-        size *= 2
 
 
 def _after_pause(start: Int64Array, border: int, items: int) -> int:

@@ -122,7 +122,7 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     """Everything that says when steps were, or how long they took.
 
     Args:
-        found: the files of the run.
+        found: the files of the run, without copies of one another.
         asked: `PATH[:TAG]`, each a file or folder of profiler output or event files.
         reading: how to read; takes note of files that cannot be read.
 
@@ -132,7 +132,7 @@ def read(found: Found, asked: Sequence[str], reading: Reading) -> StepSources:
     """
     more = [_asked(argument) for argument in asked]
     named = [path for one in more for path in one.paths]
-    places = [copies.distinct(found, named)[0], *(one.found for one in more)]
+    places = [copies.distinct(found, named)[0] if named else found, *(o.found for o in more)]
     reading = replace(
         reading,
         every=_paths(places, traces_io=False),

@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from vanidl.parallel import interpreter
+from vanidl.parallel.allocator import keep_freed_memory
 from vanidl.parallel.pickling import dump, load
 
 Value = TypeVar("Value")
@@ -126,6 +127,7 @@ _GARBAGE = 200_000  # new objects before the collector looks; 700 unless set
 def serve() -> None:
     """What a worker does: calls functions until nobody asks any more."""
     gc.set_threshold(_GARBAGE)  # what it reads stays until it is sent: a fifth of the time else
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the caller ends us
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a function prints must not get between the answers
