@@ -64,23 +64,37 @@ def of_groups(key: Int64Array, first: Int64Array, start: Int64Array, end: Int64A
     return _used(key, first, Intervals(union.start - shift, union.end - shift))
 
 
-def picked(ranges: ByteRanges, some: NDArray[np.intp]) -> ByteRanges:
-    """Only the keys at some places, at least one; neighbours share the memory of the whole."""
-    counts = np.diff(ranges.first)[some]
+def by_owner(
+    ranges: ByteRanges, owner: Int64Array, key: Int64Array
+) -> Iterator[tuple[int, ByteRanges]]:
+    """Each owner, ascending, and its ranges under other keys; those of equal keys are united.
+
+    `owner` and `key` have an entry for each key of the ranges, in any order. Owners share the
+    memory of the whole.
+    """
+    if (owner[1:] < owner[:-1]).any():
+        order = np.argsort(owner, kind="stable")
+        ranges, owner, key = _ordered(ranges, order), owner[order], key[order]
+    borders = np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()
+    rows = ranges.first[borders].tolist()
+    falls = set(owner[1:][(key[1:] <= key[:-1]) & (owner[1:] == owner[:-1])].tolist())
+    places = zip(owner[borders[:-1]].tolist(), pairwise(borders), pairwise(rows), strict=True)
+    for each, (low, high), (begin, end) in places:
+        first = ranges.first[low : high + 1] - begin
+        own = ByteRanges(key[low:high], first, ranges.start[begin:end], ranges.end[begin:end])
+        yield each, _united(own) if each in falls else own
+
+
+def _ordered(ranges: ByteRanges, order: NDArray[np.intp]) -> ByteRanges:
+    counts = np.diff(ranges.first)[order]
     first = np.append(0, np.cumsum(counts))
-    rows: NDArray[np.int64] | slice
-    if (np.diff(some) == 1).all():
-        rows = slice(int(ranges.first[some[0]]), int(ranges.first[some[-1] + 1]))
-    else:
-        rows = np.repeat(ranges.first[some] - first[:-1], counts) + np.arange(first[-1])
-    return ByteRanges(ranges.key[some], first, ranges.start[rows], ranges.end[rows])
+    rows = np.repeat(ranges.first[order] - first[:-1], counts) + np.arange(first[-1])
+    return ByteRanges(ranges.key[order], first, ranges.start[rows], ranges.end[rows])
 
 
-def renamed(ranges: ByteRanges, key: Int64Array) -> ByteRanges:
-    """The ranges under other keys, in any order; those of equal keys are united."""
-    if (key[1:] > key[:-1]).all():
-        return ranges._replace(key=key)
-    return union_by_key(np.repeat(key, np.diff(ranges.first)), ranges.start, ranges.end)
+def _united(ranges: ByteRanges) -> ByteRanges:
+    """The ranges with their keys, which are in any order, ascending."""
+    return union_by_key(np.repeat(ranges.key, np.diff(ranges.first)), ranges.start, ranges.end)
 
 
 def merge(a: ByteRanges, b: ByteRanges) -> ByteRanges:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,12 +193,7 @@ def _ranges(reads: ByFile) -> Iterator[tuple[int, ByteRanges]]:
     """(position + 1, the bytes that it read by file)."""
     groups = np.arange(len(reads.file))
     held = byte_ranges.of_groups(groups, reads.first, reads.offset, reads.end_offset)
-    position = reads.position[held.key] + 1
-    order = np.argsort(position, kind="stable")
-    borders = np.flatnonzero(np.diff(position[order], prepend=-1))
-    for low, high in pairwise([*borders.tolist(), len(order)]):
-        own = byte_ranges.picked(held, order[low:high])
-        yield int(position[order[low]]), byte_ranges.renamed(own, reads.file[own.key])
+    yield from byte_ranges.by_owner(held, reads.position[held.key] + 1, reads.file[held.key])
 
 
 def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
