@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from . import console
 from .commands import COMMANDS
-from .errors import InputError, LoadersError, MissingError
+from .commands.parser import Parser
+from .errors import InputError, LoadersError, package_missing
 from .loader.stalls import StalledError, allow_ending
 from .ranks.ending import end_ranks, end_with_launcher
 from .ranks.world import abort_on_error
@@ -75,8 +76,8 @@ def _hide_leaks() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(arguments: Sequence[str]) -> Parser:
+    parser = Parser(
         prog="python -m vanidl_loaders",
         description="Data loaders for deep learning, and their baselines.",
     )
@@ -100,10 +101,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _missing(error: ModuleNotFoundError) -> LoadersError:
     if error.name is None or error.name.split(".")[0] == "vanidl_loaders":
         raise error
-    return MissingError(
-        f"expected the package {error.name.split('.')[0]}, found none: "
-        "install it, or the extras with pip install 'vanidl-io[loaders,mpi,storage]'"
-    )
+    return package_missing(error.name.split(".")[0])
 
 
 def _unreadable(error: OSError) -> InputError:

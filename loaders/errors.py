@@ -30,3 +30,30 @@ class UsageError(LoadersError):
     """The options make no sense together."""
 
     exit_status = 2
+
+
+EXTRAS = {
+    "torch": "loaders",
+    "h5py": "loaders",
+    "PIL": "loaders",
+    "tensorboard": "loaders",
+    "mpi4py": "mpi",
+    "mfusepy": "storage",
+    "streaming": "peers",
+    "webdataset": "peers",
+    "numba": "decoders",
+    "triton": "decoders",
+    "nvidia": "dali",
+}
+"""Extra of `vanidl-io` that brings each package that is not always installed."""
+
+
+def package_missing(name: str) -> MissingError:
+    """What to raise where a package is not installed.
+
+    Args:
+        name: As it is imported.
+    """
+    extra = EXTRAS.get(name)
+    install = f"pip install 'vanidl-io[{extra}]'" if extra else "reinstall vanidl-io"
+    return MissingError(f"expected the package {name}, found none: {install}")

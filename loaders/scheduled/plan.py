@@ -136,10 +136,15 @@ class Plan:
             )
 
     def _first(self, batch: Int64Array, nodes: range) -> StepPlan:
-        """Nothing is held yet: dealt as the baseline deals, one by one."""
+        """Nothing is held yet: dealt as the baseline deals, one by one; what is left, to nodes."""
         ranks, each = self.settings.ranks, self.settings.node_ranks
         mine = range(nodes.start * each, nodes.stop * each)
-        dealt = [np.sort(batch[rank::ranks]) for rank in mine]
+        whole = len(batch) // ranks * ranks
+        left = [whole + rank % each * self.settings.nodes + rank // each for rank in mine]
+        dealt = [
+            np.sort(np.append(batch[rank:whole:ranks], batch[last : last + 1]))
+            for rank, last in zip(mine, left, strict=True)
+        ]
         ids, bounds = np.concatenate(dealt), _bounds([len(ids) for ids in dealt])
         return StepPlan(ids, np.ones(len(ids), bool), bounds, len(batch), ranks, mine.start)
 
@@ -201,7 +206,11 @@ def make_plan(settings: PlanSettings) -> Plan:
     for row in range(0, -(-len(first) // settings.ranks), rows):
         ids = first[row * settings.ranks : (row + rows) * settings.ranks]
         turn, rank = np.divmod(np.arange(len(ids)), settings.ranks)
-        node, place = rank // each, (row + turn) * each + rank % each
+        whole = len(ids) // settings.ranks * settings.ranks
+        node, local = rank // each, rank % each
+        # What makes no whole turn goes round the nodes: each then reads what its buffer can hold.
+        local[whole:], node[whole:] = np.divmod(rank[whole:], settings.nodes)
+        place = (row + turn) * each + local
         owner[ids] = np.where(place < capacity[node], node, FREE)
     owner.flags.writeable = False
     return Plan(settings, order, owner)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 from vanidl_loaders.cli import main
 from vanidl_loaders.credentials import hidden
+from vanidl_loaders.errors import EXTRAS, package_missing
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_make_says_what_it_made(tmp_path, capsys):
@@ -51,8 +55,69 @@ def test_a_missing_package_is_named(tmp_path, run_python, python):
     )
     done = run_python([python, "-c", code])
     assert done.returncode == 1
-    assert "expected the package torch" in done.stderr
+    assert "expected the package torch, found none: pip install 'vanidl-io[loaders]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "google_crc32c": "google-crc32c",
+    "nvidia": "nvidia-dali-cuda130",
+    "streaming": "mosaicml-streaming",
+}
+"""Of packages that PyPI has under another name."""
+NOT_ON_PYPI = {"dlio_benchmark"}  # its own message says where it is
+
+
+IMPORT = re.compile(r"^\s*(?:import (\w+)|from (\w+)[\w.]* import )", re.MULTILINE)
+
+
+def imported() -> set[str]:
+    """Packages that a module of vanidl_loaders imports, wherever in it."""
+    found = set()
+    for path in (ROOT / "loaders").rglob("*.py"):
+        found.update(name for row in IMPORT.findall(path.read_text()) for name in row if name)
+    return found - sys.stdlib_module_names - NOT_ON_PYPI - {"vanidl_loaders"}
+
+
+def test_a_missing_package_names_the_extra_that_has_it():
+    """As pyproject.toml lists them: what vanidl-io requires is in no extra."""
+    text = (ROOT / "pyproject.toml").read_text()
+    assert {"streaming", "torch", "h5py", "mpi4py", "PIL"} <= imported()
+    for name in imported() | EXTRAS.keys():
+        listed = f'"{DISTRIBUTIONS.get(name, name)}>='
+        (extra,) = re.findall(r"\[(\w+)\]", str(package_missing(name))) or ("dependencies",)
+        table = re.search(rf"^{extra} = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
+        assert table is not None, extra
+        assert listed in table[1], (name, extra)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            ["train", "--data", "x", "--batch", "y"],
+            "expected a whole number for --batch, found 'y'",
+        ),
+        (["plan", "--samples", "9", "--load-s", "q"], "expected a number for --load-s, found 'q'"),
+        (["plan", "--samples", "9", "--bufer", "3"], "found --bufer; did you mean --buffer?"),
+        (["plan"], "expected --samples, found none"),
+        (["plan", "--samples"], "argument --samples: expected one argument"),
+        (["mount", "a", "b", "c"], "found c"),
+        (["trian"], "expected a known COMMAND, found 'trian'; did you mean train?"),
+        (["train", "--data", "x", "--memory", "4QB"], "--memory: expected a size such as 4GiB"),
+        ([], "expected COMMAND, found none"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_where_help_is(line, said, capsys):
+    if line[:1] == ["train"]:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    assert main(line) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith("loaders: ")
+    assert error.endswith(" --help\n")
+    assert error.count("\n") == 1
 
 
 def test_making_and_help_need_no_torch(tmp_path, run_python, python):

@@ -81,8 +81,8 @@ def _imported(module: str) -> ModuleType:
         if error.name != "triton":
             raise
         raise MissingError(
-            "expected the package triton to decode on a GPU, found none: pip install triton, "
-            "or decode on the CPU with device='cpu'"
+            "expected the package triton to decode on a GPU, found none: "
+            "pip install 'vanidl-io[decoders]', or decode on the CPU with device='cpu'"
         ) from error
 
 

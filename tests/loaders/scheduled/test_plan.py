@@ -108,6 +108,19 @@ def test_loads_are_the_provable_minimum(chosen):
         assert counts.loads_per_epoch == counts.bound == max(chosen.samples - chosen.buffer, 0)
 
 
+@pytest.mark.parametrize(("nodes", "node_ranks"), [(2, 2), (3, 2), (2, 3), (2, 4)])
+def test_every_small_plan_reads_the_minimum_whatever_nodes_and_ranks_divide(nodes, node_ranks):
+    ranks = nodes * node_ranks
+    for samples in range(ranks, 2 * ranks + 2):
+        for buffer in range(samples + 2):
+            chosen = PlanSettings(samples, ranks, 1, 2, buffer, node_ranks=node_ranks)
+            plan = make_plan(chosen)
+            read = [sum(int(step.load.sum()) for step in plan.steps(epoch)) for epoch in (0, 1)]
+            assert read == [samples, max(samples - buffer, 0)], chosen
+            held = np.bincount(plan.owner[plan.owner != FREE], minlength=nodes)
+            assert np.ptp(held) <= 1, chosen  # nodes have equally much memory
+
+
 @settings(deadline=None)
 @given(plans())
 def test_loads_are_level_over_ranks(chosen):
