@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
     def _get_value(self, action: argparse.Action, text: str) -> Any:  # noqa: ANN401
         """The value of a word, which may not be of the option's type."""
         try:
-            return super()._get_value(action, text)  # type: ignore[misc]
+            return super()._get_value(action, text)
         except argparse.ArgumentError as error:
             option = _name(action)
             if isinstance(error.__context__, argparse.ArgumentTypeError):  # says all by itself
