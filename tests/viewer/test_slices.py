@@ -16,7 +16,7 @@ from vanidl.analyses.fates import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run
 from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes
-from vanidl.viewer.content import Gathered, Room, content_of
+from vanidl.viewer.content import Room, Slices, content_of
 from vanidl.viewer.lanes import IO, lanes_of
 from vanidl.viewer.pack import packed_columns
 from vanidl.viewer.payload import payload
@@ -89,13 +89,13 @@ def test_colours_add_up_to_the_split_of_the_overlap(ios, seen):
     assert whole == round((rank.io_s or 0) * 1e9)
 
 
-@given(operations(), spans, st.integers(0, 12))
-def test_less_room_takes_no_other_pass(ios, seen, most):
+@given(operations(), spans, st.lists(st.integers(0, 12), min_size=1, max_size=3))
+def test_pages_with_other_room_take_what_was_gathered(ios, seen, rooms):
     run = run_of(ios, seen)
-    gathered = Gathered.of(run, Room(slices=13))
-    if gathered.serves(most):
-        less = gathered.content(most)
-        assert payload(less, None) == payload(content_of(run, Room(slices=most)), None)
+    slices = Slices(run)
+    for most in [12, *rooms]:
+        room = Room(slices=most)
+        assert payload(slices.content(room), None) == payload(content_of(run, room), None)
 
 
 @given(operations(), spans)

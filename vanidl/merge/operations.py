@@ -13,12 +13,14 @@ from vanidl.merge.files import path_of
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.packed import PackedPart
 from vanidl.model.spill import Parts, Store
-from vanidl.model.trace import Part
+from vanidl.model.trace import COLUMNS
 from vanidl.readers.records import OperationTable, TracerLog
 
 Int64Array = NDArray[np.int64]
 Rows = Int64Array | slice
+Columns = dict[str, NDArray[Any]]
 
 
 def parts(
@@ -43,9 +45,9 @@ def parts(
     store = Store.for_rows(rows, spilled=spilled)
     for i, log in enumerate(logs):
         for table in log.operations:
-            for part in _of_table(i, log, table, processes, code):
-                for piece in _sliced(part, max_rows):
-                    store.add(piece)
+            for process, columns in _of_table(i, log, table, processes, code):
+                for piece in _sliced(columns, max_rows):
+                    store.add(PackedPart.of(process, table.layer, piece))
     return store.finished()
 
 
@@ -71,7 +73,8 @@ def metadata_calls(
 
 def _of_table(
     i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: Mapping[str, int]
-) -> Iterator[Part]:
+) -> Iterator[tuple[int, Columns]]:
+    """(process, its operations)."""
     file_code = np.array([code[path_of(log, f)] for f in table.record_file.tolist()], np.int32)
     shared = log.nprocs > 1
     for rank in np.unique(table.record_rank).tolist() if shared else [0]:
@@ -79,7 +82,7 @@ def _of_table(
         if process is not None:
             rows = _rows_of(table, rank) if shared else slice(None)
             threads = _threads(table, rows, processes.threads.get(process, ()))
-            yield _part(process, log.start_ns, table, rows, (threads, file_code))
+            yield process, _columns(log.start_ns, table, rows, (threads, file_code))
 
 
 def _rows_of(table: OperationTable, rank: int) -> Rows:
@@ -93,14 +96,13 @@ def _rows_of(table: OperationTable, rank: int) -> Rows:
     return np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
 
 
-def _part(
-    process: int,
+def _columns(
     since_ns: int,
     table: OperationTable,
     rows: Rows,
     codes: tuple[NDArray[np.int32], NDArray[np.int32]],
-) -> Part:
-    """Codes are those of the threads of the rows, and of the files of the log."""
+) -> Columns:
+    """Columns as in `Part`, by start; codes are those of the threads of the rows, of the files."""
     threads, file_code = codes
     start, end = table.start_ns[rows] + since_ns, table.end_ns[rows] + since_ns
     offset, nbytes, file = table.offset[rows], table.nbytes[rows], file_code[table.record[rows]]
@@ -109,9 +111,7 @@ def _part(
     if (start[1:] <= start[:-1]).any():
         order = _in_time(start, (file, offset, nbytes))
         columns = [column[order] for column in columns]
-    for column in columns:
-        column.flags.writeable = False
-    return Part(process, table.layer, *columns)
+    return dict(zip(COLUMNS, columns, strict=True))
 
 
 def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
@@ -143,6 +143,7 @@ def _threads(
     return np.repeat(codes.astype(np.int32), np.diff(first, append=len(thread)))
 
 
-def _sliced(part: Part, max_rows: int) -> Iterator[Part]:
-    for low in range(0, len(part), max_rows):
-        yield part if len(part) <= max_rows else part.rows(slice(low, low + max_rows))
+def _sliced(columns: Columns, max_rows: int) -> Iterator[Columns]:
+    for low in range(0, len(columns["start"]), max_rows):
+        rows = slice(low, low + max_rows)
+        yield {name: column[rows] for name, column in columns.items()}

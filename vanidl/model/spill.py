@@ -1,7 +1,7 @@
-"""Parts that wait in a temporary Parquet file: one row group a part, the same bits.
+"""Parts that wait packed in memory, or in a temporary Parquet file: one row group a part.
 
-They are read when they are asked for, so that of many operations only those of the part at
-work lie in memory.
+They are unpacked or read when they are asked for, the same bits, so that of many operations only
+those of the parts at work take their whole room in memory.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from vanidl.errors import VanidlError
+from vanidl.model.packed import PackedPart
 from vanidl.model.trace import COLUMNS, Part
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-MOST_ROWS = 32_000_000
-"""More operations than this are never all held in memory: 1.4 GB, and as much again or more
-while they are analysed."""
+MOST_ROWS = 64_000_000
+"""More operations than this are never all held in memory: 1.6 GB where their numbers are small,
+and as much again while they are analysed."""
 
-ROW_NBYTES = 45
+ROW_NBYTES = 45  # at most
 _SHARE = 4  # the parts may take a quarter of the memory at hand
 
 
@@ -56,8 +57,8 @@ class _Place:
     start: int
     rows: int
     group: int  # row group in the file
-    part: Part | None
-    shift_ns: int = 0  # to add to the times that lie in the file
+    part: PackedPart | None
+    shift_ns: int = 0  # to add to the times
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -68,9 +69,8 @@ class _Place:
         """The same part that much later."""
         if not offset_ns:
             return self
-        part = None if self.part is None else self.part.shifted(offset_ns)
-        later = 0 if self.part is not None else self.shift_ns + offset_ns
-        return replace(self, start=self.start + offset_ns, part=part, shift_ns=later)
+        start, shift_ns = self.start + offset_ns, self.shift_ns + offset_ns
+        return replace(self, start=start, shift_ns=shift_ns)
 
 
 class Parts(Sequence[Part]):
@@ -133,12 +133,12 @@ class Parts(Sequence[Part]):
     @overload
     def __getitem__(self, index: slice) -> Parts: ...
     def __getitem__(self, index: int | slice) -> Part | Parts:
-        """One part, read where it lies in the file, or fewer of them."""
+        """One part, unpacked or read where it lies in the file, or fewer of them."""
         if isinstance(index, slice):
             return Parts(self._places[index], self._folder)
         place = self._places[index]
         if place.part is not None:
-            return place.part
+            return place.part.unpacked().shifted(place.shift_ns)
         if self._folder is None:
             raise AssertionError("a part without a place")
         return self._folder.read(place).shifted(place.shift_ns)
@@ -162,7 +162,7 @@ class Store:
         can = find_spec("pyarrow") is not None  # without it, all stays in memory
         return cls(_Folder() if wanted and can else None)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: PackedPart) -> None:
         """Keeps one part.
 
         Raises:
@@ -173,7 +173,7 @@ class Store:
             place = _Place(part.layer, part.process, start, len(part), -1, part)
             self._places.append(place)
         elif len(part):
-            group = self._folder.write(part)
+            group = self._folder.write(part.unpacked())
             place = _Place(part.layer, part.process, start, len(part), group, None)
             self._places.append(place)
 

@@ -33,8 +33,8 @@ class OperationTable:
     record_host: tuple[str, ...]
     record: NDArray[np.int32]  # row -> index into the record_* arrays
     op: NDArray[np.uint8]  # trace.READ or trace.WRITE
-    offset: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
+    offset: NDArray[np.int64] | NDArray[np.uint32]  # in 32 bits where all fit
+    nbytes: NDArray[np.int64] | NDArray[np.uint32]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     thread: NDArray[np.uint64] | None  # pthread id; None in version 1, which has none

@@ -13,7 +13,7 @@ from vanidl.report.first_screen import first_screen
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.run import Run
 from vanidl.sections import figures, timeline
-from vanidl.viewer.content import Room
+from vanidl.viewer.content import Room, Slices
 from vanidl.wording.glossary import TERMS
 
 LIMIT_NBYTES = 4_000_000
@@ -24,22 +24,23 @@ _FEWER = (30_000, 8_000, 2_000, 0)  # slices that the trace viewer holds where t
 
 def render_html(run: Run) -> str:
     """The whole page as text, of at most `LIMIT_NBYTES`."""
-    page = page_of(run)
+    shown = Slices(run)
+    page = page_of(run, shown)
     text = render_page(page)
     for slices in _FEWER:
         if len(text.encode("utf-8", "backslashreplace")) <= LIMIT_NBYTES:
             break
-        text = render_page(page_with(page, run, Room(slices)))
+        text = render_page(page_with(page, run, Room(slices), shown))
     return text
 
 
-def page_with(page: Page, run: Run, room: Room) -> Page:
+def page_with(page: Page, run: Run, room: Room, slices: Slices | None = None) -> Page:
     """The page with as much of the run in its trace viewer as has room."""
-    figures = [timeline.figure(run, room) if f.viewer else f for f in page.figures]
+    figures = [timeline.figure(run, room, slices) if f.viewer else f for f in page.figures]
     return replace(page, figures=tuple(figures), served=room.served)
 
 
-def page_of(run: Run) -> Page:
+def page_of(run: Run, slices: Slices | None = None) -> Page:
     """The content of the page."""
     job, screen = run.trace.job, first_screen(run)
     return Page(
@@ -50,7 +51,7 @@ def page_of(run: Run) -> Page:
         tiles=(),
         warnings=tuple(_warnings(run.coverage)),
         warned_section="Coverage",
-        figures=tuple(figure for figure in figures(run) if figure.applies),
+        figures=tuple(figure for figure in figures(run, slices) if figure.applies),
         terms=TERMS,
         commands=(("the run", elided(job.command, limit=2000)),),
         first_screen=screen,

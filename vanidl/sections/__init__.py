@@ -48,6 +48,7 @@ from vanidl.sections import (
 )
 from vanidl.sections.cut_trace import marked_block, marked_figure
 from vanidl.sections.section import Json, Object, Section
+from vanidl.viewer.content import Slices
 from vanidl.wording.data import traced_fraction
 
 T = TypeVar("T")
@@ -105,9 +106,13 @@ JSON_ORDER = (
 """Paths in the order of the JSON contract."""
 
 
-def figures(run: Run) -> tuple[Figure, ...]:
-    """Every figure, in the order of the page."""
-    found = ((section, figure(run)) for section in SECTIONS for figure in section.figures)
+def figures(run: Run, slices: Slices | None = None) -> tuple[Figure, ...]:
+    """Every figure, in the order of the page; `slices` are kept for other pages of the run."""
+    found = (
+        (section, timeline.figure(run, slices=slices) if make is timeline.figure else make(run))
+        for section in SECTIONS
+        for make in section.figures
+    )
     return tuple(
         marked_figure(figure, run) if section.traced else figure for section, figure in found
     )

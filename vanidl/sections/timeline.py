@@ -17,7 +17,7 @@ from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
 from vanidl.sections.steps import step_table
-from vanidl.viewer.content import Content, Room
+from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.payload import fitted
 from vanidl.wording.tracing import record_operations
 
@@ -36,8 +36,8 @@ _NOTHING = (
 )
 
 
-def figure(run: Run, room: Room = Room()) -> Figure:  # noqa: B008  (frozen)
-    """The slices of the run, and the table of its bandwidth."""
+def figure(run: Run, room: Room = Room(), slices: Slices | None = None) -> Figure:  # noqa: B008  (frozen)
+    """The slices of the run, those that were gathered before, and the table of its bandwidth."""
     io, steps = run.timeline, run.steps
     if steps is not None and steps.table.undated_s is not None:
         steps = None
@@ -46,7 +46,7 @@ def figure(run: Run, room: Room = Room()) -> Figure:  # noqa: B008  (frozen)
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
         return _record("", reason="No bytes were moved, so there is nothing to show over time.")
     job = io.job if io else None
-    content, viewer = fitted(run, job, room)
+    content, viewer = fitted(slices or Slices(run), job, room)
     words = [_shown(viewer), heatmap_note(io) if io else "", _held(content, served=room.served)]
     table = _table(job) if job else None
     if table is None and steps:

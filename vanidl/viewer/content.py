@@ -73,14 +73,29 @@ class Content:
 
 def content_of(run: Run, room: Room = Room()) -> Content:
     """The slices of a run, chosen so that they have room."""
-    return Gathered.of(run, room).content(room.slices)
+    return Slices(run).content(room)
+
+
+class Slices:
+    """The slices of a run: one pass over them serves every page that has no more room."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._gathered: _Gathered | None = None
+
+    def content(self, room: Room) -> Content:
+        """Chosen so that they have room."""
+        if self._gathered is None or not self._gathered.serves(room):
+            self._gathered = _Gathered.of(self.run, room)
+        return self._gathered.content(room.slices)
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """What one pass over the slices of a run found: content for its room, or for less."""
+class _Gathered:
+    """What a pass over the slices of a run found: content for its room, or for less."""
 
     run: Run
+    room: Room
     trace: Trace  # as the selection sees it
     lanes: Lanes
     ranks_cut: str
@@ -89,7 +104,7 @@ class Gathered:
     bounds_ns: tuple[int, int]
 
     @classmethod
-    def of(cls, run: Run, room: Room) -> Gathered:
+    def of(cls, run: Run, room: Room) -> _Gathered:
         """Goes over all slices once; parts may have to be read from disk."""
         trace = select(run.trace, run.selection)
         lanes, cut_words = shown_lanes(trace, room)
@@ -101,11 +116,14 @@ class Gathered:
         for block in blocks(trace, lanes):
             fates = fates_of(lanes, block.lane, run.results.fates)
             chosen.add(block, fates, whole=block.lane in whole)
-        return cls(run, trace, lanes, cut_words, whole, chosen, (low, high))
+        return cls(run, room, trace, lanes, cut_words, whole, chosen, (low, high))
 
-    def serves(self, most: int) -> bool:
-        """Whether content of so many slices, fewer than were asked for, takes no other pass."""
-        return self.whole == _whole(self.trace, self.lanes, self.run.summary.ops or 0, most)
+    def serves(self, room: Room) -> bool:
+        """Whether content for that room takes no other pass."""
+        if room.lanes != self.room.lanes or room.slices > self.room.slices:
+            return False
+        operations = self.run.summary.ops or 0
+        return self.whole == _whole(self.trace, self.lanes, operations, room.slices)
 
     def content(self, most: int) -> Content:
         """At most so many slices."""

@@ -14,9 +14,8 @@ from vanidl.analyses.timeline import JobTimeline
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.trace import Trace
-from vanidl.run import Run
 from vanidl.viewer.blocks import COLUMNS, Block, cut, fates_of
-from vanidl.viewer.content import Content, Gathered, Room
+from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.lanes import Lanes
 from vanidl.viewer.pack import Spec, packed_columns, packed_texts
 
@@ -35,14 +34,11 @@ MOST_LETTERS = 1_300_000
 """Of the slices in a page."""
 
 
-def fitted(run: Run, io: JobTimeline | None, room: Room) -> tuple[Content, Spec]:
+def fitted(slices: Slices, io: JobTimeline | None, room: Room) -> tuple[Content, Spec]:
     """As many slices of a run as a page has room for, and how it holds them."""
     most = room.slices
-    gathered = Gathered.of(run, room)
     while True:
-        if not gathered.serves(most):
-            gathered = Gathered.of(run, replace(room, slices=most))
-        content = gathered.content(most)
+        content = slices.content(replace(room, slices=most))
         found = payload(content, io) | {"server": room.served}
         packed = (found["pieces"]["data"], found["entries"]["data"], found["names"])
         if sum(map(len, packed)) <= MOST_LETTERS or not content.held_count:

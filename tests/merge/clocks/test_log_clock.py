@@ -15,8 +15,9 @@ from tests.makers.records import Io, darshan_log
 from vanidl.merge.clocks import log_clock
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.packed import PackedPart
 from vanidl.model.spill import Store
-from vanidl.model.trace import POSIX, READ, SpanKind
+from vanidl.model.trace import COLUMNS, POSIX, READ, SpanKind
 from vanidl.readers.records import CounterFile, CounterRecords
 
 DATA = Path(__file__).parents[2] / "data/torch_late_workers"
@@ -153,7 +154,8 @@ def test_parts_on_disk_are_shifted_like_those_in_memory():
     both = []
     for spilled in (False, True):
         store = Store.for_rows(len(part), spilled=spilled)
-        store.add(part)
+        columns = {name: getattr(part, name) for name in COLUMNS}
+        store.add(PackedPart.of(part.process, part.layer, columns))
         both.append(store.finished().shifted({part.process: -5}).shifted({part.process: 2})[0])
     for moved in both:
         assert (moved.start == part.start - 3).all()

@@ -84,6 +84,19 @@ def test_offsets_of_the_first_mpiio_records_are_unknown(tmp_path: Path) -> None:
     assert set(table.offset.tolist()) == {-1}
 
 
+@pytest.mark.parametrize("far", [(2**32 - 1, 5), (2**32, 5), (5, 2**32), (-1, 5)])
+def test_a_large_number_behind_many_small_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, far: tuple[int, int]
+) -> None:
+    monkeypatch.setattr("vanidl.readers.darshan.dxt._BLOCK", 4)
+    small = [(3 * i, 7, float(i), i + 0.5, 0) for i in range(9)]
+    streams = [[Record(i, i, "a", small, [])] for i in range(3)]
+    streams += [[Record(3, 3, "a", small, [(*far, 10.0, 11.0, 0), *small])]]
+    log = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": streams}))))
+    assert log.whole
+    check(log.operations[0], streams, threads=False)
+
+
 def test_records_of_a_newer_version_are_a_loss(tmp_path: Path) -> None:
     log = Log(dxt={"DXT_POSIX": random_records(3)}, dxt_version={"DXT_POSIX": 3})
     raw = log_bytes(log)

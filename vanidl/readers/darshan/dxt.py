@@ -32,6 +32,7 @@ _HEAD = "Qq8x64sqq"
 _HEAD_BYTES = 104
 _HELD_BYTES = 3 * OBJECT_BYTES  # of a record: its head, its host and the view of its segments
 _BLOCK = 16384  # rows that stay in the cache between two passes
+_FREE_ROOM = 1 << 26  # rows: memory that is not written to costs nothing, moving it later does
 
 _SHIFT = np.float64(3 << 51)
 
@@ -85,7 +86,8 @@ def decode(
             break
     table = _table(records, columns)
     if layer == MPIIO and version == 1:
-        table["offset"][:] = -1  # this version wrote no valid offsets
+        # This version wrote no valid offsets.
+        table["offset"] = np.full(len(table["op"]), -1, np.int64)
     if not columns.plain and (loss := _drop_nonsense(table)):
         losses.append(f"{name}: {loss}")
     return _frozen(layer, records, table), tuple(losses)
@@ -180,8 +182,10 @@ class _Columns:
         self.rows = 0
         self.plain = True  # no row can be impossible
         self._nbytes = nbytes
-        # Apart, so that the memory of one goes when only others are kept.
-        self._columns = [np.empty(0, np.int64) for _ in range(width)]
+        # Offsets and lengths in 32 bits as long as all fit. Apart, so that the memory of one
+        # goes when only others are kept.
+        types = [np.uint32, np.uint32, *(width - 2) * [np.int64]]
+        self._columns: list[NDArray[Any]] = [np.empty(0, each) for each in types]
         self._scratch = np.empty((0, width), np.int64)
         self._waiting: list[_Segments] = []  # of streams too short to be worth a pass each
         self._waiting_rows = 0
@@ -193,7 +197,7 @@ class _Columns:
         if self._waiting_rows >= _BLOCK:
             self._flush(used)
 
-    def column(self, index: int) -> NDArray[np.int64]:
+    def column(self, index: int) -> NDArray[Any]:
         """One column: offset, length, start, end or thread."""
         self._flush(self._nbytes)
         return self._columns[index][: self.rows]
@@ -204,8 +208,9 @@ class _Columns:
         first, self.rows = self.rows, self.rows + self._waiting_rows
         if self.rows > len(self._columns[0]):
             self._grow(first, used)
-        out = [column[first : self.rows] for column in self._columns]
-        self.plain &= _store(self._joined(), out)
+        segments = self._joined()
+        for low in range(0, len(segments), _BLOCK):
+            self._store(segments[low : low + _BLOCK], first + low)
         self._waiting, self._waiting_rows = [], 0
 
     def _joined(self) -> _Segments:
@@ -219,24 +224,33 @@ class _Columns:
     def _grow(self, held: int, used: int) -> None:
         # Streams are alike, so the share of the region used so far tells the rows to come.
         expected = self.rows * self._nbytes // max(used, 1) * 9 // 8
-        room = max(self.rows, min(expected, 16 * self.rows))
+        room = max(self.rows, min(expected, max(16 * self.rows, min(_FREE_ROOM, 256 * self.rows))))
         for i, column in enumerate(self._columns):
-            self._columns[i] = np.empty(room, np.int64)
+            self._columns[i] = np.empty(room, column.dtype)
             self._columns[i][:held] = column[:held]
 
+    def _store(self, block: _Segments, first: int) -> None:
+        """Writes rows into the columns from row `first` on."""
+        rows = slice(first, first + len(block))
+        narrow = [self._keep(i, block[:, i], rows) for i in (0, 1)]
+        for i in range(4, self.width):
+            self._columns[i][rows] = block[:, i]
+        start, end = (self._columns[i][rows] for i in (2, 3))
+        plain = [_to_ns(block[:, i].view(np.float64), self._columns[i][rows]) for i in (2, 3)]
+        # Within 26 days, in order, and below 4 GiB: no need to look at each of the bounds.
+        if not (all(narrow) and all(plain) and (end >= start).all()):
+            self.plain &= not impossible(block[:, 0], block[:, 1], start, end).any()
 
-def _store(segments: _Segments, out: list[NDArray[np.int64]]) -> bool:
-    """Writes rows into columns; whether all are plain: none can be impossible."""
-    plain = True
-    for low in range(0, len(segments), _BLOCK):
-        block = segments[low : low + _BLOCK]
-        part = [column[low : low + _BLOCK] for column in out]
-        for i in (0, 1, *range(4, len(part))):
-            part[i][:] = block[:, i]
-        for i in (2, 3):
-            plain &= _to_ns(block[:, i].view(np.float64), part[i])
-        plain = plain and not impossible(*part[:4]).any()
-    return plain
+    def _keep(self, index: int, values: NDArray[np.int64], rows: slice) -> bool:
+        """Writes offsets or lengths; whether they fit into 32 bits."""
+        # A negative number is a very large one where it is taken without its sign.
+        fits = int(values.view(np.uint64).max()) <= np.iinfo(np.uint32).max
+        if not fits and self._columns[index].dtype == np.uint32:
+            held = self._columns[index]
+            self._columns[index] = np.empty(len(held), np.int64)
+            self._columns[index][: rows.start] = held[: rows.start]
+        self._columns[index][rows] = values
+        return fits
 
 
 def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> bool:
