@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyses.test_laws import operations, trace_of
+from tests.makers.records import Io
 from tests.makers.sameness import same
 from vanidl.analyses import byte_ranges, timebins
 from vanidl.analyses.rows import rows_of
@@ -46,6 +47,16 @@ def test_groups_hold_the_rows_of_a_part_and_file_by_start(ios, max_part_rows):
             assert groups.process.tolist() == [parts[at].process for at, _ in order]
             assert groups.position.tolist() == [trace.family[p] for p in groups.process.tolist()]
             _groups_are(groups, [of_op[key] for key in order])
+
+
+@given(ranges.filter(len), st.integers(0, 20), st.integers(1, 20))
+def test_busy_time_of_neighbours_is_that_of_their_union(spans, first, count):
+    ios = [(0, Io(start, start + length)) for _, start, length in spans]
+    (parts, *_), trace = parts_and_trace(ios, 100)
+    rows = rows_of(parts, trace)
+    mine = np.zeros(len(rows), bool)
+    mine[first % len(rows) :][:count] = True
+    assert same(rows.busy_of_neighbours(mine), rows.busy_of(mine))
 
 
 def _groups_are(groups, wanted):

@@ -236,13 +236,7 @@ def _busy_of(rows: Rows, codes: Int64Array, members: NDArray[np.bool_]) -> dict[
         return rows.busy
     is_member = np.zeros(int(codes[-1]) + 1, bool)
     is_member[codes] = members
-    return rows.busy_of(_neighbours(is_member[rows.file]))
-
-
-def _neighbours(mine: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
-    """A slice for rows that follow each other, which takes no copies of them."""
-    first, count = int(mine.argmax()), int(np.count_nonzero(mine))
-    return slice(first, first + count) if mine[first : first + count].all() else mine
+    return rows.busy_of_neighbours(is_member[rows.file])
 
 
 _ByLayer = dict[str, tuple[Int64Array, NDArray[np.bool_]]]

@@ -94,6 +94,16 @@ class Rows:
         unions = intervals.union_by_group(self._place[mine], start, end, len(positions))
         return dict(zip(positions.tolist(), unions, strict=True))
 
+    def busy_of_neighbours(self, mine: NDArray[np.bool_]) -> dict[int, Intervals]:
+        """As `busy_of`; of operations that follow each other, apart from others, no copies."""
+        low, count = int(mine.argmax()), int(np.count_nonzero(mine))
+        rows = slice(low, low + count)
+        if len(self.owner.positions) > 1 or not mine[rows].all():
+            return self.busy_of(mine)
+        ((position, busy),) = self.busy.items()
+        inside = _between(busy, self.start, rows)
+        return self.busy_of(rows) if inside is None else {position: inside}
+
     def by_position(self, positions: AbstractSet[int]) -> Iterator[tuple[int, Rows]]:
         """(position, its operations) of those of the positions that have some."""
         held = self.owner.positions.tolist()
@@ -171,6 +181,21 @@ class Rows:
         if self.write_count:
             key = self.op.astype(np.int32 if narrow else np.int64) * (parts * files) + key
         return key
+
+
+def _between(busy: Intervals, start: Int64Array, rows: slice) -> Intervals | None:
+    """What of the busy time is that of some neighbours; None where they touch other operations."""
+    if not len(busy.start):
+        return busy
+    borders = np.array([row for row in (rows.start, rows.stop) if 0 < row < len(start)], np.intp)
+    edge = start[borders]
+    at = np.searchsorted(busy.start, edge)
+    reached = busy.end[np.maximum(at - 1, 0)] >= edge
+    if ((start[borders - 1] == edge) | ((at > 0) & reached)).any():
+        return None
+    low = int(at[0]) if rows.start > 0 else 0
+    high = int(at[-1]) if rows.stop < len(start) else len(busy.start)
+    return Intervals(busy.start[low:high], busy.end[low:high])
 
 
 def rows_of(parts: Sequence[Part], trace: Trace) -> Rows:

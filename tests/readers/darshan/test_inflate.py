@@ -110,6 +110,15 @@ def test_windows_change_nothing(window: int, monkeypatch: pytest.MonkeyPatch) ->
     assert [content for content, _, _ in plain([*map(zlib.compress, contents)])] == contents
 
 
+def test_the_next_stream_is_found_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflate, "_LARGEST_PIECE", 1000)
+    packed = [zlib.compress(noise(i, 100_000)) for i in range(2)]
+    region, second = memoryview(b"".join(packed)), len(packed[0])
+    places = (inflate._AHEAD_STREAM, 0)
+    assert inflate._later_start(region, places, len(region), zlib.decompressobj) == second
+    assert inflate._later_start(region[:second], places, second, zlib.decompressobj) == second
+
+
 @pytest.mark.parametrize("compression", ["zlib", "bz2"])
 @pytest.mark.parametrize("size", [1, 4095, 4096, 4097, 8192, 60_000])
 def test_streams_of_any_length_in_parts(

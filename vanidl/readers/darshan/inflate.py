@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bz2
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -23,7 +23,8 @@ _PROBE = 4 << 10
 _MOST_PART = 1 << 20  # inflated at a time
 _MOST_AT_ONCE = 4 << 20  # of a short region: real ones reach half of it
 _AHEAD_STREAM = 64 << 10  # from here on a second thread is worth it
-_AHEAD_WINDOW = 128 << 20  # half of it is held inflated in memory
+_AHEAD_WINDOW = 64 << 20  # most of it is held inflated in memory
+_OWN_SHARE = 40  # percent of a window: what is inflated here is also decoded here meanwhile
 
 
 class _Inflater(Protocol):
@@ -139,36 +140,53 @@ def _trusted(stream: Stream, *, cut: bool) -> Stream:
 def _all(
     region: memoryview, opener: _Opener, pool: ThreadPoolExecutor, budget: Budget
 ) -> Iterator[Stream]:
-    """The streams of a region, window by window, of each the later half by a second thread."""
+    """The streams of a region, window by window, of each the later part by a second thread."""
     last = Stream(b"", 0)
     for last in _sequence(region, 0, 1, opener, budget):
         yield last
     first = last.end
+    ahead = _ahead(region, (first, first), opener, pool, budget)
     while last.end < len(region) and not last.problem:
-        for stream in _window(region, (first, last.end), opener, pool, budget):
-            last = stream
-            yield stream
+        begin = last.end
+        for last in _sequence(region, begin, ahead.start, opener, budget):
+            yield last
+        if last.problem:
+            return
+        begin = last.end
+        found = ahead.behind(begin)
+        if found:  # the next ones are inflated while these are used
+            ahead = _ahead(region, (first, found[-1].end), opener, pool, budget)
+        for last in found or _sequence(region, begin, ahead.stop, opener, budget):
+            yield last
+        if not found:
+            ahead = _ahead(region, (first, last.end), opener, pool, budget)
 
 
-def _window(
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What a second thread inflates: the streams from where one seems to start up to `stop`."""
+
+    start: int
+    stop: int
+    streams: Future[list[Stream]] | None
+
+    def behind(self, position: int) -> list[Stream]:
+        """The streams from a position on; none where they were looked for elsewhere."""
+        return self.streams.result() if self.streams and position == self.start else []
+
+
+def _ahead(
     region: memoryview,
     places: tuple[int, int],
     opener: _Opener,
     pool: ThreadPoolExecutor,
     budget: Budget,
-) -> Iterator[Stream]:
-    """The streams that start in one window; places: bytes of the first stream, window's start."""
+) -> _Ahead:
+    """Starts the second thread on a window; places: bytes of the first stream, window's start."""
     stop = min(len(region), places[1] + _AHEAD_WINDOW)
-    guess = _later_start(region, places, stop, opener)
-    ahead = pool.submit(_all_from, region, guess, stop, opener, budget) if guess < stop else None
-    last = Stream(b"", places[1])
-    for last in _sequence(region, places[1], guess, opener, budget):
-        yield last
-    if last.problem:
-        return
-    # The guess was right if the streams before it end exactly there.
-    found = ahead.result() if ahead is not None and last.end == guess else None
-    yield from found or _sequence(region, last.end, stop, opener, budget)
+    start = _later_start(region, places, stop, opener)
+    work = (region, start, stop, opener, budget)
+    return _Ahead(start, stop, pool.submit(_all_from, *work) if start < stop else None)
 
 
 def _all_from(
@@ -178,7 +196,7 @@ def _all_from(
 
 
 def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener: _Opener) -> int:
-    """Where about the middle of a window a stream seems to start; `stop` for nowhere.
+    """Where behind the first share of a window a stream seems to start; `stop` for nowhere.
 
     A guess from the two bytes that the region's own start has, too: right or wrong, only
     streams that the ones before lead to are used. `places`: bytes of the region's first stream,
@@ -186,14 +204,16 @@ def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener:
     """
     if places[0] < _AHEAD_STREAM:
         return stop
-    start = (places[1] + stop) // 2
-    window = bytes(region[start : start + _LARGEST_PIECE])
-    at = -1
-    while (at := window.find(region[:2], at + 1)) >= 0:
-        # Chance bytes are found out within a few hundred.
-        with suppress(*_ERRORS):
-            opener().decompress(memoryview(window)[at : at + _PROBE], _PROBE)
-            return min(start + at, stop)
+    found = places[1] + (stop - places[1]) * _OWN_SHARE // 100
+    while found < stop:
+        window = bytes(region[found : min(found + _LARGEST_PIECE, stop)])
+        at = -1
+        while (at := window.find(region[:2], at + 1)) >= 0:
+            # Chance bytes are found out within a few hundred.
+            with suppress(*_ERRORS):
+                opener().decompress(region[found + at : found + at + _PROBE], _PROBE)
+                return found + at
+        found += len(window)
     return stop
 
 
