@@ -15,6 +15,7 @@ has its request does not answer, SIGKILL or not.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -55,8 +56,7 @@ class Job:
     @property
     def server(self) -> int:
         """The process of the storage."""
-        assert self.storage._server is not None
-        return self.storage._server.pid
+        return self.storage.server_pid
 
 
 Strike = Callable[[Job], None]
@@ -100,6 +100,16 @@ def end_storage(job: Job) -> None:
     os.kill(job.server, signal.SIGKILL)
 
 
+def break_storage(job: Job) -> None:
+    """Every read ends with EIO."""
+    job.storage.fail_reads(errno.EIO)
+
+
+def interrupt_launcher(job: Job) -> None:
+    """SIGINT to the launcher alone, as a batch system or `kill -INT` sends it."""
+    os.kill(int((job.folder / "launcher.pid").read_text()), signal.SIGINT)
+
+
 def interrupt(job: Job) -> None:
     """Ctrl-C to the launcher's process group."""
     os.killpg(int((job.folder / "launcher.pid").read_text()), signal.SIGINT)
@@ -134,6 +144,8 @@ _ONE = ("scheduled",)
 FAULTS = (
     Fault("kill -9 of rank 1", strike=kill_rank),
     Fault("Ctrl-C", strike=interrupt),
+    Fault("SIGINT to the launcher", strike=interrupt_launcher),
+    Fault("EIO from the storage", strike=break_storage),
     Fault("storage stops answering", strike=stop_storage),
     Fault("storage unmounted by force", strike=end_storage),
     Fault("truncated file", damage=truncate),
@@ -145,6 +157,7 @@ FAULTS = (
     Fault("empty folder", _ONE, damage=empty),
     Fault("buffer above memory", ("scheduled",), options=["--buffer", "90", "--staging-bytes",
                                                           "1000000000000000"]),
+    Fault("a value of the wrong type", _ONE, options=["--seed", "one"]),
     Fault("damaged plan", ("scheduled",), damage=damage_plan,
           options=["--plan", "{data}/plan.npz"]),
     Fault("damaged containers", ("decoded",), damage=encode),

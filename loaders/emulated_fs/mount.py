@@ -125,6 +125,15 @@ class EmulatedStorage:
             )
         return self._server.pid
 
+    def fail_reads(self, error: int) -> None:
+        """Has every read from now on end with an error, as a broken disk does.
+
+        Args:
+            error: Its number, such as `errno.EIO`; 0: reads succeed again.
+        """
+        assert self._server is not None
+        self._tell(self._server, error)
+
     def requests(self) -> list[Request]:
         """What was read so far.
 
@@ -175,11 +184,14 @@ class EmulatedStorage:
         """Measures what a request costs beside the model, and has the server allow for it."""
         probes = [_probe(self.target / PROBE) for _ in range(_PROBES)]
         self.overhead_s = statistics.quantiles(probes, n=4)[0]  # rather too slow than too fast
-        assert server.stdin is not None
-        server.stdin.write(f"{self.overhead_s!r}\n".encode())
-        server.stdin.flush()
+        self._tell(server, self.overhead_s)
         while (self.target / PROBE).exists():
             time.sleep(0.001)
+
+    def _tell(self, server: subprocess.Popen[bytes], number: float) -> None:
+        assert server.stdin is not None
+        server.stdin.write(f"{number!r}\n".encode())
+        server.stdin.flush()
 
     def _wait_until_mounted(self, server: subprocess.Popen[bytes]) -> None:
         give_up = time.monotonic() + _STARTED_WITHIN_S

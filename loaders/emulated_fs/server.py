@@ -48,6 +48,8 @@ class SlowReads(PassThrough):
         self._request_bytes = request_bytes
         self.overhead_s: float | None = None
         """Time of a request outside this method, as the starter measured it; None: not yet."""
+        self.error = 0
+        """Number of the error that reads end with; 0: they succeed."""
         self._links, self._lock = Links(cost), threading.Lock()
         self._clients, self._log = clients, log
         self._late: dict[str, float] = {}
@@ -74,6 +76,8 @@ class SlowReads(PassThrough):
         if self.overhead_s is None:
             time.sleep(PROBE_S)
             return repr(time.monotonic() - arrival).encode().ljust(size)
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
         process, client = self._clients.find(mfusepy.fuse_get_context()[2])
         content = os.pread(fh, size, offset)
         self._wait(client, len(content), arrival - self.overhead_s)
@@ -139,11 +143,15 @@ def _options() -> argparse.Namespace:
 
 
 def _listen(operations: SlowReads, target: Path) -> None:
-    """The starter's one line says the overhead; the end of its pipe says that it is gone."""
+    """The starter's first line says the overhead, each later one what error reads end with.
+
+    The end of its pipe says that it is gone.
+    """
     line = sys.stdin.readline()
     if line:
         operations.overhead_s = float(line)
-        sys.stdin.read()
+        for number in sys.stdin:
+            operations.error = int(number)
     unmount(target)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import html
+import json
+import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -169,6 +172,37 @@ def rows(recipe: Recipe) -> dict[str, float]:
 def test_the_table_names_what_several_ranks_can_do(recipe, word):
     named = {w for name in rows(recipe) for w in ("pls", "spatial") if w in name}
     assert named == ({word} if word else set())
+
+
+LOADERS = {"kept": "scheduled", "exchanged": "pls", "divided": "spatial", "decode": "decoded"}
+"""What makes a change; all other changes are arguments of the loader at hand, or hardware."""
+
+
+@pytest.mark.parametrize("recipe", [SHARED, replace(SHARED, who_reads="same"), Recipe(workers=0)])
+def test_a_row_names_the_loader_that_makes_the_change_and_its_command(recipe):
+    """In JSON, text and page, as the loaders' own command line understands it."""
+    pytest.importorskip("torch")
+    from vanidl_loaders.cli import _parser as loaders_parser
+
+    trace = trace_of(recipe)
+    run = Run(trace, analyse(trace))
+    content = json.loads(summary_json(run))["what_if"]["rows"]
+    text = " ".join(summary_text(run).split())
+    page = html.unescape(re.sub("<(?!/figure).*?>", "", render_html(run).split('id="what-if"')[1]))
+    for row in content:
+        assert (row["loader"] or {}).get("name") == LOADERS.get(row["lever"]), row
+        if row["loader"] is None:
+            continue
+        command = row["loader"]["command"]
+        assert command in text
+        assert command in page.split("</figure>")[0]
+        assert ("torchrun --nproc-per-node" in command) == (recipe.ranks > 1)
+        words = shlex.split(command.partition("vanidl_loaders ")[2])
+        options = vars(loaders_parser(words).parse_args(words))
+        assert options["loader"] == row["loader"]["name"]
+        share = {"kept": "buffer_fraction", "exchanged": "exchange_fraction"}.get(row["lever"])
+        assert share is None or options[share] == row["amount"]
+    assert any(row["loader"] for row in content)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from vanidl.findings import Finding
 from vanidl.findings.facts import Facts
 from vanidl.findings.frameworks import PYTORCH, TENSORFLOW
 from vanidl.formatting.units import nbytes, plural
-from vanidl.whatif import Predicted
+from vanidl.whatif import Predicted, loader_call
 
 _READ_BUFFER = "8 << 20"
 
@@ -62,21 +62,13 @@ def _torch(**arguments: str) -> Remedy:
     return Remedy("PyTorch", code, "Worker processes load batches while the step computes.")
 
 
-def _loader(name: str, options: str, what: str, ranks: int = 1) -> Remedy:
-    start = f"torchrun --nproc-per-node {ranks} -m" if ranks > 1 else "python -m"
-    command = f"{start} vanidl_loaders train --data DATA --loader {name}{options}"
-    return Remedy(f"{name} loader of vanidl_loaders", command, what)
+def _loader(name: str, options: str, context: Context) -> Remedy:
+    call = loader_call(name, options, ranks=context.ranks)
+    return Remedy(f"{name} loader of vanidl_loaders", call.command, call.explanation)
 
 
 def _scheduled(context: Context) -> Remedy:
-    return _loader(
-        "scheduled",
-        " --buffer-fraction 0.5",
-        "It plans the shuffles of all epochs in advance, keeps the samples that are needed again "
-        "soonest in memory, and merges neighbouring reads; every batch is that of the global "
-        "shuffle.",
-        context.ranks,
-    )
+    return _loader("scheduled", " --buffer-fraction 0.5", context)
 
 
 def _warm_start(context: Context) -> Advice:
@@ -148,13 +140,7 @@ def _decode(context: Context) -> Advice:
         ".prefetch(tf.data.AUTOTUNE)",
         "Decodes samples side by side, ahead of the step.",
     )
-    decoded = _loader(
-        "decoded",
-        " --encoded ENCODED --decode-on auto",
-        "It reads samples that python -m vanidl_loaders encode has packed, and decodes them on "
-        "the GPU where there is one.",
-        context.ranks,
-    )
+    decoded = _loader("decoded", " --encoded ENCODED --decode-on auto", context)
     return Advice(f"Decode in {count}, or on the GPU", (*_of(context, torch, tensorflow), decoded))
 
 
@@ -171,13 +157,7 @@ def _keep_data(context: Context) -> Advice:
         "dataset = dataset.cache()  # after the reads, before shuffle and batch",
         "The first epoch fills the cache, later ones read from it.",
     )
-    partial_local = _loader(
-        "pls",
-        " --exchange-fraction 0.1",
-        "Partial local shuffling: each rank keeps its share of the samples near and exchanges a "
-        "tenth of it with the others every epoch.",
-        context.ranks,
-    )
+    partial_local = _loader("pls", " --exchange-fraction 0.1", context)
     shared = (partial_local,) if "shared_shuffle" in context.codes and context.ranks > 1 else ()
     tensorflow = _of(context, tensorflow=cache)
     if context.best is not None and context.best.lever == "exchanged":
@@ -217,13 +197,7 @@ def _fewer_files(context: Context) -> Advice:
         "    return self.file[NAME][i]",
         "The file stays open between samples.",
     )
-    pack = _loader(
-        "webdataset",
-        "",
-        "It reads tar shards, which python -m vanidl_loaders convert --to tar makes of the "
-        "samples: one open for thousands of samples.",
-        context.ranks,
-    )
+    pack = _loader("webdataset", "", context)
     remember = Remedy(
         "Read small files once",
         "@functools.cache\ndef metadata(path):\n    return json.loads(Path(path).read_text())",
@@ -248,13 +222,7 @@ def _divide_reading(context: Context) -> Advice:
     )
     both = _of(context, sampler, tensorflow)
     if "ranks_read_the_same" in context.codes:
-        spatial = _loader(
-            "spatial",
-            "",
-            "Where all ranks need the same samples, as in spatial parallelism, each reads only "
-            "its block of every sample.",
-            context.ranks,
-        )
+        spatial = _loader("spatial", "", context)
         return Advice("Let each rank read only its part of the data", (*both, spatial))
     if context.codes == {"worker_imbalance"}:
         return Advice("Give all workers batches of equal size")

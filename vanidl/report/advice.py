@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, number, percent, seconds
 from vanidl.run import Run
 from vanidl.schema.meanings import meaning_of
-from vanidl.whatif import WhatIf
+from vanidl.whatif import LoaderCall, WhatIf
 from vanidl.wording.ceiling import beyond_ceiling
 
 _MOST = 12
@@ -32,11 +32,15 @@ _BY_UNIT: dict[str, Callable[[float], str]] = {"s": seconds, "bytes": nbytes}
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The table of predictions: rows are change, step time, of what it was, gain."""
+    """The table of predictions: rows are change, step time, of what it was, gain.
+
+    `loaders` are changes, and the loader that makes each.
+    """
 
     note: str
     rows: tuple[tuple[str, str, str, str], ...]
     assumptions: tuple[str, ...]
+    loaders: tuple[tuple[str, LoaderCall], ...] = ()
 
 
 def replayed(run: Run) -> Replayed | None:
@@ -48,7 +52,17 @@ def replayed(run: Run) -> Replayed | None:
         (row.name, seconds(row.step_s), number(row.ratio), seconds(row.gain_at_most_s))
         for row in found.rows
     )
-    return Replayed(replay_note(found), rows, found.assumptions)
+    calls = tuple(_explained_once(found))
+    return Replayed(replay_note(found), rows, found.assumptions, calls)
+
+
+def _explained_once(found: WhatIf) -> Iterator[tuple[str, LoaderCall]]:
+    known = set[str]()
+    for row in found.rows:
+        if row.loader is not None:
+            first = row.loader.name not in known
+            known.add(row.loader.name)
+            yield row.name, row.loader if first else replace(row.loader, explanation="")
 
 
 def replay_note(found: WhatIf) -> str:

@@ -188,6 +188,9 @@ ratio | 1 | Mean step after it / now
 rows.replayed_s | s | What the model says where that is below the ceiling, at which the row is then
 lever | | Field of Change that was changed; empty: nobody can change that
 amount | | Its value
+rows.loader | | Loader of vanidl_loaders that makes the change; null: none does
+loader.name | | Name of the loader
+loader.command | | Command that trains with it
 assumptions | | What predictions rest on
 refused | | Why there are none; empty where there are
 beyond_ceiling | | Changes whose predictions were below the measured ceiling

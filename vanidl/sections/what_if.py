@@ -24,7 +24,20 @@ def _text(run: Run) -> str | None:
     ]
     table = aligned_table("What if (replayed with changed input)", [header, now, *rows])
     beyond = beyond_ceiling(found).strip()
-    return f"{table}{paragraph(beyond)}\n" if beyond else table
+    noted = f"{table}{paragraph(beyond)}\n" if beyond else table
+    return noted + _loaders(found)
+
+
+def _loaders(found: WhatIf) -> str:
+    """What makes each change, explained once, and the command in a line of its own, to copy."""
+    lines, known = list[str](), set[str]()
+    for row in found.rows:
+        if row.loader is not None:
+            said = f"{row.name}: {row.loader.name} loader of vanidl_loaders."
+            more = "" if row.loader.name in known else f" {row.loader.explanation}"
+            known.add(row.loader.name)
+            lines += [paragraph(said + more), f"  {row.loader.command}"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _json(run: Run) -> Object | None:

@@ -2,15 +2,18 @@
 
 from vanidl.whatif.bounds import bounded, bounded_row, least_ratio
 from vanidl.whatif.change import Change, Predicted, WhatIf
+from vanidl.whatif.loader_calls import LoaderCall, loader_call
 from vanidl.whatif.scenarios import predict, what_if
 
 __all__ = [
     "Change",
+    "LoaderCall",
     "Predicted",
     "WhatIf",
     "bounded",
     "bounded_row",
     "least_ratio",
+    "loader_call",
     "predict",
     "what_if",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vanidl.errors import UsageError
+from vanidl.whatif.loader_calls import LoaderCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class Predicted:
     amount: float | None = None
     replayed_s: float | None = None
     """What the model says, where that is below the measured ceiling, at which `step_s` is then."""
+    loader: LoaderCall | None = None
+    """The loader of vanidl_loaders that makes the change, where one does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from vanidl.model.trace import Trace
 from vanidl.whatif import read_ahead
 from vanidl.whatif.batches import Batches, batches, can_replay
 from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
+from vanidl.whatif.loader_calls import call_of_change
 from vanidl.whatif.loading import loads, workers
 from vanidl.whatif.reads import reads
 from vanidl.whatif.replay import replay
@@ -53,7 +54,7 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
     changes = _usual(ranks) + _shared(ranks, results)
     rows += [
-        _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change)
+        _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change, len(ranks))
         for name, change in changes
     ]
     rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
@@ -124,11 +125,12 @@ def _row(name: str, step_s: float, ranks: tuple[Batches, ...], replayed_s: float
     return Predicted(name, step_s, step_s / now, gain)
 
 
-def _levered(row: Predicted, change: Change) -> Predicted:
-    """The row with what was changed; of two fields of one change the first."""
+def _levered(row: Predicted, change: Change, ranks: int) -> Predicted:
+    """The row with what was changed, of two fields the first, and the loader that changes it."""
     for field in fields(Change):
         if (value := getattr(change, field.name)) != field.default:
-            return replace(row, lever=field.name, amount=value)
+            call = call_of_change(field.name, value, ranks)
+            return replace(row, lever=field.name, amount=value, loader=call)
     return row
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -57,6 +58,22 @@ def gone(target):
 
 @pytest.mark.usefixtures("available")
 class TestMounted:
+    def test_reads_fail_from_when_it_is_told_until_it_is_told(self, source, tmp_path):
+        with EmulatedStorage(source, tmp_path / "mount", cost=Cost()) as storage:
+            path = storage.target / "deep" / "b.bin"
+
+            def fails() -> bool:
+                try:
+                    return path.read_bytes() != (source / "deep" / "b.bin").read_bytes()
+                except OSError as error:
+                    return error.errno == errno.EIO
+
+            assert not fails()
+            storage.fail_reads(errno.EIO)
+            until(fails)
+            storage.fail_reads(0)
+            until(lambda: not fails())
+
     def test_bytes_are_identical_and_the_log_counts_them(self, source, tmp_path):
         log = tmp_path / "requests.jsonl"
         with EmulatedStorage(source, tmp_path / "m", cost=Cost(), log=log) as storage:
