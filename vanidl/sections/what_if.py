@@ -24,7 +24,7 @@ def _text(run: Run) -> str | None:
     ]
     table = aligned_table("What if (replayed with changed input)", [header, now, *rows])
     beyond = beyond_ceiling(found).strip()
-    noted = f"{table}{paragraph(beyond)}\n" if beyond else table
+    noted = f"{table}{paragraph(beyond)}\n" if beyond else table or ""
     return noted + _loaders(found)
 
 
