@@ -124,8 +124,10 @@ def test_workers_know_all_that_a_partial_looks_at(name: str, opened) -> None:
     assert summary_object(folded) == summary_object(Run(run.trace, run.results, run.selection))
 
 
-@pytest.mark.parametrize(("rows", "parts", "threaded"), [(200, 400, 0), (80_000, 1, 1)])
-def test_threads_fold_large_parts_only(rows: int, parts: int, threaded: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "parts", "threaded"), [(50, 1600, 0), (200, 400, 1), (80_000, 1, 1)]
+)
+def test_threads_fold_what_is_worth_it(rows: int, parts: int, threaded: int) -> None:
     trace = trace_of([(0, Io(i, i + 1, nbytes=1, file=1)) for i in range(2)], ())
     part = trace.io[0].rows(np.zeros(rows, np.intp))
     given_to = []

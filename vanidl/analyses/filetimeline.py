@@ -12,6 +12,7 @@ from vanidl.analyses import timebins
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.files import FileSums
 from vanidl.analyses.rows import Rows
+from vanidl.analyses.sorting import dense_codes
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
@@ -63,16 +64,25 @@ class OfFiles:
         bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, BINS)
         value = NOTHING
         for op, groups in ((READ, rows.reads), (WRITE, rows.writes)):
-            wanted = groups.groups(chosen[groups.file])
-            for key, nbytes in _cells(wanted, wanted.file * BINS, bounds):
-                sums = np.zeros((len(key), 2), np.int64)
-                sums[:, op] = nbytes
-                value = _added(value, key, sums)
+            key, nbytes = _bins(groups.groups(chosen[groups.file]), bounds)
+            sums = np.zeros((len(key), 2), np.int64)
+            sums[:, op] = nbytes
+            value = _added(value, key, sums)
         return value
 
     def combine(self, a: FileBins, b: FileBins) -> FileBins:
         """The bins of both."""
         return _added(a, b.key, b.sums)
+
+
+def _bins(rows: ByFile, bounds: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(file code * BINS + bin, bytes) of all bins with bytes, ascending."""
+    files, place = dense_codes(rows.file)
+    sums = np.zeros(len(files) * BINS, np.int64)
+    for cell, nbytes in _cells(rows, place * BINS, bounds):
+        np.add.at(sums, cell, nbytes)
+    used = np.flatnonzero(sums)
+    return files[used // BINS] * BINS + used % BINS, sums[used]
 
 
 def _cells(

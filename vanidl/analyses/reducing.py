@@ -21,7 +21,7 @@ MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64
 _AHEAD = 2  # batches that are with each worker at a time: they lie in memory until they are sent
-_WORTH_ROWS = 2048  # of a part: with fewer, threads mostly wait for each other
+_WORTH_ROWS = 100  # of a part: with fewer, threads mostly wait for each other
 
 Values = dict[str, Any]
 

@@ -9,6 +9,7 @@ the most complete one is used.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,8 +98,11 @@ def _of_one_beginning(files: Sequence[Path]) -> Iterator[list[Path]]:
 
 def _beginning(path: Path) -> bytes | None:
     try:
-        with path.open("rb", buffering=0) as file:
-            return file.read(_START)
+        file = os.open(path, os.O_RDONLY)  # thousands: an object around each takes twice as long
+        try:
+            return os.read(file, _START)
+        finally:
+            os.close(file)
     except OSError:  # gone, or not ours to read: reading will say so
         return None
 

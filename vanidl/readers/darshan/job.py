@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
 
 from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.darshan.header import Header
@@ -46,7 +48,7 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
         times = [times[0], 0, times[1], 0]
     exact = bool(times[1] or times[3])
     start, end = (times[i] * SECOND + times[i + 1] for i in (0, 2))
-    rest = text(data[fields.size + METADATA_BYTES :])
+    command, _, mounts = text(data[fields.size + METADATA_BYTES :]).partition("\n")
     return JobRecord(
         user_id=user,
         job_id=job,
@@ -55,8 +57,8 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
         end_ns=end if exact else end + SECOND,
         start_resolution_ns=1 if exact else SECOND,
         metadata=_metadata(text(data[fields.size : fields.size + METADATA_BYTES])),
-        command=rest.split("\n", 1)[0].strip(),
-        mounts=_mounts(rest.split("\n")[1:]),
+        command=command.strip(),
+        mounts=_mounts(mounts),
     )
 
 
@@ -69,8 +71,7 @@ def read_names(data: bytes, header: Header, budget: Budget) -> tuple[dict[int, s
         if not budget.hold(OBJECT_BYTES + len(name)):
             break
         position = end
-        if not names.get(key):  # Darshan, too, keeps the first name that is not empty
-            names[key] = name
+        names[key] = names.get(key) or name  # Darshan, too, keeps the first that is not empty
     return names, len(data) - position
 
 
@@ -89,10 +90,12 @@ def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
 
 def _marked_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:
     key = struct.Struct(f"{order}Q")
+    size, unpack = key.size, key.unpack_from
     position = 0
-    while (end := data.find(b"\0", position + key.size)) >= 0:
-        name = data[position + key.size : end].decode("utf-8", "backslashreplace")
-        yield key.unpack_from(data, position)[0], bounded_name(name), end + 1
+    while (end := data.find(b"\0", position + size)) >= 0:
+        name = data[position + size : end].decode("utf-8", "backslashreplace")
+        # Logs of a job name the same files: one object for all of them is sent and hashed once.
+        yield unpack(data, position)[0], intern(bounded_name(name)), end + 1
         position = end + 1
 
 
@@ -101,7 +104,8 @@ def _metadata(lines: str) -> dict[str, str]:
     return {key: value for key, mark, value in pairs if mark}
 
 
-def _mounts(lines: list[str]) -> tuple[tuple[str, str], ...]:
-    fields = (line.split() for line in lines)
+@lru_cache(16)  # one table in thousands of logs of a job
+def _mounts(lines: str) -> tuple[tuple[str, str], ...]:
+    fields = (line.split() for line in lines.split("\n"))
     mounts = [(row[1], row[0]) for row in fields if len(row) == 2]
     return tuple(sorted(mounts, key=lambda mount: -len(mount[0])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -52,12 +53,12 @@ def _logs(paths: Sequence[Path], reading: Reading) -> list[TracerLog]:
 def _by_workers(
     paths: Sequence[Path], reading: Reading, executor: Executor, size: int
 ) -> list[TracerLog]:
-    found: dict[Path, TracerLog | InputError] = {}
-    some_each = list(_batches(paths, size))
+    found: dict[str, TracerLog | InputError] = {}
+    some_each = [list(map(str, some)) for some in _batches(paths, size)]  # cheaper to send
     for some, records in run_batches(read_logs, some_each, executor, _killed):
         found |= zip(some, records, strict=True)
         reading.progress(_LOGS, len(found), len(paths))
-    every = [(path, found[path]) for path in paths]
+    every = [(path, found[str(path)]) for path in paths]
     reading.unreadable.update((path, one) for path, one in every if isinstance(one, InputError))
     return [one for _, one in every if isinstance(one, TracerLog)]
 
@@ -66,13 +67,14 @@ def _batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
     """The paths in lists of so many at most, shorter ones of large logs."""
 
     def weight(path: Path) -> int:
-        nbytes = path.stat().st_size if path.exists() else 0
-        return max(nbytes * size, _BATCH_NBYTES)
+        with suppress(OSError):  # gone, or not ours to read: reading will say so
+            return max(path.stat().st_size * size, _BATCH_NBYTES)
+        return _BATCH_NBYTES
 
     return batches(paths, weight, _BATCH_NBYTES * size)
 
 
-def _killed(path: Path) -> InputError:
+def _killed(path: str) -> InputError:
     return InputError(f"{path}: the worker that read it ended twice; read it with vanidl check")
 
 
