@@ -224,8 +224,8 @@ def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
     Of thousands of members mostly a few are looked at: one that differs is enough.
     """
     order = np.argsort(member, kind="stable")
-    borders = np.flatnonzero(np.diff(member[order], prepend=-1, append=-1)).tolist()
-    groups = [order[low:high] for low, high in pairwise(borders)]
+    borders = np.flatnonzero(np.diff(member[order])) + 1
+    groups = [order[low:high] for low, high in pairwise([0, *borders.tolist(), len(order)])]
     most = max(map(len, groups))
     found: list[_Passes] = []
     for group in groups:
