@@ -7,6 +7,7 @@ loader. `SampleDataset` is the map-style data set of the other loaders too.
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Generator, Iterator
 
 import numpy as np
@@ -123,7 +124,13 @@ class BaselineLoader(EpochLoader):
             timeout=self._settings.read_timeout_s if workers else 0,
             persistent_workers=workers > 0,  # each opens its files once, not once an epoch
             collate_fn=collate,
+            worker_init_fn=_uninterrupted,
         )
+
+
+def _uninterrupted(_worker: int) -> None:
+    """A terminal's interrupt reaches workers, too, but the trainer ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _sampler(dataset: SampleDataset, settings: Settings) -> StartingSampler:

@@ -60,7 +60,11 @@ def entry() -> None:
     abort_on_error()
     end_with_launcher()
     allow_ending()
-    status = main()
+    console.interrupted_once()
+    try:
+        status = main()
+    except KeyboardInterrupt:  # between what main guards
+        status = INTERRUPTED
     if status and status < SIGNALLED:
         end_ranks(status, _said[-1] if _said else f"exit status {status}")
     if _stalled:  # what hangs in the storage would hold up the interpreter's end
@@ -106,11 +110,19 @@ def _missing(error: ModuleNotFoundError) -> LoadersError:
 
 def _unreadable(error: OSError) -> InputError:
     what = f"to use {error.filename}" if error.filename else "storage and network to answer"
-    return InputError(f"expected {what}, found: {error.strerror or error}; see to it, start again")
+    found = error.strerror or _own_text(error)
+    return InputError(f"expected {what}, found: {found}; see to it, start again")
+
+
+def _own_text(error: Exception) -> str:
+    """Its text in a line: PyTorch hands on errors of its workers with their tracebacks."""
+    text = " ".join(str(error).split())
+    own = text.rpartition(f"{type(error).__name__}: ")[2]
+    return own if text.startswith("Caught ") else text
 
 
 def _fail(error: LoadersError) -> int:
-    _said.append(" ".join(str(error).split()))
+    _said.append(_own_text(error))
     if isinstance(error, StalledError):
         _stalled.append(error)
     sys.stderr.write(f"loaders: {_said[-1]}\n")

@@ -6,10 +6,12 @@ too. A reader that went away ends the command without a word, a signal lets it c
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -17,6 +19,8 @@ from typing import NoReturn, TextIO, cast
 
 from .credentials import hidden
 
+SAME_S = 2.0
+"""Interrupts that come closer are one."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -98,6 +102,29 @@ def ended_by_signals() -> Iterator[None]:
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise Ended(number)
+
+
+def interrupted_once() -> None:
+    """Has an interrupt in `SAME_S` after the first be none, a later one end the process at once.
+
+    A launcher passes on what the terminal has sent to its ranks already: the second would
+    interrupt the clearing up.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _Interrupts())
+
+
+class _Interrupts:
+    def __init__(self) -> None:
+        self._first_s = math.inf
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if self._first_s == math.inf:
+            self._first_s = now_s
+            raise KeyboardInterrupt
+        if now_s > self._first_s + SAME_S:
+            os._exit(128 + number)
 
 
 def unescaped() -> TextIO:

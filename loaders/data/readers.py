@@ -63,9 +63,19 @@ class HDF5Reader:
         """All arrays of a sample.
 
         Raises:
-            InputError: The file, the dataset or its shape is not as described.
+            InputError: The file, the dataset or its shape is not as described, or storage fails.
             IndexError: No such sample.
         """
+        try:
+            return self._read(sample)
+        except OSError as error:  # HDF5's own text is a page
+            why = os.strerror(error.errno) if error.errno else error
+            raise InputError(
+                f"expected to read sample {sample} of {self._samples.folder}, found: {why}; see to "
+                "the storage and start again"
+            ) from error
+
+    def _read(self, sample: int) -> Arrays:
         if self._samples.layout == "rows" and 0 <= sample < len(self._samples):
             return {name: rows[sample] for name, rows in self._rows().items()}
         return {

@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("h5py", reason="h5py is not installed")
 
+from vanidl_loaders import console
 from vanidl_loaders.cli import main
 from vanidl_loaders.credentials import hidden
-from vanidl_loaders.errors import EXTRAS, package_missing
+from vanidl_loaders.errors import EXTRAS, InputError, package_missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -221,6 +222,47 @@ def test_a_signal_leaves_no_process(tmp_path, monkeypatch):
     for worker in workers:
         worker.join(60)
         assert not worker.is_alive()
+
+
+@pytest.mark.parametrize("error", [InputError("expected x, found y; do z"), OSError("no answer")])
+def test_an_error_of_a_worker_is_one_line_without_its_traceback(error, monkeypatch, capsys):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from torch._utils import ExceptionWrapper
+
+    def works(_options):
+        try:
+            raise error
+        except type(error):
+            wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
+        wrapped.reraise()
+
+    monkeypatch.setattr("vanidl_loaders.commands.listing.run", works)
+    assert main(["list"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("loaders: expected ")
+    assert str(error) in said
+    assert "Traceback" not in said
+
+
+def test_an_interrupt_that_a_launcher_repeats_is_one(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    ended, now = [], [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console.os, "_exit", ended.append)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        console.interrupted_once()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        now[0] += console.SAME_S
+        signal.raise_signal(signal.SIGINT)
+        assert ended == []
+        now[0] += 0.1
+        signal.raise_signal(signal.SIGINT)
+        assert ended == [130]
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 SECRETS = ("hunter2secret", "sk-abcdefghijklmnop1234", "AKIAABCDEFGHIJKLMNOP")

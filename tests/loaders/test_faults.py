@@ -5,6 +5,7 @@ Two ranks of one job see the same: they end with the same line and status.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 
@@ -17,6 +18,7 @@ pytest.importorskip("PIL", reason="pillow is not installed")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
 from vanidl_loaders.cli import main
+from vanidl_loaders.data.readers import HDF5Reader
 from vanidl_loaders.loader.loader import Settings, open_loader
 
 LOADERS = ("baseline", "scheduled", "pls", "spatial")
@@ -122,6 +124,18 @@ def test_ranks_and_batches_that_divide_nothing(name, batch, ranks, ptycho):
         seen.update(np.concatenate(batches).tolist())
     assert len(steps) == 1
     assert seen == set(range(21))
+
+
+def test_storage_that_fails_names_the_sample_and_the_error(ptycho, monkeypatch, capsys):
+    """HDF5's own text has times, addresses and no sample."""
+
+    def fails(*_):
+        raise OSError(errno.EIO, "Can't synchronously read data (file read failed: time = Mon ...")
+
+    monkeypatch.setattr(HDF5Reader, "array", fails)
+    status, said = refused(capsys, "--data", ptycho.folder, "--no-shuffle", "--batch", 1)
+    assert status == 1
+    assert f"expected to read sample 0 of {ptycho.folder}, found: Input/output error; " in said
 
 
 def test_bytes_of_images_are_those_of_their_files(small):
