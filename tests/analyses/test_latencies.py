@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.analyses.test_laws import operations, trace_of
+from tests.makers.records import Io
 from vanidl.analyses import latencies, reduce_parts
 from vanidl.analyses.latencies import EDGES_NS, finish
 from vanidl.model.trace import READ
@@ -101,6 +102,16 @@ def test_reads_of_nothing_are_counted_by_file(ios):
     paths = {row[3] for row in reads}
     counts = {path: sum(row[3] == path and row[6] == 0 for row in reads) for path in paths}
     assert (found.empty_reads if found else {}) == counts
+
+
+def test_bounds_belong_to_the_bin_above_them():
+    known = EDGES_NS[EDGES_NS < 2**51].tolist()
+    lengths = sorted({max(edge + near, 0) for edge in known for near in (-1, 0, 1)})
+    trace = trace_of([(0, Io(start, start + n)) for start, n in enumerate(lengths)], None)
+    found = reduce_parts({"l": latencies}, trace.io, trace)["l"].bins
+    for low, high, count, spent in zip(known, [*known[1:], 2**51], found[0], found[2], strict=True):
+        mine = [n for n in lengths if low <= n < high]
+        assert (len(mine), sum(mine)) == (count, spent)
 
 
 def test_bounds_grow_by_one_two_five():

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.rows import Rows
+from vanidl.analyses.sorting import sum_by_group
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
@@ -100,19 +101,24 @@ NOTHING = Reduced(
 
 def partial(rows: Rows, trace: Trace) -> Reduced:
     """The numbers of some rows."""
-    bins = np.zeros((4, len(EDGES_NS)), np.int64)
-    place = np.searchsorted(EDGES_NS, rows.duration, side="right") - 1
-    np.maximum(place, 0, out=place)
-    for op in (READ, WRITE):
-        mine = rows.op == op
-        bins[op] = np.bincount(place[mine], minlength=len(EDGES_NS))
-        np.add.at(bins[2 + op], place[mine], rows.duration[mine])
+    place = _bins(rows)
+    counts = np.bincount(place, minlength=2 * len(EDGES_NS)).reshape(2, -1)
+    spent = sum_by_group(place, rows.duration, counts.size).reshape(2, -1)
     is_data = trace.files.is_data
     data = np.flatnonzero((rows.op == READ) & is_data[rows.file]) if len(is_data) else _NONE
     by_file = rows.reads
-    counts = np.stack([by_file.counts, by_file.sums(by_file.nbytes == 0)], axis=1)
-    files, reads = _added(by_file.file, counts)
+    columns = [by_file.counts, by_file.sums(by_file.nbytes == 0)]
+    files, reads = _added(by_file.file, np.stack(columns, axis=1))
+    bins = np.concatenate([counts, spent])
     return Reduced(bins, _slowest(rows), _sample(rows, data), files, reads)
+
+
+_SHIFT = 46  # 64 classes per octave: none holds more than one edge
+_LEADING_OF_1 = 1023 << (52 - _SHIFT)
+_LOWEST = ((np.arange(63 << (52 - _SHIFT)) + _LEADING_OF_1) << _SHIFT).view(np.float64)
+_FIRST_BIN = np.searchsorted(EDGES_NS, _LOWEST, side="right") - 1
+_FIRST_BIN[0] = 0  # that of 0, which is counted as of the class of 1
+_EDGE = np.append(EDGES_NS, np.iinfo(np.int64).max)[_FIRST_BIN + 1]
 
 
 def combine(a: Reduced, b: Reduced) -> Reduced:
@@ -156,6 +162,21 @@ def _added(files: Int64Array, reads: Int64Array) -> tuple[Int64Array, Int64Array
     total = np.zeros((len(distinct), 2), np.int64)
     np.add.at(total, place.ravel(), reads)
     return distinct, total
+
+
+def _bins(rows: Rows) -> NDArray[np.intp]:
+    """The bin of each operation, those of writes behind those of reads.
+
+    Leading bits of the float64 tell it but for one edge: faster than a search.
+    """
+    leading = np.maximum(rows.duration, 1).astype(np.float64).view(np.int64)
+    leading >>= _SHIFT
+    leading -= _LEADING_OF_1
+    place: NDArray[np.intp] = _FIRST_BIN[leading]
+    place += rows.duration >= _EDGE[leading]
+    if rows.write_count:
+        place += rows.op * np.intp(len(EDGES_NS))
+    return place
 
 
 def _slowest(rows: Rows) -> Int64Array:

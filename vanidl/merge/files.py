@@ -82,9 +82,19 @@ def _traffic(
                 np.add.at(sums[op], table.file, record_counts(table, what))
     traced = np.zeros_like(sums)
     for part in io:
-        np.add.at(traced, (part.op, part.file), part.nbytes)
+        ops, codes, nbytes = _by_runs(part)
+        np.add.at(traced, (ops, codes), nbytes)
     sums = np.maximum(sums, traced)
     return sums[0], sums[1]
+
+
+def _by_runs(part: Part) -> tuple[NDArray[np.uint8], NDArray[np.int32], Int64Array]:
+    """Op, file and bytes of neighbours that have both in common: mostly there are many."""
+    new = (part.op[1:] != part.op[:-1]) | (part.file[1:] != part.file[:-1])
+    first = np.flatnonzero(np.append(True, new)[: len(part)])
+    if not len(first):
+        return part.op, part.file, part.nbytes
+    return part.op[first], part.file[first], np.add.reduceat(part.nbytes, first)
 
 
 def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.fates import RankFates, busy_by_fate
+from vanidl.analyses.fates import Fate, RankFates, busy_by_fate
 from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.viewer.blocks import Block
 
 Int64Array = NDArray[np.int64]
@@ -34,8 +36,19 @@ class BusyBins:
         rows = np.unique(block.row).tolist()
         for row in rows:
             mine: NDArray[np.bool_] | slice = block.row == row if len(rows) > 1 else slice(None)
-            busy = intervals.union(block.start[mine], block.end[mine])
-            for fate, part in busy_by_fate(busy, fates).items():
-                found = intervals.covered_between(part, self.edges)
+            for fate, busy in _by_fate(block.start[mine], block.end[mine], fates):
+                found = intervals.covered_between(busy, self.edges)
                 key = (block.lane, row, int(fate))
                 self.amounts[key] = self.amounts[key] + found if key in self.amounts else found
+
+
+def _by_fate(
+    start: Int64Array, end: Int64Array, fates: RankFates
+) -> Iterator[tuple[Fate, Intervals]]:
+    """The busy time of some slices by what became of it; what is empty is left out."""
+    if len(fates.fate) == 1 and (start[1:] >= end[:-1]).all():
+        # Apart already, as in most rows: slices of no length among them cover nothing.
+        if (end > start).any():
+            yield Fate(fates.fate[0]), Intervals(start, end)
+        return
+    yield from busy_by_fate(intervals.union(start, end), fates).items()
