@@ -1,19 +1,20 @@
 """How to read short runs: one by one, through the gaps between them, or shared and exchanged.
 
-What each takes follows from the latency and bandwidth of the storage, while all ranks read, and
-from the speed of messages between them. Both are measured once, and ranks agree on the slowest.
+What each takes follows from the latency and bandwidth of the storage, while all ranks read, from
+the speed of messages between them and of copying runs in memory, which counts where storage is
+fast. All are measured once, and ranks agree on the slowest.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..data.coalesce import measure
+from ..data.coalesce import REPEATS, StorageSpeed, measure
 from ..data.pread import ReadTotals
 from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport
@@ -23,20 +24,31 @@ from .layouts import Contiguous, Fill
 
 MEASURED_SHARE = 0.03
 """Of what a rank reads in its first epoch, at most, to measure the storage's speed."""
-_ROW_NBYTES, _LEAST_ROWS = 4096, 3
+_ROW_NBYTES, _LEAST_ROWS = 4096, 5
 LEAST_NBYTES = round(_LEAST_ROWS * _ROW_NBYTES / MEASURED_SHARE)
 """Of a rank's first epoch: of less, the measurement would be more than its share."""
 _MESSAGE_NBYTES = 256 << 10
+_COPIED_NBYTES = 4 << 20
 _MESSAGE_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """Seconds of a request, bytes per second of storage, and of messages between ranks."""
+    """What reading and exchanging cost a rank while all do it.
+
+    Attributes:
+        latency_s: Of a request.
+        bytes_per_s: Of storage.
+        message_bytes_per_s: From one rank to another.
+        copy_bytes_per_s: Of copying short runs in memory.
+        shared_bytes_per_s: Of what another rank has just read: ranks of a node have one page cache.
+    """
 
     latency_s: float
     bytes_per_s: float
     message_bytes_per_s: float = np.inf
+    copy_bytes_per_s: float = np.inf
+    shared_bytes_per_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,52 +74,92 @@ def fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool)
     blocks = -(-span // posix.MOST_BLOCK_NBYTES)
     taken = {
         "own": max(cut.runs for cut in cuts) * speeds.latency_s + own / speeds.bytes_per_s,
-        "gaps": blocks * speeds.latency_s + span / speeds.bytes_per_s,
+        # What is cut from a block in the processor's cache to its place costs little more.
+        "gaps": blocks * speeds.latency_s + _read_by_all(span, parts, speeds),
     }
     if connected:
-        exchanged = own * (parts - 1) / parts / speeds.message_bytes_per_s
-        taken["collective"] = speeds.latency_s + own / speeds.bytes_per_s + exchanged
+        exchanged = own * (parts - 1) / parts
+        copied = own + exchanged  # what is sent is made contiguous, and all goes to its place
+        taken["collective"] = speeds.latency_s + own / speeds.bytes_per_s
+        taken["collective"] += exchanged / speeds.message_bytes_per_s
+        taken["collective"] += copied / speeds.copy_bytes_per_s
     return min(taken, key=lambda name: taken[name])
 
 
+def _read_by_all(nbytes: int, parts: int, speeds: Speeds) -> float:
+    """Seconds until every part has the same bytes; with one page cache each fetches a share."""
+    alone = nbytes / speeds.bytes_per_s
+    if not speeds.shared_bytes_per_s:
+        return alone
+    return min(alone, alone / parts + nbytes / speeds.shared_bytes_per_s)
+
+
 def measured(
-    layout: Contiguous, epoch_nbytes: int, transport: Transport
+    layout: Contiguous, epoch_nbytes: int, run_nbytes: int, parts: int, transport: Transport
 ) -> tuple[Speeds, ReadTotals]:
     """The speeds of the slowest rank, and what this one read for it; every rank calls it.
 
     Args:
         layout: Of a file to read from.
         epoch_nbytes: That a rank reads in its first epoch; `MEASURED_SHARE` of it is read.
+        run_nbytes: Of the runs that are copied.
+        parts: Neighbouring ranks that share a sample.
         transport: Between the ranks.
 
     Raises:
         InputError: The file cannot be read, by this rank or another.
     """
-    found, totals = Speeds(0.0, np.inf), ReadTotals()
+    rank, ranks = transport.world.rank, transport.world.ranks
+    probe = _Probe(layout, int(epoch_nbytes * MEASURED_SHARE) // _ROW_NBYTES)
     with Attempt() as tried:
-        found, totals = _of_storage(layout, epoch_nbytes)
+        storage = probe.storage(rank / ranks)
+        probe.piece((rank + 0.25) / ranks)
     tried.agree(transport)
-    of_ranks = transport.gather((*astuple(found)[:2], _of_messages(transport)))
-    latency, storage, messages = zip(*of_ranks, strict=True)
-    return Speeds(max(latency), min(storage), min(messages)), totals
+    beside = rank - rank % parts + (rank + 1) % parts
+    with Attempt() as tried:
+        shared = probe.piece((beside + 0.25) / ranks)
+    tried.agree(transport)
+    memory = _of_messages(transport), _of_copies(run_nbytes), shared
+    of_ranks = transport.gather((storage.latency_s, storage.bytes_per_s, *memory))
+    latency, *others = zip(*of_ranks, strict=True)
+    return Speeds(max(latency), *map(min, others)), probe.totals
 
 
-def _of_storage(layout: Contiguous, epoch_nbytes: int) -> tuple[Speeds, ReadTotals]:
-    rows = max(1, layout.nbytes // _ROW_NBYTES)
-    nbytes = min(_ROW_NBYTES, layout.nbytes)
-    whole = Contiguous(layout.path, layout.offset, (rows, nbytes), np.dtype(np.uint8))
-    taken = list[ReadTotals]()
-    with posix.opened(layout.path) as fill:
-        read = partial(_read_rows, whole, fill, taken)
-        speed = measure(read, rows, nbytes, int(epoch_nbytes * MEASURED_SHARE) // nbytes)
-    return Speeds(speed.latency_s, speed.bytes_per_s), sum(taken, ReadTotals())
+class _Probe:
+    """Reads at most so many rows of a file, in places that depend on the rank."""
 
+    def __init__(self, layout: Contiguous, most_rows: int) -> None:
+        rows = max(1, layout.nbytes // _ROW_NBYTES)
+        nbytes = min(_ROW_NBYTES, layout.nbytes)
+        self._shape, self._most = (rows, nbytes), most_rows
+        self._whole = Contiguous(layout.path, layout.offset, self._shape, np.dtype(np.uint8))
+        self._piece = max(1, min(most_rows // 8, rows // 8))
+        self.totals = ReadTotals()
 
-def _read_rows(
-    whole: Contiguous, fill: Fill, taken: list[ReadTotals], start: int, stop: int
-) -> None:
-    out = np.empty((stop - start) * whole.shape[1], np.uint8)
-    taken.append(fill(whole, ((start, stop), (0, whole.shape[1])), out))
+    def storage(self, place: float) -> StorageSpeed:
+        """Latency and bandwidth; `place`, 0 to 1, keeps ranks apart."""
+        rows, nbytes = self._shape
+        away = int(rows * place / (2 * REPEATS))
+        with posix.opened(self._whole.path) as fill:
+
+            def read(start: int, stop: int) -> None:
+                first = min(start + away, rows - (stop - start))
+                out = np.empty((stop - start) * nbytes, np.uint8)
+                self._read(fill, first, first + stop - start, out)
+
+            return measure(read, rows, nbytes, max(3, self._most - 2 * self._piece))
+
+    def piece(self, place: float) -> float:
+        """Bytes per second of a piece at `place`, 0 to 1."""
+        first = int((self._shape[0] - self._piece) * place)
+        out = np.ones(self._piece * self._shape[1], np.uint8)  # memory that was written before
+        with posix.opened(self._whole.path) as fill:
+            begin = time.perf_counter()
+            self._read(fill, first, first + self._piece, out)
+            return out.nbytes / (time.perf_counter() - begin)
+
+    def _read(self, fill: Fill, start: int, stop: int, out: NDArray[np.uint8]) -> None:
+        self.totals += fill(self._whole, ((start, stop), (0, self._shape[1])), out)
 
 
 def _of_messages(transport: Transport) -> float:
@@ -123,3 +175,14 @@ def _of_messages(transport: Transport) -> float:
         transport.start([(to, outgoing)], [(source, incoming)]).wait(_MESSAGE_TIMEOUT_S)
         seconds.append(time.perf_counter() - begin)
     return _MESSAGE_NBYTES / min(seconds)
+
+
+def _of_copies(run_nbytes: int) -> float:
+    """Bytes per second of copying runs with gaps as long between them to memory that is new."""
+    rows = max(1, _COPIED_NBYTES // run_nbytes)
+    held, seconds = np.ones((rows, 2 * run_nbytes), np.uint8), list[float]()
+    for _ in range(3):
+        begin = time.perf_counter()
+        np.ascontiguousarray(held[:, :run_nbytes])
+        seconds.append(time.perf_counter() - begin)
+    return rows * run_nbytes / float(np.median(seconds))

@@ -50,10 +50,14 @@ class Transfer:
     cut: Box
     target: Box
 
-    def take(self, share: NDArray[Any]) -> NDArray[Any]:
-        """The elements to send, contiguous, out of the sender's share (flat)."""
+    def view(self, share: NDArray[Any]) -> NDArray[Any]:
+        """The elements in the sender's share (flat)."""
         held = share[self.begin : self.begin + volume(self.held)].reshape(extent(self.held))
-        return np.ascontiguousarray(held[slices(self.cut)])
+        return held[slices(self.cut)]
+
+    def take(self, share: NDArray[Any]) -> NDArray[Any]:
+        """The elements to send, contiguous."""
+        return np.ascontiguousarray(self.view(share))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -158,7 +158,10 @@ class BlockReader:
             if isinstance(layout, Contiguous) and self._is_short(array, layout):
                 nbytes = epoch_samples * layout.nbytes // self._sharing.parts
                 if nbytes >= LEAST_NBYTES:
-                    self._speeds, totals = measured(layout, nbytes, self._transport)
+                    run = array.run_nbytes(layout.dtype)
+                    self._speeds, totals = measured(
+                        layout, nbytes, run, self._sharing.parts, self._transport
+                    )
                     return totals
         return ReadTotals()
 
@@ -177,17 +180,22 @@ class BlockReader:
     def complete(self, unfinished: Sequence[Unfinished]) -> int:
         """Exchanges shares and fills what waits for them; bytes received. Every rank calls it."""
         sends, receives = list[Message](), list[Message]()
-        placed: list[tuple[Unfinished, NDArray[Any]]] = []
-        for each in unfinished:
-            window = self._windows[each.array.field.name]
-            placed.append((each, np.empty(window.shape, each.share.dtype)))
+        placed = [(each, self._landing(each)) for each in unfinished]
         arrived = [self._post(each, raw, sends, receives) for each, raw in placed]
         self._transport.start(sends, receives).wait()
         for (each, raw), boxes in zip(placed, arrived, strict=True):
             for target, content in boxes:
                 raw[slices(target)] = content
-            each.out[...] = self._windows[each.array.field.name].finish(raw)
+            if raw is not each.out:
+                each.out[...] = self._windows[each.array.field.name].finish(raw)
         return sum(content.nbytes for _, content in receives)
+
+    def _landing(self, each: Unfinished) -> NDArray[Any]:
+        """Where the window's elements go as they were read: to their place, where that can be."""
+        window = self._windows[each.array.field.name]
+        if window.plain and each.share.dtype == each.out.dtype:
+            return each.out
+        return np.empty(window.shape, each.share.dtype)
 
     def _post(
         self, each: Unfinished, raw: NDArray[Any], sends: list[Message], receives: list[Message]
@@ -195,7 +203,7 @@ class BlockReader:
         """Lists what to send and to receive; keeps what this rank read for itself."""
         part, group = self._sharing.part, self._sharing.group
         for transfer in each.joint.kept(part):
-            raw[slices(transfer.target)] = transfer.take(each.share)
+            raw[slices(transfer.target)] = transfer.view(each.share)
         for transfer in each.joint.sent(part):
             rank = self._sharing.rank_of(group, transfer.receiver)
             sends.append((rank, transfer.take(each.share)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,29 +56,58 @@ def test_each_way_is_chosen_where_it_is_the_fastest():
     assert fastest(LAST_AXIS, 4, slow_link, connected=False) == "gaps"
 
 
-@given(st.floats(0, 0.1), st.floats(1e4, 1e10), st.floats(1e4, 1e10), st.booleans())
-def test_no_other_way_is_faster(latency_s, storage, messages, connected):
-    """By the same three numbers, computed for each way alone."""
+def test_copies_count_where_storage_is_fast():
+    """Packing and unpacking can take longer than reading the gaps from a local disk."""
+    local = Speeds(latency_s=1e-5, bytes_per_s=4e9, message_bytes_per_s=2e9)
+    assert fastest(LAST_AXIS, 4, local, connected=True) == "collective"
+    slow_copies = replace(local, copy_bytes_per_s=0.5e9)
+    assert fastest(LAST_AXIS, 4, slow_copies, connected=True) == "gaps"
+
+
+def test_ranks_of_a_node_read_gaps_where_its_page_cache_serves_all():
+    """Together they fetch what a collective read fetches, and exchange nothing."""
+    disk = Speeds(latency_s=1e-4, bytes_per_s=0.4e9, message_bytes_per_s=1e9, copy_bytes_per_s=4e9)
+    assert fastest(LAST_AXIS, 4, disk, connected=True) == "collective"
+    shared = replace(disk, shared_bytes_per_s=10e9)
+    assert fastest(LAST_AXIS, 4, shared, connected=True) == "gaps"
+    apart = replace(disk, shared_bytes_per_s=0.4e9)
+    assert fastest(LAST_AXIS, 4, apart, connected=True) == "collective"
+
+
+BYTES_PER_S = st.floats(1e4, 1e10)
+
+
+@given(st.floats(0, 0.1), *[BYTES_PER_S] * 4, st.booleans())
+def test_no_other_way_is_faster(latency_s, storage, messages, copies, shared, connected):
+    """By the same five numbers, computed for each way alone."""
+    span_s = LAST_AXIS[0].span_nbytes / storage
     cut = LAST_AXIS[0]
     taken = {
         "own": cut.runs * latency_s + cut.nbytes / storage,
-        "gaps": latency_s + cut.span_nbytes / storage,
-        "collective": latency_s + cut.nbytes / storage + 0.75 * cut.nbytes / messages,
+        "gaps": latency_s + min(span_s, span_s / 4 + cut.span_nbytes / shared),
+        "collective": latency_s
+        + cut.nbytes / storage
+        + 0.75 * cut.nbytes / messages
+        + 1.75 * cut.nbytes / copies,
     }
     if not connected:
         del taken["collective"]
-    chosen = fastest(LAST_AXIS, 4, Speeds(latency_s, storage, messages), connected=connected)
-    assert taken[chosen] == min(taken.values())
+    chosen = fastest(
+        LAST_AXIS, 4, Speeds(latency_s, storage, messages, copies, shared), connected=connected
+    )
+    assert taken[chosen] == pytest.approx(min(taken.values()))
 
 
 def test_ranks_agree_on_the_slowest_and_read_little(tmp_path):
     path = tmp_path / "stored.bin"
     path.write_bytes(bytes(4 << 20))
     layout = Contiguous(path, 0, (4 << 20,), np.dtype(np.uint8))
-    found, _ = on_ranks(3, lambda transport: measured(layout, 1 << 20, transport))
+    found, _ = on_ranks(3, lambda transport: measured(layout, 1 << 20, 256, 3, transport))
     assert len({speeds for speeds, _ in found}) == 1
     (speeds,) = {speeds for speeds, _ in found}
     assert speeds.latency_s >= 0
     assert 0 < speeds.bytes_per_s < np.inf
     assert 0 < speeds.message_bytes_per_s < np.inf
+    assert 0 < speeds.copy_bytes_per_s < np.inf
+    assert 0 < speeds.shared_bytes_per_s < np.inf
     assert all(0 < totals.nbytes <= MEASURED_SHARE * (1 << 20) for _, totals in found)
