@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..data.pool import Outcome
 from ..errors import LoadersError, UsageError
 from ..ranks.messages import Bytes, Pending, Transport
-from .storage import HEADER_NBYTES, Measured, new_message, sample_of
+from .storage import HEADER_NBYTES, Measured, broken, new_message, sample_of, seal
 
 IN_FLIGHT_NBYTES = 256 << 20
 TIMEOUT_S = 300.0
@@ -156,6 +156,7 @@ class ExchangeThread:
     def _start(self, order: Order) -> tuple[Swap, Pending]:
         incoming = new_message(-1, int(self._sizes[order.gets]))
         swap = Swap(order, self._store.message(order.gives), incoming)
+        seal(swap.outgoing)
         return swap, swap.start(self._transport)
 
     def _wait(self, swap: Swap, pending: Pending) -> None:
@@ -174,7 +175,12 @@ class ExchangeThread:
         if found != order.gets:
             raise LoadersError(
                 f"expected sample {order.gets} from rank {order.source}, found sample {found}: "
-                "ranks are not in the same epoch"
+                "ranks are not in the same epoch; start all of them again"
+            )
+        if broken(swap.incoming):
+            raise LoadersError(
+                f"expected sample {order.gets} as rank {order.source} sent it, found it changed on "
+                "the way: see to the network and start again"
             )
         self._store.add(swap.incoming)
         self.traffic.swapped += 1

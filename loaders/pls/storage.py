@@ -1,10 +1,11 @@
 """Where a rank keeps its samples: in memory, or as files in a folder on its node.
 
 A sample is kept and sent as bytes. On the wire it is a message: 8 bytes of its id, 8 of the
-version of what it was read from, then the bytes. A folder gets a file under another name first,
-which is renamed when it is whole, so that a rank that is killed leaves no half sample under a
-sample's name. Behind the bytes such a file has a trailer: the version, and the CRC-32C of bytes
-and version. What a former run left is used again only where both are right.
+version of what it was read from, 8 of a CRC-32 while it is under way, then the bytes. A folder
+gets a file under another name first, which is renamed when it is whole, so that a rank that is
+killed leaves no half sample under a sample's name. Behind the bytes such a file has a trailer:
+the version, and the CRC-32C of bytes and version. What a former run left is used again only where
+both are right.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any, Protocol
 
 import google_crc32c
 import numpy as np
+from isal.isal_zlib import crc32
 
 from ..data.pread import read_into
 from ..errors import InputError
 from ..ranks.messages import Bytes
 
-HEADER_NBYTES = 16
+HEADER_NBYTES = 24
 _TRAILER = struct.Struct("<qI")
 UNVERSIONED = 0
 """Version of samples that nobody can look up again: equal to itself."""
@@ -59,7 +61,7 @@ class Store(Protocol):
 def new_message(sample: int, nbytes: int, version: int = UNVERSIONED) -> Bytes:
     """A message with its header, for `nbytes` bytes that are still to be written."""
     message = np.empty(HEADER_NBYTES + nbytes, np.uint8)
-    message[:HEADER_NBYTES].view(np.int64)[:] = sample, version
+    message[:HEADER_NBYTES].view(np.int64)[:] = sample, version, 0
     return message
 
 
@@ -71,6 +73,23 @@ def sample_of(message: Bytes) -> int:
 def version_of(message: Bytes) -> int:
     """The version in a message."""
     return int(message[:HEADER_NBYTES].view(np.int64)[1])
+
+
+def seal(message: Bytes) -> None:
+    """Notes the checksum of what is sent, for `broken`."""
+    message[16:HEADER_NBYTES].view(np.int64)[0] = _sent_crc(message)
+
+
+def broken(message: Bytes) -> bool:
+    """Whether it is another one than was sealed; the checksum is forgotten."""
+    crc = int(message[16:HEADER_NBYTES].view(np.int64)[0])
+    message[16:HEADER_NBYTES] = 0
+    return crc != _sent_crc(message)
+
+
+def _sent_crc(message: Bytes) -> int:
+    """Of 200 KB 16 us: not the CRC-32C of kept files, which takes a copy."""
+    return crc32(content(message), crc32(message[:16]))
 
 
 def file_version(status: os.stat_result) -> int:

@@ -96,6 +96,38 @@ def run(base, ranks, fraction, **more):
     return on_ranks(ranks, work)
 
 
+@pytest.mark.parametrize(
+    ("place", "said"), [(0, "not in the same epoch"), (16, "on the way"), (-1, "on the way")]
+)
+def test_a_message_that_changes_on_the_way_is_no_sample(place, said):
+    """Sent by rank 1; the other one may end with it, or wait for its next message."""
+
+    def work(transport):
+        rank = transport.world.rank
+        dataset = pls.PartialLocalDataset(Numbers(16), world=World(rank, 2))
+        limits = pls.Limits(timeout_s=120)
+        scheduler = pls.Scheduler(dataset, BATCH, 1.0, transport=transport, limits=limits)
+        scheduler.scheduling(0)
+        if rank == 1:
+            start = transport.start
+
+            def damaged(sends, receives, tag=0):
+                changed = [(to, message.copy()) for to, message in sends]
+                for _, message in changed:
+                    message[place] ^= 1
+                return start(changed, receives, tag)
+
+            transport.start = damaged
+            scheduler.communicate()
+            return None
+        requests = scheduler.communicate()
+        with pytest.raises(LoadersError, match=said):
+            scheduler.synchronize(*requests)
+        return len(dataset.store)
+
+    assert on_ranks(2, work)[0][0] == 8
+
+
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("samples", [64, 101])
