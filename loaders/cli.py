@@ -18,7 +18,7 @@ from .commands import COMMANDS
 from .commands.parser import Parser
 from .errors import InputError, LoadersError, package_missing
 from .loader.stalls import StalledError, allow_ending
-from .ranks.ending import end_ranks, end_with_launcher
+from .ranks.ending import end_ranks, end_with_launcher, keep_status
 from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
@@ -65,6 +65,7 @@ def entry() -> None:
         status = main()
     except KeyboardInterrupt:  # between what main guards
         status = INTERRUPTED
+    keep_status()
     if status and status < SIGNALLED:
         end_ranks(status, _said[-1] if _said else f"exit status {status}")
     if _stalled:  # what hangs in the storage would hold up the interpreter's end

@@ -8,11 +8,13 @@ import shlex
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from ..data.served import forget_cached, served_nbytes
-from ..errors import LoadersError, UsageError
+from ..errors import LoadersError, UsageError, package_missing
 
 if TYPE_CHECKING:
     from ..data.samples import SampleSet
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 NAME = "compare"
 HELP = "run loaders for some epochs on your data: seconds, and bytes that the storage served"
 DEFAULT = "baseline,scheduled,pls"
+EPOCHS = 2
+SHORT_S = 1.0
+"""Epochs below say little: starting a thread, or another process of the machine, counts as much."""
 _OTHER_BATCHES = ("pls", "streaming", "webdataset")
 
 
@@ -47,7 +52,7 @@ class Row:
 
     @property
     def later_s(self) -> float:
-        """Of an epoch after the first, the median; of the first where there is one."""
+        """Of an epoch after the first, the median; of the first where there is no other."""
         return statistics.median(self.seconds[1:] or self.seconds)
 
 
@@ -56,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from .settings import add_settings
 
     add_settings(parser)
+    parser.set_defaults(epochs=EPOCHS)
     add = parser.add_argument
     add("--loaders", default=DEFAULT, metavar="A,B", help=f"in that order (default {DEFAULT})")
     add("--json", action="store_true", help="one JSON object")
@@ -73,14 +79,18 @@ def run(options: argparse.Namespace) -> int:
     samples, settings = samples_from(options), settings_from(options)
     names = list(dict.fromkeys(options.loaders.split(",")))
     for name in names:
-        find_loader(name)
+        with suppress(ModuleNotFoundError):  # its row says so
+            find_loader(name)
     cold = forget_cached(samples.folder)
     rows = [_measured(name, samples, settings, options) for name in names]
     if all(row.refused for row in rows):
         raise UsageError(f"expected a loader that fits the data, found none: {rows[0].refused}")
+    ranks = settings.world.ranks
     if settings.world.rank == 0:
         text = json.dumps({"cold": cold, "loaders": [asdict(row) for row in rows]}, indent=2)
-        sys.stdout.write((text if options.json else _text(rows, options, cold=cold)) + "\n")
+        sys.stdout.write(
+            (text if options.json else _text(rows, options, cold=cold, ranks=ranks)) + "\n"
+        )
     return 0
 
 
@@ -96,6 +106,8 @@ def _measured(
         loader = find_loader(name).open_loader(samples, settings, options)
     except LoadersError as error:
         return Row(name, refused=str(error))
+    except ModuleNotFoundError as error:
+        return Row(name, refused=str(package_missing(str(error.name).partition(".")[0])))
     seconds, served = list[float](), list[int | None]()
     try:
         require_steps(loader, samples, settings)
@@ -113,38 +125,52 @@ def _measured(
     return Row(name, tuple(seconds), tuple(served), stats.loads, stats.hits)
 
 
-def _text(rows: list[Row], options: argparse.Namespace, *, cold: bool) -> str:
+def _text(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: int) -> str:
     done = [row for row in rows if not row.refused]
-    first = done[0]
+    first, best = done[0], min(done, key=lambda row: row.later_s)
+    several = len(first.seconds) > 1
     lines = [
         f"{'loader':<11}{'first s':>9}{'later s':>9}{'ratio':>7}{'first MB':>10}{'later MB':>10}"
     ]
     lines += [_line(row, first) for row in rows]
-    lines += [
-        "",
-        "s and MB: of the first epoch and of one after it, MB as the kernel counts them; "
-        f"ratio: later s of {first.loader} / its own",
-    ]
-    if not cold:
-        lines.append("The page cache could not be emptied: some was read from memory.")
+    lines += ["", *_notes(first, best, cold=cold, ranks=ranks)]
     lines += [
         f"{row.loader}: global batches are its own, not the DataLoader's"
         for row in done
         if row.loader in _OTHER_BATCHES
     ]
-    best = min(done, key=lambda row: row.later_s)
-    lines.append(f"fastest after the first epoch: {best.loader}. " + _proof(first, best, options))
+    when = "after the first epoch" if several else "in the first epoch"
+    lines.append(f"fastest {when}: {best.loader}. " + _proof(first, best, options, ranks))
     return "\n".join(lines)
+
+
+def _notes(first: Row, best: Row, *, cold: bool, ranks: int) -> Iterator[str]:
+    """What the numbers are, and why they may say little."""
+    what = "of the first epoch and of one after it" if len(first.seconds) > 1 else "of the epoch"
+    of_rank = f" on rank 0 of {ranks}" if ranks > 1 else ""
+    yield (
+        f"s and MB: {what}{of_rank}, MB as read calls returned them, from memory or not; ratio: "
+        f"s of {first.loader} / its own"
+    )
+    if not cold:
+        yield "The page cache could not be emptied: some was read from memory."
+    if max(first.later_s, best.later_s) < SHORT_S:
+        yield (
+            f"Epochs of less than {SHORT_S:g} s say little, and later ones may come from the page "
+            "cache: take more data."
+        )
 
 
 def _line(row: Row, first: Row) -> str:
     if row.refused:
         return f"{row.loader:<11}refused: {row.refused}"
     ratio = first.later_s / max(row.later_s, 1e-9)
-    later = row.served_nbytes[-1] if len(row.seconds) > 1 else None
+    several = len(row.seconds) > 1
+    later_s = f"{row.later_s:.3g}" if several else "-"
+    later = _megabytes(row.served_nbytes[-1]) if several else "-"
     return (
-        f"{row.loader:<11}{row.seconds[0]:>9.2f}{row.later_s:>9.2f}{ratio:>7.2f}"
-        f"{_megabytes(row.served_nbytes[0]):>10}{_megabytes(later):>10}"
+        f"{row.loader:<11}{row.seconds[0]:>9.3g}{later_s:>9}{ratio:>7.3g}"
+        f"{_megabytes(row.served_nbytes[0]):>10}{later:>10}"
     )
 
 
@@ -152,13 +178,12 @@ def _megabytes(nbytes: int | None) -> str:
     return "-" if nbytes is None else f"{nbytes / 1e6:.1f}"
 
 
-def _proof(first: Row, best: Row, options: argparse.Namespace) -> str:
+def _proof(first: Row, best: Row, options: argparse.Namespace, ranks: int) -> str:
     """The command that compares both under a model, each run recorded."""
     if best is first:
         return "Nothing to change."
-    own = f"python -m vanidl_loaders train --data {shlex.quote(options.data)}"
-    own += (
-        f" --batch {options.batch} --epochs {options.epochs} --workers {options.workers} --loader "
-    )
+    own = "python -m vanidl_loaders " + (f"launch --ranks {ranks} -- " if ranks > 1 else "")
+    own += f"train --data {shlex.quote(options.data)} --batch {options.batch}"
+    own += f" --epochs {options.epochs} --workers {options.workers} --loader "
     a, b = (shlex.quote(own + row.loader) for row in (first, best))
     return f"What it gains with a model:\n  vanidl ab --a {a} --b {b}"

@@ -34,6 +34,15 @@ def end_ranks(status: int, why: str, *, within_s: float = 2.0) -> None:
             _wait_for_others(os.environ, within_s)
 
 
+def keep_status() -> None:
+    """Has torchrun's SIGTERM change no exit status that is decided.
+
+    It comes as soon as one rank has ended, and the others may be about to.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def end_with_launcher() -> None:
     """Has this process end when torchrun does, however that ends; mpiexec sees to its ranks itself.
 

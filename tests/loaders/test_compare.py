@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -40,6 +41,24 @@ def test_the_table_names_the_proof_and_what_was_refused(small, capsys):
     assert "spatial    refused: expected samples in HDF5 files" in text
     assert "pls: global batches are its own" in text
     assert "fastest after the first epoch" in text
+
+
+def test_a_package_that_is_missing_refuses_one_loader(small, capsys, monkeypatch):
+    """Which is tried last: what the others took is not lost."""
+    monkeypatch.setitem(sys.modules, "webdataset", None)
+    monkeypatch.delitem(sys.modules, "vanidl_loaders.peers.webdataset_loader", raising=False)
+    options = ["--data", small("ptycho").folder, "--batch", 2, "--loaders", "baseline,webdataset"]
+    text = compared(capsys, *options)
+    assert "webdataset refused: expected the package webdataset, found none: pip install" in text
+    assert "fastest after the first epoch: baseline. Nothing to change." in text
+
+
+def test_one_epoch_has_none_after_it(small, capsys):
+    options = ["--data", small("ptycho").folder, "--batch", 2, "--epochs", 1]
+    text = compared(capsys, *options, "--loaders", "baseline")
+    _, _, later_s, ratio, _, later_mb = text.splitlines()[1].split()
+    assert (later_s, ratio, later_mb) == ("-", "1", "-")
+    assert "fastest in the first epoch: baseline" in text
 
 
 def test_loaders_that_do_not_fit_are_refused(small, capsys):

@@ -115,3 +115,16 @@ def test_a_lost_rank_is_named_and_other_errors_stay():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer\nmore")
     with pytest.raises(RuntimeError, match="mat1 and mat2"), lost_ranks_named(World(1, 2, 1, 2)):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+def test_a_launcher_that_ends_the_rest_changes_no_status_that_is_decided(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+        ending.keep_status()
+        assert signal.getsignal(signal.SIGTERM) == before
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+        ending.keep_status()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
