@@ -319,8 +319,14 @@ def _with_type(row: GroupRow, trace: Trace) -> GroupRow:
 
 def _mean_busy_s(sums: FileSums, group: str, ranks: int) -> dict[str, float]:
     """By name, of those that a rank was busy with: their time over all ranks."""
-    lengths: dict[str, int] = {}
+    held: dict[str, list[Intervals]] = {}
     for (g, name, position), spans in sums.busy.items():
         if g == group and position >= 0:
-            lengths[name] = lengths.get(name, 0) + spans.length
-    return {name: length / max(ranks, 1) / 1e9 for name, length in lengths.items()}
+            held.setdefault(name, []).append(spans)
+    return {name: _length(sets) / max(ranks, 1) / 1e9 for name, sets in held.items()}
+
+
+def _length(sets: Sequence[Intervals]) -> int:
+    """The lengths of all sets together, which may overlap each other."""
+    start, end = (np.concatenate(bounds) for bounds in zip(*sets, strict=True))
+    return int((end - start).sum())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.files import path_of
+from vanidl.merge.files import path_of, paths_of
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
@@ -38,7 +38,7 @@ def _table(
     processes: ProcessTable,
     code: Mapping[str, int],
 ) -> CounterTable:
-    files = [code[path_of(log, f)] for f in records.file.tolist()]
+    files = [code[path] for path in paths_of(log, records.file.tolist())]
     ranks = records.rank.tolist()
     of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
     return CounterTable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,27 @@ from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
 from vanidl.model.trace import STORAGE_LAYERS, Files, Part
+from vanidl.parallel.batches import batches
 from vanidl.readers.records import CounterFile, TracerLog
 
 Int64Array = NDArray[np.int64]
 
+_TOGETHER_ROWS = 1 << 18  # operations of small parts that are added up at once
+
 
 def path_of(log: TracerLog, file_id: int) -> str:
     """The path that a log gives a file id, or a stand-in where it has no name for it."""
-    return log.names.get(file_id) or f"<unnamed {file_id:#018x}>"
+    return log.names.get(file_id) or _stand_in(file_id)
+
+
+def paths_of(log: TracerLog, file_ids: Iterable[int]) -> list[str]:
+    """`path_of` each id: without a call for each, as thousands of logs have dozens of them."""
+    known = log.names.get
+    return [known(file_id) or _stand_in(file_id) for file_id in file_ids]
+
+
+def _stand_in(file_id: int) -> str:
+    return f"<unnamed {file_id:#018x}>"
 
 
 def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> dict[str, int]:
@@ -33,8 +46,7 @@ def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -
     for log in logs:
         ids = [t.record_file for t in log.operations]
         ids += [c.file for c in counters[log.path].layers] if log.path in counters else []
-        if ids:
-            found.update(path_of(log, i) for i in np.unique(np.concatenate(ids)).tolist())
+        found.update(paths_of(log, {i for some in ids for i in some.tolist()}))
     return {path: code for code, path in enumerate(sorted(found))}
 
 
@@ -81,20 +93,23 @@ def _traffic(
             for op, what in enumerate(("BYTES_READ", "BYTES_WRITTEN")):
                 np.add.at(sums[op], table.file, record_counts(table, what))
     traced = np.zeros_like(sums)
-    for part in io:
-        ops, codes, nbytes = _by_runs(part)
+    for some in batches(io, len, _TOGETHER_ROWS):
+        columns = (np.concatenate([getattr(p, n) for p in some]) for n in ("op", "file", "nbytes"))
+        ops, codes, nbytes = _by_runs(*columns)
         np.add.at(traced, (ops, codes), nbytes)
     sums = np.maximum(sums, traced)
     return sums[0], sums[1]
 
 
-def _by_runs(part: Part) -> tuple[NDArray[np.uint8], NDArray[np.int32], Int64Array]:
+def _by_runs(
+    op: NDArray[np.uint8], file: NDArray[np.int32], nbytes: Int64Array
+) -> tuple[NDArray[np.uint8], NDArray[np.int32], Int64Array]:
     """Op, file and bytes of neighbours that have both in common: mostly there are many."""
-    new = (part.op[1:] != part.op[:-1]) | (part.file[1:] != part.file[:-1])
-    first = np.flatnonzero(np.append(True, new)[: len(part)])
+    new = (op[1:] != op[:-1]) | (file[1:] != file[:-1])
+    first = np.flatnonzero(np.append(True, new)[: len(op)])
     if not len(first):
-        return part.op, part.file, part.nbytes
-    return part.op[first], part.file[first], np.add.reduceat(part.nbytes, first)
+        return op, file, nbytes
+    return op[first], file[first], np.add.reduceat(nbytes, first)
 
 
 def _mount_of(path: str, mounts: Sequence[tuple[str, str]]) -> tuple[str, str]:

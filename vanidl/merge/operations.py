@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.files import path_of
+from vanidl.merge.files import paths_of
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.packed import PackedPart
+from vanidl.model.packed import packed
 from vanidl.model.spill import Parts, Store
 from vanidl.model.trace import COLUMNS
 from vanidl.readers.records import OperationTable, TracerLog
@@ -47,7 +47,7 @@ def parts(
         for table in log.operations:
             for process, columns in _of_table(i, log, table, processes, code):
                 for piece in _sliced(columns, max_rows):
-                    store.add(PackedPart.of(process, table.layer, piece))
+                    store.add(packed(process, table.layer, piece))
     return store.finished()
 
 
@@ -75,7 +75,8 @@ def _of_table(
     i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: Mapping[str, int]
 ) -> Iterator[tuple[int, Columns]]:
     """(process, its operations)."""
-    file_code = np.array([code[path_of(log, f)] for f in table.record_file.tolist()], np.int32)
+    paths = paths_of(log, table.record_file.tolist())
+    file_code = np.array([code[path] for path in paths], np.int32)
     shared = log.nprocs > 1
     for rank in np.unique(table.record_rank).tolist() if shared else [0]:
         process = processes.of_log.get((i, rank))

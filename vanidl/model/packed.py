@@ -16,6 +16,7 @@ _TYPES |= {"thread": np.int32, "file": np.int32, "op": np.uint8}
 _NARROW = ("offset", "nbytes")
 _RUNS = ("thread", "file", "op")
 _SHORT_RUNS = 16  # rows: shorter ones are no gain
+_SMALL = 4096  # rows: of thousands of such parts the calls take longer than the memory is worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,16 @@ class PackedPart:
         column: NDArray[Any] = packed.astype(_TYPES[name], copy=False)
         column.flags.writeable = False
         return column
+
+
+def packed(process: int, layer: str, columns: Mapping[str, NDArray[Any]]) -> PackedPart | Part:
+    """What keeps columns by name, as in `Part`: a small part as it is."""
+    if len(columns["start"]) >= _SMALL:
+        return PackedPart.of(process, layer, columns)
+    wide = {name: columns[name].astype(_TYPES[name], copy=False) for name in COLUMNS}
+    for column in wide.values():
+        column.flags.writeable = False
+    return Part(process, layer, **wide)
 
 
 def _narrow(column: NDArray[Any]) -> NDArray[Any]:

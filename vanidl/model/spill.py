@@ -57,8 +57,8 @@ class _Place:
     start: int
     rows: int
     group: int  # row group in the file
-    part: PackedPart | None
-    shift_ns: int = 0  # to add to the times
+    part: PackedPart | Part | None
+    shift_ns: int = 0  # to add to the times of what is packed or lies in the file
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -69,8 +69,10 @@ class _Place:
         """The same part that much later."""
         if not offset_ns:
             return self
-        start, shift_ns = self.start + offset_ns, self.shift_ns + offset_ns
-        return replace(self, start=start, shift_ns=shift_ns)
+        start = self.start + offset_ns
+        if isinstance(self.part, Part):
+            return replace(self, start=start, part=self.part.shifted(offset_ns))
+        return replace(self, start=start, shift_ns=self.shift_ns + offset_ns)
 
 
 class Parts(Sequence[Part]):
@@ -137,6 +139,8 @@ class Parts(Sequence[Part]):
         if isinstance(index, slice):
             return Parts(self._places[index], self._folder)
         place = self._places[index]
+        if isinstance(place.part, Part):
+            return place.part
         if place.part is not None:
             return place.part.unpacked().shifted(place.shift_ns)
         if self._folder is None:
@@ -162,7 +166,7 @@ class Store:
         can = find_spec("pyarrow") is not None  # without it, all stays in memory
         return cls(_Folder() if wanted and can else None)
 
-    def add(self, part: PackedPart) -> None:
+    def add(self, part: PackedPart | Part) -> None:
         """Keeps one part.
 
         Raises:
@@ -173,7 +177,7 @@ class Store:
             place = _Place(part.layer, part.process, start, len(part), -1, part)
             self._places.append(place)
         elif len(part):
-            group = self._folder.write(part.unpacked())
+            group = self._folder.write(part if isinstance(part, Part) else part.unpacked())
             place = _Place(part.layer, part.process, start, len(part), group, None)
             self._places.append(place)
 

@@ -9,6 +9,7 @@ ends after the log does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -65,11 +66,15 @@ def _first_ns(log: TracerLog, counted: CounterFile | None) -> int:
     opened = [
         (layer.seconds[name] * 1e9).astype(np.int64)
         for layer in (counted.layers if counted else ())
-        for name in layer.seconds  # each is taken from the records when it is asked for
-        if name.endswith(_OPENED)
+        for name in _of_opens(tuple(layer.seconds))
     ]
     known = np.concatenate([*starts, *opened, [_NONE]])
     return int(known.min(where=known > 0, initial=_NONE))
+
+
+@lru_cache(64)
+def _of_opens(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.endswith(_OPENED))
 
 
 def _last_ns(log: TracerLog) -> int:
