@@ -13,6 +13,7 @@ from vanidl.analyses.sorting import stable_order
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
 
@@ -116,8 +117,9 @@ def together(sets: Sequence[ByteRanges]) -> tuple[Int64Array, Int64Array, Int64A
     counts, ends = np.zeros((2, len(keys)), np.int64)
     np.add.at(counts, place, np.concatenate([np.diff(c.first) for c in sets]))
     np.maximum.at(ends, place, np.concatenate([c.end[c.first[1:] - 1] for c in sets]))
-    lengths = [_lengths(sets, keys[some], ends[some]) for some in _blocks(counts, ends)]
-    return keys, np.concatenate(lengths), ends
+    blocks = list(_blocks(counts, ends))
+    lengths = in_threads(lambda some: _lengths(sets, keys[some], ends[some]), blocks)
+    return keys, np.concatenate(list(lengths)), ends
 
 
 def _all_of(sets: Sequence[ByteRanges]) -> ByteRanges:

@@ -11,7 +11,7 @@ replacement, or of other subsets each time, show no passes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from vanidl.model.trace import READ, Part, Trace
 from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
 
@@ -85,12 +86,18 @@ def _sample_reads(trace: Trace) -> _Reads | None:
     if not count:
         return None
     every = -(-count // _MOST_READS)
-    blocks, sizes, before = [], [], 0
-    for some in _together(part for part in trace.io if part.layer == layer.name):
+
+    def reads_of(parts: list[Part]) -> tuple[Int64Array, _Block]:
+        some = _some(parts)
         rows = np.flatnonzero(_is_read(some, wanted))
-        sizes.append(some.nbytes[rows[-before % every :: every]])
-        before += len(rows)
-        blocks.append(_sampled(some, rows, every))
+        return some.nbytes[rows], _sampled(some, rows, every)
+
+    blocks, sizes, before = [], [], 0
+    chosen = (part for part in trace.io if part.layer == layer.name)
+    for sizes_of_all, block in in_threads(reads_of, batches(chosen, len, _TOGETHER_ROWS)):
+        sizes.append(sizes_of_all[-before % every :: every].copy())  # not a view of all
+        before += len(sizes_of_all)
+        blocks.append(block)
     start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
     rows = np.flatnonzero(nbytes >= _SMALL * _usual_nbytes(np.concatenate(sizes)))
     rows = rows[np.argsort(start[rows], kind="stable")]
@@ -117,16 +124,15 @@ class _Some:
 _COLUMNS = ("start", "offset", "nbytes", "file", "op")
 
 
-def _together(parts: Iterable[Part]) -> Iterator[_Some]:
+def _some(parts: Sequence[Part]) -> _Some:
     """The parts in turn, small ones together: a few calls of numpy for thousands of them."""
-    for some in batches(parts, len, _TOGETHER_ROWS):
-        lengths = [len(part) for part in some]
-        process = np.array([part.process for part in some], np.int64)
-        yield _Some(
-            np.repeat(np.arange(len(some)), lengths),
-            np.repeat(process, lengths),
-            **{name: _column(some, name) for name in _COLUMNS},
-        )
+    lengths = [len(part) for part in parts]
+    process = np.array([part.process for part in parts], np.int64)
+    return _Some(
+        np.repeat(np.arange(len(parts)), lengths),
+        np.repeat(process, lengths),
+        **{name: _column(parts, name) for name in _COLUMNS},
+    )
 
 
 def _column(parts: Sequence[Part], name: str) -> NDArray[Any]:
@@ -134,7 +140,7 @@ def _column(parts: Sequence[Part], name: str) -> NDArray[Any]:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Layer:
     """What the parts of one layer hold."""
 
@@ -144,18 +150,27 @@ class _Layer:
     rows: int = 0
     without_offsets: bool = False
 
+    def __add__(self, other: _Layer) -> _Layer:
+        without_offsets = self.without_offsets or other.without_offsets
+        parts, rows = self.parts + other.parts, self.rows + other.rows
+        return _Layer(self.name, self.reads + other.reads, parts, rows, without_offsets)
+
 
 def _busiest_layer(trace: Trace) -> _Layer:
     """The layer with most parts."""
     found: dict[str, _Layer] = {}
     every = np.ones(len(trace.files), bool)
+
+    def layer_of(parts: list[Part]) -> _Layer:
+        some = _some(parts)
+        reads = np.bincount(some.file[_is_read(some, every)], minlength=len(every))
+        without_offsets = bool((some.offset < 0).any())
+        return _Layer(parts[0].layer, reads, len(parts), len(some), without_offsets)
+
     for name, parts in groupby(trace.io, key=attrgetter("layer")):
-        for some in _together(part for part in parts if len(part)):
-            layer = found.setdefault(name, _Layer(name, np.zeros(len(every), np.int64)))
-            layer.parts += int(some.number[-1]) + 1
-            layer.reads += np.bincount(some.file[_is_read(some, every)], minlength=len(every))
-            layer.rows += len(some)
-            layer.without_offsets |= bool((some.offset < 0).any())
+        held = (part for part in parts if len(part))
+        for one in in_threads(layer_of, batches(held, len, _TOGETHER_ROWS)):
+            found[name] = found[name] + one if name in found else one
     nothing = _Layer("", np.zeros(len(every), np.int64))
     return max(found.values(), key=lambda layer: (layer.parts, layer.name), default=nothing)
 
@@ -165,9 +180,10 @@ def _is_read(some: _Some, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def _sampled(
-    some: _Some, rows: Int64Array, every: int
-) -> tuple[Int64Array, Int64Array, NDArray[np.uint64], Int64Array]:
+_Block = tuple[Int64Array, Int64Array, NDArray[np.uint64], Int64Array]
+
+
+def _sampled(some: _Some, rows: Int64Array, every: int) -> _Block:
     """Start, process, place and bytes of the reads of every n-th item."""
     file, offset = some.file[rows].astype(np.int64), some.offset[rows]
     place = _mixed(file, offset)

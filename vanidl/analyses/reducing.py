@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -16,8 +15,8 @@ from vanidl.model.spill import Parts
 from vanidl.model.trace import Part, Trace, concatenate_spans
 from vanidl.parallel.batches import batches
 from vanidl.parallel.executors import worker_count
+from vanidl.parallel.threads import thread_count
 
-MOST_THREADS = 8
 MOST_ROWS = 1 << 20  # operations that are sent to a worker at a time
 MOST_PARTS = 64
 _AHEAD = 2  # batches that are with each worker at a time: they lie in memory until they are sent
@@ -80,7 +79,7 @@ def _partials(
         rows = rows_of(parts, trace)
         return {name: r.partial(rows, trace) for name, r in reductions.items()}
 
-    with ThreadPoolExecutor(_threads()) as pool:
+    with ThreadPoolExecutor(thread_count()) as pool:
         ahead: deque[Future[Values]] = deque()
         for some in small_parts_together(parts):
             if (rows := sum(map(len, some))) < SMALL_ROWS or rows < _WORTH_ROWS * len(some):
@@ -88,14 +87,10 @@ def _partials(
                 yield values_of(some)
                 continue
             ahead.append(pool.submit(values_of, some))
-            if len(ahead) > _threads():  # so only a few parts are in memory
+            if len(ahead) > thread_count():  # so only a few parts are in memory
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-
-
-def _threads() -> int:
-    return min(os.cpu_count() or 1, MOST_THREADS)
 
 
 def _from_workers(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.parallel.batches import batches
+from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
 
@@ -111,7 +112,7 @@ def length_of_all(sets: Iterable[Intervals]) -> int:
     high = max(int(one.end[-1]) for one in sets)
     windows = -(-sum(len(one.start) for one in sets) // _WINDOW)
     edges = [low + (high - low) * i // windows for i in range(windows + 1)]
-    return sum(_length_within(sets, a, b) for a, b in pairwise(edges))
+    return sum(in_threads(lambda window: _length_within(sets, *window), list(pairwise(edges))))
 
 
 def _batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:

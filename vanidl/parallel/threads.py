@@ -1,0 +1,37 @@
+"""Work on arrays divided over a few threads: numpy lets go of the interpreter meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_THREADS = 8
+
+
+def thread_count() -> int:
+    """How many threads work at a time."""
+    return min(os.cpu_count() or 1, _MOST_THREADS)
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """The results of the items in turn; only few are under way, and in memory, at a time."""
+    items = iter(items)
+    first = list(islice(items, 2))
+    if len(first) < 2:  # nothing to divide
+        yield from map(work, first)
+        return
+    with ThreadPoolExecutor(thread_count()) as pool:
+        ahead: deque[Future[Result]] = deque()
+        for item in chain(first, items):
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > thread_count():
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
