@@ -105,17 +105,28 @@ def read_whole(path: str | PathLike[str]) -> bytes:
         InputError: It is no regular file, or larger than this machine can hold beside its result.
     """
     with open(path, "rb", opener=without_waiting) as file:
-        found = os.fstat(file.fileno())
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(None, "Is a directory")
-        if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path}: expected a regular file, found another kind; name a file")
-        if found.st_size > _memory_bytes() // 2:
-            raise InputError(
-                f"{path}: expected a file that fits into memory, found {found.st_size:,} bytes; "
-                "read it on a larger machine, or record it again"
-            )
+        checked_size(file.fileno(), path)
         return file.read()
+
+
+def checked_size(descriptor: int, path: str | PathLike[str]) -> int:
+    """Bytes of an open file.
+
+    Raises:
+        IsADirectoryError: It is a folder.
+        InputError: It is no regular file, or larger than this machine can hold beside its result.
+    """
+    found = os.fstat(descriptor)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(None, "Is a directory")
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path}: expected a regular file, found another kind; name a file")
+    if found.st_size > _memory_bytes() // 2:
+        raise InputError(
+            f"{path}: expected a file that fits into memory, found {found.st_size:,} bytes; "
+            "read it on a larger machine, or record it again"
+        )
+    return found.st_size
 
 
 def without_waiting(path: str, flags: int) -> int:

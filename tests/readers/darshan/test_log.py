@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz.mutants import KINDS, seeds
-from tests.makers.darshan_logs import Log, Record, log_bytes, log_parts
+from tests.makers.darshan_logs import Log, Record, log_bytes, log_parts, random_records
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
@@ -112,6 +112,33 @@ def test_an_end_before_the_start_is_a_loss(tmp_path: Path) -> None:
 def test_impossible_times_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="job record"):
         written(tmp_path, Log(start=(2**62, 0)))
+
+
+@pytest.mark.parametrize("compression", ["zlib", "bz2", "none"])
+@pytest.mark.parametrize("missing", [0, 1, 900])
+def test_a_large_log_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str, missing: int
+) -> None:
+    dxt = {"DXT_POSIX": random_records(1), "DXT_MPIIO": random_records(2)}
+    log = Log(compression=compression, names={1: b"/a"}, dxt=dxt)
+    path = tmp_path / "log.darshan"
+    raw = b"".join(log_parts(log))
+    path.write_bytes(raw[: len(raw) - missing])
+    read = read_log(path)
+    monkeypatch.setattr("vanidl.readers.darshan.log_bytes._LARGE", 0)
+    monkeypatch.setattr("vanidl.readers.darshan.inflate._AHEAD_STREAM", 0)
+    assert same(read_log(path), read)
+    assert read.whole == (not missing)
+
+
+def test_a_large_file_that_is_no_log_is_refused_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.darshan"
+    path.write_bytes(bytes(3000))
+    monkeypatch.setattr("vanidl.readers.darshan.log_bytes._LARGE", 0)
+    with pytest.raises(InputError, match="3,000 bytes of another kind"):
+        read_log(path)
 
 
 def test_a_log_without_regions(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from vanidl.errors import InputError
+from vanidl.readers.file_bytes import AnyBytes
 
 MAGIC = 6567223
 NAMES = "names"
@@ -69,9 +70,10 @@ class Region:
         """First byte behind the region."""
         return self.start + self.length
 
-    def cut_from(self, data: memoryview) -> memoryview:
+    def cut_from(self, data: AnyBytes) -> AnyBytes:
         """The bytes of the region that the file really holds."""
-        return data[min(self.start, len(data)) : min(self.end, len(data))]
+        start, stop = min(self.start, len(data)), min(self.end, len(data))
+        return data[start:stop] if isinstance(data, memoryview) else data.between(start, stop)
 
     def missing(self, size: int) -> int:
         """Bytes of the region that a file of `size` bytes lacks."""

@@ -11,6 +11,7 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from vanidl.readers.budget import Budget
+from vanidl.readers.file_bytes import AnyBytes
 
 try:
     from isal import isal_zlib as fastest
@@ -60,7 +61,7 @@ class Stream:
 
 
 def streams(
-    region: memoryview, compression: str, *, cut: bool, budget: Budget | None = None
+    region: AnyBytes, compression: str, *, cut: bool, budget: Budget | None = None
 ) -> Iterator[Stream]:
     """The streams of a region in turn, up to the first damage.
 
@@ -72,7 +73,7 @@ def streams(
         budget: Of the file; by default that of a file which is the region.
     """
     if compression == "none":
-        yield Stream(region, len(region), _CUT if cut else "")
+        yield Stream(region[:], len(region), _CUT if cut else "")
         return
     budget = budget or Budget.of_file(len(region))
     last = Stream(b"", 0)
@@ -91,7 +92,7 @@ def streams(
 
 
 def joined(
-    region: memoryview, compression: str, *, cut: bool, budget: Budget | None = None
+    region: AnyBytes, compression: str, *, cut: bool, budget: Budget | None = None
 ) -> tuple[bytes, str]:
     """All trusted bytes of a region, and what is wrong with it ("" for nothing)."""
     budget = budget or Budget.of_file(len(region))
@@ -104,7 +105,7 @@ def joined(
     return text.getvalue(), problem
 
 
-def damage(region: memoryview, compression: str, budget: Budget) -> str:
+def damage(region: AnyBytes, compression: str, budget: Budget) -> str:
     """What is wrong with a whole region whose content is of no use; "" for nothing."""
     problem = ""
     for part in streams(region, compression, cut=False, budget=budget):
@@ -112,13 +113,13 @@ def damage(region: memoryview, compression: str, budget: Budget) -> str:
     return problem
 
 
-def only_stream(region: memoryview, compression: str, budget: Budget) -> Stream | None:
+def only_stream(region: AnyBytes, compression: str, budget: Budget) -> Stream | None:
     """The stream that fills a short region, as in logs of one process; None for anything else."""
     if len(region) > _FIRST_PIECE or compression not in _OPENERS:
         return None
     inflater, most = _OPENERS[compression](), min(_MOST_AT_ONCE, max(0, budget.text_bytes))
     try:
-        data = inflater.decompress(region, most + 1)
+        data = inflater.decompress(region[:], most + 1)
     except _ERRORS:
         return None
     if not inflater.eof or inflater.unused_data or len(data) > most:
@@ -138,7 +139,7 @@ def _trusted(stream: Stream, *, cut: bool) -> Stream:
 
 
 def _all(
-    region: memoryview, opener: _Opener, pool: ThreadPoolExecutor, budget: Budget
+    region: AnyBytes, opener: _Opener, pool: ThreadPoolExecutor, budget: Budget
 ) -> Iterator[Stream]:
     """The streams of a region, window by window, of each the later part by a second thread."""
     last = Stream(b"", 0)
@@ -176,7 +177,7 @@ class _Ahead:
 
 
 def _ahead(
-    region: memoryview,
+    region: AnyBytes,
     places: tuple[int, int],
     opener: _Opener,
     pool: ThreadPoolExecutor,
@@ -190,12 +191,12 @@ def _ahead(
 
 
 def _all_from(
-    region: memoryview, start: int, stop: int, opener: _Opener, budget: Budget
+    region: AnyBytes, start: int, stop: int, opener: _Opener, budget: Budget
 ) -> list[Stream]:
     return list(_sequence(region, start, stop, opener, budget))
 
 
-def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener: _Opener) -> int:
+def _later_start(region: AnyBytes, places: tuple[int, int], stop: int, opener: _Opener) -> int:
     """Where behind the first share of a window a stream seems to start; `stop` for nowhere.
 
     A guess from the two bytes that the region's own start has, too: right or wrong, only
@@ -218,7 +219,7 @@ def _later_start(region: memoryview, places: tuple[int, int], stop: int, opener:
 
 
 def _sequence(
-    region: memoryview, position: int, stop: int, opener: _Opener, budget: Budget
+    region: AnyBytes, position: int, stop: int, opener: _Opener, budget: Budget
 ) -> Iterator[Stream]:
     """The streams from a position on that start before `stop`, up to the first damage."""
     piece = _FIRST_PIECE
@@ -233,7 +234,7 @@ def _sequence(
 
 
 def _next_stream(
-    region: memoryview, start: int, inflater: _Inflater, piece: int, budget: Budget
+    region: AnyBytes, start: int, inflater: _Inflater, piece: int, budget: Budget
 ) -> Stream:
     """The stream that begins at `start`; `piece`: how much of the region to feed first."""
     text: bytes | bytearray = b""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from vanidl.errors import InputError
-from vanidl.readers.budget import Budget, read_whole, whole_number, without_waiting
+from vanidl.readers.budget import Budget, whole_number, without_waiting
 from vanidl.readers.darshan import apmpi, dxt, start_error
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
@@ -29,6 +29,8 @@ from vanidl.readers.darshan.header import (
 )
 from vanidl.readers.darshan.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.readers.darshan.job import JobRecord, read_job, read_names
+from vanidl.readers.darshan.log_bytes import log_bytes
+from vanidl.readers.file_bytes import AnyBytes
 from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, MpiRecord, OperationTable, TracerLog
 
@@ -132,7 +134,7 @@ _Traced = OperationTable | Walked
 class _Source:
     """The bytes of a log, what lies where in them, and what they may still cost."""
 
-    data: memoryview
+    data: AnyBytes
     header: Header  # without regions that cannot be where it says
     budget: Budget
 
@@ -153,8 +155,8 @@ class _Source:
 
 def _opened(name: str) -> tuple[_Source, list[str], list[str]]:
     """(the log, sentences about its layout, about regions that are left out)."""
-    data = memoryview(_bytes(name))
-    header = _header(data, name)
+    data = log_bytes(name)
+    header = _header(data if isinstance(data, memoryview) else data[:_HEADER_BYTES], name)
     misplaced = layout_losses(header, len(data))
     header, doubtful = believed(header, len(data))
     return _Source(data, header, Budget.of_file(len(data))), misplaced, doubtful
@@ -277,18 +279,6 @@ def _unfinished(name: str) -> list[str]:
     if not name.endswith(UNFINISHED):
         return []
     return ["Darshan did not finish this log: what was written until then is used"]
-
-
-def _bytes(name: str) -> bytes:
-    try:
-        return read_whole(name)
-    except FileNotFoundError:
-        found, remedy = "no such file", "check the name"
-    except IsADirectoryError:
-        found, remedy = "a folder", "name one of the logs in it"
-    except OSError as error:
-        found, remedy = str(error.strerror), "make it readable"
-    raise InputError(f"{name}: expected a Darshan log, found {found}; {remedy}")
 
 
 def _job(source: _Source, name: str, losses: list[str]) -> JobRecord:

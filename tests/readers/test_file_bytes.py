@@ -1,0 +1,61 @@
+"""Bytes that are read where they are used are those of the file."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanidl.errors import InputError
+from vanidl.readers.file_bytes import FileBytes
+
+places = st.none() | st.integers(-25, 25)
+
+
+@given(places, places, st.integers(0, 20), st.integers(0, 20))
+def test_slices_are_those_of_the_whole(tmp_path_factory, first, behind, start, length):
+    path = tmp_path_factory.getbasetemp() / "twenty"
+    path.write_bytes(whole := bytes(range(20)))
+    start, stop = min(start, 20), min(start + length, 20)
+    some = FileBytes(path).between(start, stop)
+    assert len(some) == stop - start
+    assert bytes(some[first:behind]) == whole[start:stop][first:behind]
+    assert bytes(some.between(0, len(some))[:]) == whole[start:stop]
+
+
+def test_a_file_that_becomes_shorter_gives_less(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10)
+    found = FileBytes(path)
+    os.truncate(path, 4)
+    assert (len(found), len(found[:]), len(found[6:])) == (10, 4, 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux lists open files")
+def test_the_file_is_closed_with_the_last_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+
+    def is_open() -> bool:
+        known = Path("/proc/self/fd").iterdir()
+        return any(os.path.realpath(each) == str(path.resolve()) for each in known)
+
+    part = FileBytes(path).between(0, 1)
+    assert is_open()
+    del part
+    gc.collect()
+    assert not is_open()
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        FileBytes(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        FileBytes(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="another kind"):
+        FileBytes(tmp_path / "pipe")

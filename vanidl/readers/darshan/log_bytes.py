@@ -1,0 +1,29 @@
+"""The bytes of a log, those of a large one read where they are used."""
+
+from __future__ import annotations
+
+from vanidl.errors import InputError
+from vanidl.readers.darshan.header import version_of
+from vanidl.readers.file_bytes import AnyBytes, FileBytes
+
+_START = 16  # version and magic
+_LARGE = 64 << 20  # bytes
+
+
+def log_bytes(name: str) -> AnyBytes:
+    """The bytes of what may be a log; of a large one they are read where they are used.
+
+    Raises:
+        InputError: They cannot be read.
+    """
+    try:
+        data = FileBytes(name)
+        large = len(data) > _LARGE and version_of(bytes(data[:_START]))
+        return data if large else data[:]
+    except FileNotFoundError:
+        found, remedy = "no such file", "check the name"
+    except IsADirectoryError:
+        found, remedy = "a folder", "name one of the logs in it"
+    except OSError as error:
+        found, remedy = str(error.strerror), "make it readable"
+    raise InputError(f"{name}: expected a Darshan log, found {found}; {remedy}")
