@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, default=2, metavar="E")
     add("--buffer", type=int, default=0, metavar="C", help="samples held by all ranks together")
     add("--node-ranks", type=int, default=1, metavar="L", help="ranks that share a node's buffer")
+    add("--node-exchange", action="store_true", help="nodes send each other samples: equal batches")
     add("--seed", type=int, default=0)
     add("--drop-last", action="store_true", help="drop the incomplete batch instead of padding")
     add("--balance", default="load", help="load (default), batch or time")
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         load_s=options.load_s,
         compute_s=options.compute_s,
         node_ranks=options.node_ranks,
+        exchange=options.node_exchange,
     )
     plan = make_plan(settings)
     counts = asdict(report(plan, most_gap=options.gap))
@@ -65,7 +67,7 @@ _MEANING = {
     "loads_first_epoch": "samples read in the first epoch",
     "loads_per_epoch": "samples read in an epoch after it, mean",
     "bound": "N - C: the least that any epoch order and any eviction can read",
-    "max_imbalance": "largest difference of reads between two ranks in a step",
+    "max_imbalance": "largest difference of reads between ranks (or nodes that exchange) in a step",
     "requests_per_epoch": "read requests in an epoch after the first, mean",
     "max_batch": "largest batch of a rank / the baseline's",
     "batch_spread": "largest batch of a step / mean batch, mean over steps: computing waits for it",

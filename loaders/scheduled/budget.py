@@ -43,6 +43,7 @@ def divided(settings: PlanSettings, places: int, look_ahead: int) -> tuple[PlanS
 
 
 def _read_of_step(settings: PlanSettings) -> int:
-    """Samples that a rank reads in a step on average, rounded up."""
-    free = max(settings.samples - settings.buffer, 0)
+    """Samples that a rank reads, or is sent, in a step on average, rounded up."""
+    at_hand = settings.buffer // settings.nodes if settings.exchange else settings.buffer
+    free = max(settings.samples - at_hand, 0)
     return -(-settings.batch * free // settings.samples)

@@ -26,8 +26,9 @@ from ..errors import UsageError
 from ..loader.loader import WEIGHT, Batch
 from ..loader.position import Position
 from ..loader.stats import Counts, Stats
+from .counts import StageCounts
 from .plan import Plan
-from .stage import Stage, StageCounts, StageSettings
+from .stage import Stage, StageSettings
 from .steps import rank_steps
 
 

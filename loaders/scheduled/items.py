@@ -26,6 +26,7 @@ from ..loader.loader import WEIGHT
 from ..loader.stats import Counts, Stats
 from ..ranks.world import World
 from .dataset import ScheduledBatchSampler, as_step, require_one_process
+from .exchange import require_exchange
 from .plan import Plan, make_plan
 from .plan_settings import PlanSettings
 
@@ -67,6 +68,7 @@ class BufferedItems(Dataset[Item]):
         transform: Callable[[Item], Item] | None = None,
         threads: int = 1,
     ) -> None:
+        require_exchange(plan.settings, None)
         if len(base) != plan.settings.samples or plan.settings.node_ranks != 1:
             raise UsageError(
                 f"expected a plan of {len(base)} samples and a buffer per rank, found one of "

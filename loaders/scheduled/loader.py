@@ -35,12 +35,15 @@ from ..ranks.process_group import begun
 from ..ranks.world import World
 from .budget import divided
 from .buffer import require_memory
+from .counts import StageCounts
+from .exchange import EXCHANGE_TIMEOUT_S, NodeAccess, Sent, Served
+from .joining import EXCHANGES, ExchangeLimits, exchanges, join
 from .node import NodeMemory, NodeSize
 from .plan import Plan, load_plan, make_plan
 from .plan_settings import EPOCH_ORDERS, PlanSettings
 from .share import BALANCES
 from .shared_plan import NodePlan, shared_plan
-from .stage import Stage, StageCounts, StageSettings
+from .stage import Stage, StageSettings
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
@@ -69,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
     add("--staging-bytes", type=int, help="of samples read ahead")
     add("--node-buffer", default="auto", choices=NODE_BUFFERS, help="shared by ranks of a node")
+    add("--node-exchange", default="auto", choices=EXCHANGES, help="nodes send each other samples")
+    add("--node-timeout-s", type=float, default=EXCHANGE_TIMEOUT_S, help="for another node")
     add("--read-threads", type=int, default=8, help="reads under way at once")
 
 
@@ -89,12 +94,20 @@ def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namesp
     chosen, stage = within_memory(samples, settings, options, stage)
     with _connected(settings.world, options) as transport:
         node_ranks = ranks_of_a_node(transport)
-        make = partial(_planned, replace(chosen, node_ranks=node_ranks), options.plan)
-        if node_ranks == 1:
+        saved = load_plan(Path(options.plan)).settings if options.plan else None
+        sends, measured = exchanges(options.node_exchange, transport, samples, node_ranks, saved)
+        chosen = replace(chosen, node_ranks=node_ranks, exchange=sends)
+        make = partial(_planned, chosen, options.plan)
+        if node_ranks == 1 and not sends:
             return ScheduledLoader(samples, settings, make(), stage)
         made, node = shared_plan(transport, node_ranks, make), None
         if made.plan.settings.node_ranks == node_ranks:
-            node = _node_memory(samples, made, stage, transport)
+            check_plan(made.plan, samples, settings)
+            memory, exchange = _node_memory(samples, made, stage, transport), None
+            if made.plan.settings.exchange:
+                limits = ExchangeLimits(stage.threads, options.node_timeout_s)
+                exchange = join(transport, samples, made.plan, memory, limits, measured)
+            node = NodeAccess(memory, exchange)
     return ScheduledLoader(samples, settings, made.plan, stage, node)
 
 
@@ -182,6 +195,10 @@ class ScheduledStats(Stats):
         node_ranks: Ranks that share the buffer.
         staging_peak: Most samples that waited outside the buffer.
         staging_capacity: Samples that may.
+        remote_hits: Samples that came from the buffer of another node: no read.
+        remote_reads: Samples that another node read from storage and sent: among its loads.
+        remote_nbytes: Of both.
+        exchange: True where nodes send each other samples.
     """
 
     reloads: int = 0
@@ -190,6 +207,10 @@ class ScheduledStats(Stats):
     node_ranks: int = 1
     staging_peak: int = 0
     staging_capacity: int = 0
+    remote_hits: int = 0
+    remote_reads: int = 0
+    remote_nbytes: int = 0
+    exchange: bool = False
 
 
 class ScheduledLoader(EpochLoader):
@@ -200,7 +221,8 @@ class ScheduledLoader(EpochLoader):
         settings: As for every loader; `workers` is not used, a thread reads ahead.
         plan: Made for these samples and settings.
         stage: How to read ahead.
-        node: Memory that the ranks of this node share, where the plan has them share a buffer.
+        node: Memory that the ranks of this node share and connections to other nodes, where the
+            plan has them share a buffer or exchange.
 
     Raises:
         UsageError: The plan is of another data set or run.
@@ -214,14 +236,14 @@ class ScheduledLoader(EpochLoader):
         settings: Settings,
         plan: Plan,
         stage: StageSettings,
-        node: NodeMemory | None = None,
+        node: NodeAccess | None = None,
     ) -> None:
         check_plan(plan, samples, settings)
         counts = StageCounts(Counts(), Counts())
         steps, own = settings.steps(samples), identity(plan, samples, settings)
         super().__init__(settings, counts.of_plan, steps, own)
         self.plan, self._beside_plan = plan, counts.beside_plan
-        self._stage_settings = stage
+        self._stage_settings, self._exchange = stage, node.exchange if node else None
         rank = settings.world.rank
         self._new_stage = partial(Stage, samples, plan, rank, stage, counts, node)
         self._stage = self._new_stage()
@@ -252,21 +274,32 @@ class ScheduledLoader(EpochLoader):
 
     def stats(self) -> ScheduledStats:
         """What was read, served and waited for."""
-        done = asdict(super().stats())
+        done, reloads = asdict(super().stats()), self._beside_plan.stats([]).loads
+        sent, served = Sent(), Served()
+        if self._exchange is not None:
+            sent, served = self._exchange.sent, self._exchange.served()
+        for name in ("loads", "nbytes", "requests"):
+            done[name] += getattr(served, name)
         buffer, staging = self._stage.buffer, self._stage.staging
         return ScheduledStats(
             **done,
-            reloads=self._beside_plan.stats([]).loads,
+            reloads=reloads + sent.alone + served.reloads,
             buffer_peak=buffer.peak,
             buffer_capacity=buffer.capacity,
             node_ranks=self.plan.settings.node_ranks,
             staging_peak=staging.peak,
             staging_capacity=staging.capacity,
+            remote_hits=sent.hits,
+            remote_reads=sent.reads,
+            remote_nbytes=sent.nbytes,
+            exchange=self._exchange is not None,
         )
 
     def close(self) -> None:
         """Ends the thread, closes files. Iterating opens them no more."""
         super().close()
+        if self._exchange is not None:
+            self._exchange.close()
         if not self._hangs():
             self._stage.close()
 

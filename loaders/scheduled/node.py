@@ -173,7 +173,7 @@ def open_places(
         UsageError: They do, and there is no such memory.
     """
     size = NodeSize.of(plan.settings, staged)
-    if plan.settings.node_ranks == 1:
+    if plan.settings.node_ranks == 1 and node is None:
         held = min(plan.settings.capacity(rank), len(samples))
         rows = new_memory(samples, held + staged)
         buffer = Buffer(samples, held, {n: each[:held] for n, each in rows.items()})

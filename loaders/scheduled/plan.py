@@ -6,7 +6,8 @@ any eviction, epochs after the first therefore load at least N - C samples. Futu
 makes the bound easy to reach: a resident sample that is still to come is always needed
 sooner than one that was just used, so nothing resident is ever worth replacing. The plan
 pins the first C / K samples that each of K nodes reads in the first epoch and remaps every sample
-inside its global batch to a rank of the node that holds it: no sample ever moves between nodes.
+inside its global batch to a rank of the node that holds it: no sample ever moves between nodes,
+unless they exchange (see `vanidl_loaders.scheduled.dealt`).
 Ranks that share no memory are nodes of one rank each.
 """
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from ..data.order import IdArray
 from ..data.whole import written_whole
 from ..errors import InputError, UsageError
+from .dealt import dealt
 from .epochs import ORDERS
 from .plan_settings import Int64Array, PlanSettings
 from .share import costs, shares, within_nodes
@@ -47,6 +49,8 @@ class StepPlan:
         samples: Of the step over all ranks.
         ranks: R.
         first_rank: Of these.
+        source: The node that each comes from, by which it is read where `load` marks it; None:
+            that of its rank.
     """
 
     ids: Int64Array
@@ -55,12 +59,18 @@ class StepPlan:
     samples: int
     ranks: int
     first_rank: int = 0
+    source: NDArray[np.int32] | None = None
 
     def of_rank(self, rank: int) -> tuple[Int64Array, NDArray[np.bool_]]:
         """(ids, which of them to read) of one rank; held ones first, then by id."""
         own = rank - self.first_rank
         mine = slice(int(self.bounds[own]), int(self.bounds[own + 1]))
         return self.ids[mine], self.load[mine]
+
+    def source_of_rank(self, rank: int) -> NDArray[np.int32] | None:
+        """`source` of the ids of one rank."""
+        own = rank - self.first_rank
+        return None if self.source is None else self.source[self.bounds[own] : self.bounds[own + 1]]
 
     @property
     def sizes(self) -> Int64Array:
@@ -69,7 +79,7 @@ class StepPlan:
 
     @property
     def loads(self) -> Int64Array:
-        """Samples that each of the ranks reads."""
+        """Samples that are read for each of the ranks."""
         return np.add.reduceat(np.append(self.load, False), self.bounds[:-1]) * (self.sizes > 0)
 
     def weight(self, rank: int) -> float:
@@ -109,7 +119,12 @@ class Plan:
             )
         nodes = nodes or range(self.settings.nodes)
         sequence = self.settings.shuffle(int(self.order[epoch]))
-        again, size = sequence[self.settings.samples :], self.settings.global_batch
+        size = self.settings.global_batch
+        if self.settings.exchange:
+            for low in range(0, len(sequence), size):
+                yield self._dealt(sequence[low : low + size], low, nodes, first=epoch == 0)
+            return
+        again = sequence[self.settings.samples :]
         rank_of: dict[int, int] = {}
         for low in range(0, len(sequence), size):
             fresh = min(size, max(self.settings.samples - low, 0))
@@ -134,6 +149,15 @@ class Plan:
             np.savez_compressed(
                 file, format=_FORMAT, order=self.order, owner=self.owner, **settings
             )
+
+    def _dealt(self, batch: IdArray, low: int, nodes: range, *, first: bool) -> StepPlan:
+        each, ranks = self.settings.node_ranks, self.settings.ranks
+        step = dealt(self.settings, self.owner, batch, low, first=first)
+        mine = slice(nodes.start * each, nodes.stop * each)
+        ids, load = step.ids[:, mine].T.reshape(-1), step.load[:, mine].T.reshape(-1)
+        source = step.source[:, mine].T.reshape(-1)
+        bounds = _bounds([len(step.ids)] * (len(nodes) * each))
+        return StepPlan(ids, load, bounds, len(batch), ranks, mine.start, source)
 
     def _first(self, batch: Int64Array, nodes: range) -> StepPlan:
         """Nothing is held yet: dealt as the baseline deals, one by one; what is left, to nodes."""

@@ -35,6 +35,8 @@ class PlanSettings:
         compute_s: Seconds of training on a sample, for balance "time".
         node_ranks: Consecutive ranks that share a node's buffer; 1: each rank has its own, and K,
             the number of nodes, is R here and below.
+        exchange: Nodes send samples to each other: every rank trains on DistributedSampler's
+            batches, whichever node holds them.
     """
 
     samples: int
@@ -50,6 +52,7 @@ class PlanSettings:
     load_s: float = 1.0
     compute_s: float = 1.0
     node_ranks: int = 1
+    exchange: bool = False
 
     def __post_init__(self) -> None:
         least = {"samples": 1, "ranks": 1, "batch": 1, "epochs": 1, "buffer": 0, "node_ranks": 1}

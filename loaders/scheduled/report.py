@@ -15,8 +15,9 @@ class PlanReport:
     """Counts of a plan, over all ranks.
 
     `bound` is N - C: no epoch order and no eviction loads less in an epoch after the first
-    (with `drop_last`, less by what the cut epochs leave out). `max_imbalance` is the largest
-    difference of loads between two ranks in one step, `requests_per_epoch` the reads of the
+    (with `drop_last`, less by what the cut epochs leave out; where nodes exchange, more by what
+    padding repeats and no buffer holds). `max_imbalance` is the largest difference of loads
+    between two ranks (where they exchange, nodes) in a step, `requests_per_epoch` the reads of the
     epochs after the first where every step asks for its own, `max_batch` the largest batch of
     a rank over the baseline's. `batch_spread` is the mean over steps of the largest rank's batch
     over the mean rank's, in epochs after the first: 1 where batches are equal, else so many times
@@ -57,6 +58,8 @@ def _epoch(plan: Plan, epoch: int, most_gap: int) -> tuple[float, ...]:
     spread = 0.0
     for step in plan.steps(epoch):
         of_rank = step.loads
+        if step.source is not None:
+            of_rank = np.bincount(step.source[step.load], minlength=plan.settings.nodes)
         loads += int(of_rank.sum())
         imbalance = max(imbalance, int(of_rank.max() - of_rank.min()))
         largest = max(largest, int(step.sizes.max()))

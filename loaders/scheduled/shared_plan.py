@@ -98,7 +98,7 @@ class NodeSteps:
     """The steps of a node's ranks, epoch by epoch: made once, by the rank that comes first.
 
     A file holds 64-bit words: the epoch + 1, steps, samples of each step over all nodes, bounds of
-    the ranks in each step, then ids; those that a rank reads are inverted.
+    the ranks in each step, ids (those that are read are inverted), then where ids come from.
 
     Args:
         plan: Of all nodes.
@@ -133,10 +133,12 @@ class NodeSteps:
         samples = [step.samples for step in steps]
         bounds = [step.bounds for step in steps]
         ids = [np.where(step.load, ~step.ids, step.ids) for step in steps]
+        sources = [step.source for step in steps if step.source is not None]
+        parts = [np.array(samples, np.int64), *bounds, *ids, *sources]
         os.ftruncate(file, 0)
-        os.ftruncate(file, 8 * (2 + len(steps) + sum(map(len, bounds)) + sum(map(len, ids))))
+        os.ftruncate(file, 8 * (2 + sum(map(len, parts))))
         words = _words(file)
-        np.concatenate([np.array(samples, np.int64), *bounds, *ids], out=words[2:])
+        np.concatenate(parts, out=words[2:])
         words[:2] = 0, len(steps)
         words[0] = epoch + 1
 
@@ -144,12 +146,19 @@ class NodeSteps:
         settings, steps = self._plan.settings, int(words[1])
         samples, own = words[2 : 2 + steps].tolist(), rank % settings.node_ranks
         bounds, ids = np.split(words[2 + steps :], [steps * (settings.node_ranks + 1)])
+        source = None
+        if settings.exchange:
+            ids, source = ids.reshape(2, -1)
         found = list[RankStep]()
         begin = 0
-        for whole, of_step in zip(samples, bounds.reshape(steps, -1).tolist(), strict=True):
-            mine = ids[begin + of_step[own] : begin + of_step[own + 1]]
-            weight = len(mine) * settings.ranks / whole
-            found.append(RankStep(np.where(mine < 0, ~mine, mine), mine < 0, weight))
+        for whole, of_step in zip(
+            samples, bounds.reshape(-1, settings.node_ranks + 1).tolist(), strict=True
+        ):
+            at = slice(begin + of_step[own], begin + of_step[own + 1])
+            mine, weight = ids[at], (of_step[own + 1] - of_step[own]) * settings.ranks / whole
+            of_node = None if source is None else source[at].astype(np.int32)
+            load = mine < 0 if of_node is None else (mine < 0) & (of_node == self._node)
+            found.append(RankStep(np.where(mine < 0, ~mine, mine), load, weight, of_node))
             begin += of_step[-1]
         return found
 

@@ -17,16 +17,17 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.coalesce import StorageSpeed
-from ..data.coalesced import Target, open_reads
+from ..data.coalesced import Target, Task, open_reads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..data.together import GroupedReads, ReadGroup
 from ..errors import UsageError
 from ..loader.loader import WEIGHT, Batch
-from ..loader.stats import Counts
 from .batch import Batches, OpenBatch
 from .budget import EXTRA_SHARE, wanted_staging
-from .node import NodeMemory, open_places
+from .counts import StageCounts
+from .exchange import NodeAccess, require_exchange
+from .node import open_places
 from .plan import Plan
 from .plan_settings import PlanSettings
 from .steps import RankStep, StepsAhead, Walk
@@ -69,32 +70,6 @@ class StageSettings:
 
 
 @dataclass(frozen=True)
-class StageCounts:
-    """Counters of a stage, shared with the process that shows them.
-
-    Attributes:
-        of_plan: Loads, hits, bytes and requests.
-        beside_plan: Its loads are the reloads: reads of samples that the plan holds already.
-    """
-
-    of_plan: Counts
-    beside_plan: Counts
-
-    def planned(self, *, loads: int, reloads: int) -> None:
-        """Counts samples whose reads were submitted."""
-        self.of_plan.add(loads=loads)
-        self.beside_plan.add(loads=reloads)
-
-    def hits(self, hits: int) -> None:
-        """Counts uses that needed no read."""
-        self.of_plan.add(hits=hits)
-
-    def read(self, done: ReadTotals) -> None:
-        """Counts a read that is done."""
-        self.of_plan.add(nbytes=done.nbytes, requests=done.requests)
-
-
-@dataclass(frozen=True)
 class Window:
     """Steps whose reads are under way, and the samples that the buffer gets from them.
 
@@ -122,12 +97,14 @@ class Stage:
         rank: int,
         settings: StageSettings,
         counts: StageCounts,
-        node: NodeMemory | None = None,
+        node: NodeAccess | None = None,
     ) -> None:
+        exchange, memory = (node.exchange, node.memory) if node else (None, None)
+        require_exchange(plan.settings, exchange)
         self._plan, self._rank, self._settings = plan, rank, settings
-        self._counts = counts
+        self._counts, self._exchange = counts, exchange
         staged = settings.staging(plan.settings, samples.sample_nbytes)
-        places = open_places(samples, plan, rank, staged, node)
+        places = open_places(samples, plan, rank, staged, memory)
         self.buffer, self.staging = places.buffer, places.staging
         self._staging_slot, self._node = places.staging_slot, plan.settings.node(rank)
         self._batches = Batches(samples, places.rows, pin_memory=settings.pin_memory)
@@ -135,7 +112,7 @@ class Stage:
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
         self._grouped = GroupedReads(settings.threads)
-        made = partial(node.shared.steps.of, rank) if node and node.shared else None
+        made = partial(memory.shared.steps.of, rank) if memory and memory.shared else None
         self._steps = StepsAhead(plan, rank, made)
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
@@ -158,7 +135,7 @@ class Stage:
         try:
             following = self._take(walk)
             while following or reading:
-                following = self._submit_what_fits(walk, following, reading)
+                following = self._submit_what_fits(epoch, walk, following, reading)
                 self._finish(reading[0])
                 for step in reading[0].steps:
                     yield self._batch(step, walk, reading[0].batch)
@@ -179,7 +156,7 @@ class Stage:
         return set(self.staging.absent(ids[self._plan.owner[ids] != self._node].tolist()))
 
     def _submit_what_fits(
-        self, walk: Walk, following: list[RankStep], reading: deque[Window]
+        self, epoch: int, walk: Walk, following: list[RankStep], reading: deque[Window]
     ) -> list[RankStep]:
         """Submits windows until two are under way; the one that has to wait, if one has.
 
@@ -188,17 +165,22 @@ class Stage:
         """
         most = 2 if self._settings.look_ahead else 1
         while following and len(reading) < most:
-            reading.append(self._submit(following, walk))
+            reading.append(self._submit(epoch, following, walk))
             following = self._take(walk)
         return following
 
-    def _submit(self, steps: list[RankStep], walk: Walk) -> Window:
-        ids, planned = self._missing(steps)
-        batch = self._open_direct(ids, steps, walk)
-        extra = self._extra(ids, walk)
-        placed = [i for i in (*ids.tolist(), *extra.tolist()) if not (batch and i in batch.direct)]
+    def _submit(self, epoch: int, steps: list[RankStep], walk: Walk) -> Window:
+        missing, planned = self._missing(steps)
+        ids, sent = self._divided(missing, walk)
+        batch = self._open_direct(missing, steps, walk)
+        extra = self._extra(ids, missing, walk)
+        every = (*missing.tolist(), *extra.tolist())
+        placed = [i for i in every if not (batch and i in batch.direct)]
         pinned = [i for i in placed if self._place(i)]
-        reads = self._grouped.begin(self._reads.tasks(ids, extra, self._target(batch)))
+        target = self._target(batch)
+        reads = self._grouped.begin(
+            [*self._fetches(epoch, sent, target), *self._reads.tasks(ids, extra, target)]
+        )
         if self._reads.measured != self._measured:  # its files were opened, maybe again
             self._counts.read(self._reads.measured - self._measured)
             self._measured = self._reads.measured
@@ -206,6 +188,26 @@ class Stage:
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
         return Window(steps, reads, pinned, batch)
+
+    def _divided(self, missing: Int64Array, walk: Walk) -> tuple[Int64Array, dict[int, Int64Array]]:
+        """Sorted ids that this rank reads, and those that each other node sends."""
+        if self._exchange is None:
+            return missing, {}
+        own = self._node
+        source = np.array([walk.source(i, own) for i in missing.tolist()], np.int64)
+        others = np.unique(source[source != own]).tolist()
+        return missing[source == own], {each: missing[source == each] for each in others}
+
+    def _fetches(self, epoch: int, sent: dict[int, Int64Array], target: Target) -> list[Task]:
+        if self._exchange is None:
+            return []
+        wanted = partial(self._exchange.fetch, epoch, target=target, read=self._read_alone)
+        return [partial(wanted, node, ids) for node, ids in sent.items()]
+
+    def _read_alone(self, ids: Int64Array, target: Target) -> ReadTotals:
+        """Reads in this thread what a node that has ended would have sent."""
+        tasks = self._reads.tasks(ids, np.empty(0, np.int64), target)
+        return sum((task() for task in tasks), ReadTotals())
 
     def _open_direct(self, ids: Int64Array, steps: list[RankStep], walk: Walk) -> OpenBatch | None:
         """The batch of the only step, where staging has no room for all that it reads.
@@ -235,18 +237,18 @@ class Stage:
         self._counts.hits(hits)
         return np.array(sorted(missing), np.int64), sum(missing.values())
 
-    def _extra(self, ids: Int64Array, walk: Walk) -> Int64Array:
+    def _extra(self, ids: Int64Array, missing: Int64Array, walk: Walk) -> Int64Array:
         """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
         covered = self._reads.covered(ids)
         if len(covered) == len(ids):
             return np.empty(0, np.int64)
-        passing = np.setdiff1d(covered, ids, True)
-        left = self.staging.room - len(self._to_stage(ids))
+        passing = np.setdiff1d(covered, missing, True)
+        left = self.staging.room - len(self._to_stage(missing))
         room = min(self._extras - sum(i in self.staging for i in self._early), left)
         to_stage, chosen = self._to_stage(passing), list[int]()
         for sample in self.staging.absent(self.buffer.absent(passing.tolist())):
-            staged = sample in to_stage
-            if walk.is_to_come(sample) and (not staged or room > 0):
+            staged, here = sample in to_stage, walk.source(sample, self._node) == self._node
+            if here and walk.is_to_come(sample) and (not staged or room > 0):
                 chosen.append(sample)
                 room -= staged
         return np.array(chosen, np.int64)

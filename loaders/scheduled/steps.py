@@ -26,11 +26,13 @@ class RankStep:
         ids: What it trains on, in this order.
         load: Which of them the plan has it read.
         weight: n_r * R / B; see `StepPlan.weight`.
+        source: The node that each comes from; None: all from its own.
     """
 
     ids: Int64Array
     load: NDArray[np.bool_]
     weight: float
+    source: NDArray[np.int32] | None = None
 
 
 def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[RankStep]:
@@ -41,13 +43,15 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
     """
     node = plan.settings.node(rank)
     steps = plan.steps(epoch, range(node, node + 1))
-    return [_of_rank(step, rank) for step in islice(steps, start, None)]
+    return [_of_rank(step, rank, node) for step in islice(steps, start, None)]
 
 
-def _of_rank(step: StepPlan, rank: int) -> RankStep:
+def _of_rank(step: StepPlan, rank: int, node: int) -> RankStep:
     """Copies: a view would keep the ids of all ranks."""
-    ids, load = step.of_rank(rank)
-    return RankStep(ids.copy(), load.copy(), step.weight(rank))
+    (ids, load), source = step.of_rank(rank), step.source_of_rank(rank)
+    if source is None:
+        return RankStep(ids.copy(), load.copy(), step.weight(rank))
+    return RankStep(ids.copy(), load & (source == node), step.weight(rank), source.copy())
 
 
 class StepsAhead:
@@ -98,10 +102,12 @@ class Walk:
     def __init__(self, steps: list[RankStep], look_ahead: int) -> None:
         self._steps, self._most = steps, max(look_ahead, 1)
         self._at, self._size = 0, 1
-        self._uses, self._loads = Counter[int](), set[int]()
+        self._uses, self._loads, self._source = Counter[int](), set[int](), dict[int, int]()
         for step in steps:
             self._uses.update(step.ids.tolist())
             self._loads.update(step.ids[step.load].tolist())
+            if step.source is not None:  # no rank of DistributedSampler's has a sample twice
+                self._source.update(zip(step.ids.tolist(), step.source.tolist(), strict=True))
 
     def take(self, most: int, need: Callable[[Int64Array], set[int]]) -> list[RankStep]:
         """The next window; none behind the last step.
@@ -128,6 +134,10 @@ class Walk:
     def is_to_come(self, sample: int) -> bool:
         """True where a step that was not yet used up needs the sample."""
         return self._uses[sample] > 0
+
+    def source(self, sample: int, node: int) -> int:
+        """The node that a sample of the steps comes from; `node`, this one, where none is named."""
+        return self._source.get(sample, node)
 
     def is_load(self, sample: int) -> bool:
         """True where the plan has the sample read in one of the steps."""

@@ -20,6 +20,7 @@ from vanidl_loaders.ranks.messages import Alone
 from vanidl_loaders.ranks.nodes import ranks_of_a_node, shared_memory
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled import PlanSettings, make_plan
+from vanidl_loaders.scheduled.exchange import NodeAccess
 from vanidl_loaders.scheduled.loader import ScheduledLoader
 from vanidl_loaders.scheduled.node import NodeMemory, NodeSize
 from vanidl_loaders.scheduled.stage import StageSettings
@@ -36,7 +37,7 @@ def loaders(samples, *, nodes, node_ranks, batch=4, buffer=60, epochs=3):
         memory = NodeMemory(samples, size)
         for rank in range(node * node_ranks, (node + 1) * node_ranks):
             chosen = Settings(World(rank, ranks, 0, 1), batch, epochs)
-            opened.append(ScheduledLoader(samples, chosen, plan, stage, memory))
+            opened.append(ScheduledLoader(samples, chosen, plan, stage, NodeAccess(memory)))
     yield opened
     for each in opened:
         each.close()
