@@ -77,6 +77,11 @@ def test_covered_within_counts_the_cells_of_each_window(a, windows):
     assert got.tolist() == [on_grid(a)[start:end].sum() for start, end in windows]
 
 
+@given(st.lists(pairs, max_size=5))
+def test_sum_of_lengths_adds_up_the_sets(sets):
+    assert intervals.sum_of_lengths(map(union, sets)) == sum(int(on_grid(a).sum()) for a in sets)
+
+
 @given(pairs, st.lists(st.integers(0, GRID), min_size=2, max_size=6).map(sorted))
 def test_covered_between_counts_the_cells_between_edges(a, edges):
     cells = on_grid(a)

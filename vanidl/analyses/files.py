@@ -323,10 +323,6 @@ def _mean_busy_s(sums: FileSums, group: str, ranks: int) -> dict[str, float]:
     for (g, name, position), spans in sums.busy.items():
         if g == group and position >= 0:
             held.setdefault(name, []).append(spans)
-    return {name: _length(sets) / max(ranks, 1) / 1e9 for name, sets in held.items()}
-
-
-def _length(sets: Sequence[Intervals]) -> int:
-    """The lengths of all sets together, which may overlap each other."""
-    start, end = (np.concatenate(bounds) for bounds in zip(*sets, strict=True))
-    return int((end - start).sum())
+    return {
+        name: intervals.sum_of_lengths(sets) / max(ranks, 1) / 1e9 for name, sets in held.items()
+    }
