@@ -39,7 +39,7 @@ def test_unknown_waits_are_not_zero():
     found = Run(trace, analyse(trace)).step_parts
     assert not found.waits_known
     assert not {"io_wait", "other_wait", "input_wait"} & {p.code for p in found.parts}
-    assert part_name("rest", found, lossy=False) == "computing or waiting"
+    assert part_name("rest", found, lossy=False, on_device=False) == "computing or waiting"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -54,8 +54,8 @@ def test_parts_add_up_to_the_mean_step(name):
     assert all(p.seconds > 0 for p in found.parts)
     for part in found.parts:
         for lossy in (False, True):
-            assert part_name(part.code, found, lossy=lossy)
             for device in (False, True):
+                assert part_name(part.code, found, lossy=lossy, on_device=device)
                 said = part_meaning(part.code, found, lossy=lossy, on_device=device)
                 assert said.endswith(".")
 
@@ -66,7 +66,12 @@ def test_waits_that_count_only_while_the_device_is_idle_are_called_so():
     for basis, idle in (("device", True), ("cpu", False)):
         run = Run(trace, replace(results, overlap=replace(overlap, basis=basis)))
         said = {part.name: part.meaning for part in first_screen._bar(run).parts}
-        waits = [meaning for name, meaning in said.items() if name.startswith("waiting for I/O")]
+        waits = [meaning for name, meaning in said.items() if "waiting for I/O" in name]
+        assert all(
+            name.startswith("idle, ") == idle
+            for name in said
+            if "waiting for" in name and name != "waiting for other ranks"
+        )
         assert waits
         assert all(("device was idle" in meaning) == idle for meaning in waits)
 

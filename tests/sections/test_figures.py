@@ -17,11 +17,15 @@ from vanidl.analyses.samples import SamplesPerFile
 from vanidl.figures import levels
 from vanidl.figures.figure import Figure
 from vanidl.formatting.names import plotted
+from vanidl.formatting.units import seconds
+from vanidl.report.html import _NO_LOG, page_of
+from vanidl.report.page import _missing
 from vanidl.run import Run
 from vanidl.sections import (
     SECTIONS,
     access,
     balance,
+    each_step,
     files,
     heatmap,
     overlap,
@@ -51,7 +55,7 @@ def test_every_figure_of_every_run(figure, name):
     assert result.title
     assert result.section
     if result.spec is None:
-        assert result.table or result.empty_reason
+        assert result.table or result.viewer or result.empty_reason or result.caption
         json.dumps(result.viewer, allow_nan=False)
     else:
         graph_objects = pytest.importorskip("plotly.graph_objects")
@@ -306,3 +310,46 @@ def test_io_of_unknown_fate_is_drawn_as_that():
     names = [bar["name"] for bar in drawn.spec["data"]]
     assert ("in steps, not known" in names) == bool(run.overlap.mean.unknown_s)
     assert "not recorded" not in drawn.alt_text
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_overlap_names_what_it_draws_and_nothing_else(name):
+    found = overlap.figure(example(name))
+    if found.spec is None:
+        return
+    bars = [one for one in found.spec["data"] if one["type"] == "bar"]
+    assert all(max(x or 0.0 for x in one["x"]) > 0 for one in bars)
+    drawn_parts = {one["name"] for one in bars}
+    for attribute, part, _, _ in overlap.PARTS:
+        assert (overlap._MEANINGS[attribute] in found.caption) == (part in drawn_parts)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_steps_in_the_two_tables_are_all_steps(name):
+    run = example(name)
+    if run.perstep is None:
+        return
+    apart = int((run.perstep.kind != "").sum())
+    caption = each_step.figure(run).caption
+    assert not caption or ("in the table below" in caption) == (apart > 0)
+
+
+def test_a_profile_alone_gives_one_reason_for_all_that_needs_a_log():
+    trace, results = EXAMPLES["profile_only"]()
+    run = Run(replace(trace, logs=()), results)
+    found = [f for f in page_of(run).figures if f.empty_reason and f.section != "Input and compute"]
+    assert len(found) > 10
+    assert {f.empty_reason for f in found} == {_NO_LOG}
+    words = " ".join(f"{f.caption} {f.empty_reason}" for f in page_of(run).figures)
+    assert "DXT" not in words
+    assert "±" not in words
+    cells = [cell for f in page_of(run).figures if f.table for row in f.table.rows for cell in row]
+    assert seconds(None) not in cells
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_figures_of_one_reason_stand_together(name):
+    page = page_of(example(name))
+    reasons = [reason for reason, _ in _missing(page.figures)]
+    assert len(reasons) == len(set(reasons))
+    assert sum(len(group) for _, group in _missing(page.figures)) == len(page.figures)

@@ -83,6 +83,12 @@ def in_view(driver) -> list[float]:
 def test_every_slice_of_the_run_is_drawn(viewer, run):
     spans = run.trace.spans
     assert int(viewer.execute_script(f"return {VIEWER}.dataset.slices")) >= run.summary.ops
+    drawn, tracks = viewer.execute_script(
+        f"const t = {TRACE}, d = t.model.base;"
+        "return [t.slices, t.plan.boxes.map((b) => d.byTrack.get(b.key)).filter(Boolean)"
+        ".map((k) => new Set(d.owner.subarray(k.low, k.high)).size)]"
+    )
+    assert drawn == sum(tracks)  # operations, not the pieces that differ in their fate
     assert run.summary.ops > len(spans.start) / 100
     ink = viewer.execute_script(
         f"const c = {VIEWER}.querySelector('.tv-lanes');"

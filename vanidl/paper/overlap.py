@@ -7,7 +7,7 @@ from matplotlib.figure import FigureBase
 from vanidl.analyses.overlap import Overlap, RankOverlap
 from vanidl.paper.style import Series, drawable
 from vanidl.run import Run
-from vanidl.sections.overlap import PARTS, UNKNOWN
+from vanidl.sections.overlap import PARTS
 
 LIMIT = 12
 _HATCH = {
@@ -30,7 +30,7 @@ def draw(figure: FigureBase, run: Run) -> None:
     left = [0.0] * len(rows)
     for attribute, name, colour, _ in PARTS:
         values = [getattr(row, attribute) or 0.0 for row in rows]
-        if attribute == UNKNOWN and not any(values):
+        if not any(values):
             continue
         series = Series(name, colour, _HATCH[attribute])
         axes.barh(range(len(rows)), values, 0.66, left, **series.fill)

@@ -81,12 +81,14 @@ def numbers(evidence: Mapping[str, Value]) -> Numbers:
     if len(found) <= _MOST:
         return found
     more = f"{count(len(found) - _MOST)} values, in vanidl summary --json"
-    return (*found[:_MOST], ("and", more))
+    return (*found[:_MOST], ("more", more))
 
 
 def _flat(prefix: str, path: str, values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
     """Names and texts of all values, those of inner mappings behind their name."""
     for name, value in values.items():
+        if value is None:
+            continue
         inner, here = f"{prefix}{_readable(name)}", f"{path}.{name}"
         if name in BY_KEY and isinstance(value, Mapping):
             for key, of_key in value.items():

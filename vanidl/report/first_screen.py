@@ -188,7 +188,7 @@ def _bar(run: Run) -> Bar | None:
     found = tuple(
         BarPart(
             _CLASS[part.code],
-            part_name(part.code, whole, lossy=lossy),
+            part_name(part.code, whole, lossy=lossy, on_device=on_device),
             seconds(part.seconds),
             percent(part.share),
             100 * part.share,

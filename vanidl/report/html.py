@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vanidl.analyses.coverage import Coverage
+from vanidl.figures.figure import Figure
 from vanidl.findings.finding import LOW
 from vanidl.formatting.names import elided
 from vanidl.report.advice import replayed
@@ -34,6 +35,18 @@ def render_html(run: Run) -> str:
     return text
 
 
+_OF_STEPS = "Input and compute"  # this section rests on the profile, all others on a log of I/O
+_NO_LOG = "No I/O was recorded beside the profile. Record the run with vanidl record."
+
+
+def _reasoned(figure: Figure, run: Run) -> Figure:
+    """One reason for all that a profile alone cannot show, not one for each picture."""
+    alone = not run.trace.logs and not run.trace.counters and run.summary.ops is None
+    if not alone or not figure.empty_reason or figure.section == _OF_STEPS:
+        return figure
+    return replace(figure, empty_reason=_NO_LOG, table=None)
+
+
 def page_with(page: Page, run: Run, room: Room, slices: Slices | None = None) -> Page:
     """The page with as much of the run in its trace viewer as has room."""
     figures = [timeline.figure(run, room, slices) if f.viewer else f for f in page.figures]
@@ -51,7 +64,7 @@ def page_of(run: Run, slices: Slices | None = None) -> Page:
         tiles=(),
         warnings=tuple(_warnings(run.coverage)),
         warned_section="Coverage",
-        figures=tuple(figure for figure in figures(run, slices) if figure.applies),
+        figures=tuple(_reasoned(figure, run) for figure in figures(run, slices) if figure.applies),
         terms=TERMS,
         commands=(("the run", elided(job.command, limit=2000)),),
         first_screen=screen,

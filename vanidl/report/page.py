@@ -93,11 +93,19 @@ def render_page(page: Page) -> str:
             data=Markup(embedded(_data(page.figures))),
             sections=sections,
             quiet=_quiet(page, [name for name, _ in sections]),
-            missing=[f for f in page.figures if f.id not in {s.id for s in shown}],
+            missing=_missing([f for f in page.figures if f.id not in {s.id for s in shown}]),
             version=__version__,
             schema=SCHEMA,
         )
     )
+
+
+def _missing(figures: Sequence[Figure]) -> list[tuple[str, list[Figure]]]:
+    """What is not shown, by the reason: what several share is said once."""
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        found.setdefault(figure.empty_reason, []).append(figure)
+    return list(found.items())
 
 
 def _quiet(page: Page, sections: Sequence[str]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.run import Run
 from vanidl.sections.section import Section
-from vanidl.wording.clock import clock_words, interval_words, log_words
+from vanidl.wording.clock import alone, clock_words, interval_words, log_words
 
 LIMIT = 100
 _CAPTION = (
@@ -17,6 +17,8 @@ _CAPTION = (
     "Evidence that contradicts itself is a warning. Logs of forked processes have offsets of "
     "their own: Darshan takes their start late, by an amount that it does not record. "
 )
+
+_ALONE = "Only profiles were recorded: there is no log that their clocks have to agree with."
 
 
 def figure(run: Run) -> Figure:
@@ -29,6 +31,8 @@ def figure(run: Run) -> Figure:
         )
         known = steps is not None
         return Figure("clocks", "Coverage", title, "", empty_reason=reason, applies=known)
+    if all(alone(clock) for clock in steps.clocks) and not steps.log_clocks:
+        return Figure("clocks", "Coverage", title, _ALONE)
     shown = sorted(steps.clocks, key=_certainty)[:LIMIT]
     logs = sorted(steps.log_clocks, key=lambda clock: -clock.uncertainty_s)[:LIMIT]
     words = f"The least certain: {'; '.join([clock_words(steps.clock), *log_words(steps)])}."

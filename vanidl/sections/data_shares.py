@@ -41,7 +41,7 @@ def figure(run: Run) -> Figure:
         "all of the data; shares that add up to 100 % split it."
     )
     if len(data.ranks) == 1:
-        reason = f"One rank read {percent(data.ranks[0].share)} of the {data.share_of}."
+        reason = f"The only rank read {percent(data.ranks[0].share)} of the {data.share_of}."
         return Figure("data-shares", "Dataset", _TITLE, "", None, table, reason)
     picked = [data.ranks[i] for i in spread_out(len(data.ranks), BARS).tolist()]
     cut = n_of_m(len(picked), len(data.ranks), "ranks")

@@ -37,6 +37,8 @@ _NOWHERE = (
     "with torch.profiler and call prof.step() after each batch."
 )
 
+_NO_IO = "Of the I/O during the steps nothing was recorded; the training steps hold all that was."
+
 
 def figure(run: Run) -> Figure:
     """The ordinary steps, the slowest where there are too many."""
@@ -47,8 +49,11 @@ def figure(run: Run) -> Figure:
     if not len(rows):
         reason = "Every step is the first of an epoch or has a checkpoint; they are shown below."
         return Figure("each-step", _SECTION, _TITLE, "", empty_reason=reason)
+    if each.reads is None and np.isnan(each.busy_s).all():
+        return Figure("each-step", _SECTION, _TITLE, "", empty_reason=_NO_IO)
     table = _table(run.trace, steps.table, each, rows)
-    return Figure("each-step", _SECTION, _TITLE, _CAPTION + _cut(table), table=table)
+    words = _CAPTION + _others(each) + _cut(table)
+    return Figure("each-step", _SECTION, _TITLE, words, table=table)
 
 
 def apart(run: Run) -> Figure:
@@ -63,6 +68,18 @@ def apart(run: Run) -> Figure:
     words = _compared(steps.table, each)
     return Figure(
         "steps-apart", _SECTION, _APART, _APART_CAPTION + words + _cut(table), table=table
+    )
+
+
+def _others(each: PerStep) -> str:
+    """Where the steps are that the first table leaves to the second."""
+    apart = int((each.kind != ORDINARY).sum())
+    if not apart:
+        return ""
+    are = "is" if apart == 1 else "are"
+    return (
+        f" {plural(apart, 'step')} of {count(len(each.kind))}, first in an epoch or with a "
+        f"checkpoint, {are} in the table below."
     )
 
 
@@ -82,7 +99,7 @@ def _compared(table: StepTable, each: PerStep) -> str:
 
 
 _NAME = 16  # letters of a file's name that leave the row in one line
-_FILES = ("slowest file", "second", "third")
+_FILES = ("slowest file", "second")
 
 
 Rows = NDArray[np.intp]
@@ -105,7 +122,7 @@ def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, 
     if each.reads is not None:
         files = [each.slowest[i] for i in rows.tolist()]
         found += [(Column(title), [_file(f, i) for f in files]) for i, title in enumerate(_FILES)]
-    return found
+    return [(column, cells) for column, cells in found if set(cells) != {None}]
 
 
 def _times(table: StepTable, each: PerStep) -> list[tuple[str, NDArray[np.float64]]]:

@@ -12,7 +12,7 @@ from vanidl.figures.downsample import folded, n_of_m
 from vanidl.figures.figure import Column, Figure, Levels, Spec, Table
 from vanidl.figures.levels import levels
 from vanidl.formatting.names import distinct, elided, plotted
-from vanidl.formatting.units import byte_scale, nbytes, plural, seconds
+from vanidl.formatting.units import byte_scale, change, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Section
 from vanidl.sections.timeline import heatmap_note
@@ -125,7 +125,7 @@ def span_table(
     bins = moved.shape[1]
     bounds, sums = folded(edges_s, moved, TABLE_SPANS)
     spans = sums.shape[1]
-    titles = [f"{seconds(float(a))} to {seconds(float(b))}" for a, b in pairwise(bounds)]
+    titles = [change(float(a), float(b)) for a, b in pairwise(bounds)]
     columns = (Column(what), Column("all", "bytes"), *(Column(t, "bytes") for t in titles))
     rows = tuple(
         (elided(name, limit=80), int(row.sum()), *row.tolist())

@@ -20,6 +20,7 @@ from vanidl.wording.tracing import record_operations
 from vanidl.wording.waits import open_words
 
 LIMIT = 40
+_SEEN = 1e-3  # of the longest bar: about a pixel
 PARTS = (
     ("in_wait_s", "in input wait", palette.IN_WAIT, ""),
     ("behind_communication_s", "behind communication", palette.COMMUNICATION, "/"),
@@ -28,16 +29,20 @@ PARTS = (
     ("unknown_s", "in steps, not known", palette.BUSY, "-"),
     ("unobserved_s", "unobserved", palette.UNOBSERVED, "."),
 )
-UNKNOWN = "unknown_s"
-_UNKNOWN_CAPTION = (
-    " Dark grey: I/O in profiled steps of which it was not recorded whether training waited for "
-    "it or computed."
-)
-_CAPTION = (
-    "One bar per rank: the time its processes spent in I/O. Orange: the training process waited "
-    "for input meanwhile. Blue: its compute went on meanwhile. Grey: outside the profiled steps, "
-    "neither hidden nor exposed. The diamond marks the whole input wait: its distance from the "
-    "end of the orange bar is waiting without I/O."
+_CAPTION = "One bar per rank: the time its processes spent in I/O. "
+_MEANINGS = {
+    "in_wait_s": "Orange: the training process waited for input meanwhile.",
+    "hidden_s": "Blue: hidden, compute went on meanwhile.",
+    "behind_communication_s": "Yellow: under collectives that compute does not cover.",
+    "other_s": "Brown: other exposed I/O, in profiled steps but neither in a wait nor under "
+    "compute or a collective.",
+    "unknown_s": "Grey, dashed: I/O in profiled steps of which it was not recorded whether "
+    "training waited for it or computed.",
+    "unobserved_s": "Grey, dotted: unobserved, outside the profiled steps.",
+}
+_DIAMOND = (
+    " The diamond marks the whole input wait: where it lies beyond the orange bar, training "
+    "waited without I/O."
 )
 _TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
 
@@ -57,8 +62,9 @@ def figure(run: Run) -> Figure:
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
-    unknown = _UNKNOWN_CAPTION if any(row.unknown_s for row in rows) else ""
-    figure = _record(_CAPTION + unknown + note, spec=_spec(rows), table=table, empty_reason="")
+    words = _CAPTION + " ".join(_MEANINGS[part[0]] for part in _drawn(rows))
+    words += _DIAMOND if any(row.input_wait_s for row in rows) else ""
+    figure = _record(words + note, spec=_spec(rows), table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
 
 
@@ -105,11 +111,18 @@ def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
     return (overlap.mean, *(ranks[i] for i in sorted(order[:LIMIT])))
 
 
+def _drawn(rows: tuple[RankOverlap, ...]) -> list[tuple[str, str, str, str]]:
+    """The parts that are in the picture: a part that no rank has needs no entry in the legend."""
+    most = max(row.io_s or 0.0 for row in rows)
+    return [
+        part for part in PARTS if any((getattr(r, part[0]) or 0.0) > _SEEN * most for r in rows)
+    ]
+
+
 def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
     positions = list(range(len(rows)))
-    parts = [part for part in PARTS if part[0] != UNKNOWN or any(row.unknown_s for row in rows)]
-    data = [_bars(rows, labels, part) for part in parts]
+    data = [_bars(rows, labels, part) for part in _drawn(rows)]
     data.append(_waits(rows, labels))
     return {
         "data": data,
@@ -177,9 +190,11 @@ _COLUMNS = (
 
 
 def _table(overlap: Overlap, rows: tuple[RankOverlap, ...]) -> Table:
-    columns = (Column("rank"), *(Column(title, "s") for _, title in _COLUMNS))
+    traced = any(row.io_s is not None for row in rows)
+    known = [c for c in _COLUMNS if traced or any(getattr(row, c[0]) is not None for row in rows)]
+    columns = (Column("rank"), *(Column(title, "s") for _, title in known))
     cells = tuple(
-        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in _COLUMNS)) for row in rows
+        (elided(row.label, limit=80), *(getattr(row, name) for name, _ in known)) for row in rows
     )
     shown = len(rows) - 1 if len(rows) > 1 else len(rows)
     return Table(columns, cells, n_of_m(shown, len(overlap.per_rank), "ranks"))

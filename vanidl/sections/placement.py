@@ -160,7 +160,7 @@ def _slope(row: RankPlacement) -> str:
     """The slope with its standard error, a dash where it is not known."""
     if row.slope is None or row.slope_error is None:
         return "-"
-    return f"{number(row.slope)} +- {number(row.slope_error)}"
+    return f"{number(row.slope)} ± {number(row.slope_error)}"
 
 
 def _json(run: Run) -> Object | None:

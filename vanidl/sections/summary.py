@@ -25,6 +25,8 @@ def figure(run: Run) -> Figure:
         *_storage(run),
         *_mpi(run.trace),
     )
+    if not summary.source:  # one sentence for what is not known, not a row for each
+        rows = tuple(row for row in rows if row[1] != seconds(None))
     sources = {"trace": "From single operations.", "counters": "From the tracer's totals."}
     nothing = f"No operation through {summary.layer} was recorded; unknown is not zero."
     caption = sources.get(summary.source, nothing)

@@ -11,12 +11,10 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.figures.downsample import folded
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.figures.step_spans import shown_steps
 from vanidl.formatting.units import count, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section
-from vanidl.sections.steps import step_table
 from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.payload import fitted
 from vanidl.wording.tracing import record_operations
@@ -49,8 +47,6 @@ def figure(run: Run, room: Room = Room(), slices: Slices | None = None) -> Figur
     content, viewer = fitted(slices or Slices(run), job, room)
     words = [_shown(viewer), heatmap_note(io) if io else "", _held(content, served=room.served)]
     table = _table(job) if job else None
-    if table is None and steps:
-        table = step_table(run.trace, steps.table, shown_steps(steps.table))
     made = _record(" ".join(word for word in words if word), viewer=viewer)
     return replace(made, table=table, alt_text=_alt_text(job, steps))
 

@@ -215,7 +215,11 @@ def _starving(overlap: Overlap) -> str:
     starving, wait = mean.starving_wait_s, mean.input_wait_s
     if not by_device(overlap.basis) or starving is None or not wait or starving >= 0.95 * wait:
         return ""
-    return f"The device stood idle during {seconds(starving)} of the wait; it was busy in the rest."
+    part = f", {percent(starving / mean.window_s)} of the time" if mean.window_s > 0 else ""
+    return (
+        f"The device stood idle during {seconds(starving)} of the wait{part}, and was busy in the "
+        "rest; the parts of the mean step count only idle time as waiting."
+    )
 
 
 def _ranks(overlap: Overlap) -> str:

@@ -31,19 +31,25 @@ _ON_DEVICE = {
     "traced, so it is not divided.",
     parts.COMPUTE: "Time in which the device was busy, input waits included.",
 }
+_IDLE = {
+    parts.IO_WAIT: "idle, waiting for I/O",
+    parts.OTHER_WAIT: "idle, waiting, not for I/O",
+    parts.INPUT_WAIT: "idle, waiting for input",
+}
+"""Where a wait counts only while the device is idle: less than all of the wait."""
 _UNKNOWN_REST = "computing or waiting"
 _UNKNOWN_EXPLAINED = "Input waits were not recorded, so this time cannot be divided."
 _LOSSY = "waiting, no I/O seen"
 _LOSSY_EXPLAINED = "Input wait outside any recorded I/O. Not all I/O was recorded."
 
 
-def part_name(code: str, whole: StepParts, *, lossy: bool) -> str:
-    """`waiting for I/O`. `lossy`: I/O is missing from the trace."""
+def part_name(code: str, whole: StepParts, *, lossy: bool, on_device: bool) -> str:
+    """`waiting for I/O`. `lossy`: the trace lacks I/O. `on_device`: see part_meaning."""
     if code == parts.REST and not whole.waits_known:
         return _UNKNOWN_REST
     if code == parts.OTHER_WAIT and lossy:
         return _LOSSY
-    return _NAMES[code]
+    return _IDLE.get(code, _NAMES[code]) if on_device else _NAMES[code]
 
 
 def part_meaning(code: str, whole: StepParts, *, lossy: bool, on_device: bool) -> str:

@@ -6,6 +6,7 @@ from vanidl.model.trace import Trace
 
 _TITLES = {"darshan": "Darshan", "dftracer": "DFTracer"}
 _DXT = "Record with DXT_ENABLE_IO_TRACE=1"
+_WITH_IO = "Record the run with vanidl record"
 _RECORD = {"dftracer": "Record without DFTRACER_ENABLE_AGGREGATION"}
 
 
@@ -23,4 +24,4 @@ def named(trace: Trace) -> str:
 
 def record_operations(trace: Trace) -> str:
     """What to do where no single operation was traced; a sentence without its end."""
-    return _RECORD.get(trace.job.tracer, _DXT)
+    return _RECORD.get(trace.job.tracer, _DXT if trace.logs else _WITH_IO)

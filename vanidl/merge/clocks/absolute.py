@@ -38,4 +38,4 @@ def _rough(ns: int) -> str:
 
 
 def _ms(ns: int) -> str:
-    return f"+-{seconds(ns / 1e9)}"
+    return f"± {seconds(ns / 1e9)}"

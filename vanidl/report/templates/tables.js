@@ -110,14 +110,17 @@ const Tables = (() => {
     return found + (table.cut ? `Shown: ${table.cut}.` : `${all.toLocaleString("en")} rows.`);
   }
 
+  /* An interval in a heading stays in one line: "0 to 4 s". */
+  const unbroken = (title) => title.replace(/(?<=\d) (?=to|[nmµ]?s\b)|(?<=\bto) (?=\d)/g, "\u00a0");
+
   function headCell(column, onSort) {
     const th = element("th", column[1] ? "words" : "");
     th.scope = "col";
     if (!onSort) {
-      th.append(element("span", "", column[0]));
+      th.append(element("span", "", unbroken(column[0])));
       return th;
     }
-    const button = element("button", "", column[0]);
+    const button = element("button", "", unbroken(column[0]));
     button.type = "button";
     button.addEventListener("click", () => onSort(th));
     th.append(button);

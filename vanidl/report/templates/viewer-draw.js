@@ -130,11 +130,12 @@ const TraceDraw = (() => {
     const {lane, look} = box, fills = fillsOf(look, lane, state);
     const byWrite = lane.kind === "io" && !state.byFate;
     const match = lane.kind === "io" ? state.matchCode(data) : -1;
-    let drawn = 0;
+    let drawn = 0, last = -1; // an operation may be in pieces, each with a fate of its own
     for (let i = TraceData.from(data, track, view.low); i < track.high && start[i] < view.high; i++) {
       const a = (start[i] - view.low) * scale, b = (end[i] - view.low) * scale;
       const slot = byWrite ? entries.write[owner[i]] : code[i];
-      drawn++;
+      if (owner[i] !== last) drawn++;
+      last = owner[i];
       if (match >= 0 && entries.name[owner[i]] === match) {
         raster.marks.push([Math.floor(a), Math.max(Math.ceil(b), Math.floor(a) + 2)]);
       } else if (b - a < WIDE) {
