@@ -42,7 +42,8 @@ def figure(run: Run) -> Figure:
     )
     if len(data.ranks) == 1:
         reason = f"The only rank read {percent(data.ranks[0].share)} of the {data.share_of}."
-        return Figure("data-shares", "Dataset", _TITLE, "", None, table, reason)
+        known = data.size is not None  # else it is a share of what this very rank read
+        return Figure("data-shares", "Dataset", _TITLE, "", None, table, reason, applies=known)
     picked = [data.ranks[i] for i in spread_out(len(data.ranks), BARS).tolist()]
     cut = n_of_m(len(picked), len(data.ranks), "ranks")
     caption += f" Shown: {cut}." if cut else ""

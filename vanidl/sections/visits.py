@@ -24,7 +24,7 @@ CELLS = 64_000
 MOST_BINS = 512
 _CAPTION = (
     "One row per file, by first visit from top to bottom, over seconds since the start of the job; "
-    "darker is more bytes. A staircase is a dataset read in order, a cloud one read "
+    "a stronger colour is more bytes. A staircase is a dataset read in order, a cloud one read "
     "shuffled; the pattern repeats with each epoch (dashed lines, where their borders are known)."
 )
 
