@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -18,7 +17,7 @@ from ..loader.stalls import READ_TIMEOUT_S, Retried
 from ..loader.stats import Counts
 from ..ranks.messages import Bytes
 from ..ranks.world import World
-from .ownership import Int64Array, deal
+from .ownership import IdTable, Int64Array, deal, deal_to
 from .sources import ImageFiles, Item, Items, Source, sample_source
 from .storage import FolderStore, Measured, MemoryStore
 
@@ -45,9 +44,8 @@ class PartialLocalDataset(Dataset[Any]):
         read_timeout_s: Longest wait for the source before it is asked again.
 
     Attributes:
-        homes: (slots, ranks) ids of all ranks before the first exchange.
         store: What is here.
-        partition: As given.
+        partition: As given, like `seed`.
         counts: What was read from the source.
     """
 
@@ -63,14 +61,13 @@ class PartialLocalDataset(Dataset[Any]):
     ) -> None:
         self.world = World.detect() if world is None else world
         self._read_timeout_s = read_timeout_s
-        self.source, self.partition = _source(base), partition
+        self.source, self.partition, self.seed = _source(base), partition, seed
         ranks, rank = self.world.ranks, self.world.rank
-        self.homes = deal(len(self.source), ranks, partition=partition, seed=seed)
+        own = deal_to(rank, len(self.source), ranks, partition=partition, seed=seed)
         self.store = Measured(_store(folder, rank, self.source))
         self.counts = Counts()
-        own = self.homes[self.homes[:, rank] >= 0, rank]
         # Shared: DataLoader workers that live on see what was exchanged.
-        self._held = torch.from_numpy(own.astype(np.int64)).share_memory_()
+        self._held = torch.from_numpy(own.copy()).share_memory_()
         self._settled = False
 
     def __len__(self) -> int:
@@ -84,6 +81,11 @@ class PartialLocalDataset(Dataset[Any]):
         if not self._settled:
             self.settle(self.held())
         return self.source.decode(self.store.message(int(self._held[slot])))
+
+    def homes(self) -> IdTable:
+        """(slots, ranks) ids of all ranks before the first exchange: drawn anew at each call."""
+        samples, ranks = len(self.source), self.world.ranks
+        return deal(samples, ranks, partition=self.partition, seed=self.seed)
 
     def held(self) -> Int64Array:
         """Ids in slot order."""

@@ -8,34 +8,45 @@ no rank can wait for one that waits for it.
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data.pool import Outcome
 from ..errors import LoadersError, UsageError
 from ..ranks.messages import Bytes, Pending, Transport
+from .ownership import Int64Array
 from .storage import HEADER_NBYTES, Measured, broken, new_message, sample_of, seal
 
 IN_FLIGHT_NBYTES = 256 << 20
 TIMEOUT_S = 300.0
 _JOIN_S = 1.0
+ANNOUNCED = -1
+"""Tag of what no item is."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """One item of this rank: which sample it gives to whom, and which it gets from whom."""
+    """One item of this rank: which sample it gives to whom, and from whom it gets one."""
 
     item: int
     target: int
     gives: int
     source: int
-    gets: int
+
+
+@dataclass(frozen=True)
+class Coming:
+    """What a rank says that it will send: a sample, and its bytes."""
+
+    sample: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Swap:
     """The messages of an order: the sample that is sent, and memory for the one that comes."""
 
     order: Order
+    coming: Coming
     outgoing: Bytes
     incoming: Bytes
 
@@ -95,25 +107,32 @@ class ExchangeThread:
     Args:
         transport: To the other ranks; only the thread uses it from now on.
         store: Where samples are taken from and put.
-        sizes: Bytes of every sample, by id.
         limits: What may be under way, and for how long.
     """
 
-    def __init__(
-        self, transport: Transport, store: Measured, sizes: NDArray[np.int64], limits: Limits
-    ) -> None:
-        self._transport, self._store, self._sizes = transport, store, sizes
+    def __init__(self, transport: Transport, store: Measured, limits: Limits) -> None:
+        self._transport, self._store = transport, store
         self._limits, self.traffic = limits, Traffic()
-        self._jobs: SimpleQueue[tuple[Sequence[Order], Future[None]] | None] = SimpleQueue()
+        self._coming = dict[int, Coming]()
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._broken = False
         # A daemon: a rank that ends early is not held up by one that is gone.
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self._thread.start()
 
+    def announce(self, epoch: int, orders: Sequence[Order]) -> Future[Int64Array]:
+        """Queues telling other ranks what they will get in an epoch; what this one gets, in order.
+
+        All ranks do it, before the epoch's first `submit`.
+        """
+        future: Future[Int64Array] = Future()
+        self._jobs.put((partial(self._announce, epoch, orders), future))
+        return future
+
     def submit(self, orders: Sequence[Order]) -> Future[None]:
         """Queues orders; the future is done when all are through, or has what went wrong."""
         future: Future[None] = Future()
-        self._jobs.put((orders, future))
+        self._jobs.put((partial(self._execute, orders), future))
         return future
 
     def close(self) -> None:
@@ -124,18 +143,45 @@ class ExchangeThread:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            orders, future = job
+            work, future = job
             with Outcome(future):
-                self._execute(orders)
-                future.set_result(None)
+                if self._broken:
+                    raise LoadersError(
+                        "expected an exchange that works, found one that failed: start again"
+                    )
+                future.set_result(work())
             if future.exception() is not None:
                 self._broken = True
 
-    def _execute(self, orders: Sequence[Order]) -> None:
-        if self._broken:
+    def _announce(self, epoch: int, orders: Sequence[Order]) -> Int64Array:
+        """One message to each rank that gets something: the epoch, then ids and bytes by item."""
+        sends, receives = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+        for order in orders:
+            sends[order.target] += [order.gives, self._store.nbytes(order.gives)]
+            receives[order.source].append(order.item)
+        said = {rank: np.array([epoch, *words], np.int64) for rank, words in sends.items()}
+        heard = {rank: np.empty(1 + 2 * len(items), np.int64) for rank, items in receives.items()}
+        pending = self._transport.start(
+            [(rank, words.view(np.uint8)) for rank, words in said.items()],
+            [(rank, words.view(np.uint8)) for rank, words in heard.items()],
+            ANNOUNCED,
+        )
+        self._wait(pending, f"what epoch {epoch} brings from ranks {sorted(heard)[:8]}")
+        self._coming = {}
+        for rank, items in receives.items():
+            self._require_epoch(rank, int(heard[rank][0]), epoch)
+            rows = heard[rank][1:].reshape(-1, 2).tolist()
+            self._coming.update((i, Coming(*row)) for i, row in zip(items, rows, strict=True))
+        return np.array([self._coming[order.item].sample for order in orders], np.int64)
+
+    def _require_epoch(self, rank: int, found: int, epoch: int) -> None:
+        if found != epoch:
             raise LoadersError(
-                "expected an exchange that works, found one that failed: start again"
+                f"expected epoch {epoch} on rank {rank}, found epoch {found}: ranks are not in "
+                "the same epoch; start all of them again"
             )
+
+    def _execute(self, orders: Sequence[Order]) -> None:
         waiting, in_flight = deque(orders), deque[tuple[Swap, Pending]]()
         under_way = 0
         while waiting or in_flight:
@@ -145,42 +191,48 @@ class ExchangeThread:
                 peak = max(self.traffic.peak_in_flight_nbytes, under_way)
                 self.traffic.peak_in_flight_nbytes = peak
             swap, pending = in_flight.popleft()
-            self._wait(swap, pending)
+            order = swap.order
+            self._wait(
+                pending,
+                f"item {order.item} from rank {order.source} and to rank {order.target}",
+            )
             self._receive(swap)
             under_way -= swap.nbytes
 
     def _fits(self, order: Order, under_way: int) -> bool:
-        nbytes = int(self._sizes[order.gives] + self._sizes[order.gets]) + 2 * HEADER_NBYTES
+        coming = self._coming[order.item].nbytes
+        nbytes = self._store.nbytes(order.gives) + coming + 2 * HEADER_NBYTES
         return under_way + nbytes <= self._limits.in_flight_nbytes
 
     def _start(self, order: Order) -> tuple[Swap, Pending]:
-        incoming = new_message(-1, int(self._sizes[order.gets]))
-        swap = Swap(order, self._store.message(order.gives), incoming)
+        coming = self._coming[order.item]
+        incoming = new_message(-1, coming.nbytes)
+        swap = Swap(order, coming, self._store.message(order.gives), incoming)
         seal(swap.outgoing)
         return swap, swap.start(self._transport)
 
-    def _wait(self, swap: Swap, pending: Pending) -> None:
-        order, timeout_s = swap.order, self._limits.timeout_s
+    def _wait(self, pending: Pending, what: str) -> None:
+        timeout_s = self._limits.timeout_s
         try:
             pending.wait(timeout_s)
         except TimeoutError as error:
             raise LoadersError(
-                f"expected item {order.item} from rank {order.source} and to rank {order.target} "
-                f"within {timeout_s:g} s, found none: that rank ended or is slow; raise "
-                "--exchange-timeout-s"
+                f"expected {what} within {timeout_s:g} s, found none: a rank ended or is "
+                "slow; raise --exchange-timeout-s"
             ) from error
 
     def _receive(self, swap: Swap) -> None:
-        found, order = sample_of(swap.incoming), swap.order
-        if found != order.gets:
+        found, source = sample_of(swap.incoming), swap.order.source
+        wanted = f"expected sample {swap.coming.sample}"
+        if found != swap.coming.sample:
             raise LoadersError(
-                f"expected sample {order.gets} from rank {order.source}, found sample {found}: "
-                "ranks are not in the same epoch; start all of them again"
+                f"{wanted} from rank {source}, found sample {found}: ranks are not in "
+                "the same epoch; start all of them again"
             )
         if broken(swap.incoming):
             raise LoadersError(
-                f"expected sample {order.gets} as rank {order.source} sent it, found it changed on "
-                "the way: see to the network and start again"
+                f"{wanted} as rank {source} sent it, found it changed on the way: see to the "
+                "network and start again"
             )
         self._store.add(swap.incoming)
         self.traffic.swapped += 1

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from ..loader.loader import Spanned
 from .dataset import PartialLocalDataset
-from .ownership import NOBODY, Int64Array
+from .ownership import Int64Array, sizes_of
 from .scheduler import Requests, Scheduler
 
 T = TypeVar("T")
@@ -40,8 +40,9 @@ class LocalSampler(Sampler[int]):
     ) -> None:
         self._rank, self._seed, self._shuffle = dataset.world.rank, seed, shuffle
         self._slots, self._epoch = len(dataset), 0
-        shortest = int((dataset.homes != NOBODY).sum(axis=0).min())
-        self._length = shortest // batch_size * batch_size if drop_last else len(dataset.homes)
+        sizes = sizes_of(len(dataset.source), dataset.world.ranks)
+        full = int(sizes.min()) // batch_size * batch_size
+        self._length = full if drop_last else int(sizes.max())
 
     def __iter__(self) -> Iterator[int]:
         """Slots of the epoch."""

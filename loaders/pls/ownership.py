@@ -13,6 +13,7 @@ Learning, IPDPS 2022.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,19 +47,101 @@ def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
     Raises:
         UsageError: Fewer samples than ranks, or no such partition.
     """
+    order = _dealt(samples, ranks, partition, seed)
+    homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
+    for rank, block in enumerate(np.array_split(order, ranks)):
+        homes[: len(block), rank] = block
+    return homes
+
+
+def deal_to(
+    rank: int, samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
+) -> Int64Array:
+    """Ids whose home is one rank, by slot: its column of `deal`.
+
+    Raises:
+        UsageError: As `deal`.
+    """
+    order = _dealt(samples, ranks, partition, seed)
+    first = rank * (samples // ranks) + min(rank, samples % ranks)
+    return order[first : first + int(sizes_of(samples, ranks)[rank])].astype(np.int64)
+
+
+def _dealt(samples: int, ranks: int, partition: str, seed: int) -> IdTable:
+    """Ids, those of rank 0 first."""
     if not 1 <= ranks <= samples:
         raise UsageError(f"expected a sample for each of {ranks} ranks, found {samples}: make more")
     if partition not in PARTITIONS:
         known = ", ".join(PARTITIONS)
         raise UsageError(f"expected a partition among {known}, found {partition}: choose one")
     # Half the memory where 32 bits hold the ids.
-    order = np.arange(samples, dtype=np.int32 if samples <= _MOST_32_BIT else np.int64)
+    order: NDArray[Any] = np.arange(
+        samples, dtype=np.int32 if samples <= _MOST_32_BIT else np.int64
+    )
     if partition == "shuffled":
         np.random.default_rng((seed, _HOMES)).shuffle(order)
-    homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
-    for rank, block in enumerate(np.array_split(order, ranks)):
-        homes[: len(block), rank] = block
-    return homes
+    return order
+
+
+def sizes_of(samples: int, ranks: int) -> Int64Array:
+    """n_r: samples of each rank, in every epoch."""
+    return samples // ranks + (np.arange(ranks, dtype=np.int64) < samples % ranks)
+
+
+@dataclass(frozen=True)
+class RankExchange:
+    """One epoch's exchange as one rank sees it: an entry per item that it has.
+
+    Attributes:
+        items: Of the rank that has most.
+        slots: As in `Exchange`, like the following.
+        targets: To whom.
+        sources: From whom.
+    """
+
+    items: int
+    slots: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    sources: NDArray[np.int32]
+
+
+def rank_exchange(
+    rank: int, samples: int, ranks: int, fraction: float, *, seed: int = 0, epoch: int = 0
+) -> RankExchange:
+    """A column of `Ownership.exchange`: all is drawn, what this rank does not need is dropped."""
+    sizes = sizes_of(samples, ranks)
+    items = items_of(sizes, fraction)
+    random = np.random.default_rng((seed, _EXCHANGE, epoch))
+    targets, sources = np.empty((2, int(items[rank])), np.int32)
+    for first, block in _permutations(random, items):
+        having = np.flatnonzero(items > first + len(block) - 1)
+        if rank in having:
+            of_block = slice(first, first + len(block))
+            targets[of_block] = block[:, np.searchsorted(having, rank)]
+            sources[of_block] = having[np.argmax(block == rank, axis=1)]
+    slots = np.empty(0, np.int32)
+    for size in sizes[: rank + 1].tolist():
+        slots = _shuffled_slots(random, size)
+    return RankExchange(int(items.max()), slots[: int(items[rank])].copy(), targets, sources)
+
+
+def _permutations(
+    random: np.random.Generator, items: Int64Array
+) -> Iterator[tuple[int, NDArray[np.int32]]]:
+    """(first item, (items, ranks) permutations of the ranks that have them), item by item."""
+    ranks, common = np.arange(len(items), dtype=np.int32), int(items.min())
+    rows = max(_AT_ONCE // len(items), 1)
+    for first in range(0, common, rows):
+        block = np.tile(ranks, (min(rows, common - first), 1))
+        yield first, random.permuted(block, axis=1, out=block)
+    for item in range(common, int(items.max())):  # at most one: sizes differ by one
+        yield item, random.permutation(ranks[items > item])[None]
+
+
+def _shuffled_slots(random: np.random.Generator, size: int) -> NDArray[np.int32]:
+    order = np.arange(size, dtype=np.int32)
+    random.shuffle(order)
+    return order
 
 
 @dataclass(frozen=True)
@@ -103,11 +186,9 @@ class Ownership:
     """
 
     def __init__(self, homes: IdTable, fraction: float, seed: int = 0) -> None:
-        if not 0 <= fraction <= 1:
-            raise UsageError(f"expected a fraction in 0..1, found {fraction}: correct it")
         self.homes, self.fraction, self.seed = homes, fraction, seed
         self.sizes: Int64Array = (homes != NOBODY).sum(axis=0)
-        self.items = np.array([_items(n, fraction) for n in self.sizes.tolist()], np.int64)
+        self.items = items_of(self.sizes, fraction)
         self._epoch, self._held = 0, homes
 
     @property
@@ -144,21 +225,24 @@ class Ownership:
         """A random choice without repetition of each rank's slots."""
         slots = np.full((int(self.items.max()), self.ranks), NOBODY, np.int32)
         for rank, (size, items) in enumerate(zip(self.sizes, self.items, strict=True)):
-            order = np.arange(size, dtype=np.int32)
-            random.shuffle(order)
-            slots[:items, rank] = order[:items]
+            slots[:items, rank] = _shuffled_slots(random, int(size))[:items]
         return slots
 
     def _targets(self, random: np.random.Generator) -> NDArray[np.int32]:
         """A permutation of the ranks for each item that all have; of those that have it else."""
-        ranks, common = np.arange(self.ranks, dtype=np.int32), int(self.items.min())
         targets = np.full((int(self.items.max()), self.ranks), NOBODY, np.int32)
-        targets[:common] = ranks
-        random.permuted(targets[:common], axis=1, out=targets[:common])
-        for item in range(common, len(targets)):  # at most one: sizes differ by one
-            having = ranks[self.items > item]
-            targets[item, having] = random.permutation(having)
+        for first, block in _permutations(random, self.items):
+            having = self.items > first + len(block) - 1
+            targets[first : first + len(block), having] = block
         return targets
+
+
+def items_of(sizes: Int64Array, fraction: float) -> Int64Array:
+    """How many samples each rank gives away in an epoch."""
+    if not 0 <= fraction <= 1:
+        raise UsageError(f"expected a fraction in 0..1, found {fraction}: correct it")
+    known = {size: _items(size, fraction) for size in np.unique(sizes).tolist()}
+    return np.array([known[size] for size in sizes.tolist()], np.int64)
 
 
 def _items(size: int, fraction: float) -> int:

@@ -17,20 +17,20 @@ what it receives is trained on from the next epoch on. So every sample is used o
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport, gathered, open_transport
 from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
-from .ownership import NOBODY, Exchange, IdTable, Int64Array, Ownership
+from .ownership import Int64Array, Ownership, RankExchange, items_of, rank_exchange, sizes_of
 
 SLOWER_MOST = 3
 """Times as long as this rank took may another one take to read its share."""
@@ -60,7 +60,6 @@ class Scheduler:
         limits: What may be under way, and for how long.
 
     Attributes:
-        ownership: Who holds what, in any epoch.
         steps: Steps of an epoch, over which the exchange is spread; the same on every rank.
         waited_s: Seconds that the caller spent in the four calls.
 
@@ -80,8 +79,11 @@ class Scheduler:
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"expected batches of at least 1, found {batch_size}: raise it")
-        self.ownership = Ownership(dataset.homes, fraction, seed)
-        self.steps = -(-len(dataset.homes) // batch_size)
+        self._seed, self._fraction = seed, fraction
+        self._samples, self._ranks = len(dataset.source), dataset.world.ranks
+        sizes = sizes_of(self._samples, self._ranks)
+        items_of(sizes, fraction)  # raises where the fraction is none
+        self.steps = -(-int(sizes.max()) // batch_size)
         self.waited_s = 0.0
         self._dataset, self._rank = dataset, dataset.world.rank
         self._limits = limits or Limits()
@@ -89,6 +91,7 @@ class Scheduler:
         self._agree((batch_size, fraction, seed))
         self._exchange: ExchangeThread | None = None
         self._epoch: _Epoch | None = None
+        self._next = 0  # the epoch that what is held is of
 
     @property
     def traffic(self) -> Traffic:
@@ -111,8 +114,7 @@ class Scheduler:
         if self._epoch is not None:
             self.clean_local_storage()
         with self._waiting():
-            held = self.ownership.held(epoch)
-            own = self.ownership.held_by(self._rank, epoch)
+            own = self._held(epoch)
             begin = time.perf_counter()
             with Attempt() as tried:
                 if self._exchange is None or not np.array_equal(own, self._dataset.held()):
@@ -120,13 +122,13 @@ class Scheduler:
             if self._exchange is not None and tried.error is not None:
                 raise tried.error
             if self._exchange is None:
-                sizes = self._sizes(held, tried, time.perf_counter() - begin)
-                self._exchange = ExchangeThread(
-                    self._transport, self._dataset.store, sizes, self._limits
-                )
-            exchange = self.ownership.exchange(epoch)
-            orders = _orders(exchange, held, self._rank)
-            self._epoch = _Epoch(epoch, len(exchange), orders, step)
+                self._agree_on(tried, time.perf_counter() - begin)
+                self._exchange = ExchangeThread(self._transport, self._dataset.store, self._limits)
+            exchange = self._exchange_of(epoch)
+            orders, slots = _orders(exchange, own, self._rank)
+            gets = self._exchange.announce(epoch, orders)
+            self._next = epoch
+            self._epoch = _Epoch(epoch, exchange.items, orders, slots, gets, step)
 
     def communicate(self) -> tuple[Requests, Requests]:
         """Begins to exchange the portion of this step; what is sent, and what is received.
@@ -168,8 +170,10 @@ class Scheduler:
         with self._waiting():
             for future in epoch.futures:
                 future.result()
-            gone = [order.gives for order in epoch.orders]
-            self._dataset.switch(self.ownership.held_by(self._rank, epoch.number + 1), gone)
+            gone, ids = [order.gives for order in epoch.orders], self._dataset.held()
+            ids[epoch.slots] = epoch.gets.result()
+            self._dataset.switch(ids, gone)
+            self._next = epoch.number + 1
         self._epoch = None
 
     def close(self) -> None:
@@ -194,8 +198,8 @@ class Scheduler:
 
     def _agree(self, settings: tuple[object, ...]) -> None:
         """Raises, on every rank, where ranks would do different things."""
-        homes = zlib.crc32(np.ascontiguousarray(self._dataset.homes).tobytes())
-        own = (self._dataset.source.identity(), homes, *settings)
+        dataset = self._dataset
+        own = (dataset.source.identity(), self._samples, dataset.partition, dataset.seed, *settings)
         found_on = gathered(self._transport, own, self._limits.timeout_s)
         for rank, found in enumerate(found_on):
             if found != own:
@@ -204,19 +208,29 @@ class Scheduler:
                     f"rank {rank}: start all ranks alike"
                 )
 
-    def _sizes(self, held: IdTable, tried: Attempt, reading_s: float) -> Int64Array:
-        """Bytes of every sample, by id: each rank knows those that it holds.
+    def _held(self, epoch: int) -> Int64Array:
+        """Ids of this rank at the beginning of an epoch: as they are here, or drawn for all ranks.
 
-        Where a rank could not read its share, all raise. Reading a share takes long: a rank may
-        be slower than this one by `SLOWER_MOST`, and by the limit of an item.
+        The latter takes memory for all ids while it lasts: when an epoch begins that is not next.
         """
-        store, own = self._dataset.store, self._dataset.held()
-        mine = np.array([store.nbytes(i) for i in own.tolist() if i in store], np.int64)
-        sizes = np.zeros(int(self.ownership.sizes.sum()), np.int64)
+        if epoch == self._next:
+            return self._dataset.held()
+        owner = Ownership(self._dataset.homes(), self._fraction, self._seed)
+        return owner.held_by(self._rank, epoch)
+
+    def _exchange_of(self, epoch: int) -> RankExchange:
+        return rank_exchange(
+            self._rank, self._samples, self._ranks, self._fraction, seed=self._seed, epoch=epoch
+        )
+
+    def _agree_on(self, tried: Attempt, reading_s: float) -> None:
+        """Raises on all ranks where one could not read its share.
+
+        Reading a share takes long: a rank may be slower than this one by `SLOWER_MOST`, and by
+        the limit of an item.
+        """
         within_s = SLOWER_MOST * reading_s + self._limits.timeout_s
-        for rank, of_rank in enumerate(tried.agree_within(self._transport, mine, within_s)):
-            sizes[held[: len(of_rank), rank]] = of_rank
-        return sizes
+        tried.agree_within(self._transport, None, within_s)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -234,6 +248,8 @@ class _Epoch:
     number: int
     items: int
     orders: list[Order]
+    slots: NDArray[np.int32]
+    gets: Future[Int64Array]
     step: int
     begun: int = 0
     futures: list[Future[None]] = field(default_factory=list)
@@ -245,12 +261,11 @@ class _Epoch:
         return [order for order in self.orders if first <= order.item < self.begun]
 
 
-def _orders(exchange: Exchange, held: IdTable, rank: int) -> list[Order]:
-    """What a rank gives and gets, in order of items; those that stay are not in it."""
-    having = np.flatnonzero(exchange.slots[:, rank] != NOBODY)
-    items = having[exchange.targets[having, rank] != rank]
-    sources = exchange.sources[items, rank]
-    gives = held[exchange.slots[items, rank], rank]
-    gets = held[exchange.slots[items, sources], sources]
-    columns = (items, exchange.targets[items, rank], gives, sources, gets)
-    return [Order(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+def _orders(
+    exchange: RankExchange, own: Int64Array, rank: int
+) -> tuple[list[Order], NDArray[np.int32]]:
+    """What a rank gives to whom, in order of items, and the slots; what stays is not in it."""
+    items = np.flatnonzero(exchange.targets != rank)
+    slots = exchange.slots[items]
+    columns = (items, exchange.targets[items], own[slots], exchange.sources[items])
+    return [Order(*row) for row in zip(*(c.tolist() for c in columns), strict=True)], slots

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from vanidl_loaders.errors import UsageError
-from vanidl_loaders.pls.ownership import NOBODY, PARTITIONS, Ownership, deal, home_fraction
+from vanidl_loaders.pls import ownership
+from vanidl_loaders.pls.ownership import (
+    NOBODY,
+    PARTITIONS,
+    Ownership,
+    deal,
+    deal_to,
+    home_fraction,
+    rank_exchange,
+)
 
 SHAPES = [(64, 2), (65, 2), (101, 4), (101, 8), (8, 8), (23, 1), (1000, 16)]
 FRACTIONS = (0.0, 0.1, 0.3, 0.9, 1.0)
@@ -120,3 +129,25 @@ def test_epochs_in_any_order_give_the_same_table():
 def test_what_makes_no_sense_is_refused(wrong):
     with pytest.raises(UsageError, match="expected"):
         wrong()
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize(
+    ("samples", "ranks", "fraction"),
+    [(101, 4, 0.3), (64, 8, 1.0), (40, 3, 0.05), (9, 9, 1.0), (7, 1, 0.5)],
+)
+def test_what_one_rank_draws_is_its_column_of_what_all_do(
+    samples, ranks, fraction, partition, monkeypatch
+):
+    """Also where permutations are drawn a few at a time."""
+    homes = deal(samples, ranks, partition=partition, seed=2)
+    exchange = Ownership(homes, fraction, seed=6).exchange(3)
+    monkeypatch.setattr(ownership, "_AT_ONCE", 3 * ranks)
+    for rank in range(ranks):
+        own = deal_to(rank, samples, ranks, partition=partition, seed=2)
+        assert own.tolist() == homes[homes[:, rank] != NOBODY, rank].tolist()
+        found = rank_exchange(rank, samples, ranks, fraction, seed=6, epoch=3)
+        assert found.items == len(exchange)
+        for name in ("slots", "targets", "sources"):
+            column = getattr(exchange, name)[:, rank]
+            assert getattr(found, name).tolist() == column[column != NOBODY].tolist()
