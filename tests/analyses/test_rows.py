@@ -14,7 +14,7 @@ from tests.makers.records import Io
 from tests.makers.sameness import same
 from vanidl.analyses import byte_ranges, timebins
 from vanidl.analyses.rows import rows_of
-from vanidl.analyses.sorting import counted, stable_order
+from vanidl.analyses.sorting import counted, sorted_rows, stable_order
 from vanidl.model import intervals
 
 codes = st.lists(
@@ -111,6 +111,26 @@ def test_the_order_of_codes_is_stable(values):
 
 def test_codes_beyond_32_bits_are_ordered():
     assert stable_order(np.array([2**40, 5, 2**40, 1])).tolist() == [3, 1, 0, 2]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2)] * 3), max_size=12), st.booleans())
+def test_rows_are_sorted_by_all_columns(values, in_order):
+    wanted = sorted(values)
+    rows = np.array(wanted if in_order else values, np.int64).reshape(-1, 3)
+    assert sorted_rows(rows).tolist() == [list(row) for row in wanted]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), max_size=12))
+def test_byte_ranges_of_owners_are_those_of_their_groups(groups):
+    """A group of each owner and key: the same bytes as where they are united one by one."""
+    number = np.arange(len(groups))
+    owner, key, end = np.array(groups, np.int64).reshape(-1, 3).T
+    every = byte_ranges.union_by_key(number, end - 1, end)
+    found = dict(byte_ranges.by_owner(every, owner, key))
+    assert list(found) == sorted(set(owner.tolist()))
+    for each, ranges in found.items():
+        mine = owner == each
+        assert same(ranges, byte_ranges.union_by_key(key[mine], (end - 1)[mine], end[mine]))
 
 
 @given(st.lists(st.sampled_from([-3, 0, 1, 2, 10**12]), max_size=30))

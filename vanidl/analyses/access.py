@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ByFile
 from vanidl.analyses.rows import Rows
+from vanidl.analyses.sorting import sorted_rows
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import READ, WRITE, Trace
 
@@ -96,7 +97,7 @@ def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
     """Counts of every class; None where no offset was recorded."""
     if len(runs.border) == 0:
         return None
-    process, file, op, _, offset, end_offset = runs.border[_stitch_order(runs.border)].T
+    process, file, op, _, offset, end_offset = sorted_rows(runs.border).T
     same = (process[1:] == process[:-1]) & (file[1:] == file[:-1]) & (op[1:] == op[:-1])
     inside = runs.inside + _classes(offset[1:][same], end_offset[:-1][same], op[1:][same])
     begins = np.concatenate([[True], ~same])
@@ -106,11 +107,6 @@ def finish(runs: Runs, trace: Trace, layer: str) -> Access | None:
         _counted(trace, layer, "SEQ"),
         _counted(trace, layer, "CONSEC"),
     )
-
-
-def _stitch_order(border: Int64Array) -> Int64Array:
-    process, file, op, start, offset, end_offset = border.T
-    return np.lexsort((end_offset, offset, start, op, file, process))
 
 
 def _classes(offset: Int64Array, previous_end: Int64Array, op: Int64Array) -> Int64Array:

@@ -90,20 +90,20 @@ def _own_busy(rows: Rows, trace: Trace) -> dict[int, Intervals]:
 
 def combine(a: Operations, b: Operations) -> Operations:
     """The totals of both; associative and commutative."""
-    totals = dict(a.totals)
-    for position, value in b.totals.items():
-        totals[position] = totals.get(position, Totals()) + value
+    both = {p: a.totals[p] + b.totals[p] for p in a.totals.keys() & b.totals.keys()}
     classes, counts = add_sparse((a.speed_class, a.speed_count), (b.speed_class, b.speed_count))
     return Operations(
-        totals, _merged(a.busy, b.busy), classes, counts, _merged(a.own_busy, b.own_busy)
+        {**a.totals, **b.totals, **both},
+        _merged(a.busy, b.busy),
+        classes,
+        counts,
+        _merged(a.own_busy, b.own_busy),
     )
 
 
 def _merged(a: Mapping[int, Intervals], b: Mapping[int, Intervals]) -> dict[int, Intervals]:
-    both = dict(a)
-    for position, spans in b.items():
-        both[position] = intervals.merge(both.get(position, intervals.EMPTY), spans)
-    return both
+    both = {p: intervals.merge(a[p], b[p]) for p in a.keys() & b.keys()}
+    return {**a, **b, **both}
 
 
 def add_sparse(

@@ -28,6 +28,18 @@ def stable_order(code: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.intp
     return order[np.argsort(upper, kind="stable")]
 
 
+def sorted_rows(rows: Int64Array) -> Int64Array:
+    """The rows of a table by its first column, then the second and so on; as is where sorted."""
+    undecided = np.ones(max(len(rows) - 1, 0), bool)
+    for column in rows.T:
+        if (undecided & (column[:-1] > column[1:])).any():
+            return rows[np.lexsort(rows.T[::-1])]
+        undecided &= column[:-1] == column[1:]
+        if not undecided.any():
+            break
+    return rows
+
+
 def distinct(values: Int64Array) -> Int64Array:
     """Distinct values ascending.
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ByFile
+from vanidl.analyses.sorting import sorted_rows
 from vanidl.model.trace import Files
 
 Int64Array = NDArray[np.int64]
@@ -96,7 +97,7 @@ def combine(a: Borders, b: Borders) -> Borders:
 
 def visits(borders: Borders, since_ns: int) -> Visits:
     """Every visit of every file by every process; starts counted from `since_ns`."""
-    border = borders.border[_stitch_order(borders.border)]
+    border = sorted_rows(borders.border)
     if len(border) == 0:
         none = np.empty(0, np.int64)
         return Visits(none, none, none, none)
@@ -204,10 +205,6 @@ def natural(path: str) -> list[tuple[int, str]]:
     """A key that sorts names as people do: part-2 before part-10."""
     pieces = re.split(r"(\d{1,18})", path)
     return [(int(p), "") if i % 2 else (-1, p) for i, p in enumerate(pieces)]
-
-
-def _stitch_order(border: Int64Array) -> Int64Array:
-    return np.lexsort(border[:, [7, 6, 5, 4, 3, 2, 1, 0]].T)
 
 
 def _changes(*columns: Int64Array) -> NDArray[np.bool_]:
