@@ -95,6 +95,14 @@ class Nodes:
             )
         )
 
+    def wait(self, node: int, limit_s: float) -> bool:
+        """Waits for what runs on a node; True where all of it ended well.
+
+        Raises:
+            subprocess.TimeoutExpired: It takes longer.
+        """
+        return not any(program.wait(limit_s) for program in self._running[node])
+
     def kill(self, node: int) -> None:
         """Ends everything that runs on a node, without a warning."""
         for program in self._running[node]:
