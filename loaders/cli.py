@@ -61,6 +61,7 @@ def entry() -> None:
     end_with_launcher()
     allow_ending()
     console.interrupted_once()
+    console.end_quietly()
     try:
         status = main()
     except KeyboardInterrupt:  # between what main guards

@@ -104,6 +104,20 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise Ended(number)
 
 
+def end_quietly() -> None:
+    """Has a signal that comes while a generator is cleared up leave no traceback.
+
+    Python cannot raise it there: it is printed, and what is unwound goes on.
+    """
+    shown = sys.unraisablehook
+
+    def hook(found: sys.UnraisableHookArgs) -> None:
+        if not isinstance(found.exc_value, Ended | KeyboardInterrupt):
+            shown(found)
+
+    sys.unraisablehook = hook
+
+
 def interrupted_once() -> None:
     """Has an interrupt in `SAME_S` after the first be none, a later one end the process at once.
 

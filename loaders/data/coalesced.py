@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -183,7 +184,8 @@ class RowReads:
     def close(self) -> None:
         """Closes the file; reading opens it again."""
         if self._file >= 0:
-            os.close(self._file)
+            with suppress(OSError):  # where storage is gone, the read that failed says so
+                os.close(self._file)
         self._file, self._sources = -1, {}
         self._reader.close()
 

@@ -245,6 +245,24 @@ def test_an_error_of_a_worker_is_one_line_without_its_traceback(error, monkeypat
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(("error", "lines"), [(console.Ended(15), 0), (ValueError("x"), 1)])
+def test_a_signal_while_a_generator_is_cleared_up_leaves_no_traceback(error, lines, monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    console.end_quietly()
+
+    def stream():
+        try:
+            yield
+        finally:
+            raise error
+
+    left = stream()
+    next(left)
+    del left
+    assert len(shown) == lines
+
+
 def test_an_interrupt_that_a_launcher_repeats_is_one(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     ended, now = [], [100.0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import numpy as np
 import pytest
 
@@ -30,3 +33,24 @@ def test_no_chunk_is_decoded_twice_in_a_window(tmp_path):
     for (name, i), values in place.items():
         np.testing.assert_array_equal(values, stored[name][i])
     reads.close()
+
+
+def test_closing_says_nothing_where_storage_is_gone(tmp_path, monkeypatch):
+    """The read that failed has said it, and a second error would hide that one."""
+    made = written(tmp_path, "contiguous")
+    reads = RowReads(made, 0, 1)
+    ids = np.array([0])
+    place = {(f.name, 0): np.empty(f.shape, f.dtype) for f in made.fields}
+    for task in reads.tasks(ids, ids[:0], lambda name, i: place[name, i]):
+        task()
+    opened, closed = reads._file, []
+
+    def gone(file):
+        closed.append(file)
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", gone)
+        reads.close()
+    assert closed == [opened]
+    os.close(opened)
