@@ -67,9 +67,14 @@ def exchanges(
         saved: The settings of a saved plan, which decide where they are given.
 
     Raises:
-        UsageError: They are to, and are not connected.
+        UsageError: They are to, and are not connected; or the saved plan is another.
     """
     ranks, nothing = transport.world.ranks, ReadTotals()
+    if saved is not None and choice not in ("auto", "on" if saved.exchange else "off"):
+        raise UsageError(
+            f"expected --node-exchange {'on' if saved.exchange else 'off'} for this plan, found "
+            f"{choice}: leave the option out, or plan again"
+        )
     if choice == "on" and ranks > 1 and not transport.connected:
         raise UsageError(
             "expected connected ranks for --node-exchange on, found none: start them with "
@@ -102,7 +107,7 @@ def sample_speeds(transport: Transport, samples: SampleSet, node_ranks: int) -> 
 
 
 def _network_s(transport: Transport, nbytes: int, node_ranks: int) -> float:
-    """Seconds of a sample to the next node and from the one before, all at once."""
+    """Seconds of a sample to the next node and from the one before, all at once; infinite: none."""
     rank, ranks = transport.world.rank, transport.world.ranks
     probe = max(1, min(nbytes, MOST_PROBE_NBYTES))
     outgoing, incoming = np.zeros(probe, np.uint8), np.empty(probe, np.uint8)
@@ -110,7 +115,10 @@ def _network_s(transport: Transport, nbytes: int, node_ranks: int) -> float:
     seconds = list[float]()
     for _ in range(_PROBES):  # the first connects
         begin = time.perf_counter()
-        transport.start([(to, outgoing)], [(source, incoming)]).wait(_PROBE_TIMEOUT_S)
+        try:
+            transport.start([(to, outgoing)], [(source, incoming)]).wait(_PROBE_TIMEOUT_S)
+        except TimeoutError:
+            return np.inf
         seconds.append(time.perf_counter() - begin)
     return min(seconds) * max(nbytes, 1) / probe
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -79,6 +80,14 @@ def epoch_of(every, epoch, stored):
     return found
 
 
+def served(loader):
+    """The connections that a node answers, and the lock of each: once its thread has begun."""
+    end = time.monotonic() + 60
+    while not (peers := dict(loader._exchange.serving._peers)) and time.monotonic() < end:
+        time.sleep(0.001)
+    return peers
+
+
 def total(every, name):
     return sum(getattr(each.stats(), name) for each in every)
 
@@ -145,7 +154,7 @@ def test_a_node_that_ends_in_order_leaves_the_others_to_storage(even):
 def test_a_node_that_dies_is_one_clear_error(even):
     with loaders(even, nodes=2, node_ranks=1) as (first, second):
         epoch_of([first, second], 0, direct(even))
-        for peer in list(first._exchange.serving._peers):
+        for peer in served(first):
             with socket.socket(fileno=os.dup(peer.fileno())) as connected:
                 connected.shutdown(socket.SHUT_RDWR)
         second.set_epoch(1)
@@ -156,7 +165,7 @@ def test_a_node_that_dies_is_one_clear_error(even):
 def test_a_silent_node_is_an_error_within_the_limit(even):
     with loaders(even, nodes=2, node_ranks=1, timeout_s=0.2) as (first, second):
         epoch_of([first, second], 0, direct(even))
-        (lock,) = first._exchange.serving._peers.values()
+        (lock,) = served(first).values()
         second.set_epoch(1)
         with lock, pytest.raises(InputError, match=r"node 0 to send .* nothing for 0.2 s"):
             list(second)
@@ -213,6 +222,8 @@ def test_exchange_that_cannot_be_is_refused(even):
         exchanges("on", Alone(World(0, 2, 0, 1)), even, 1, None)
     assert exchanges("auto", Alone(World()), even, 1, None)[0] is False
     settings = PlanSettings(96, 2, 4, 1, 10, exchange=True)
+    with pytest.raises(UsageError, match="--node-exchange on for this plan, found off"):
+        exchanges("off", Alone(World(0, 2, 0, 1)), even, 1, settings)
     with pytest.raises(UsageError, match="connected nodes"):
         ScheduledLoader(
             even, Settings(World(0, 2, 0, 1), 4, 1), make_plan(settings), StageSettings()
