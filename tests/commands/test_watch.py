@@ -12,6 +12,8 @@ import pytest
 from tests.watch.test_run import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
+from vanidl.watch.state import RunState
+from vanidl.watch.view import ending
 
 
 @pytest.fixture
@@ -31,6 +33,22 @@ def test_it_ends_with_the_run_and_its_last_lines_are_the_summary(
     assert sentence in " ".join(capsys.readouterr().out.split())
     assert "100 steps, " in said
     assert "Input holds training up: 30 % of the time." in said
+    assert said.splitlines()[-1] == "RUN: ended, exit status 3"
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "said"),
+    [
+        (0, "ended, exit status 0"),
+        (128, "ended, exit status 128"),
+        (137, "ended by SIGKILL, exit status 137"),
+        (143, "ended by SIGTERM, exit status 143"),
+        (255, "ended, exit status 255"),
+        (None, "ended, exit status not recorded"),
+    ],
+)
+def test_the_end_names_a_signal(exit_status: int | None, said: str) -> None:
+    assert ending(RunState("RUN", ended=True, exit_status=exit_status)) == said
 
 
 def test_it_waits_for_a_run_that_is_not_there_yet(
@@ -44,7 +62,7 @@ def test_it_waits_for_a_run_that_is_not_there_yet(
     out, err = capsys.readouterr()
     assert err.count("waiting for a recording in") == 1
     assert out.splitlines()[0].startswith("00:00:00  ")
-    assert len(out.splitlines()) == 3  # one while it goes on, two at the end
+    assert len(out.splitlines()) == 4  # one while it goes on, three at the end
     assert target.read_text().endswith("# EOF\n")
     assert stat.S_IMODE(target.stat().st_mode) & 0o444 == 0o444
     assert [path.name for path in target.parent.iterdir() if path.name.startswith(".")] == []

@@ -105,7 +105,9 @@ def _shown(live: bool, *, quiet: bool) -> Iterator[Show]:
 
 
 def _say(state: RunState, elapsed_s: float) -> None:
-    lines = view.final(state) if state.ended else [view.line(state, elapsed_s)]
+    lines = [view.line(state, elapsed_s)]
+    if state.ended:
+        lines = [*view.final(state), f"{state.name}: {view.ending(state)}"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

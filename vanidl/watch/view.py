@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 from vanidl.formatting.units import (
     UNKNOWN,
@@ -20,6 +22,7 @@ from vanidl.watch.state import RankState, ReadState, RunState, steps_words, verd
 WIDTH = 80
 _MOST_RANKS = 8
 _SILENT_S = 5.0
+_SIGNAL = 128  # an exit status above it: that of a signal
 _READS = {
     "calls": "by read() calls (/proc/PID/io)",
     "storage": "from storage (/proc/PID/io)",
@@ -69,9 +72,17 @@ def final(state: RunState) -> list[str]:
     return [*found, *state.problems]
 
 
+def ending(state: RunState) -> str:
+    """How the command ended, by its exit status as shells have it."""
+    status = state.exit_status
+    if status is not None and status > _SIGNAL:
+        with suppress(ValueError):  # a number that is no signal
+            return f"ended by {signal.Signals(status - _SIGNAL).name}, exit status {status}"
+    return f"ended, exit status {text(status)}"
+
+
 def _head(state: RunState) -> Iterator[Line]:
-    status = text(state.exit_status)
-    done = f"ended, exit status {status}" if state.ended else ""
+    done = ending(state) if state.ended else ""
     behind = ", reading what was recorded before" if state.is_behind else ""
     yield f"{state.name}: {done or 'recording'}{behind}", "bold"
     rate = steps_per_second(state.now_steps_per_s or state.steps_per_s)
@@ -96,15 +107,13 @@ def _read(read: ReadState) -> str:
 
 
 def _slowest(state: RunState) -> Iterator[Line]:
-    rank, worker = state.slowest_rank, state.slowest_worker
+    rank, worker, label = state.slowest_rank, state.slowest_worker, "slowest"
     if rank is not None and len(state.ranks) > 1:
-        yield f"slowest     {rank.label} waits most: {percent(rank.latest_share)}", ""
+        yield f"{label:<12}{rank.label} waits most: {percent(rank.latest_share)}", ""
+        label = ""
     if worker is not None:
-        yield (
-            f"            {worker.label}: {seconds(worker.batch_s)} a batch "
-            f"({plural(worker.batches, 'batch', 'batches')})",
-            "",
-        )
+        batches = plural(worker.batches, "batch", "batches")
+        yield f"{label:<12}{worker.label}: {seconds(worker.batch_s)} a batch ({batches})", ""
     for problem in state.problems:
         yield f"not read    {problem}", "yellow"
 
