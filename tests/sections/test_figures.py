@@ -353,3 +353,25 @@ def test_figures_of_one_reason_stand_together(name):
     reasons = [reason for reason, _ in _missing(page.figures)]
     assert len(reasons) == len(set(reasons))
     assert sum(len(group) for _, group in _missing(page.figures)) == len(page.figures)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_column_of_the_files_says_nothing(name):
+    run, table = example(name), drawn(name)["files"].table
+    if table is None:
+        return
+    titles = [column.title for column in table.columns]
+    assert ("ranks" in titles) == (len(run.trace.ranks) != 1)
+    if "Lustre stripes" in titles:
+        assert any(row[-1] for row in table.rows)
+    assert not any(
+        any(part.stripe_count > 0 for part in row.stripes) for row in run.files.rows
+    ) or ("Lustre stripes" in titles or len(run.files.rows) > len(table.rows))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_orders_of_operations_add_up(name):
+    table = drawn(name)["access"].table
+    for counts in (row for row in zip(*table.rows, strict=True)) if table else ():
+        if isinstance(counts[0], int) and None not in counts[1:5]:
+            assert counts[0] == sum(counts[1:5])

@@ -88,26 +88,28 @@ def operations_in(counts: AccessCounts, attribute: str) -> int:
 
 
 def _table(access: Access) -> Table:
-    columns = (
-        Column("operations of"),
-        Column("all", "count"),
-        Column("first", "count"),
-        Column("consecutive", "count"),
-        Column("forward", "count"),
-        Column("backward", "count"),
-        Column("sequential (Darshan's rule)", "count"),
-        Column("its counter", "count"),
-        Column("consecutive (Darshan's rule)", "count"),
-        Column("its counter", "count"),
-    )
-    rows = tuple(_row(access, i) for i in range(2))
-    return Table(columns, rows)
+    """A row for each order, reads beside writes: half a page has room for no more columns."""
+    sides = (_order(access, 0), _order(access, 1))
+    rows = tuple(zip(_ORDERS, *sides, strict=True))
+    return Table((Column("operations"), Column("reads", "count"), Column("writes", "count")), rows)
 
 
-def _row(access: Access, side: int) -> tuple[str | int | None, ...]:
+_ORDERS = (
+    "all",
+    "first in the file",
+    "consecutive",
+    "jump forward",
+    "jump backward",
+    "sequential, by Darshan's rule",
+    "sequential, by its counter",
+    "consecutive, by Darshan's rule",
+    "consecutive, by its counter",
+)
+
+
+def _order(access: Access, side: int) -> tuple[int | None, ...]:
     counts = (access.read, access.write)[side]
     return (
-        ("reads", "writes")[side],
         counts.ops,
         counts.first,
         counts.consecutive,

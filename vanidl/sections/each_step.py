@@ -94,11 +94,12 @@ def _compared(table: StepTable, each: PerStep) -> str:
         rows = each.kind == kind
         if rows.any():
             mean = seconds(float(table.duration_s[rows].mean()))
-            found.append(f"{plural(int(rows.sum()), noun)} took {mean} on average")
+            several = " on average" if rows.sum() > 1 else ""
+            found.append(f"{plural(int(rows.sum()), noun)} took {mean}{several}")
     return "; ".join(found) + "."
 
 
-_NAME = 16  # letters of a file's name that leave the row in one line
+_NAME = 11  # letters of a file's name that leave the row in one line
 _FILES = ("slowest file", "second")
 
 

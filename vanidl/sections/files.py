@@ -7,7 +7,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import aligned_table
-from vanidl.formatting.units import nbytes, plural, seconds
+from vanidl.formatting.units import Cell, nbytes, plural, seconds
 from vanidl.model.counter_tables import Stripes
 from vanidl.model.trace import STORAGE_LAYERS
 from vanidl.run import Run
@@ -52,11 +52,22 @@ def figure(run: Run) -> Figure:
         _row(file, opens.get(file.path), None if file.truncated else empty.get(file.path))
         for file in _by_time(run)[:LIMIT]
     )
-    table = Table(_COLUMNS, rows, n_of_m(len(rows), len(files), "files"))
+    table = _informative(run, rows, n_of_m(len(rows), len(files), "files"))
     cut = traced_words(run.coverage, run.summary.layer)
     many = sum(file.truncated for file in files) if cut else 0
     note = f" {cut}: numbers of {plural(many, 'file')} are those of the counters." if many else ""
     return Figure("files", "Files", "Files", _CAPTION + note, None, table)
+
+
+def _informative(run: Run, rows: tuple[tuple[Cell, ...], ...], cut: str) -> Table:
+    """Without the ranks of a run of one rank, and the stripes of files that have none."""
+    empty = {"ranks"} if len(run.trace.ranks) == 1 else set()
+    if all(row[-1] is None for row in rows):
+        empty.add("Lustre stripes")
+    kept = [i for i, column in enumerate(_COLUMNS) if column.title not in empty]
+    return Table(
+        tuple(_COLUMNS[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows), cut
+    )
 
 
 def _by_time(run: Run) -> list[FileRow]:

@@ -21,7 +21,7 @@ class Change:
     bandwidth: float = 1.0  # bytes a second of each reader, times that
     latency: float = 1.0  # of a request, or how many requests there are, times that
     decode: float = 1.0  # speed of what is not I/O in loading, times that
-    kept: float = 0.0  # share of the data that is not read again after the first epoch
+    kept: float = 0.0  # share of the data that is not read a second time
     divided: int = 1  # ranks that share a sample, each loading its block of it (spatial)
     exchanged: float | None = None  # Q of partial local shuffling (pls); None: not used
     link_bytes_per_s: float | None = None  # of a rank, for what is exchanged; None: no limit

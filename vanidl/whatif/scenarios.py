@@ -94,8 +94,8 @@ def _usual(ranks: tuple[Batches, ...]) -> list[tuple[str, Change]]:
         rows.append(("half the latency of storage", Change(latency=0.5)))
     rows.append(("decoding twice as fast", Change(decode=2)))
     if any(b.again.any() for b in ranks):
-        rows.append(("half of the data kept after the first epoch", Change(kept=0.5)))
-        rows.append(("all data kept after the first epoch", Change(kept=1.0)))
+        rows.append(("half of the data kept after its first read", Change(kept=0.5)))
+        rows.append(("all data kept after its first read", Change(kept=1.0)))
     return rows
 
 

@@ -224,7 +224,7 @@ const Tables = (() => {
     thead.append(head, filters);
     grid.append(element("caption", "unseen", title), thead, body);
     if (long) host.append(tools(state, table, draw));
-    const box = element("div", "table-box");
+    const box = element("div", long ? "table-box" : "table-box whole");
     box.tabIndex = 0;
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", title + ", table");
