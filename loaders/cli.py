@@ -18,7 +18,7 @@ from .commands import COMMANDS
 from .commands.parser import Parser
 from .errors import InputError, LoadersError, package_missing
 from .loader.stalls import StalledError, allow_ending
-from .ranks.ending import end_ranks, end_with_launcher, keep_status
+from .ranks.ending import end_ranks, end_with_launcher, keep_status, launched
 from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except console.Ended as end:
+            _say_ended(end)
             return end.exit_status
         return status
 
@@ -114,6 +115,15 @@ def _unreadable(error: OSError) -> InputError:
     what = f"to use {error.filename}" if error.filename else "storage and network to answer"
     found = error.strerror or _own_text(error)
     return InputError(f"expected {what}, found: {found}; see to it, start again")
+
+
+def _say_ended(end: console.Ended) -> None:
+    """A user who ends a command knows; a rank that its launcher ends says why it stops."""
+    if launched():
+        sys.stderr.write(
+            f"loaders: expected to go on, found that torchrun ended this rank (signal "
+            f"{end.exit_status - SIGNALLED}): see what other ranks said, start again\n"
+        )
 
 
 def _own_text(error: Exception) -> str:

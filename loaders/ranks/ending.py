@@ -28,10 +28,15 @@ def end_ranks(status: int, why: str, *, within_s: float = 2.0) -> None:
     """
     if "mpi4py.MPI" in sys.modules:
         _end_mpi(status, within_s)
-    elif "TORCHELASTIC_RUN_ID" in os.environ:
+    elif launched():
         _tell_torchrun(why, status, os.environ)
         with suppress(RuntimeError, ValueError, KeyError):  # nobody listens there any more
             _wait_for_others(os.environ, within_s)
+
+
+def launched() -> bool:
+    """Whether torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def keep_status() -> None:
@@ -39,7 +44,7 @@ def keep_status() -> None:
 
     It comes as soon as one rank has ended, and the others may be about to.
     """
-    if "TORCHELASTIC_RUN_ID" in os.environ:
+    if launched():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -49,7 +54,7 @@ def end_with_launcher() -> None:
     It is asked to end, so that it can clear up, and killed where it does not: a rank that waits
     for another one in a library runs no handler.
     """
-    if "TORCHELASTIC_RUN_ID" in os.environ:
+    if launched():
         launcher = os.getppid()
         threading.Thread(target=_outlive, args=(launcher,), name="launcher", daemon=True).start()
 

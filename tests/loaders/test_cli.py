@@ -245,6 +245,19 @@ def test_an_error_of_a_worker_is_one_line_without_its_traceback(error, monkeypat
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("launched", [False, True])
+def test_a_rank_that_its_launcher_ends_says_so(launched, monkeypatch, capsys):
+    def ends(_options):
+        raise console.Ended(signal.SIGTERM)
+
+    monkeypatch.setattr("vanidl_loaders.commands.listing.run", ends)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    if launched:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    assert main(["list"]) == 143
+    assert capsys.readouterr().err.count("torchrun ended this rank (signal 15)") == launched
+
+
 @pytest.mark.parametrize(("error", "lines"), [(console.Ended(15), 0), (ValueError("x"), 1)])
 def test_a_signal_while_a_generator_is_cleared_up_leaves_no_traceback(error, lines, monkeypatch):
     shown = []
