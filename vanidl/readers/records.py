@@ -31,7 +31,7 @@ class OperationTable:
     record_file: NDArray[np.uint64]  # the tracer's file id, a key of TracerLog.names
     record_rank: NDArray[np.int64]
     record_host: tuple[str, ...]
-    record: NDArray[np.int32]  # row -> index into the record_* arrays
+    record: NDArray[np.int32] | NDArray[np.uint16]  # row -> index into the record_* arrays
     op: NDArray[np.uint8]  # trace.READ or trace.WRITE
     offset: NDArray[np.int64] | NDArray[np.uint32]  # in 32 bits where all fit
     nbytes: NDArray[np.int64] | NDArray[np.uint32]

@@ -149,7 +149,8 @@ def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None
 
 
 def _sliced(whole: OperationTable, layer: str, rows: slice, records: slice) -> OperationTable:
-    record = whole.record[rows] - np.int32(records.start)
+    kind = _code_type(records.stop - records.start)
+    record: NDArray[Any] = (whole.record[rows] - np.int32(records.start)).astype(kind)
     record.setflags(write=False)
     return OperationTable(
         layer,
@@ -311,10 +312,16 @@ def _words(data: bytes | memoryview, byte_order: str) -> NDArray[np.int64]:
     return words.astype(np.int64, copy=False)
 
 
+def _code_type(count: int) -> type[np.uint16] | type[np.int32]:
+    """Of numbers of records: a row has one each."""
+    return np.uint16 if count <= 1 << 16 else np.int32
+
+
 def _table(records: list[_Record], columns: _Columns) -> _Table:
     counts = np.array([(r.writes, r.reads) for r in records], np.int64).reshape(-1, 2)
+    number = np.arange(len(records), dtype=_code_type(len(records)))
     table: _Table = {
-        "record": np.repeat(np.arange(len(records), dtype=np.int32), counts.sum(axis=1)),
+        "record": np.repeat(number, counts.sum(axis=1)),
         "op": np.repeat(np.tile(np.array([WRITE, READ], np.uint8), len(records)), counts.ravel()),
     }
     names = ("offset", "nbytes", "start_ns", "end_ns", "thread")[: columns.width]
