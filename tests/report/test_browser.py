@@ -20,6 +20,26 @@ def pages(tmp_path_factory):
     return folder
 
 
+SHARED = "document.documentElement.dataset.shared"
+
+
+@pytest.fixture
+def full(chromium, pages):
+    """The page `full`, drawn whole, 1400 wide: opened once for tests that leave it as it was."""
+    if chromium.execute_script(f"return {SHARED}") != pages.name:
+        browser.reset(chromium)
+        browser.opened(chromium, pages / "full.html", width=1400)
+        chromium.execute_script(f"{SHARED} = '{pages.name}'")
+    return chromium
+
+
+@pytest.fixture
+def changed(full):
+    """The same page for a test that changes it: the next one opens it anew."""
+    full.execute_script(f"delete {SHARED}")
+    return full
+
+
 @pytest.mark.parametrize(("name", "scheme"), [*zip(EXAMPLES, cycle(("light", "dark")))])
 def test_page_draws_without_error_or_request(driver, pages, name, scheme):
     browser.sound_in_all_views(driver, pages / f"{name}.html", scheme)
@@ -52,21 +72,129 @@ def rows(driver) -> list[list[str]]:
     )
 
 
-def test_files_sort_and_filter(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1400)
+def test_tables_open_under_their_pictures(full):
+    full.execute_script("document.querySelector('#overlap summary').click()")
+    full.execute_async_script("setTimeout(arguments[0], 50)")
+    text = full.execute_script("return document.querySelector('#overlap table').textContent")
+    assert "rank 3" in text
+    assert "18.4 s" in text
+    full.execute_script("document.querySelector('#overlap summary').click()")
+
+
+def test_zoom_in_one_picture_of_time_zooms_the_others(full):
+    ranges = (
+        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.meta)"
+        ".map((p) => p._fullLayout.xaxis.range.map((v) => Math.round(v * 1000) / 1000))"
+    )
+    whole = full.execute_script(ranges)
+    zoom = (
+        "Plotly.relayout(document.querySelector('#heatmap .plot'), {'xaxis.range': RANGE})"
+        ".then(() => setTimeout(arguments[0], 300))"
+    )
+    full.execute_async_script(zoom.replace("RANGE", "[10, 12]"))
+    assert len(whole) == 4
+    assert full.execute_script(ranges) == [[10, 12]] * 4
+    full.execute_async_script(zoom.replace("RANGE", "[0, 31.4]"))
+    assert full.execute_script(ranges) == whole
+
+
+def test_printing_draws_and_opens_everything(full):
+    full.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    closed = "return [...document.querySelectorAll('details')].filter((d) => !d.open).length"
+    assert full.execute_script(closed) == 0
+    full.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert full.execute_script(closed) > 0
+
+
+def test_every_control_can_be_reached_and_has_a_name(full):
+    unnamed = full.execute_script(
+        """
+        const controls = document.querySelectorAll("a, button, input, select, summary, [tabindex]");
+        return [...controls].filter((c) => {
+          const name = c.getAttribute("aria-label") || c.textContent.trim()
+            || (c.labels && c.labels.length && c.labels[0].textContent.trim());
+          return c.tabIndex < 0 || !name;
+        }).map((c) => c.outerHTML.slice(0, 120));
+        """
+    )
+    assert unnamed == []
+
+
+def test_tables_have_captions_and_heads(full):
+    wrong = full.execute_script(
+        """
+        return [...document.querySelectorAll("table")].filter((t) =>
+          !t.caption || [...t.tHead.rows[0].cells].some((c) => c.scope !== "col")
+          || [...t.tBodies[0].rows].some((r) => r.cells[0].scope !== "row")).length;
+        """
+    )
+    assert wrong == 0
+    labels = full.execute_script(
+        "return [...document.querySelectorAll('.plot')].map((p) => p.getAttribute('aria-label'))"
+    )
+    assert len(set(labels)) == len(labels)
+    assert all(any(c.isdigit() for c in label) for label in labels)
+
+
+def test_tables_are_filtered_by_column_and_saved(full):
+    shown = "return [...document.querySelectorAll('#files tbody tr')].length"
+    type_in = (
+        "const box = document.querySelector('#files');"
+        "box.querySelector('.table-files button').click();"
+        "const i = box.querySelectorAll('.filters input')[COLUMN];"
+        "i.value = 'WORDS'; i.dispatchEvent(new Event('input'));"
+    )
+    before = full.execute_script(shown)
+    full.execute_script(type_in.replace("COLUMN", "6").replace("WORDS", ">= 0.3"))
+    kept = [row for row in rows(full) if row[6]]
+    assert 0 < len(kept) < before
+    full.execute_script(type_in.replace("COLUMN", "0").replace("WORDS", "no such file"))
+    assert full.execute_script(shown) == 0
+    for column in ("0", "6"):
+        full.execute_script(type_in.replace("COLUMN", column).replace("WORDS", ""))
+    assert full.execute_script(shown) == before
+    made = full.execute_script(
+        "const columns = [['a, b', true], ['n', false]];"
+        "const rows = [['=1|x', [0.5, '500 ms']], [null, null]];"
+        "return [TableFiles.csv(columns, rows), JSON.parse(TableFiles.json(columns, rows)),"
+        "TableFiles.markdown(columns, rows)]"
+    )
+    assert made[0] == '"a, b",n\r\n\'=1|x,0.5\r\n,\r\n'
+    assert made[1] == [{"a, b": "=1|x", "n": 0.5}, {"a, b": None, "n": None}]
+    assert made[2].splitlines()[2:] == ["| =1\\|x | 500 ms |", "| not recorded | not recorded |"]
+    assert browser.console_errors(full) == []
+
+
+def test_a_printed_page_holds_every_picture(full):
+    import base64
+
+    printed = full.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    assert base64.b64decode(printed["data"]).startswith(b"%PDF")
+    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    heads = "getComputedStyle(document.querySelector('thead button')).display"
+    assert full.execute_script(f"return {heads}") == "contents"  # buttons are not repeated
+    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    missing = full.execute_script(
+        "return [...document.querySelectorAll('.plot')].filter((p) => !p.dataset.drawn).length"
+    )
+    assert missing == 0
+    assert browser.console_errors(full) == []
+
+
+def test_files_sort_and_filter(changed):
     column = 6
     button = f"document.querySelectorAll('#files th button')[{column}].click()"
-    assert rows(driver)[0][column] == "600 ms"  # by time, the longest first
-    driver.execute_script(button)
-    assert rows(driver)[0][column] == "600 ms"
-    driver.execute_script(button)
-    assert rows(driver)[0][column] == "10 ms"
-    driver.execute_script(
+    assert rows(changed)[0][column] == "600 ms"  # by time, the longest first
+    changed.execute_script(button)
+    assert rows(changed)[0][column] == "600 ms"
+    changed.execute_script(button)
+    assert rows(changed)[0][column] == "10 ms"
+    changed.execute_script(
         "const i = document.querySelector('#files input'); i.value = 'SHARD 00042';"
         "i.dispatchEvent(new Event('input'))"
     )
-    assert [row[0] for row in rows(driver)] == ["/data/imagenet/train/shard-00042.tar"]
-    status = driver.execute_script("return document.querySelector('#files .status').textContent")
+    assert [row[0] for row in rows(changed)] == ["/data/imagenet/train/shard-00042.tar"]
+    status = changed.execute_script("return document.querySelector('#files .status').textContent")
     assert status.startswith("1 row")
 
 
@@ -77,15 +205,6 @@ def test_hostile_names_are_shown_and_do_nothing(driver, pages):
     for tag in ("img", "svg[onload]", "a[href^=http]", "b"):
         assert driver.execute_script(f"return document.querySelectorAll('{tag}').length") == 0
     assert "49" not in paths[1]
-
-
-def test_tables_open_under_their_pictures(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1400)
-    driver.execute_script("document.querySelector('#overlap summary').click()")
-    driver.execute_async_script("setTimeout(arguments[0], 50)")
-    text = driver.execute_script("return document.querySelector('#overlap table').textContent")
-    assert "rank 3" in text
-    assert "18.4 s" in text
 
 
 def test_a_link_opens_the_section_that_it_leads_into(driver, pages):
@@ -99,33 +218,6 @@ def test_a_link_opens_the_section_that_it_leads_into(driver, pages):
     )
     drawn = "return arguments[0].open && arguments[0].querySelector('[data-drawn]') !== null"
     assert WebDriverWait(driver, 120).until(lambda _: driver.execute_script(drawn, section))
-
-
-def test_zoom_in_one_picture_of_time_zooms_the_others(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1400)
-    ranges = (
-        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.meta)"
-        ".map((p) => p._fullLayout.xaxis.range.map((v) => Math.round(v * 1000) / 1000))"
-    )
-    whole = driver.execute_script(ranges)
-    zoom = (
-        "Plotly.relayout(document.querySelector('#heatmap .plot'), {'xaxis.range': RANGE})"
-        ".then(() => setTimeout(arguments[0], 300))"
-    )
-    driver.execute_async_script(zoom.replace("RANGE", "[10, 12]"))
-    assert len(whole) == 4
-    assert driver.execute_script(ranges) == [[10, 12]] * 4
-    driver.execute_async_script(zoom.replace("RANGE", "[0, 31.4]"))
-    assert driver.execute_script(ranges) == whole
-
-
-def test_printing_draws_and_opens_everything(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1400)
-    driver.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    closed = "return [...document.querySelectorAll('details')].filter((d) => !d.open).length"
-    assert driver.execute_script(closed) == 0
-    driver.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert driver.execute_script(closed) > 0
 
 
 LEVELS = """
@@ -207,82 +299,6 @@ def test_zoom_works_from_the_keyboard(driver, pages):
     assert outline == "solid2px"
     driver.find_element(By.CSS_SELECTOR, "input[value=heatmap]").send_keys(Keys.ARROW_RIGHT)
     assert driver.execute_script("return document.activeElement.value") == "filemap"
-
-
-def test_every_control_can_be_reached_and_has_a_name(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1200)
-    unnamed = driver.execute_script(
-        """
-        const controls = document.querySelectorAll("a, button, input, select, summary, [tabindex]");
-        return [...controls].filter((c) => {
-          const name = c.getAttribute("aria-label") || c.textContent.trim()
-            || (c.labels && c.labels.length && c.labels[0].textContent.trim());
-          return c.tabIndex < 0 || !name;
-        }).map((c) => c.outerHTML.slice(0, 120));
-        """
-    )
-    assert unnamed == []
-
-
-def test_tables_have_captions_and_heads(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1200)
-    wrong = driver.execute_script(
-        """
-        return [...document.querySelectorAll("table")].filter((t) =>
-          !t.caption || [...t.tHead.rows[0].cells].some((c) => c.scope !== "col")
-          || [...t.tBodies[0].rows].some((r) => r.cells[0].scope !== "row")).length;
-        """
-    )
-    assert wrong == 0
-    labels = driver.execute_script(
-        "return [...document.querySelectorAll('.plot')].map((p) => p.getAttribute('aria-label'))"
-    )
-    assert len(set(labels)) == len(labels)
-    assert all(any(c.isdigit() for c in label) for label in labels)
-
-
-def test_a_printed_page_holds_every_picture(driver, pages):
-    import base64
-
-    browser.opened(driver, pages / "full.html", width=1200)
-    printed = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
-    assert base64.b64decode(printed["data"]).startswith(b"%PDF")
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    heads = "getComputedStyle(document.querySelector('thead button')).display"
-    assert driver.execute_script(f"return {heads}") == "contents"  # buttons are not repeated
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    missing = driver.execute_script(
-        "return [...document.querySelectorAll('.plot')].filter((p) => !p.dataset.drawn).length"
-    )
-    assert missing == 0
-    assert browser.console_errors(driver) == []
-
-
-def test_tables_are_filtered_by_column_and_saved(driver, pages):
-    browser.opened(driver, pages / "full.html", width=1400)
-    shown = "return [...document.querySelectorAll('#files tbody tr')].length"
-    type_in = (
-        "const box = document.querySelector('#files');"
-        "box.querySelector('.table-files button').click();"
-        "const i = box.querySelectorAll('.filters input')[COLUMN];"
-        "i.value = 'WORDS'; i.dispatchEvent(new Event('input'));"
-    )
-    before = driver.execute_script(shown)
-    driver.execute_script(type_in.replace("COLUMN", "6").replace("WORDS", ">= 0.3"))
-    kept = [row for row in rows(driver) if row[6]]
-    assert 0 < len(kept) < before
-    driver.execute_script(type_in.replace("COLUMN", "0").replace("WORDS", "no such file"))
-    assert driver.execute_script(shown) == 0
-    made = driver.execute_script(
-        "const columns = [['a, b', true], ['n', false]];"
-        "const rows = [['=1|x', [0.5, '500 ms']], [null, null]];"
-        "return [TableFiles.csv(columns, rows), JSON.parse(TableFiles.json(columns, rows)),"
-        "TableFiles.markdown(columns, rows)]"
-    )
-    assert made[0] == '"a, b",n\r\n\'=1|x,0.5\r\n,\r\n'
-    assert made[1] == [{"a, b": "=1|x", "n": 0.5}, {"a, b": None, "n": None}]
-    assert made[2].splitlines()[2:] == ["| =1\\|x | 500 ms |", "| not recorded | not recorded |"]
-    assert browser.console_errors(driver) == []
 
 
 def test_a_long_name_in_a_caption_widens_no_page(driver, tmp_path):
