@@ -7,6 +7,7 @@ emulated storage (20 MB/s, 2 ms a request) and no memory. C / N = 0.85 over both
 sleeps for --compute-ms per sample of its batch, then all ranks meet, as in synchronous training.
   s        of an epoch after the first, mean
   read     samples' worth of bytes that the storage's own log says it served in it (bound: N - C)
+  first    the same of the first epoch, with what was read before it to measure the storage
   spread   the largest rank's batch of a step over the mean rank's, mean over steps
   sent     MB that ranks got from other nodes in an epoch, mean over all epochs
 """
@@ -45,7 +46,7 @@ def main() -> None:
         sys.exit(f"expected a machine that can have several nodes, found none: {reason}")
     bound = options.samples - held(options.samples)
     print(f"{options.samples} samples, {NODES} nodes of {NODE_RANKS} ranks, N - C = {bound}")
-    print(f"{'':<26}{'s':>8}{'read':>8}{'spread':>8}{'sent MB':>9}")
+    print(f"{'':<26}{'s':>8}{'read':>8}{'first':>8}{'spread':>8}{'sent MB':>9}")
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch) / "source", options.samples)
         for name in ROWS:
@@ -70,16 +71,15 @@ def row(name: str, scratch: Path, options: argparse.Namespace) -> str:
     with EmulatedStorage(scratch / "source", scratch / "mount", cost=COST, log=log) as storage:
         config = [kind, own, options.compute_ms / 1e3, str(storage.target)]
         ranks = run_ranks(config, scratch)
-        begins = ranks[0]["begins"]
-        served = sum(
-            each.size for each in storage.requests() if begins[1] <= each.start_ns < begins[-1]
-        )
+        begins, requests = ranks[0]["begins"], storage.requests()
+    served = sum(each.size for each in requests if begins[1] <= each.start_ns < begins[-1])
+    first = sum(each.size for each in requests if each.start_ns < begins[1]) / SAMPLE_NBYTES
     seconds = (begins[-1] - begins[1]) / 1e9 / (EPOCHS - 1)
     sizes = np.array([each["sizes"][1:] for each in ranks]).reshape(len(ranks), -1)
     spread = (sizes.max(0) / sizes.mean(0)).mean()
     sent = sum(each["stats"].get("remote_nbytes", 0) for each in ranks) / EPOCHS / 1e6
     read = served / SAMPLE_NBYTES / (EPOCHS - 1)
-    return f"{seconds:8.2f}{read:8.1f}{spread:8.3f}{sent:9.1f}"
+    return f"{seconds:8.2f}{read:8.1f}{first:8.1f}{spread:8.3f}{sent:9.1f}"
 
 
 def run_ranks(config: list[Any], scratch: Path) -> list[dict[str, Any]]:

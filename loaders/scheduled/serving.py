@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -66,6 +67,7 @@ class Serving:
         self._reads.covered(np.empty(0, np.int64))  # opens the file, before threads need it
         self._pool = ReadThreads(threads)
         self._peers: dict[Connection, threading.Lock] = {}
+        self._timeout_s, self._ended = timeout_s, False
         self._door = Door(token, self._serve, timeout_s)
         self.address = self._door.address
 
@@ -75,13 +77,24 @@ class Serving:
         return self._counts.of_plan, self._counts.beside_plan
 
     def close(self) -> None:
-        """Says goodbye to all: they read from storage what they still need."""
+        """Says goodbye to all: they read from storage what they still need.
+
+        What hangs, in storage or because another node takes nothing, is left behind.
+        """
         self._door.close()
-        for peer, lock in list(self._peers.items()):
-            with lock, suppress(OSError):
-                peer.send_bytes(GOODBYE)
-        self._pool.close()
-        self._reads.close()
+        self._ended, end_s = True, time.monotonic() + self._timeout_s
+        said = [self._goodbye(peer, lock, end_s) for peer, lock in list(self._peers.items())]
+        if all(said):
+            self._pool.close()
+            self._reads.close()
+
+    def _goodbye(self, peer: Connection, lock: threading.Lock, end_s: float) -> bool:
+        if not lock.acquire(timeout=max(end_s - time.monotonic(), 0)):
+            return False
+        with suppress(OSError):
+            peer.send_bytes(GOODBYE)
+        lock.release()
+        return True
 
     def _serve(self, peer: Connection) -> None:
         lock = self._peers[peer] = threading.Lock()
@@ -89,6 +102,8 @@ class Serving:
             while True:
                 request = peer.recv_bytes()
                 with lock:
+                    if self._ended:
+                        return
                     self._answer(peer, request)
         finally:
             self._peers.pop(peer)
