@@ -20,6 +20,8 @@ from vanidl.compare.comparison import (
     VERDICTS,
     WORSE,
 )
+from vanidl.compare.report.tiles import tiles
+from vanidl.compare.wording import headline
 from vanidl.model.warnings import Notice
 
 JUDGED = {BETTER, WORSE, MORE, LESS}
@@ -153,6 +155,18 @@ def test_unlike_evidence_is_not_compared():
     assert per_step.verdict == NO_INTERVAL
     assert per_step.a == pytest.approx(pairing.change("input_wait_s").a / 300)
     assert len(pairing.notices) == 3
+
+
+def test_of_runs_of_unequal_length_the_answer_shows_what_a_step_takes():
+    """No tile shows the value of one side as if it were a change."""
+    comparison = unlike()
+    pairing = comparison.pairings[0]
+    assert pairing.comparable("input_wait_s") is pairing.change("input_wait_s_per_step")
+    assert pairing.comparable("bytes_read").verdict == NOT_COMPARABLE  # nor is it per step
+    shown = {tile.label: tile.value for tile in tiles(comparison)}
+    assert "Input wait per step" in shown
+    assert shown["Bytes read"] == NOT_COMPARABLE
+    assert "input wait per step fell" in " ".join(headline(comparison).support)
 
 
 @pytest.mark.parametrize("code", ["truncated", "partial", "unassigned", "reads_not_seen"])

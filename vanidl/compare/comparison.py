@@ -85,6 +85,13 @@ class Pairing:
         """The change of one metric; None where the metric is not in this comparison."""
         return next((c for c in self.changes if c.metric.name == name), None)
 
+    def comparable(self, name: str) -> Change | None:
+        """The change of one metric; where unequal runs forbid that, of the same per step."""
+        found = self.change(name)
+        if found is None or found.verdict != NOT_COMPARABLE:
+            return found
+        return self.change(f"{name}_per_step") or found
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

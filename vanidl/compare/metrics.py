@@ -121,7 +121,7 @@ def per_step(metric: Metric) -> Metric:
         value, steps = metric.read(sample), steps_a_rank(sample)
         return None if value is None or not steps else value / steps
 
-    title = f"{metric.title}, a step"
+    title = f"{metric.title} per step"
     return Metric(
         f"{metric.name}_per_step", title, metric.unit, metric.better, metric.rests_on, read
     )

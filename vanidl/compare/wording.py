@@ -171,7 +171,7 @@ def _not_recorded(pairing: Pairing) -> str:
 
 def _support_words(pairing: Pairing, name: str) -> str:
     """`input wait fell from 15.86 s to 781 ms`; "" where it says nothing new."""
-    change = pairing.change(name)
+    change = pairing.comparable(name)
     if change is None or change.a is None or change.b is None or _repeats_itself(name, pairing):
         return ""
     title = change.metric.title

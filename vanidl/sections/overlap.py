@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from vanidl.analyses.overlap import Overlap, RankOverlap
@@ -21,7 +22,9 @@ from vanidl.wording.waits import open_words
 
 LIMIT = 40
 _SEEN = 1e-3  # of the longest bar: about a pixel
-PARTS = (
+Part = tuple[str, str, str, str]
+"""Attribute of `RankOverlap`, name, colour, pattern."""
+PARTS: tuple[Part, ...] = (
     ("in_wait_s", "in input wait", palette.IN_WAIT, ""),
     ("behind_communication_s", "behind communication", palette.COMMUNICATION, "/"),
     ("other_s", "other exposed", palette.OTHER, "x"),
@@ -62,7 +65,7 @@ def figure(run: Run) -> Figure:
         )
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
-    words = _CAPTION + " ".join(_MEANINGS[part[0]] for part in _drawn(rows))
+    words = _CAPTION + meanings(_drawn(rows))
     words += _DIAMOND if any(row.input_wait_s for row in rows) else ""
     figure = _record(words + note, spec=_spec(rows), table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
@@ -111,12 +114,23 @@ def _picked(overlap: Overlap) -> tuple[RankOverlap, ...]:
     return (overlap.mean, *(ranks[i] for i in sorted(order[:LIMIT])))
 
 
-def _drawn(rows: tuple[RankOverlap, ...]) -> list[tuple[str, str, str, str]]:
-    """The parts that are in the picture: a part that no rank has needs no entry in the legend."""
-    most = max(row.io_s or 0.0 for row in rows)
-    return [
-        part for part in PARTS if any((getattr(r, part[0]) or 0.0) > _SEEN * most for r in rows)
-    ]
+def drawn_parts(values: Callable[[str], Iterable[float | None]]) -> list[Part]:
+    """The parts that are in a picture: a part that no bar has needs no entry in the legend.
+
+    Args:
+        values: The seconds of all bars, by the name of an attribute of `RankOverlap`.
+    """
+    seen = _SEEN * max(value or 0.0 for value in values("io_s"))
+    return [part for part in PARTS if any((value or 0.0) > seen for value in values(part[0]))]
+
+
+def meanings(parts: Iterable[Part]) -> str:
+    """What the colours of these parts say."""
+    return " ".join(_MEANINGS[part[0]] for part in parts)
+
+
+def _drawn(rows: tuple[RankOverlap, ...]) -> list[Part]:
+    return drawn_parts(lambda name: [getattr(row, name) for row in rows])
 
 
 def _spec(rows: tuple[RankOverlap, ...]) -> Spec:

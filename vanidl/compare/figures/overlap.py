@@ -10,13 +10,12 @@ from vanidl.compare.figures.sides import named
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import seconds
-from vanidl.sections.overlap import PARTS
+from vanidl.sections.overlap import PARTS, Part, drawn_parts, meanings
 
-_CAPTION = (
-    "Time in I/O of each side, mean over ranks and runs. Orange: training waited for input "
-    "meanwhile. Blue: its compute went on meanwhile. Grey: outside the profiled steps. The diamond "
-    "marks the whole input wait: where it lies beyond the orange bar, training waited for "
-    "something else than recorded I/O."
+_CAPTION = "Time in I/O of each side, mean over ranks and runs."
+_DIAMOND = (
+    "The diamond marks the whole input wait: where it lies beyond the orange bar, training waited "
+    "for something else than recorded I/O."
 )
 _COLUMNS = (
     ("window_s", "window"),
@@ -50,7 +49,8 @@ def figure(comparison: Comparison) -> Figure:
         return _record("", table=table, reason=reason)
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
-    return _record(_CAPTION + note, spec=_spec(drawn), table=table)
+    words = f"{_CAPTION} {meanings(_drawn(drawn))} {_DIAMOND}{note}"
+    return _record(words, spec=_spec(drawn), table=table)
 
 
 def _record(
@@ -77,7 +77,7 @@ def _mean(rows: list[RankOverlap], name: str) -> float | None:
 
 def _spec(rows: list[Row]) -> Spec:
     labels = [named(row.side, limit=22) for row in rows]
-    data = [_bars(rows, part) for part in PARTS]
+    data = [_bars(rows, part) for part in _drawn(rows)]
     data.append(_waits(rows))
     layout = palette.layout(
         120 + 48 * len(rows),
@@ -95,7 +95,11 @@ def _spec(rows: list[Row]) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def _bars(rows: list[Row], part: tuple[str, str, str, str]) -> Spec:
+def _drawn(rows: list[Row]) -> list[Part]:
+    return drawn_parts(lambda name: [row.seconds[name] for row in rows])
+
+
+def _bars(rows: list[Row], part: Part) -> Spec:
     attribute, name, colour, pattern = part
     values = [row.seconds[attribute] for row in rows]
     return {
