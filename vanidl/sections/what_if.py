@@ -29,14 +29,15 @@ def _text(run: Run) -> str | None:
 
 
 def _loaders(found: WhatIf) -> str:
-    """What makes each change, explained once, and the command in a line of its own, to copy."""
+    """What makes each change, explained once, and the command in lines of its own, to copy."""
     lines, known = list[str](), set[str]()
     for row in found.rows:
         if row.loader is not None:
             said = f"{row.name}: {row.loader.name} loader of vanidl_loaders."
             more = "" if row.loader.name in known else f" {row.loader.explanation}"
             known.add(row.loader.name)
-            lines += [paragraph(said + more), f"  {row.loader.command}"]
+            first, rest = row.loader.command.split(" --loader ")
+            lines += [paragraph(said + more), f"  {first} \\", f"      --loader {rest}"]
     return "".join(f"{line}\n" for line in lines)
 
 

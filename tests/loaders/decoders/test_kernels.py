@@ -112,7 +112,7 @@ def test_a_missing_triton_says_what_to_do(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "triton", None)
     monkeypatch.delitem(sys.modules, "vanidl_loaders.decoders.kernels.cosmoflow", raising=False)
-    with pytest.raises(MissingError, match="pip install triton"):
+    with pytest.raises(MissingError, match=r"pip install 'vanidl-io\[decoders\]'"):
         find_kernel("cosmoflow")
 
 
