@@ -234,6 +234,19 @@ def test_balance_has_no_more_bars_than_a_screen_has_columns_and_shows_the_busies
     assert ("each bar shows" in result.caption) == (count > balance.MOST_BARS)
 
 
+@pytest.mark.parametrize("shared", [0, 1 << 30])
+def test_a_rank_without_a_record_of_its_own_is_not_said_to_have_read_nothing(shared):
+    """Darshan adds up what all ranks opened: who did it is not known."""
+    rows = tuple(RankLoad(f"rank {k}", k, "h", 1, k, k, 0, None, float(k)) for k in range(2))
+    found = Balance(rows, None, 2.0, 1, "counters", shared, 2.0)
+    caption = balance.figure(
+        SimpleNamespace(balance=found, trace=EXAMPLES["one_rank"]()[0])
+    ).caption
+    assert ("1 rank did no I/O" in caption) == (not shared)
+    assert ("1 rank had no file to itself" in caption) == bool(shared)
+    assert ("of what is in the bars" in caption) == bool(shared)
+
+
 def test_balance_of_one_rank_is_a_table():
     result = balance.figure(example("one_rank"))
     assert result.spec is None

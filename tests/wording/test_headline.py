@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.makers.results import EXAMPLES, Shape, everything
+from vanidl.model.warnings import WARNING, Notice
 from vanidl.wording.headline import headline
 
 
@@ -120,6 +121,18 @@ def test_truncated_traces_give_lower_bounds():
     coverage = replace(results.coverage, complete=False, layers=(layer,))
     text = str(headline(trace, replace(results, coverage=coverage)))
     assert "Only 61 % of the POSIX operations were traced: times of I/O are lower bounds." in text
+
+
+def test_a_cut_trace_without_an_operation_of_the_steps_says_nothing_of_their_waits():
+    """It ended before them, as one with full buffers does: that no I/O is seen is no finding."""
+    none = {"io_s": 9.0, "unobserved_s": 9.0, "in_wait_s": 0.0, "hidden_s": 0.0}
+    trace, results = with_overlap("one_rank", **none, input_wait_io_s=0.0, hidden_fraction=None)
+    assert "the trace is not whole" not in str(headline(trace, results))
+    cut = replace(results.coverage, warnings=(Notice("truncated", "The trace is cut.", WARNING),))
+    text = str(headline(trace, replace(results, coverage=cut)))
+    assert "how much of that was I/O is not known: the trace is not whole" in text
+    assert "none of that" not in text
+    assert "no I/O was recorded during" not in text
 
 
 def test_profile_over_counters_names_what_was_counted():

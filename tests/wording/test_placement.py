@@ -55,6 +55,10 @@ def test_where_the_steps_lie_is_said_once_for_all_ranks_or_by_rank():
 def test_slopes_near_1_waited_and_slopes_near_0_read_ahead():
     slopes = (0.05, -0.1, 1.1, 0.5, 0.5)  # of ranks; 0.5 is far from both
     _, slope, _ = placement_sentences(placed(*(rank(i, slope=s) for i, s in enumerate(slopes))))
-    assert "of 5 ranks 2 read ahead, 1 waited; the others tell neither" in slope
+    assert "2 of 5 ranks read ahead and 1 waited; of 2 it cannot be told." in slope
+    _, slope, _ = placement_sentences(placed(rank(0, slope=1.1), rank(1, slope=1.0)))
+    assert "By that slope, 2 of 2 ranks waited. It" in slope
+    _, slope, _ = placement_sentences(placed(rank(0, slope=0.5)))
+    assert "By that slope, nothing can be told of 1 rank. It" in slope
     _, slope, _ = placement_sentences(placed(rank()))
     assert slope == "Whether longer bursts made iterations longer is not known."

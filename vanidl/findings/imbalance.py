@@ -39,11 +39,12 @@ def _ranks(facts: Facts) -> RuleResult | None:
     excess = max(busy) - sum(busy) / len(busy) if busy else None
     by = "busy_s" if (balance.busy_spread or 0) >= (balance.bytes_spread or 0) else "bytes_read"
     busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
-    bound = facts.io_bound_s
+    bound, silent = facts.io_bound_s, balance.silent_ranks
+    others = f"; {plural(silent, 'rank')} did none" if silent else ""
     return RuleResult(
         f"{busiest.label} does {times(spread)} the mean I/O per rank",
-        f"It was in I/O for {seconds(busiest.busy_s)} and read {nbytes(busiest.bytes_read)}; "
-        f"{plural(balance.silent_ranks, 'rank')} did none.",
+        f"It was in I/O for {seconds(busiest.busy_s)} and read "
+        f"{nbytes(busiest.bytes_read)}{others}.",
         "Give ranks equal parts; look for a slower node, path or mount where bytes are equal and "
         "times are not; let no rank write or read for the others during training.",
         {

@@ -67,14 +67,17 @@ def _spread(balance: Balance) -> str:
         words.append(f"time {factor(time_spread)}")
     if balance.bytes_spread is not None:
         words.append(f"bytes {factor(balance.bytes_spread)}")
-    sentence = f"Largest over mean: {', '.join(words)}." if words else ""
+    own = ", of what is in the bars" if balance.shared_bytes else ""
+    sentence = f"Largest over mean{own}: {', '.join(words)}." if words else ""
     if balance.shared_bytes:
         sentence += (
             f" {nbytes(balance.shared_bytes)} more are in no bar: Darshan adds up files that all "
             "ranks opened, and some processes may belong to no known rank."
         )
     if balance.silent_ranks:
-        sentence += f" {plural(balance.silent_ranks, 'rank')} did no I/O on this layer."
+        ranks = plural(balance.silent_ranks, "rank")
+        did = "had no file to itself" if balance.shared_bytes else "did no I/O on this layer"
+        sentence += f" {ranks} {did}."
     return sentence.strip()
 
 

@@ -150,18 +150,18 @@ def _average(trace: Trace, overlap: Overlap) -> str:
 
 
 def _io_of_wait(results: Results, overlap: Overlap) -> str:
+    if why := _why_io_of_wait_is_unknown(results, overlap):
+        return f"how much of that was I/O is not known: {why}"
     mean = overlap.mean
-    part, mostly = mean.input_wait_io_s, mean.wait_is_mostly
+    part, mostly = mean.input_wait_io_s or 0.0, mean.wait_is_mostly
     parts = parts_of_wait(mean, results.summary.layer)
-    if part is None:
-        return "how much of that was I/O is not known: no single operation was traced"
     if mostly == IO_WAIT and not names_metadata(mean):
         what = "object storage" if results.summary.layer == OBJECT else "I/O"
         return f"{io_words(mean)} of that was {what} and {_hidden(overlap)}"
     if mostly == IO_WAIT:
         return f"of that {parts}; {_hidden(overlap)}"
     rest = "decoding or other work in the loader"
-    if LOWER_BOUNDS & serious_codes(results.coverage.warnings):
+    if _is_cut(results):
         rest += ", or I/O that was not recorded"
     if objects_apart(results.summary):
         rest += ", or requests to object storage"
@@ -172,6 +172,20 @@ def _io_of_wait(results: Results, overlap: Overlap) -> str:
         return f"of that {only}{parts}: the rest is {rest}; {_hidden(overlap)}"
     amount = f"only {io_words(mean)}" if part > 0 else "none"
     return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
+
+
+def _why_io_of_wait_is_unknown(results: Results, overlap: Overlap) -> str:
+    mean = overlap.mean
+    if mean.input_wait_io_s is None:
+        return "no single operation was traced"
+    if _is_cut(results) and mean.io_s == mean.unobserved_s:
+        steps = steps_name(overlap.basis)
+        return f"the trace is not whole and holds no operation of the {steps}"
+    return ""
+
+
+def _is_cut(results: Results) -> bool:
+    return bool(LOWER_BOUNDS & serious_codes(results.coverage.warnings))
 
 
 def _known_rest(mean: RankOverlap) -> str:

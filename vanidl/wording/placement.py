@@ -60,10 +60,22 @@ def _slope_words(placement: Placement) -> str:
     ahead = sum(_apart(r, 1.0) and not _apart(r, 0.0) for r in known)
     return (
         "Where training waits for reads, a burst that is 1 s longer makes its iteration 1 s longer "
-        f"beside the step. By that slope, of {plural(len(known), 'rank')} {count(ahead)} read "
-        f"ahead, {count(blocks)} waited; the others tell neither. It is evidence, no proof: it "
-        "does not say under what the reads ran."
+        f"beside the step. By that slope, {_by_slope(ahead, blocks, len(known))}. It is evidence, "
+        "no proof: it does not say under what the reads ran."
     )
+
+
+def _by_slope(ahead: int, blocks: int, ranks: int) -> str:
+    """`3 of 8 ranks read ahead and 4 waited; of 1 it cannot be told`."""
+    counted = {"read ahead": ahead, "waited": blocks}
+    of = f" of {plural(ranks, 'rank')}"
+    found = [f"{count(n)} {what}" for what, n in counted.items() if n]
+    unknown = ranks - ahead - blocks
+    if not found:
+        return f"nothing can be told{of}"
+    first, *rest = found
+    said = " and ".join([first.replace(" ", f"{of} ", 1), *rest])
+    return f"{said}; of {count(unknown)} it cannot be told" if unknown else said
 
 
 def _apart(row: RankPlacement, slope: float) -> bool:
