@@ -123,6 +123,19 @@ def test_truncated_traces_give_lower_bounds():
     assert "Only 61 % of the POSIX operations were traced: times of I/O are lower bounds." in text
 
 
+@pytest.mark.parametrize(
+    ("read", "written", "said"),
+    [(0, 1 << 20, "the run read nothing and wrote 1 MiB through"),
+     (0, 0, "the run read nothing and wrote nothing through"),
+     (None, 2048, "the run wrote 2 KiB through"),
+     (None, None, "the run did I/O through")],
+)  # fmt: skip
+def test_no_bytes_are_nothing_and_unrecorded_bytes_are_not_named(read, written, said):
+    trace, results = EXAMPLES["counters_only"]()
+    summary = replace(results.summary, bytes_read=read, bytes_written=written)
+    assert said in str(headline(trace, replace(results, summary=summary)))
+
+
 def test_a_cut_trace_without_an_operation_of_the_steps_says_nothing_of_their_waits():
     """It ended before them, as one with full buffers does: that no I/O is seen is no finding."""
     none = {"io_s": 9.0, "unobserved_s": 9.0, "in_wait_s": 0.0, "hidden_s": 0.0}

@@ -330,7 +330,7 @@ def _through_daos(summary: Summary) -> str:
     total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
     layers = [layer for layer in summary.layers if layer.layer in (DAOS, DFS)]
     return ", ".join(
-        f"{each.layer} read {nbytes(each.bytes_read)} and wrote {nbytes(each.bytes_written)}"
+        f"{each.layer} {_moved(each.bytes_read, each.bytes_written)}"
         for each in layers
         if (each.bytes_read or 0) + (each.bytes_written or 0) > REAL_PART * total
     )
@@ -340,10 +340,7 @@ def _nothing_on_layer(trace: Trace, results: Results) -> str:
     summary, run = results.summary, _run(trace)
     others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
     if others:
-        moved = ", ".join(
-            f"{o.layer} read {nbytes(o.bytes_read)} and wrote {nbytes(o.bytes_written)}"
-            for o in others
-        )
+        moved = ", ".join(f"{o.layer} {_moved(o.bytes_read, o.bytes_written)}" for o in others)
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."
     if trace.logs and not trace.counters and results.coverage.complete:
         return (
@@ -358,13 +355,18 @@ def _run(trace: Trace) -> str:
 
 
 def _by_counters(summary: Summary) -> str:
-    amounts = (("read", summary.bytes_read), ("wrote", summary.bytes_written))
-    known = [f"{verb} {nbytes(amount)}" for verb, amount in amounts if amount is not None]
-    moved = " and ".join(known) or "did I/O"
+    moved = _moved(summary.bytes_read, summary.bytes_written) or "did I/O"
     layer = _layer(summary, summary.layer)
     spent = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
     took = f" in {seconds(sum(spent))} summed over all processes" if spent else ""
     return f"By its counters, the run {moved} through {summary.layer}{took}"
+
+
+def _moved(read: int | None, written: int | None) -> str:
+    """`read 2 MiB and wrote nothing`; what was not recorded is left out."""
+    amounts = (("read", read), ("wrote", written))
+    known = [f"{verb} {nbytes(n) if n else 'nothing'}" for verb, n in amounts if n is not None]
+    return " and ".join(known)
 
 
 def _stdio(summary: Summary) -> str:
