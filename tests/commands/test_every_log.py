@@ -178,7 +178,7 @@ def test_a_log_of_stdio_alone_names_what_it_has(public, capsys):
     path = next(public.glob("laytonjb*"))
     result = result_of(path, capsys)
     assert result["headline"].startswith("No POSIX operation was recorded")
-    assert "STDIO read 0 B and wrote 151 B" in result["headline"]
+    assert "STDIO read nothing and wrote 151 B" in result["headline"]
     assert main(["summary", str(path), "--layer", "STDIO", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["io"]["bytes_written"] == 151
 

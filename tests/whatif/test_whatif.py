@@ -187,7 +187,7 @@ def test_a_row_names_the_loader_that_makes_the_change_and_its_command(recipe):
     trace = trace_of(recipe)
     run = Run(trace, analyse(trace))
     content = json.loads(summary_json(run))["what_if"]["rows"]
-    text = " ".join(summary_text(run).split())
+    text = " ".join(summary_text(run).replace("\\\n", "").split())  # lines as a shell joins them
     page = html.unescape(re.sub("<(?!/figure).*?>", "", render_html(run).split('id="what-if"')[1]))
     for row in content:
         assert (row["loader"] or {}).get("name") == LOADERS.get(row["lever"]), row

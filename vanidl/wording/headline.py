@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from vanidl.analyses import Results
 from vanidl.analyses.fetching import WaitParts
 from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap, by_device
-from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
+from vanidl.analyses.summary import Summary, objects_apart
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, nbytes, percent, plural, seconds
-from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, Trace
+from vanidl.formatting.units import count, percent, plural, seconds
+from vanidl.model.trace import OBJECT, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
+from vanidl.wording.layers import (
+    by_counters,
+    moved_words,
+    objects_part,
+    stdio_part,
+    through_daos,
+)
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import io_words, longest_parts, names_metadata, parts_of_wait
 
@@ -53,8 +60,8 @@ def headline(trace: Trace, results: Results) -> Headline:
             _untraced(results),
             _ceiling(trace),
             placement_bounds(results.placement),
-            _stdio(results.summary),
-            _objects(results.summary),
+            stdio_part(results.summary),
+            objects_part(results.summary),
         )
         return Headline(title, support)
     title = _in_scope(_waited(trace, results, overlap), results)
@@ -68,8 +75,8 @@ def headline(trace: Trace, results: Results) -> Headline:
         _through_communication(overlap),
         _unobserved(overlap),
         _counted(overlap, results.summary),
-        _stdio(results.summary),
-        _objects(results.summary),
+        stdio_part(results.summary),
+        objects_part(results.summary),
     )
     return Headline(title, support)
 
@@ -302,7 +309,7 @@ def _untraced(results: Results) -> str:
 def _counted(overlap: Overlap, summary: Summary) -> str:
     if overlap.mean.io_s is not None or summary.source != "counters" or not summary.ops:
         return ""
-    return f"{_by_counters(summary)}."
+    return f"{by_counters(summary)}."
 
 
 def _without_overlap(trace: Trace, results: Results) -> str:
@@ -316,31 +323,20 @@ def _without_overlap(trace: Trace, results: Results) -> str:
         what = f"{summary.layer} I/O" if _unread(trace, results) else "I/O"
         return f"{what} took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
     if summary.source == "counters" and summary.ops:
-        return f"{_by_counters(summary)}; single operations were not traced, so {hidden}."
+        return f"{by_counters(summary)}; single operations were not traced, so {hidden}."
     if unread := _unread(trace, results):
         return f"The {_run(trace)} did I/O through {unread}, which is not read: unknown, not zero."
     if summary.ops == 0:
-        objects = f"; {moved}" if (moved := _through_daos(summary)) else ""
+        objects = f"; {moved}" if (moved := through_daos(summary)) else ""
         return f"No {summary.layer} operation was recorded during the {_run(trace)}{objects}."
     return _nothing_on_layer(trace, results)
-
-
-def _through_daos(summary: Summary) -> str:
-    """What DAOS and its file system moved, where that is a real part of the bytes."""
-    total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    layers = [layer for layer in summary.layers if layer.layer in (DAOS, DFS)]
-    return ", ".join(
-        f"{each.layer} {_moved(each.bytes_read, each.bytes_written)}"
-        for each in layers
-        if (each.bytes_read or 0) + (each.bytes_written or 0) > REAL_PART * total
-    )
 
 
 def _nothing_on_layer(trace: Trace, results: Results) -> str:
     summary, run = results.summary, _run(trace)
     others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
     if others:
-        moved = ", ".join(f"{o.layer} {_moved(o.bytes_read, o.bytes_written)}" for o in others)
+        moved = ", ".join(f"{o.layer} {moved_words(o.bytes_read, o.bytes_written)}" for o in others)
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."
     if trace.logs and not trace.counters and results.coverage.complete:
         return (
@@ -352,52 +348,3 @@ def _nothing_on_layer(trace: Trace, results: Results) -> str:
 
 def _run(trace: Trace) -> str:
     return f"{seconds(trace.job.run_time_s)} run"
-
-
-def _by_counters(summary: Summary) -> str:
-    moved = _moved(summary.bytes_read, summary.bytes_written) or "did I/O"
-    layer = _layer(summary, summary.layer)
-    spent = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
-    took = f" in {seconds(sum(spent))} summed over all processes" if spent else ""
-    return f"By its counters, the run {moved} through {summary.layer}{took}"
-
-
-def _moved(read: int | None, written: int | None) -> str:
-    """`read 2 MiB and wrote nothing`; what was not recorded is left out."""
-    amounts = (("read", read), ("wrote", written))
-    known = [f"{verb} {nbytes(n) if n else 'nothing'}" for verb, n in amounts if n is not None]
-    return " and ".join(known)
-
-
-def _stdio(summary: Summary) -> str:
-    """Both storage layers by name where STDIO holds a real part of the bytes."""
-    stdio = _layer(summary, STDIO)
-    total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    if stdio is None or not total or summary.layer == STDIO:
-        return ""
-    moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
-    if moved <= REAL_PART * total or not summary.source:
-        return ""
-    alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
-    rest = "DAOS and POSIX" if _through_daos(summary) else "POSIX"
-    return f"STDIO moved {nbytes(moved)} and {rest} {nbytes(total - moved)}{alone}."
-
-
-def _objects(summary: Summary) -> str:
-    """Files and object storage are totals of their own: names the one that times are not of."""
-    objects = _layer(summary, OBJECT)
-    if objects is None:
-        return ""
-    if objects_apart(summary):
-        moved = nbytes(moved_bytes(objects))
-        return f"Object storage moved {moved}, which is in none of these: see --layer OBJECT."
-    files = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
-    if summary.layer != OBJECT:
-        return ""
-    beside = files > REAL_PART * moved_bytes(objects)
-    files_too = f"; POSIX and STDIO moved {nbytes(files)} beside it" if beside else ""
-    return f"I/O here is object storage{files_too}."
-
-
-def _layer(summary: Summary, name: str) -> LayerTotals | None:
-    return next((layer for layer in summary.layers if layer.layer == name), None)
