@@ -80,15 +80,12 @@ class ContiguousRows:
         """One `pread`: a single row straight to its target, more through memory between."""
         nbytes, begin = self._nbytes, self._offset + start * self._nbytes
         if stop - start == 1 and len(wanted):
-            return ReadTotals(nbytes, self._file.read_into(self._bytes(target, start).data, begin))
+            return ReadTotals(nbytes, self._file.read_into(target(self._field.name, start), begin))
         block = np.empty((stop - start, nbytes), np.uint8)
         requests = self._file.read_into(block.reshape(-1).data, begin)
         for row in wanted.tolist():
-            self._bytes(target, row)[:] = block[row - start]
+            target(self._field.name, row).reshape(-1).view(np.uint8)[:] = block[row - start]
         return ReadTotals(block.nbytes, requests)
-
-    def _bytes(self, target: Target, row: int) -> NDArray[np.uint8]:
-        return target(self._field.name, row).reshape(-1).view(np.uint8)
 
 
 class ChunkedRows:

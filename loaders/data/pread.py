@@ -11,8 +11,13 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from ..errors import InputError
+
+Writable = memoryview | NDArray[Any]
 
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
 _PREAD = _LIBRARY.pread64 if hasattr(_LIBRARY, "pread64") else _LIBRARY.pread
@@ -41,7 +46,7 @@ class NamedFile:
     number: int
     path: Path
 
-    def read_into(self, target: memoryview, offset: int) -> int:
+    def read_into(self, target: Writable, offset: int) -> int:
         """As the function of that name.
 
         Raises:
@@ -52,15 +57,15 @@ class NamedFile:
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from error
         except OSError as error:
-            end = offset + len(target)
+            end = offset + target.nbytes
             raise InputError(
                 f"expected to read bytes {offset} to {end} of {self.path}, found: "
                 f"{error.strerror}; see to the storage and start again"
             ) from error
 
 
-def read_into(file: int, target: memoryview, offset: int) -> int:
-    """Fills `target` (bytes, contiguous, writable) from an open file; the calls that it took.
+def read_into(file: int, target: Writable, offset: int) -> int:
+    """Fills `target` (contiguous, writable) from an open file; the calls that it took.
 
     One call, as far as the operating system allows: it brings at most 2 GiB.
 
@@ -68,18 +73,23 @@ def read_into(file: int, target: memoryview, offset: int) -> int:
         InputError: The file ends before.
         OSError: It cannot be read.
     """
-    left, calls = target, 0
+    left, calls = target.nbytes, 0
+    address = _address(target) if left else 0
     while left:
-        got = _pread(file, left, offset)
+        got = _pread(file, address, left, offset)
         if got == 0:
             raise InputError(f"expected data at byte {offset}, found the file's end: make it again")
-        left, calls, offset = left[got:], calls + 1, offset + got
+        address, left, offset, calls = address + got, left - got, offset + got, calls + 1
     return calls
 
 
-def _pread(file: int, target: memoryview, offset: int) -> int:
-    address = ctypes.addressof(ctypes.c_char.from_buffer(target))
-    while (got := int(_PREAD(file, address, len(target), offset))) < 0:
+def _address(target: Writable) -> int:
+    memory = target if isinstance(target, memoryview) else target.data
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _pread(file: int, address: int, nbytes: int, offset: int) -> int:
+    while (got := int(_PREAD(file, address, nbytes, offset))) < 0:
         number = ctypes.get_errno()
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from statistics import median
 
 from .pool import ReadThreads
 from .pread import ReadTotals
@@ -73,7 +72,8 @@ class ReadGroup:
         if not self._done:
             return None
         taken = zip(self._seconds, self._done, strict=True)
-        return median(s - read.nbytes / QUICK_BYTES_PER_S for s, read in taken) < QUICK_S
+        beyond = sorted([s - read.nbytes / QUICK_BYTES_PER_S for s, read in taken])
+        return beyond[len(beyond) // 2] < QUICK_S
 
     def _join(self) -> None:
         self._workers.append(self._pool.submit(self._work))
@@ -96,14 +96,18 @@ class ReadGroup:
 
 
 class GroupedReads:
-    """Begins groups of reads: without threads where those of the last group were quick."""
+    """Begins groups of reads: without threads where those of the last group were quick.
+
+    Attributes:
+        quick: They were.
+    """
 
     def __init__(self, threads: int) -> None:
-        self._pool, self._quick = ReadThreads(threads), False
+        self._pool, self.quick = ReadThreads(threads), False
 
     def begin(self, tasks: Sequence[Task]) -> ReadGroup:
         """The reads, under way where they may be slow."""
-        return ReadGroup(tasks, self._pool, 0 if self._quick else self._pool.threads)
+        return ReadGroup(tasks, self._pool, 0 if self.quick else self._pool.threads)
 
     def finish(self, group: ReadGroup) -> None:
         """Waits for a group's reads.
@@ -113,7 +117,7 @@ class GroupedReads:
         """
         group.result()
         quick = group.is_quick()
-        self._quick = self._quick if quick is None else quick
+        self.quick = self.quick if quick is None else quick
 
     def close(self) -> None:
         """Ends the threads behind what was begun."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -84,7 +85,8 @@ class StepPlan:
 
     def weight(self, rank: int) -> float:
         """n_r * R / B: the factor of a rank's mean loss that makes averaged gradients exact."""
-        return float(self.sizes[rank - self.first_rank]) * self.ranks / self.samples
+        own = rank - self.first_rank
+        return int(self.bounds[own + 1] - self.bounds[own]) * self.ranks / self.samples
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,9 @@ class Plan:
             for low in range(0, len(sequence), size):
                 yield self._dealt(sequence[low : low + size], low, nodes, first=epoch == 0)
             return
+        if self.settings.ranks == 1:
+            yield from self._alone(sequence, first=epoch == 0)
+            return
         again = sequence[self.settings.samples :]
         rank_of: dict[int, int] = {}
         for low in range(0, len(sequence), size):
@@ -159,6 +164,15 @@ class Plan:
         bounds = _bounds([len(step.ids)] * (len(nodes) * each))
         return StepPlan(ids, load, bounds, len(batch), ranks, mine.start, source)
 
+    def _alone(self, sequence: IdArray, *, first: bool) -> Iterator[StepPlan]:
+        """The steps of the only rank: nothing to share out, so all are sorted in one go."""
+        size, free = self.settings.batch, (self.owner[sequence] == FREE) | first
+        order = np.lexsort((sequence, free, np.arange(len(sequence)) // size))
+        ids, load = sequence[order].astype(np.int64), free[order]
+        for low in range(0, len(ids), size):
+            mine = ids[low : low + size]
+            yield StepPlan(mine, load[low : low + size], _bounds([len(mine)]), len(mine), 1)
+
     def _first(self, batch: Int64Array, nodes: range) -> StepPlan:
         """Nothing is held yet: dealt as the baseline deals, one by one; what is left, to nodes."""
         ranks, each = self.settings.ranks, self.settings.node_ranks
@@ -175,9 +189,6 @@ class Plan:
     def _later(self, batch: Int64Array, nodes: range) -> StepPlan:
         settings, owner = self.settings, self.owner[batch]
         free = owner == FREE
-        if settings.ranks == 1:  # nothing to share out
-            order = np.lexsort((batch, free))
-            return StepPlan(batch[order], free[order], _bounds([len(batch)]), len(batch), 1)
         held = np.bincount(owner[~free], minlength=settings.nodes)
         weighed = costs(settings.balance, settings.load_s, settings.compute_s)
         count = shares(held, len(batch) - int(held.sum()), *weighed)
@@ -278,4 +289,4 @@ def _require_whole(plan: Plan, path: Path) -> None:
 
 
 def _bounds(sizes: list[int]) -> Int64Array:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return np.array([0, *accumulate(sizes)], np.int64)

@@ -149,7 +149,8 @@ class Stage:
         self._reads.close()
 
     def _take(self, walk: Walk) -> list[RankStep]:
-        return walk.take(min(self._half, self.staging.room), self._to_stage)
+        most = 0 if self._grouped.quick else min(self._half, self.staging.room)
+        return walk.take(most, self._to_stage)
 
     def _to_stage(self, ids: Int64Array) -> set[int]:
         """Those of `ids` that need a place in staging and have none."""
@@ -161,9 +162,9 @@ class Stage:
         """Submits windows until two are under way; the one that has to wait, if one has.
 
         Several steps were only taken together where staging had room for them. A step alone needs
-        none: what finds no place is read into its batch.
+        none: what finds no place is read into its batch. Quick reads are not begun ahead.
         """
-        most = 2 if self._settings.look_ahead else 1
+        most = 2 if self._settings.look_ahead and not self._grouped.quick else 1
         while following and len(reading) < most:
             reading.append(self._submit(epoch, following, walk))
             following = self._take(walk)
@@ -171,6 +172,8 @@ class Stage:
 
     def _submit(self, epoch: int, steps: list[RankStep], walk: Walk) -> Window:
         missing, planned = self._missing(steps)
+        if not len(missing):
+            return Window(steps, self._grouped.begin([]), [], None)
         ids, sent = self._divided(missing, walk)
         batch = self._open_direct(missing, steps, walk)
         extra = self._extra(ids, missing, walk)
@@ -212,14 +215,17 @@ class Stage:
     def _open_direct(self, ids: Int64Array, steps: list[RankStep], walk: Walk) -> OpenBatch | None:
         """The batch of the only step, where staging has no room for all that it reads.
 
-        What is used again later in the epoch gets a place first.
+        What is used again later in the epoch gets a place first. Nothing else does where reads are
+        quick: what is read ahead is copied once more.
         """
-        staged = sorted(self._to_stage(ids))
-        if len(staged) <= self.staging.room:
+        room, staged = self.staging.room, sorted(self._to_stage(ids))
+        staged.sort(key=lambda sample: walk.uses(sample) < 2)
+        if self._grouped.quick and len(steps) == 1:
+            room = min(room, sum(walk.uses(sample) > 1 for sample in staged))
+        if len(staged) <= room:
             return None
         (step,) = steps
-        staged.sort(key=lambda sample: walk.uses(sample) < 2)
-        return self._batches.open(step.ids.tolist(), staged[self.staging.room :])
+        return self._batches.open(step.ids.tolist(), staged[room:])
 
     def _missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
         """Sorted ids that have to be read for some steps, and how many of them as planned."""
@@ -227,8 +233,9 @@ class Stage:
         hits = 0
         for step in steps:
             ids, known = step.ids.tolist(), len(missing)
-            loads = set(step.ids[step.load].tolist())
-            for sample in self.staging.absent(self.buffer.absent(ids)):
+            absent = self.staging.absent(self.buffer.absent(ids))
+            loads = set(step.ids[step.load].tolist()) if absent else set[int]()
+            for sample in absent:
                 # Padding may repeat a sample in the step that loads it.
                 missing[sample] = missing.get(sample, False) or sample in loads
             early = self._early.intersection(ids)
@@ -280,7 +287,7 @@ class Stage:
         self._batches.gather(made, ids, self._slots(ids))
         batch = dict(made.tensors)
         batch["sample"] = torch.from_numpy(step.ids.copy())
-        batch[WEIGHT] = torch.tensor(step.weight, dtype=torch.float64)
+        batch[WEIGHT] = torch.from_numpy(np.array(step.weight))
         for sample in walk.use(ids):
             self.staging.discard(sample)
         self.buffer.check()
@@ -289,8 +296,11 @@ class Stage:
 
     def _slots(self, ids: list[int]) -> Int64Array:
         """The row of each in the places; -1: it has none, but was read into the batch."""
-        held, staged = (np.array(each.slots(ids), np.int64) for each in (self.buffer, self.staging))
-        return np.where(held < 0, np.where(staged < 0, -1, staged + self._staging_slot), held)
+        held = np.array(self.buffer.slots(ids), np.int64)
+        if len(self.staging):
+            staged = np.array(self.staging.slots(ids), np.int64)
+            held = np.where((held < 0) & (staged >= 0), staged + self._staging_slot, held)
+        return held
 
     def _abandon(self, reading: deque[Window]) -> None:
         """Waits for what is under way; what was not read whole has no place any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 import time
@@ -35,14 +36,14 @@ class Storage:
         self.late = []
         monkeypatch.setattr(pread, "_pread", self)
 
-    def __call__(self, file, target, offset):
+    def __call__(self, file, address, nbytes, offset):
         self.calls += 1
         if not self._hangs(self.calls):
-            return self._pread(file, target, offset)
+            return self._pread(file, address, nbytes, offset)
         self.back.wait(60)
-        target[:] = b"\xff" * len(target)  # what a late answer brings, nobody knows
-        self.late.append(len(target))
-        return len(target)
+        ctypes.memset(address, 0xFF, nbytes)  # what a late answer brings, nobody knows
+        self.late.append(nbytes)
+        return nbytes
 
 
 def epochs(samples, loader):

@@ -14,8 +14,8 @@ h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.loaders.data.stored import N, direct
-from tests.loaders.scheduled.planned import stream
-from vanidl_loaders.data import pread
+from tests.loaders.scheduled.planned import scheduled, stream
+from vanidl_loaders.data import pread, together
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.loader.limits import memory_nbytes
 from vanidl_loaders.loader.loader import Settings, open_loader
@@ -47,8 +47,8 @@ def reads(loader, epoch, row_nbytes):
     """Samples that the file system was asked for in an epoch, counted at the call."""
     arrived, inner = [], pread._pread
 
-    def counting(file, target, offset):
-        arrived.append(inner(file, target, offset))
+    def counting(*arguments):
+        arrived.append(inner(*arguments))
         return arrived[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -89,6 +89,20 @@ def test_what_finds_no_place_is_read_into_its_batch(flat, places):
     stats = loader.stats()
     assert (stats.loads, stats.reloads) == (N, 0)
     assert stats.staging_peak <= stats.staging_capacity == places
+    loader.close()
+
+
+@pytest.mark.parametrize(("quick_s", "staged"), [(1e9, False), (-1e9, True)])
+def test_what_is_read_quickly_waits_nowhere(flat, monkeypatch, quick_s, staged):
+    monkeypatch.setattr(together, "QUICK_S", quick_s)
+    loader, stored, placed = scheduled(flat, buffer=30), direct(flat), []
+    list(stream(loader, [0]))  # nothing is known of the storage before the first reads
+    add = loader._stage.staging.add
+    monkeypatch.setattr(loader._stage.staging, "add", lambda i: (placed.append(i), add(i)))
+    for _, batch in stream(loader, [1]):
+        np.testing.assert_array_equal(batch["x"], stored["x"][batch["sample"].numpy()])
+    assert len(placed) == staged * (N - 30)
+    assert loader.stats().loads == N + (N - 30)
     loader.close()
 
 

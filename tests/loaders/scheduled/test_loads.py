@@ -114,8 +114,8 @@ def test_measuring_the_storage_is_counted_and_costs_three_per_cent(ranks, tmp_pa
     arrived = []
     inner = pread._pread
 
-    def counting(file, target, offset):
-        arrived.append(inner(file, target, offset))
+    def counting(*arguments):
+        arrived.append(inner(*arguments))
         return arrived[-1]
 
     monkeypatch.setattr(pread, "_pread", counting)
