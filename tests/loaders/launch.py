@@ -12,7 +12,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir
 
 import pytest
 
@@ -36,14 +36,36 @@ def torchrun(ranks):
 
 @cache
 def prefork():
-    """A process that has imported PyTorch and forks ranks, for as long as this one works."""
-    path = f"{mkdtemp()}/socket"
-    line = [sys.executable, FOLDER / "prefork.py", path]
-    server = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(shutil.rmtree, Path(path).parent)
-    atexit.register(server.communicate)  # its input ends, so it does
+    """A process that has imported PyTorch and forks ranks, for as long as this one works.
+
+    The first worker of pytest-xdist that asks starts it for all: it reads what they hold open.
+    """
+    folder = Path(gettempdir(), f"prefork-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}")
+    folder.mkdir(0o700, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            alive = os.open(folder / "alive", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # no such pipe, or nobody reads it
+            alive = _prefork_in(folder)
+        atexit.register(os.close, alive)
+    return [sys.executable, "-I", "-S", FOLDER / "prefork_client.py", folder / "socket"]
+
+
+def _prefork_in(folder):
+    """Starts it; the end of its input, which is when all who hold that have ended."""
+    for name in ("alive", "socket"):  # of one that was killed
+        (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / "alive")
+    reader = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    alive = os.open(folder / "alive", os.O_WRONLY)
+    line = [sys.executable, FOLDER / "prefork.py", folder / "socket"]
+    server = subprocess.Popen(line, stdin=reader, stdout=subprocess.PIPE, text=True)
+    os.close(reader)
+    atexit.register(shutil.rmtree, folder)
+    atexit.register(server.wait)  # its time is that of the tests
     assert server.stdout.readline() == "ready\n"
-    return [sys.executable, "-I", "-S", FOLDER / "prefork_client.py", path]
+    return alive
 
 
 STARTED_BY = {

@@ -14,7 +14,9 @@ import pytest
 import vanidl
 from tests.record import fetch_sizes as sizes
 from tests.record.conftest import recorder, whole
+from tests.record.own_times import OwnTimes, assert_same_times, assert_steps, own_times
 from vanidl.model.fetches import Fetches
+from vanidl.model.trace import SpanKind
 from vanidl.readers.steps.journal import FETCH, read_journal
 from vanidl.record import Recorded, record
 
@@ -40,10 +42,11 @@ class Truth:
 
 @dataclass(frozen=True)
 class Timed:
-    """A recorded run and what its processes measured, in the order of time."""
+    """A recorded run and what its processes measured, batches in the order of time."""
 
     run: vanidl.Run
     truth: list[Truth]
+    loops: OwnTimes
 
     @property
     def fetches(self) -> Fetches:
@@ -70,7 +73,8 @@ def train(folder: Path, *how: str, launcher: tuple[str, ...] = ()) -> Timed:
 
 def timed(folder: Path, done: Recorded) -> Timed:
     found = [batch for path in folder.glob("truth-*") for batch in truth_of(path)]
-    return Timed(vanidl.open_run(done.folder), sorted(found, key=lambda batch: batch.begin))
+    run = vanidl.open_run(done.folder)
+    return Timed(run, sorted(found, key=lambda batch: batch.begin), own_times(folder, run))
 
 
 def same(timed: Timed) -> list[Truth]:
@@ -144,6 +148,15 @@ def test_fetches_are_those_of_the_program(trained: Callable[..., Timed], how: tu
     assert rows.tolist() == [A_PASS] * sizes.EPOCHS
 
 
+@pytest.mark.parametrize("how", [SPAWNED, SERVED], ids="-".join)
+def test_waits_and_steps_are_those_of_the_program(
+    trained: Callable[..., Timed], how: tuple
+) -> None:
+    loops = trained(*how).loops
+    assert_same_times(loops.spans(SpanKind.INPUT_WAIT, 0), loops.waits(0))
+    assert_steps(loops, 0, sizes.EPOCHS)
+
+
 @pytest.mark.parametrize("how", PROGRAMS, ids="-".join)
 def test_a_batch_is_taken_when_it_is_there(trained: Callable[..., Timed], how: tuple) -> None:
     fetches = trained(*how).fetches
@@ -160,7 +173,7 @@ def test_a_batch_is_taken_when_it_is_there(trained: Callable[..., Timed], how: t
         assert (np.diff(mine.wait_end[taken]) > 0).all()
 
 
-def test_each_rank_of_torchrun_has_its_fetches(tmp_path: Path) -> None:
+def test_each_rank_of_torchrun_has_its_fetches_waits_and_steps(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     torchrun = (
         sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"
@@ -168,6 +181,12 @@ def test_each_rank_of_torchrun_has_its_fetches(tmp_path: Path) -> None:
     timed = train(tmp_path, "2", "fork", "yes", launcher=torchrun)
     assert_true(timed)
     assert np.bincount(timed.fetches.trainer).tolist() == [A_PASS * sizes.EPOCHS] * RANKS
+    trace = timed.run.trace
+    assert [trace.processes[i].rank for i in trace.ranks] == [0, 1]
+    for rank in (0, 1):
+        found = timed.loops.spans(SpanKind.INPUT_WAIT, rank)
+        assert_same_times(found, timed.loops.waits(rank))
+        assert_steps(timed.loops, rank, sizes.EPOCHS)
 
 
 @pytest.mark.parametrize("tracer", ["darshan", "dftracer"])

@@ -2,7 +2,8 @@
 
 usage: timed_fetches.py TRUTH WORKERS METHOD PERSISTENT DATA: PERSISTENT is "yes" or "no". Each
 sample is read from DATA, unless that is "-", and then decoded, which takes a sleep. Every process
-appends a line of JSON to a file of its own for every batch that it collates.
+appends a line of JSON to a file of its own for every batch that it collates; each rank writes its
+waits and steps beside it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import light_torch  # noqa: F401 - before torch
 import torch
 from fetch_sizes import BATCH, EPOCHS, HELD_OUT, ROWS, SAMPLE_BYTES, SAMPLES_STORED
+from timed_training import Timed
 from torch.utils.data import DataLoader, Dataset
 
 NOW = time.time_ns
@@ -62,12 +64,15 @@ def main(truth: Path, workers: int, method: str, persistent: bool, data: str) ->
     loaders = [DataLoader(r, BATCH, collate_fn=r.collate, **how) for r in (training, held_out)]
     model = torch.nn.Linear(BATCH, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    timed = Timed()
     for _ in range(EPOCHS):
-        for batch in loaders[0]:
+        for begin, batch in timed.batches(loaders[0], "training"):
+            timed.step(begin)
             model(batch).sum().backward()
             optimizer.step()
-        for batch in loaders[1]:
+        for _, batch in timed.batches(loaders[1], "evaluation"):
             model(batch)
+    timed.write(truth.with_name(f"waits-{os.environ.get('RANK', '0')}"))
 
 
 if __name__ == "__main__":

@@ -52,12 +52,19 @@ class Timed:
             yield begin, batch
             begin = NOW()
 
+    def step(self, begin: int) -> None:
+        """One whose first wait began then, and ended just now."""
+        self.steps.append((begin, self.waits[-1][2]))
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps({"pid": os.getpid(), "waits": self.waits, "steps": self.steps}))
+
     def epoch(self, training: DataLoader, evaluation: DataLoader) -> None:
         model = torch.nn.Linear(2, 1)
         optimizers = [torch.optim.SGD(model.parameters(), lr=1e-9) for _ in range(2)]
         for k, (begin, batch) in enumerate(self.batches(training, NAMES[0])):
             if k % 2 == 0:
-                self.steps.append((begin, self.waits[-1][2]))
+                self.step(begin)
             model(batch).sum().backward()
             if k % 2 == 1:
                 for optimizer in optimizers:
@@ -73,8 +80,7 @@ def main(truth: Path, workers: int, method: str, epochs: int, end: str) -> None:
     timed = Timed()
     for _ in range(epochs):
         timed.epoch(training, evaluation)
-    path = truth.with_name(f"{truth.name}-{os.environ.get('RANK', '0')}")
-    path.write_text(json.dumps({"pid": os.getpid(), "waits": timed.waits, "steps": timed.steps}))
+    timed.write(truth.with_name(f"waits-{os.environ.get('RANK', '0')}"))
     if end == "raise":
         raise RuntimeError("as asked")
     if end == "kill":
