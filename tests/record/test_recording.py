@@ -136,7 +136,8 @@ def test_ranks_of_mpiexec(recorded: Recorder, tmp_path: Path, data: Path) -> Non
 
 def test_ranks_of_torchrun(recorded: Recorder, tmp_path: Path, data: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    job = script(tmp_path, data, 'read(10 + int(os.environ["RANK"]))')
+    text = 'read(10 + int(os.environ["RANK"]))\nimport time\ntime.sleep(0.5)\n'  # to be looked at
+    job = script(tmp_path, data, text)
     done = whole(
         recorded, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
         "--standalone", job,
