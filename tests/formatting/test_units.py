@@ -13,7 +13,8 @@ from vanidl.formatting import units
         (None, "not recorded"),
         (float("nan"), "not recorded"),
         (0, "0 s"),
-        (5e-8, "50 ns"),
+        (5e-8, "50.0 ns"),
+        (3.2e-3, "3.20 ms"),
         (3.42e-3, "3.42 ms"),
         (0.9999, "1.00 s"),
         (9.995, "10.0 s"),
@@ -41,7 +42,11 @@ def test_seconds(value, text):
         (0.3, "< 1 B"),
         (1024, "1 KiB"),
         (1_620_000_000, "1.51 GiB"),
-        (1024**2 - 1, "1 MiB"),
+        (1024**2 - 1, "1.00 MiB"),
+        (1024**2, "1 MiB"),
+        (8.3 * 1024**2, "8.30 MiB"),
+        (1000.2 * 1024, "1,000 KiB"),
+        (1023 * 1024, "1,020 KiB"),
         (1024**3 * 999.9, "1,000 GiB"),
     ],
 )
@@ -57,6 +62,10 @@ def test_nbytes(value, text):
         (1, "100 %"),
         (0.0004, "< 0.1 %"),
         (0.016, "1.6 %"),
+        (0.01, "1 %"),
+        (0.07, "7 %"),
+        (0.0101, "1.0 %"),
+        (0.0996, "10 %"),
         (0.63, "63 %"),
         (0.9996, "> 99.9 %"),
         (0.994, "99.4 %"),
@@ -77,7 +86,7 @@ def test_counts_and_cells():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.46, "0.46"), (1, "1.00"), (1.004, "1.00"), (0.9951, "0.995"), (0.0492, "0.0492"),
+    [(0.46, "0.460"), (1, "1.00"), (1.004, "1.00"), (0.9951, "0.995"), (0.0492, "0.0492"),
      (12.345, "12.3"), (1e-9, "< 0.001"), (123.4, "123"), (0, "0"), (None, "not recorded")],
 )  # fmt: skip
 def test_numbers_whose_unit_is_elsewhere(value, shown):
@@ -130,6 +139,15 @@ def digits(text: str) -> int:
     return len((whole + part).lstrip("0") if part else whole.strip("0"))
 
 
+@pytest.mark.parametrize("unit", ["s", "bytes", "number"])
+def test_what_is_measured_keeps_its_zeros(unit):
+    """`8.30 MiB` beside `4.97 MiB`: three digits each; only a whole amount of data has fewer."""
+    for value in (8.3, 8.0001, 0.46, 0.5, 12.04, 99.9, 1.0001):
+        text = units.shown(value * (1024**2 if unit == "bytes" else 1), unit)
+        (number,) = re.findall(r"[\d.,]+", text)
+        assert len(number.replace(".", "").lstrip("0")) == 3, text
+
+
 @pytest.mark.parametrize("border", BORDERS)
 def test_one_value_is_one_unit_further_only_where_it_rounds_to_it(border):
     """No `1,000 ms` beside `1.00 s`."""
@@ -156,5 +174,5 @@ def test_a_column_has_one_unit():
 
 def test_places_in_time_keep_their_digits():
     assert units.instant(1234.5678) == "1,234.568 s"
-    assert units.range_words(-0.000466, 0.0014) == "-466 µs to 1.4 ms"
+    assert units.range_words(-0.000466, 0.0014) == "-466 µs to 1.40 ms"
     assert units.range_words(1.5, 1.500001) == "1.500000 to 1.500001 s"

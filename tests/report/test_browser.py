@@ -6,6 +6,7 @@ import pytest
 
 from tests.makers import browser
 from tests.makers.results import EXAMPLES
+from vanidl.formatting import units
 from vanidl.report.html import render_html, write_html
 from vanidl.run import Run
 
@@ -70,6 +71,17 @@ def rows(driver) -> list[list[str]]:
         "return [...document.querySelectorAll('#files tbody tr')]"
         ".map((tr) => [...tr.cells].map((td) => td.textContent))"
     )
+
+
+def test_scripts_write_quantities_as_python_does(full):
+    """At the borders where one has a digit or a unit more, over twelve powers of ten."""
+    borders = (0.0, 1.0, 7.1995, 8.3, 0.9994, 0.9996, 9.996, 99.94, 99.96, 999.4, 999.6)
+    values = [border * 10.0**power for border in borders for power in range(-9, 4)]
+    sizes = [value * 1024**2 for value in values] + [3.0 * 2**20, 1023 * 2.0**10]
+    script = "return [arguments[0].map(Units.seconds), arguments[1].map(Units.bytes)]"
+    durations, amounts = full.execute_script(script, values, sizes)
+    assert durations == [units.seconds(value) for value in values]
+    assert amounts == [units.nbytes(value) for value in sizes]
 
 
 def test_tables_open_under_their_pictures(full):

@@ -37,6 +37,8 @@ FAULTS = {
     "not recorded in another sentence": r"(?<!was )(?<!were )(?<!is )(?<!are )(?<!dash: )"
     r"(?<!means )\bnot recorded",
     "only nothing": r"\b[Oo]nly 0\b",
+    "only most": r"\b[Oo]nly (?:> )?(?:[5-9]\d|100)(?:\.\d)? %",
+    "too few digits": r"(?<![\d.,])(?:[1-9]\.\d|0\.0*[1-9]\d?) (?:ns|µs|ms|[KMGTPE]iB)\b",
     "too many digits": r"\d\d\.\d\dx|\d{4,}\.\d",
     "a value of Python": r"\bNone\b(?! of)|\bnan\b|\binf\b|[{}]",
     "empty parts": r"  |(?<!\w)\(\)|\( |,,| ,|;;|(?<!\.)\.\.(?!\.)|: ;|, \.(?!\w)",
@@ -183,6 +185,8 @@ def test_findings_of_extreme_values_read_well(name):
         ("2 rank waits.", "many and one"),
         ("The clock is known to not recorded only.", "not recorded in another sentence"),
         ("Only 0 % of the reads were traced.", "only nothing"),
+        ("Only 96 % of the reads were traced.", "only most"),
+        ("It read 8.3 MiB of 4.97 MiB.", "too few digits"),
         ("11844.36x as much.", "too many digits"),
         ("It took None.", "a value of Python"),
         ("It took 15.86 s.", "too exact"),
@@ -198,6 +202,7 @@ def test_faults_are_seen(text, fault):
     "text",
     [
         "1 rank of 4 waits.",
+        "Only 7 % of 1 MiB were read, in 8.30 ms.",
         "Input wait was not recorded.",
         "11,800 times as much.",
         "2.4 times it.",

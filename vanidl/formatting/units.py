@@ -1,7 +1,10 @@
 """Numbers as people read them: the one place that turns a quantity into text.
 
-Seconds, bytes in powers of 1024, shares in per cent: at most three significant digits of each,
-all digits of a count and of a place in time. None is "not recorded" everywhere.
+Seconds, bytes in powers of 1024 and ratios have three significant digits, zeros at the end kept
+(`8.30 MiB` beside `4.97 MiB`); shares in per cent have one decimal below 10 % and above 99 %, else
+none. An amount of data or a share that is a whole number of its unit, exactly, has no decimals:
+`1 MiB` is 1,048,576 bytes, `1.00 MiB` about as much; `1 %` is a hundredth, `1.0 %` about that.
+Counts and places in time have all digits. None is "not recorded" everywhere.
 """
 
 from __future__ import annotations
@@ -62,9 +65,8 @@ def _below_a_second(value: float) -> str:
     if value < 0.5e-9:
         return "< 1 ns"
     for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        digits = f"{value * scale:.3g}"
-        if "e" not in digits:  # it rounds to less than a thousand
-            return f"{digits} {unit}"
+        if value * scale < 999.5:
+            return f"{_significant(value * scale)} {unit}"
     return "1.00 s"
 
 
@@ -84,14 +86,15 @@ def byte_scale(largest: float) -> tuple[int, str]:
 
 
 def nbytes(value: float | None) -> str:
-    """An amount of data: `512 B`, `1.51 GiB`."""
+    """An amount of data: `512 B`, `1.51 GiB`, `64 KiB` of exactly that."""
     if value is None or math.isnan(value):
         return UNKNOWN
     divisor, unit = byte_scale(value)
     amount = value / divisor
     if divisor == 1:
         return "< 1 B" if 0 < amount < 0.5 else f"{amount:,.0f} {unit}"
-    return f"{_three_digits(amount)} {unit}" if amount >= 99.95 else f"{amount:.3g} {unit}"
+    whole = amount < 999.5 and amount == int(amount)
+    return f"{amount:.0f} {unit}" if whole else f"{_significant(amount)} {unit}"
 
 
 def bandwidth(value: float | None) -> str:
@@ -100,7 +103,10 @@ def bandwidth(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent. Neither 0 % nor 100 % is said of anything that is not exactly so."""
+    """A share as per cent: `1.6 %`, `63 %`, `99.4 %`, and `2 %` of exactly that.
+
+    Neither 0 % nor 100 % is said of anything that is not exactly so.
+    """
     if share is None or math.isnan(share):
         return UNKNOWN
     value = share * 100
@@ -112,7 +118,9 @@ def percent(share: float | None) -> str:
         return "> 99.9 %"
     if value > 100:
         return f"{_three_digits(value)} %"
-    return f"{value:.1f} %" if value < 9.95 or 99 < value < 100 else f"{value:.0f} %"
+    whole = math.isclose(value, round(value), rel_tol=1e-9)  # 0.07 * 100 is not 7
+    finer = not whole and (value < 9.95 or 99 < value < 100)
+    return f"{value:.1f} %" if finer else f"{value:.0f} %"
 
 
 def count(value: float | None) -> str:
@@ -135,6 +143,11 @@ def _three_digits(value: float) -> str:
     return f"{round(value, -digits):,.0f}"
 
 
+def _significant(value: float) -> str:
+    """Three significant digits of any positive number, zeros at the end kept."""
+    return f"{value:#.3g}" if value < 0.9995 else _three_digits(value)
+
+
 def times(value: float) -> str:
     """`2.4 times`, `11,800 times`: a large factor in words, three digits of it."""
     if value < 9.95:
@@ -152,7 +165,7 @@ def number(value: float | None) -> str:
         return "< 0.001"
     if value == 0:
         return "0"
-    return f"{value:.3g}" if value < 0.9995 else _three_digits(value)
+    return _significant(value)
 
 
 def scaled(values: Sequence[float | None], unit: str) -> tuple[str, list[float | None]]:

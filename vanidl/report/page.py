@@ -30,6 +30,7 @@ from vanidl.wording.headline import Headline
 
 SCRIPTS = (
     "plotly-cartesian-4.1.1.min.js",
+    "units.js",
     "table-files.js",
     "tables.js",
     "levels.js",

@@ -20,7 +20,7 @@ from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections import throughput
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.data import mode_words, order_words, size_range, within_words
+from vanidl.wording.data import mode_words, order_words, part_words, size_range, within_words
 
 LIMIT = 150
 BARS = 24
@@ -84,9 +84,8 @@ def _summary(data: Dataset) -> list[str]:
             "Logs hold no file sizes: the highest byte read stands in for them (--data PATH)."
         )
     if data.traced_share is not None and data.traced_share < 1:
-        share = percent(data.traced_share)
         words.append(
-            f"Only {share} of the reads were traced: lower bounds."
+            f"{part_words(data.traced_share)} of the reads were traced: lower bounds."
             if data.traced_share
             else "None of the reads was traced: these are totals by counters."
         )

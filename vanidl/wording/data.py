@@ -18,10 +18,15 @@ def traced_fraction(coverage: Coverage, layer: str) -> float | None:
     return share if share is not None and 0 < share < 1 else None
 
 
+def part_words(share: float) -> str:
+    """The beginning of a sentence about a part: `Only 7 %`, but `96 %`: most is not only."""
+    return f"Only {percent(share)}" if share < 0.5 else percent(share)
+
+
 def traced_words(coverage: Coverage, layer: str) -> str:
     """`Only 7 % of the POSIX operations were traced`; "" where all were, or none."""
     share = traced_fraction(coverage, layer)
-    return "" if share is None else f"Only {percent(share)} of the {layer} operations were traced"
+    return "" if share is None else f"{part_words(share)} of the {layer} operations were traced"
 
 
 def traced_share(coverage: Coverage, layer: str) -> str:

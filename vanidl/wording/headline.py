@@ -18,6 +18,7 @@ from vanidl.model.trace import OBJECT, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
+from vanidl.wording.data import part_words
 from vanidl.wording.layers import (
     by_counters,
     moved_words,
@@ -300,7 +301,7 @@ def _untraced(results: Results) -> str:
         fraction = layer.traced_fraction
         if layer.layer == summary.layer and fraction is not None and 0 < fraction < COMPLETE:
             return (
-                f"Only {percent(fraction)} of the {layer.layer} operations were traced: times of "
+                f"{part_words(fraction)} of the {layer.layer} operations were traced: times of "
                 "I/O are lower bounds."
             )
     return ""

@@ -49,8 +49,8 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Corrected",
         "The first metric is the question that was asked. All other verdicts are corrected for "
         "their number (Holm): together they call a difference that is not there in "
-        f"{percent(ALPHA)} of comparisons. So an interval beside 0 may still read: no difference "
-        "shown.",
+        f'{percent(ALPHA)} of comparisons. So "no difference shown" may stand beside an interval '
+        "that excludes 0 %.",
     ),
     *OF_A_RUN,
 )

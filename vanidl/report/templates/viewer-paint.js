@@ -1,7 +1,7 @@
 "use strict";
 /* How the trace viewer paints: bandwidth, lanes, names, marks and the map. */
 const TracePaint = (() => {
-  const {bytes, AXIS, BANDWIDTH} = TraceView;
+  const {AXIS, BANDWIDTH} = TraceView, {bytes} = Units;
   const SETTLED_MS = 160;
 
   return {

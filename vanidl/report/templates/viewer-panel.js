@@ -2,7 +2,7 @@
 /* What is said of a slice, of what is in view, and of what was searched; all as text. */
 const TracePanel = (() => {
   const ROWS = 200, ROWS_OF_LANE = 40;
-  const {seconds, bytes} = TraceView;
+  const {seconds} = TraceView, {bytes} = Units;
 
   function element(name, className, text) {
     const node = document.createElement(name);

@@ -4,24 +4,8 @@ const TraceView = (() => {
   const ROW = 17, SUBROW = 9, LANE_GAP = 4, RANK_GAP = 10, RANK_HEAD = 17;
   const GUTTER = 124, NARROW = 620, AXIS = 22, BANDWIDTH = 56;
   const SHORTEST = 200;  // nanoseconds that can fill the picture
-  const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]];
 
-  function seconds(ns) {
-    if (ns === 0) return "0 s";
-    const [unit, name] = UNITS.find(([u]) => Math.abs(ns) >= .9995 * u) || UNITS[3];
-    return `${threeDigits(ns / unit)} ${name}`;
-  }
-
-  function threeDigits(value) {
-    return Number(value.toPrecision(3)).toLocaleString("en");
-  }
-
-  function bytes(value) {
-    const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let i = 0;
-    while (value >= 1023.5 && i < 5) { value /= 1024; i++; }
-    return `${i ? threeDigits(value) : Math.round(value).toLocaleString("en")} ${names[i]}`;
-  }
+  function seconds(ns) { return Units.seconds(ns / 1e9); }
 
   /* A time with as many digits as tell `step` apart. */
   function instant(ns, step) {
@@ -125,7 +109,7 @@ const TraceView = (() => {
   }
 
   return {
-    seconds, bytes, instant, layout, rowsOf, within, drawBandwidth, drawAxis,
+    seconds, instant, layout, rowsOf, within, drawBandwidth, drawAxis,
     GUTTER, NARROW, AXIS, BANDWIDTH, SHORTEST,
   };
 })();

@@ -3,15 +3,8 @@
 const Views = (() => {
   const STEP = 0.5;
 
-  function seconds(value) {
-    if (value === 0) return "0 s";
-    if (value >= .9995) return `${Number(value.toPrecision(3)).toLocaleString("en")} s`;
-    if (value >= 1e-3) return `${Number((value * 1e3).toPrecision(3))} ms`;
-    return `${Number((value * 1e6).toPrecision(3))} \u00b5s`;
-  }
-
   function said(range, width) {
-    const bins = width ? `, bins of ${seconds(width)}` : "";
+    const bins = width ? `, bins of ${Units.seconds(width)}` : "";
     const digits = Math.min(Math.max(3 - Math.floor(Math.log10(range[1] - range[0])), 0), 9);
     const place = (value) => value.toLocaleString("en", {maximumFractionDigits: digits});
     return `${place(Math.max(range[0], 0))} to ${place(range[1])} s${bins}`;
