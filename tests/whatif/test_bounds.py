@@ -80,7 +80,7 @@ def test_every_output_says_it(bound: Run) -> None:
     content = summary_object(run)
     assert content["ceiling"]["cost"] == 0.05
     assert content["what_if"]["beyond_ceiling"]
-    sentence = "Input costs 5.0 % (4.0 % to 6.0 %) of the wall time of steps, measured."
+    sentence = "Input costs 5 % (4 % to 6 %) of the wall time of steps, measured."
     assert sentence in content["headline"]
     text, page = summary_text(run), render_html(run)
     assert "Ceiling, measured" in text
