@@ -7,13 +7,16 @@ and system time of all threads over an epoch behind the first, medians of interl
   memcpy       a copy of every sample, in a random order, from memory of N samples (in no cache of
                the processor where N is at its default) into batches that were written before: as
                many in turn as a loader has in the making, waiting and in use
-  pread        the same from the page cache: what a sample costs that has to be read
+  gather       the same bytes as a loader has to lay them: one `numpy.take` per batch and field,
+               each of whose arrays lies in memory of its own
+  pread        as memcpy, from the page cache: what a sample costs that has to be read
   C = N        all samples buffered
   C = 0.85 N   the rest is read, by so many threads
   SPDL, nodes  every sample read by so many threads, where those packages are installed: run this
                by a Python that has spdl and torchdata
 Batches are dropped at once, as a training loop drops them that copies them to a device. `x` is a
-row's time / that of memcpy.
+row's time / that of memcpy, `faults` the pages that the system had to map per sample (192 KiB are
+48 pages of 4 KiB: 0 where batches use their memory again).
 """
 
 from __future__ import annotations
@@ -21,15 +24,17 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.measure import interleaved, medians
+from benchmarks.measure import interleaved
 from benchmarks.programs.peer_ranks import BATCH, KINDS, Job
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.loader.loader import Loader, Settings, open_loader
@@ -49,16 +54,29 @@ def main() -> None:
         loaders = {"C = N": opened(samples, 1.0, 8)}
         for threads in options.threads:
             loaders[f"C = 0.85 N, {_threads(threads)}"] = opened(samples, 0.85, threads)
-        runs: dict[str, Callable[[], float]] = {"memcpy": Copies(samples), "pread": Reads(samples)}
+        runs: dict[str, Callable[[], float]] = {
+            "memcpy": Copies(samples), "gather": Gathers(samples), "pread": Reads(samples)
+        }  # fmt: skip
         runs |= {name: Epochs(loader) for name, loader in loaders.items()}
         runs |= peers(samples, options.threads)
+        counted = {name: partial(_counted, run) for name, run in runs.items()}
         interleaved(runs, 1)  # the first epoch fills the buffers
-        found = medians(interleaved(runs, options.repeat))
-        for name, seconds in found.items():
-            each_us, ratio = seconds / len(samples) * 1e6, seconds / found["memcpy"]
-            print(f"{name:<22}{each_us:7.1f} us per sample {ratio:7.2f} x")
+        found = interleaved(counted, options.repeat)
+        _print({name: np.median(each, 0) / len(samples) for name, each in found.items()})
         for loader in loaders.values():
             loader.close()
+
+
+def _counted(run: Callable[[], float]) -> tuple[float, int]:
+    """Processor seconds, and pages that the system had to map meanwhile."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return run(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def _print(found: Mapping[str, NDArray[np.float64]]) -> None:
+    for name, (seconds, faults) in found.items():
+        ratio = seconds / found["memcpy"][0]
+        print(f"{name:<22}{seconds * 1e6:7.1f} us {ratio:7.2f} x {faults:7.2f} faults")
 
 
 def _options() -> argparse.Namespace:
@@ -132,6 +150,26 @@ class Copies:
 
     def _take(self, sample: int, out: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
         out[:] = self._rows[sample]
+
+
+class Gathers:
+    """Copies all samples once, each time, field by field."""
+
+    def __init__(self, samples: SampleSet) -> None:
+        self._count, fields = len(samples), samples.fields
+        self._rows = [np.ones((self._count, *f.shape), f.dtype) for f in fields]
+        self._batches = [np.ones((IN_TURN, BATCH, *f.shape), f.dtype) for f in fields]
+        self._random = np.random.default_rng(0)
+
+    def __call__(self) -> float:
+        """Processor seconds."""
+        order = self._random.permutation(self._count)
+        before = time.process_time()
+        for number, at in enumerate(range(0, self._count, BATCH)):
+            ids = order[at : at + BATCH]
+            for rows, batches in zip(self._rows, self._batches, strict=True):
+                rows.take(ids, 0, batches[number % IN_TURN, : len(ids)], "clip")
+        return time.process_time() - before
 
 
 class Reads(Copies):

@@ -59,7 +59,7 @@ class ContiguousRows:
 
     def __init__(self, file: NamedFile, offset: int, field: Field, most_gap: int) -> None:
         self._file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
-        self._nbytes = field.nbytes
+        self._nbytes, self._one_row = field.nbytes, ReadTotals(field.nbytes, 1)
         self._most_rows = max(1, MOST_RUN_NBYTES // self._nbytes)
 
     @property
@@ -78,14 +78,20 @@ class ContiguousRows:
 
     def read(self, start: int, stop: int, wanted: Int64Array, target: Target) -> ReadTotals:
         """One `pread`: a single row straight to its target, more through memory between."""
-        nbytes, begin = self._nbytes, self._offset + start * self._nbytes
         if stop - start == 1 and len(wanted):
-            return ReadTotals(nbytes, self._file.read_into(target(self._field.name, start), begin))
+            return self.read_row(start, target)
+        nbytes, begin = self._nbytes, self._offset + start * self._nbytes
         block = np.empty((stop - start, nbytes), np.uint8)
         requests = self._file.read_into(block.reshape(-1).data, begin)
         for row in wanted.tolist():
             target(self._field.name, row).reshape(-1).view(np.uint8)[:] = block[row - start]
         return ReadTotals(block.nbytes, requests)
+
+    def read_row(self, row: int, target: Target) -> ReadTotals:
+        """One row, straight to its target."""
+        place = target(self._field.name, row)
+        requests = self._file.read_into(place, self._offset + row * self._nbytes)
+        return self._one_row if requests == 1 else ReadTotals(self._nbytes, requests)
 
 
 class ChunkedRows:
@@ -146,7 +152,11 @@ class RowReads:
     Attributes:
         speed: What was measured; None where nothing was.
         measured: What was read for it.
+        merging: Neighbouring rows of contiguous datasets are read together. No gain where reads
+            are quick.
     """
+
+    merging = True
 
     def __init__(
         self, samples: SampleSet, gap: int | None, threads: int, share: int | None = None
@@ -160,7 +170,8 @@ class RowReads:
 
     def covered(self, ids: Int64Array) -> Int64Array:
         """Ids whose arrays pass by in full when sorted `ids` are read: `ids` and more."""
-        if any(source.exact for source in self._open().values()):
+        sources = self._open().values()
+        if any(s.exact or (not self.merging and isinstance(s, ContiguousRows)) for s in sources):
             return ids
         rows: Int64Array | None = None
         for source in self._open().values():
@@ -173,6 +184,9 @@ class RowReads:
         wanted, tasks = np.union1d(ids, extra) if len(extra) else ids, list[Task]()
         known: dict[tuple[int, ...], list[tuple[int, int, Int64Array]]] = {}
         for source in self._open().values():
+            if not self.merging and isinstance(source, ContiguousRows):
+                tasks += [partial(source.read_row, row, target) for row in ids.tolist()]
+                continue
             if source.limits not in known:
                 known[source.limits] = _parts(source.runs(ids), wanted)
             tasks += [partial(source.read, *part, target) for part in known[source.limits]]
@@ -239,6 +253,7 @@ class SampleReads:
 
     speed: StorageSpeed | None = None
     measured = ReadTotals()
+    merging = False
 
     def __init__(self, samples: SampleSet, threads: int) -> None:
         self._samples = samples

@@ -149,8 +149,9 @@ class Stage:
         self._reads.close()
 
     def _take(self, walk: Walk) -> list[RankStep]:
-        most = 0 if self._grouped.quick else min(self._half, self.staging.room)
-        return walk.take(most, self._to_stage)
+        if self._grouped.quick:
+            return walk.take_one()
+        return walk.take(min(self._half, self.staging.room), self._to_stage)
 
     def _to_stage(self, ids: Int64Array) -> set[int]:
         """Those of `ids` that need a place in staging and have none."""
@@ -174,6 +175,7 @@ class Stage:
         missing, planned = self._missing(steps)
         if not len(missing):
             return Window(steps, self._grouped.begin([]), [], None)
+        self._reads.merging = not self._grouped.quick
         ids, sent = self._divided(missing, walk)
         batch = self._open_direct(missing, steps, walk)
         extra = self._extra(ids, missing, walk)
@@ -219,12 +221,14 @@ class Stage:
         quick: what is read ahead is copied once more.
         """
         room, staged = self.staging.room, sorted(self._to_stage(ids))
-        staged.sort(key=lambda sample: walk.uses(sample) < 2)
+        again = [sample for sample in staged if walk.uses(sample) > 1]
         if self._grouped.quick and len(steps) == 1:
-            room = min(room, sum(walk.uses(sample) > 1 for sample in staged))
+            room = min(room, len(again))
         if len(staged) <= room:
             return None
         (step,) = steps
+        if again:
+            staged.sort(key=lambda sample: walk.uses(sample) < 2)
         return self._batches.open(step.ids.tolist(), staged[room:])
 
     def _missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
@@ -288,7 +292,8 @@ class Stage:
         batch = dict(made.tensors)
         batch["sample"] = torch.from_numpy(step.ids.copy())
         batch[WEIGHT] = torch.from_numpy(np.array(step.weight))
-        for sample in walk.use(ids):
+        used_up = walk.use(ids)
+        for sample in used_up if len(self.staging) else ():
             self.staging.discard(sample)
         self.buffer.check()
         self.staging.check()

@@ -109,6 +109,12 @@ class Walk:
             if step.source is not None:  # no rank of DistributedSampler's has a sample twice
                 self._source.update(zip(step.ids.tolist(), step.source.tolist(), strict=True))
 
+    def take_one(self) -> list[RankStep]:
+        """A window of the next step alone; none behind the last."""
+        window = self._steps[self._at : self._at + 1]
+        self._at += len(window)
+        return window
+
     def take(self, most: int, need: Callable[[Int64Array], set[int]]) -> list[RankStep]:
         """The next window; none behind the last step.
 

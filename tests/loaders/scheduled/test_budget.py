@@ -95,14 +95,16 @@ def test_what_finds_no_place_is_read_into_its_batch(flat, places):
 @pytest.mark.parametrize(("quick_s", "staged"), [(1e9, False), (-1e9, True)])
 def test_what_is_read_quickly_waits_nowhere(flat, monkeypatch, quick_s, staged):
     monkeypatch.setattr(together, "QUICK_S", quick_s)
-    loader, stored, placed = scheduled(flat, buffer=30), direct(flat), []
+    loader, stored, placed = scheduled(flat, buffer=30, gap=6), direct(flat), []
     list(stream(loader, [0]))  # nothing is known of the storage before the first reads
-    add = loader._stage.staging.add
+    add, before = loader._stage.staging.add, loader.stats().requests
     monkeypatch.setattr(loader._stage.staging, "add", lambda i: (placed.append(i), add(i)))
     for _, batch in stream(loader, [1]):
         np.testing.assert_array_equal(batch["x"], stored["x"][batch["sample"].numpy()])
     assert len(placed) == staged * (N - 30)
-    assert loader.stats().loads == N + (N - 30)
+    stats, apart = loader.stats(), (N - 30) * len(flat.fields)
+    assert stats.loads == N + (N - 30)
+    assert (stats.requests - before == apart) != staged  # merged only where latency counts
     loader.close()
 
 
