@@ -73,6 +73,28 @@ def opened(driver: Any, page: Path, *, width: int) -> None:
     scrolled(driver)
 
 
+SHARED = "document.documentElement.dataset.shared"
+
+
+def shown(driver: Any, page: Path, *, width: int) -> None:
+    """The page, drawn: opened unless it is the one that tests before left open and whole."""
+    if driver.execute_script(f"return {SHARED}") != str(page):
+        reset(driver)
+        opened(driver, page, width=width)
+        keep(driver, page)
+    resized(driver, width)
+
+
+def keep(driver: Any, page: Path) -> None:
+    """The page that is open may be taken by the next test: it is drawn, and left as it was."""
+    driver.execute_script(f"{SHARED} = arguments[0]", str(page))
+
+
+def drop(driver: Any) -> None:
+    """The next test opens its page anew: this one changes it."""
+    driver.execute_script(f"delete {SHARED}")
+
+
 def resized(driver: Any, width: int) -> None:
     """The window is as wide from now on, that of a phone below 600 pixels."""
     driver.execute_cdp_cmd(
@@ -145,6 +167,17 @@ def sound_in_two_views(driver: Any, page: Path, scheme: str) -> None:
     else:
         resized(driver, 1400)
         assert len(sound_inks(driver, 1400)) == len(before)
+
+
+def tables_cut_on_paper(driver: Any) -> int:
+    """Tables that run over what follows them where the page is printed."""
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    cut: int = driver.execute_script(
+        "return [...document.querySelectorAll('.table-box')].filter((each) => each.clientHeight"
+        " && each.scrollHeight > each.clientHeight + 1).length"
+    )
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    return cut
 
 
 def console_errors(driver: Any) -> list[str]:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 
 import pytest
 
 from tests.makers import browser
+from tests.makers.accessibility import violations
 from tests.makers.results import EXAMPLES
 from vanidl.formatting import units
-from vanidl.report.html import render_html, write_html
+from vanidl.report.html import write_html
 from vanidl.run import Run
 
 pytestmark = pytest.mark.browser
@@ -21,49 +23,36 @@ def pages(tmp_path_factory):
     return folder
 
 
-SHARED = "document.documentElement.dataset.shared"
+SCHEMES = dict(zip(EXAMPLES, cycle(("light", "dark"))))
+
+
+@pytest.fixture(scope="module", params=reversed(EXAMPLES))
+def name(request):
+    """An example; its tests follow each other, and its page is opened once for them."""
+    return request.param
+
+
+only = partial(pytest.mark.parametrize, "name", indirect=True)
 
 
 @pytest.fixture
-def full(chromium, pages):
-    """The page `full`, drawn whole, 1400 wide: opened once for tests that leave it as it was."""
-    if chromium.execute_script(f"return {SHARED}") != pages.name:
-        browser.reset(chromium)
-        browser.opened(chromium, pages / "full.html", width=1400)
-        chromium.execute_script(f"{SHARED} = '{pages.name}'")
+def shown(chromium, pages, name):
+    """The page of the example, drawn whole, 1400 wide, for tests that leave it as it was."""
+    browser.shown(chromium, pages / f"{name}.html", width=1400)
     return chromium
 
 
 @pytest.fixture
-def changed(full):
-    """The same page for a test that changes it: the next one opens it anew."""
-    full.execute_script(f"delete {SHARED}")
-    return full
+def full(chromium, pages):
+    """The page `full`, as above: the last of the examples, it is open when they are through."""
+    browser.shown(chromium, pages / "full.html", width=1400)
+    return chromium
 
 
-@pytest.mark.parametrize(("name", "scheme"), [*zip(EXAMPLES, cycle(("light", "dark")))])
-def test_page_draws_without_error_or_request(driver, pages, name, scheme):
-    browser.sound_in_two_views(driver, pages / f"{name}.html", scheme)
+def test_page_draws_without_error_or_request(driver, pages, name):
+    browser.sound_in_two_views(driver, pages / f"{name}.html", SCHEMES[name])
     assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
-
-
-def test_the_driver_sees_errors_and_requests(driver, tmp_path):
-    page = tmp_path / "bad.html"
-    page.write_text("<script>fetch('http://127.0.0.1:9/x'); throw new Error('seen')</script>")
-    browser.opened(driver, page, width=800)
-    assert any("seen" in message for message in browser.console_errors(driver))
-    assert browser.requests(driver) == ["http://127.0.0.1:9/x"]
-
-
-def test_the_policy_stops_what_would_slip_in(driver, pages, tmp_path):
-    text = (pages / "nothing.html").read_text(encoding="utf-8")
-    page = tmp_path / "slipped.html"
-    slipped = "<script>window.slipped = 1; fetch('http://127.0.0.1:9/x')</script><img src=x>"
-    page.write_text(text.replace("<main>", "<main>" + slipped), encoding="utf-8")
-    browser.opened(driver, page, width=800)
-    assert driver.execute_script("return window.slipped") is None
-    assert browser.requests(driver) == []
-    assert any("Content Security Policy" in m for m in browser.console_errors(driver))
+    browser.keep(driver, pages / f"{name}.html")
 
 
 def rows(driver) -> list[list[str]]:
@@ -193,30 +182,167 @@ def test_a_printed_page_holds_every_picture(full):
     assert browser.console_errors(full) == []
 
 
-def test_files_sort_and_filter(changed):
+def test_files_sort_and_filter(full):
     column = 6
     button = f"document.querySelectorAll('#files th button')[{column}].click()"
-    assert rows(changed)[0][column] == "600 ms"  # by time, the longest first
-    changed.execute_script(button)
-    assert rows(changed)[0][column] == "600 ms"
-    changed.execute_script(button)
-    assert rows(changed)[0][column] == "10 ms"
-    changed.execute_script(
+    assert rows(full)[0][column] == "600 ms"  # by time, the longest first
+    full.execute_script(button)
+    assert rows(full)[0][column] == "600 ms"
+    full.execute_script(button)
+    assert rows(full)[0][column] == "10 ms"
+    full.execute_script(
         "const i = document.querySelector('#files input'); i.value = 'SHARD 00042';"
         "i.dispatchEvent(new Event('input'))"
     )
-    assert [row[0] for row in rows(changed)] == ["/data/imagenet/train/shard-00042.tar"]
-    status = changed.execute_script("return document.querySelector('#files .status').textContent")
+    assert [row[0] for row in rows(full)] == ["/data/imagenet/train/shard-00042.tar"]
+    status = full.execute_script("return document.querySelector('#files .status').textContent")
     assert status.startswith("1 row")
+    full.execute_script(
+        "const i = document.querySelector('#files input'); i.value = '';"
+        "i.dispatchEvent(new Event('input'))"
+    )
+    full.execute_script(button)
+    assert rows(full)[0][column] == "600 ms"
 
 
-def test_hostile_names_are_shown_and_do_nothing(driver, pages):
-    browser.opened(driver, pages / "hostile.html", width=1400)
-    paths = [row[0] for row in rows(driver)]
+@only(argvalues=["hostile"])
+def test_hostile_names_are_shown_and_do_nothing(shown):
+    paths = [row[0] for row in rows(shown)]
     assert "/data/</script><script>alert(1)</script>.h5" in paths
     for tag in ("img", "svg[onload]", "a[href^=http]", "b"):
-        assert driver.execute_script(f"return document.querySelectorAll('{tag}').length") == 0
+        assert shown.execute_script(f"return document.querySelectorAll('{tag}').length") == 0
     assert "49" not in paths[1]
+
+
+LEVELS = """
+    const host = document.querySelector("#ID .plot");
+    const figure = JSON.parse(document.getElementById("report-data").textContent)
+      .figures.find((f) => f.id === "ID");
+    const trace = host.data[0], values = trace.z ? trace.z.flat() : trace.y;
+    return [Number(host.dataset.bins), host.clientWidth, trace.dx,
+            values.reduce((a, b) => a + (b || 0), 0) * trace.dx * figure.levels.divisor];
+"""
+
+
+def test_every_level_of_the_zoom_holds_all_bytes_of_files(full):
+    full.execute_script("document.querySelector('input[value=filemap]').click()")
+    browser.scrolled(full)
+    check_levels(full, "full", "filemap")
+    full.execute_script("document.querySelector('input[value=heatmap]').click()")
+
+
+@only(argvalues=["many_ranks"])
+def test_every_level_of_the_zoom_holds_all_bytes_of_ranks(shown, name):
+    check_levels(shown, name, "heatmap")
+
+
+def check_levels(driver, name, figure):
+    _, results = EXAMPLES[name]()
+    line = results.filetimeline if figure == "filemap" else results.timeline
+    total = line.bytes_read.sum() + line.bytes_written.sum()
+    _, run_s = driver.execute_script(
+        f"return document.querySelector('#{figure} .plot')._fullLayout.xaxis.range"
+    )
+    bins_seen = set()
+    for divisor in (1, 2, 4, 8, 16, 32, 64):
+        driver.execute_async_script(
+            f"Plots.zoom([0, {run_s / divisor}]).then(() => setTimeout(arguments[0], 60))"
+        )
+        bins, pixels, width, shown = driver.execute_script(LEVELS.replace("ID", figure))
+        bins_seen.add(bins)
+        assert shown == pytest.approx(total, rel=1e-9)
+        assert bins * width == pytest.approx(run_s)
+        finest = max(bins_seen)
+        assert bins <= pixels * divisor or bins == finest
+    driver.execute_async_script("Plots.zoom(null).then(() => setTimeout(arguments[0], 60))")
+    assert browser.console_errors(driver) == []
+    assert browser.requests(driver) == []
+
+
+@only(argvalues=["long_run"])
+def test_the_switch_shows_one_picture_and_keeps_the_zoom(shown):
+    browser.drop(shown)
+    visible = (
+        "return [...document.querySelectorAll('figure.view')]"
+        ".filter((f) => f.offsetParent).map((f) => f.id)"
+    )
+    assert shown.execute_script(visible) == ["heatmap"]
+    shown.execute_async_script("Plots.zoom([410, 430]).then(() => setTimeout(arguments[0], 60))")
+    shown.execute_script("document.querySelector('input[value=filemap]').click()")
+    assert shown.execute_script(visible) == ["filemap"]
+    browser.scrolled(shown)
+    low, high = shown.execute_script(
+        "return document.querySelector('#filemap .plot')._fullLayout.xaxis.range"
+    )
+    assert (low, high) == (410, 430)
+    status = shown.execute_script("return document.querySelector('.shown').textContent")
+    assert "bins of" in status
+
+
+def test_zoom_works_from_the_keyboard(full):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    button = full.find_element(By.CSS_SELECTOR, "[data-zoom=in]")
+    button.send_keys(Keys.ENTER)
+    full.execute_async_script("setTimeout(arguments[0], 400)")
+    low, high = full.execute_script(
+        "return document.querySelector('#heatmap .plot')._fullLayout.xaxis.range"
+    )
+    assert high - low == pytest.approx(15.7, rel=1e-3)
+    outline = full.execute_script(
+        "const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.outlineWidth"
+    )
+    assert outline == "solid2px"
+    full.find_element(By.CSS_SELECTOR, "input[value=heatmap]").send_keys(Keys.ARROW_RIGHT)
+    assert full.execute_script("return document.activeElement.value") == "filemap"
+    full.find_element(By.CSS_SELECTOR, "input[value=filemap]").send_keys(Keys.ARROW_LEFT)
+    full.execute_async_script("Plots.zoom(null).then(() => setTimeout(arguments[0], 60))")
+
+
+def test_a_long_name_in_a_caption_widens_no_page(full):
+    captions = "document.querySelectorAll('figcaption')"
+    full.execute_script(f"{captions}.forEach((each) => each.prepend('{'x' * 90} '))")
+    browser.resized(full, 390)
+    browser.sound_inks(full, 390)
+    assert full.execute_script("return document.documentElement.scrollWidth") == 390
+    full.execute_script(f"{captions}.forEach((each) => each.firstChild.remove())")
+
+
+def test_the_full_page_breaks_no_rule_of_axe(full):
+    """In the light scheme; narrow, and pages that are drawn nowhere else: test_accessible.py."""
+    browser.drop(full)
+    browser.prefer(full, "light")
+    assert violations(full) == []
+
+
+AXE = {"one_rank": "dark", "counters_only": "light", "hostile": "dark"}
+
+
+@only(argvalues=AXE)
+def test_other_pages_break_no_rule_of_axe(shown, name):
+    browser.drop(shown)
+    browser.prefer(shown, AXE[name])
+    assert violations(shown) == []
+
+
+def test_the_driver_sees_errors_and_requests(driver, tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text("<script>fetch('http://127.0.0.1:9/x'); throw new Error('seen')</script>")
+    browser.opened(driver, page, width=800)
+    assert any("seen" in message for message in browser.console_errors(driver))
+    assert browser.requests(driver) == ["http://127.0.0.1:9/x"]
+
+
+def test_the_policy_stops_what_would_slip_in(driver, pages, tmp_path):
+    text = (pages / "nothing.html").read_text(encoding="utf-8")
+    page = tmp_path / "slipped.html"
+    slipped = "<script>window.slipped = 1; fetch('http://127.0.0.1:9/x')</script><img src=x>"
+    page.write_text(text.replace("<main>", "<main>" + slipped), encoding="utf-8")
+    browser.opened(driver, page, width=800)
+    assert driver.execute_script("return window.slipped") is None
+    assert browser.requests(driver) == []
+    assert any("Content Security Policy" in m for m in browser.console_errors(driver))
 
 
 def test_a_link_opens_the_section_that_it_leads_into(driver, pages):
@@ -230,92 +356,3 @@ def test_a_link_opens_the_section_that_it_leads_into(driver, pages):
     )
     drawn = "return arguments[0].open && arguments[0].querySelector('[data-drawn]') !== null"
     assert WebDriverWait(driver, 120).until(lambda _: driver.execute_script(drawn, section))
-
-
-LEVELS = """
-    const host = document.querySelector("#ID .plot");
-    const figure = JSON.parse(document.getElementById("report-data").textContent)
-      .figures.find((f) => f.id === "ID");
-    const trace = host.data[0], values = trace.z ? trace.z.flat() : trace.y;
-    return [Number(host.dataset.bins), trace.dx,
-            values.reduce((a, b) => a + (b || 0), 0) * trace.dx * figure.levels.divisor];
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "figure"),
-    [
-        ("many_ranks", "heatmap"),
-        ("full", "filemap"),
-    ],
-)
-def test_every_level_of_the_zoom_holds_all_bytes(driver, pages, name, figure):
-    _, results = EXAMPLES[name]()
-    line = results.filetimeline if figure == "filemap" else results.timeline
-    total = line.bytes_read.sum() + line.bytes_written.sum()
-    browser.opened(driver, pages / f"{name}.html", width=1000)
-    driver.execute_script(f"document.querySelector('input[value={figure}]').click()")
-    browser.scrolled(driver)
-    _, run_s = driver.execute_script(
-        f"return document.querySelector('#{figure} .plot')._fullLayout.xaxis.range"
-    )
-    bins_seen = set()
-    for divisor in (1, 2, 4, 8, 16, 32, 64):
-        driver.execute_async_script(
-            f"Plots.zoom([0, {run_s / divisor}]).then(() => setTimeout(arguments[0], 60))"
-        )
-        bins, width, shown = driver.execute_script(LEVELS.replace("ID", figure))
-        bins_seen.add(bins)
-        assert shown == pytest.approx(total, rel=1e-9)
-        assert bins * width == pytest.approx(run_s)
-        finest = max(bins_seen)
-        assert bins <= 1000 * divisor or bins == finest
-    assert browser.console_errors(driver) == []
-    assert browser.requests(driver) == []
-
-
-def test_the_switch_shows_one_picture_and_keeps_the_zoom(driver, pages):
-    browser.opened(driver, pages / "long_run.html", width=1200)
-    visible = (
-        "return [...document.querySelectorAll('figure.view')]"
-        ".filter((f) => f.offsetParent).map((f) => f.id)"
-    )
-    assert driver.execute_script(visible) == ["heatmap"]
-    driver.execute_async_script("Plots.zoom([410, 430]).then(() => setTimeout(arguments[0], 60))")
-    driver.execute_script("document.querySelector('input[value=filemap]').click()")
-    assert driver.execute_script(visible) == ["filemap"]
-    browser.scrolled(driver)
-    low, high = driver.execute_script(
-        "return document.querySelector('#filemap .plot')._fullLayout.xaxis.range"
-    )
-    assert (low, high) == (410, 430)
-    status = driver.execute_script("return document.querySelector('.shown').textContent")
-    assert "bins of" in status
-
-
-def test_zoom_works_from_the_keyboard(driver, pages):
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-
-    browser.opened(driver, pages / "full.html", width=1200)
-    button = driver.find_element(By.CSS_SELECTOR, "[data-zoom=in]")
-    button.send_keys(Keys.ENTER)
-    driver.execute_async_script("setTimeout(arguments[0], 400)")
-    low, high = driver.execute_script(
-        "return document.querySelector('#heatmap .plot')._fullLayout.xaxis.range"
-    )
-    assert high - low == pytest.approx(15.7, rel=1e-3)
-    outline = driver.execute_script(
-        "const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.outlineWidth"
-    )
-    assert outline == "solid2px"
-    driver.find_element(By.CSS_SELECTOR, "input[value=heatmap]").send_keys(Keys.ARROW_RIGHT)
-    assert driver.execute_script("return document.activeElement.value") == "filemap"
-
-
-def test_a_long_name_in_a_caption_widens_no_page(driver, tmp_path):
-    page, name = tmp_path / "page.html", "x" * 90
-    text = render_html(Run(*EXAMPLES["full"]()))
-    page.write_text(text.replace("<figcaption>", f"<figcaption>{name} "), encoding="utf-8")
-    browser.opened(driver, page, width=390)
-    assert driver.execute_script("return document.documentElement.scrollWidth") == 390

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 
 import pytest
 
 from tests.makers import browser
+from tests.makers.accessibility import violations
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from vanidl.compare.report.html import write_comparison
 
 pytestmark = pytest.mark.browser
+
+SCHEMES = dict(zip(EXAMPLE_COMPARISONS, cycle(("light", "dark"))))
 
 
 @pytest.fixture(scope="module")
@@ -19,26 +23,51 @@ def pages(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("name", "scheme"), [*zip(EXAMPLE_COMPARISONS, cycle(("light", "dark")))])
-def test_page_draws_without_error_or_request(driver, pages, name, scheme):
-    browser.sound_in_two_views(driver, pages / f"{name}.html", scheme)
+@pytest.fixture(scope="module", params=EXAMPLE_COMPARISONS)
+def name(request):
+    """An example; its tests follow each other, and its page is opened once for them."""
+    return request.param
 
 
-def test_numbers_are_a_table_of_sorted_numbers(driver, pages):
-    browser.opened(driver, pages / "slower.html", width=1400)
+only = partial(pytest.mark.parametrize, "name", indirect=True)
+
+
+@pytest.fixture
+def shown(chromium, pages, name):
+    """The page of the example, drawn whole, 1400 wide, for tests that leave it as it was."""
+    browser.shown(chromium, pages / f"{name}.html", width=1400)
+    return chromium
+
+
+def test_page_draws_without_error_or_request(driver, pages, name):
+    browser.sound_in_two_views(driver, pages / f"{name}.html", SCHEMES[name])
+    browser.keep(driver, pages / f"{name}.html")
+
+
+@only(argvalues=["slower"])
+def test_numbers_are_a_table_of_sorted_numbers(shown):
     cells = (
         "return [...document.querySelectorAll('#metrics tbody tr')]"
         ".map((tr) => [...tr.cells].map((td) => td.textContent))"
     )
-    first = driver.execute_script(cells)[0]
+    first = shown.execute_script(cells)[0]
     assert first[0] == "throughput"
     assert first[-1] == "worse"
     assert first[1].endswith(" steps/s")
 
 
-def test_hostile_names_do_nothing(driver, pages):
-    browser.opened(driver, pages / "hostile.html", width=1400)
+@only(argvalues=["hostile"])
+def test_hostile_names_do_nothing(shown):
     for tag in ("img", "svg[onload]", "b", "a[href^=http]"):
-        assert driver.execute_script(f"return document.querySelectorAll('{tag}').length") == 0
-    facts = driver.execute_script("return document.querySelector('.facts').textContent")
+        assert shown.execute_script(f"return document.querySelectorAll('{tag}').length") == 0
+    facts = shown.execute_script("return document.querySelector('.facts').textContent")
     assert "<script>alert(1)</script>" in facts
+
+
+@only(argvalues=["one_each", "slower"])
+def test_pages_break_no_rule_of_axe(shown):
+    browser.drop(shown)
+    browser.resized(shown, 1024)
+    browser.prefer(shown, "light")
+    assert violations(shown) == []
+    assert browser.tables_cut_on_paper(shown) == 0
