@@ -49,6 +49,16 @@ def drawn(name: str) -> dict[str, Figure]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+def test_axes_write_numbers_as_tables_do(name):
+    """`4,000` and `20,000`, where plotly alone writes 4000 and 20k."""
+    for figure in drawn(name).values():
+        layout = figure.spec["layout"] if figure.spec else {}
+        for axis in (layout[key] for key in layout if key[1:].startswith("axis")):
+            written = axis.get("separatethousands") and axis.get("exponentformat") == "none"
+            assert written or "ticktext" in axis, (figure.id, axis)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.__module__.rsplit(".", 1)[-1])
 def test_every_figure_of_every_run(figure, name):
     result = figure(example(name))

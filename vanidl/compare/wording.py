@@ -52,6 +52,18 @@ def interval(change: Change) -> str:
     return ""
 
 
+def judged(pairing: Pairing) -> bool:
+    """Whether a column of verdicts says more than that one run each gives none."""
+    return any(change.verdict != NO_INTERVAL for change in pairing.changes)
+
+
+def from_nothing(change: Change) -> str:
+    """What stands in the place of a ratio to 0; "" where there is a ratio, or a side is unknown."""
+    if change.a != 0 or change.b is None or change.ratio is not None:
+        return ""
+    return "equal" if change.b == 0 else f"from {shown(0, change.metric.unit)}"
+
+
 def _range(low: float, high: float) -> str:
     """`1.97 to 2.31 times` where one is a factor, else `-58 % to -42 %`."""
     if low >= 1 and high >= 2:

@@ -31,6 +31,14 @@ class Table:
     cut: str = ""  # "1,000 of 12,345 files", where rows were left out
     sorted_by: int | None = None  # the column whose largest value comes first, where one is meant
 
+    def without_empty_columns(self) -> Table:
+        """The same without columns of which no row knows anything, for what is said elsewhere."""
+        kept = [i for i in range(len(self.columns)) if any(row[i] is not None for row in self.rows)]
+        columns = tuple(self.columns[i] for i in kept)
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        place = kept.index(self.sorted_by) if self.sorted_by in kept else None
+        return Table(columns, rows, self.cut, place)
+
 
 @dataclass(frozen=True, slots=True)
 class Levels:

@@ -89,6 +89,8 @@ def axis(title: str = "", **more: object) -> Spec:
         "zeroline": False,
         "tickcolor": FAINT,
         "automargin": True,
+        "separatethousands": True,  # 4,000 as texts and tables write it, not 4000
+        "exponentformat": "none",  # nor 20k
         **more,
     }
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -21,6 +22,8 @@ from vanidl.compare.figures import (
     steps,
     timeline,
 )
+from vanidl.compare.report.text import comparison_text
+from vanidl.compare.wording import from_nothing
 
 
 @cache
@@ -70,6 +73,24 @@ def test_metrics_table_holds_every_side():
     assert titles == ["metric", "A", "B", "B against A", "98 % interval", "verdict",
                       "C", "C against A", "98 % interval", "verdict"]  # fmt: skip
     assert len(table.rows) == len(example("three").pairings[0].changes)
+
+
+def test_one_run_each_has_no_column_without_a_word():
+    """No interval and no verdict: a sentence says so once, not each of fourteen rows."""
+    for table in (made.table for figure in FIGURES if (made := figure(example("one_each"))).table):
+        for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+            assert set(cells) - {None, "no interval"}, column.title
+    heads = comparison_text(example("one_each")).splitlines()
+    assert not any("verdict" in line or "98 %" in line for line in heads)
+    assert any("verdict" in line for line in comparison_text(example("slower")).splitlines())
+
+
+def test_a_change_from_zero_is_not_called_unrecorded():
+    change = example("one_each").pairings[0].change("hidden_io_s")
+    rose, none = replace(change, a=0.0, b=1.5, ratio=None), replace(change, a=0.0, b=0, ratio=None)
+    unknown = replace(change, a=None, ratio=None)
+    assert [from_nothing(c) for c in (rose, none, unknown)] == ["from 0 s", "equal", ""]
+    assert metrics._cells(rose, verdicts=False)[1] == "from 0 s"
 
 
 def test_step_histograms_hold_every_step():

@@ -11,12 +11,13 @@ from tests import DATA
 from tests.makers.comparisons import EXAMPLE_COMPARISONS, repeats, timed
 from tests.report.test_html import parsed
 from vanidl.cli import main
-from vanidl.compare import Comparison, Sample, compare
+from vanidl.compare import Comparison, Sample, Side, compare
 from vanidl.compare.figures import FIGURES
-from vanidl.compare.report.html import render_comparison, write_comparison
+from vanidl.compare.report.html import _warnings, render_comparison, write_comparison
 from vanidl.compare.report.json import comparison_object
 from vanidl.compare.report.text import comparison_text
 from vanidl.compare.wording import headline
+from vanidl.model.warnings import Notice
 from vanidl.report import page as page_module
 
 LIMIT = 6_000_000
@@ -54,6 +55,24 @@ def test_json_and_text_of_every_comparison(name):
     text = comparison_text(example(name))
     assert text.replace("\n", "").isprintable()
     assert result["headline"].split(".")[0] in text.replace("\n", " ")
+
+
+def test_a_warning_of_both_sides_is_said_once_without_their_files():
+    def side(letter: str, *places: str) -> Side:
+        full = example("one_each").sides[0].samples[0]
+        notices = tuple(Notice("empty", f"/runs/{p}: 1 step is empty: so.", "info") for p in places)
+        coverage = replace(full.results.coverage, warnings=notices)
+        results = replace(full.results, coverage=coverage)
+        return Side(letter, letter, (replace(full, path=f"/runs/{letter}", results=results),))
+
+    both = compare([side("A", "A/tb/1.json"), side("B", "B/tb/2.json", "elsewhere/3.json")])
+    assert _warnings(both) == (
+        ("empty", "A, B: 1 step is empty: so.", "info"),
+        ("empty", "B: /runs/elsewhere/3.json: 1 step is empty: so.", "info"),
+    )
+    assert _warnings(compare([side("A", "A/tb/1.json"), side("B")]))[0][1].startswith(
+        "A: tb/1.json: "
+    )
 
 
 def test_hostile_names_arrive_as_text():

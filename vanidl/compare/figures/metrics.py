@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from vanidl.compare import Change, Comparison
 from vanidl.compare.comparison import NOT_COMPARABLE, NOT_RECORDED
-from vanidl.compare.wording import CONFIDENCE, interval
+from vanidl.compare.wording import CONFIDENCE, from_nothing, interval, judged
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.units import Amount, Cell
 
-_CAPTION = (
-    "A value over several runs is their mean (geometric where all are above zero). Verdicts other "
-    "than that of the first metric are corrected for their number."
-)
+_MEANS = "A value over several runs is their mean (geometric where all are above zero)."
+_CORRECTED = "Verdicts other than that of the first metric are corrected for their number."
 
 
 def figure(comparison: Comparison) -> Figure:
@@ -27,26 +25,40 @@ def figure(comparison: Comparison) -> Figure:
         ]
     titles = dict.fromkeys(c.metric.title for p in comparison.pairings for c in p.changes)
     table = Table(tuple(columns), tuple(_row(comparison, title) for title in titles))
-    return Figure("metrics", "What changed", "In numbers", _CAPTION, None, table)
+    shown = table.without_empty_columns()
+    return Figure("metrics", "What changed", "In numbers", _caption(comparison), None, shown)
+
+
+def _caption(comparison: Comparison) -> str:
+    several = any(len(side.samples) > 1 for side in comparison.sides)
+    verdicts = any(judged(pairing) for pairing in comparison.pairings)
+    said = ((_MEANS, several), (_CORRECTED, several and verdicts))
+    return " ".join(sentence for sentence, applies in said if applies)
 
 
 def _row(comparison: Comparison, title: str) -> tuple[Cell, ...]:
     found = [
-        next((c for c in p.changes if c.metric.title == title), None) for p in comparison.pairings
+        (next((c for c in p.changes if c.metric.title == title), None), judged(p))
+        for p in comparison.pairings
     ]
-    first = next(change for change in found if change is not None)
+    first = next(change for change, _ in found if change is not None)
     cells: list[Cell] = [title, _amount(first.a, first)]
-    for change in found:
-        cells += _cells(change)
+    for change, verdicts in found:
+        cells += _cells(change, verdicts)
     return tuple(cells)
 
 
-def _cells(change: Change | None) -> tuple[Cell, ...]:
+def _cells(change: Change | None, verdicts: bool) -> tuple[Cell, ...]:
     if change is None:
         return (None, None, None, NOT_RECORDED)
     known = change.note if change.verdict in (NOT_RECORDED, NOT_COMPARABLE) else ""
     verdict = known if known.startswith(NOT_RECORDED) else change.verdict
-    return (_amount(change.b, change), change.ratio, interval(change) or None, verdict)
+    return (
+        _amount(change.b, change),
+        from_nothing(change) or change.ratio,
+        interval(change) or None,
+        verdict if verdicts else None,
+    )
 
 
 def _amount(value: float | None, change: Change) -> Amount | None:

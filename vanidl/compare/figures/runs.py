@@ -30,7 +30,8 @@ def figure(comparison: Comparison) -> Figure:
     )
     table = Table(columns, tuple(rows[:LIMIT]), n_of_m(min(len(rows), LIMIT), len(rows), "runs"))
     caption = " ".join(f"{_capital(name)}: {elided(v)}." for name, v in comparison.conditions)
-    return Figure("runs", "Runs", "What was compared", caption, None, table)
+    shown = table.without_empty_columns()  # pairs and wall times are known to vanidl ab alone
+    return Figure("runs", "Runs", "What was compared", caption, None, shown)
 
 
 def _capital(text: str) -> str:

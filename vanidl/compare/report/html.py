@@ -50,18 +50,36 @@ def _facts(comparison: Comparison) -> tuple[tuple[str, str], ...]:
 
 
 def _warnings(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
-    """Every warning of every run once, with the sides that have it."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    """Every warning of every run once, with the sides that have it.
+
+    A warning begins with the file that it is about: of a run's own files their place in the run is
+    named, and none where it is said of several.
+    """
+    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for side in comparison.sides:
         for sample in side.samples:
-            for warning in _of(sample):
-                letters = found.setdefault(warning, [])
-                letters += [] if side.letter in letters else [side.letter]
+            for code, message, severity in _of(sample):
+                place, rest = _placed(sample, message)
+                found.setdefault((code, rest, severity), []).append((side.letter, place))
     ordered = sorted(found.items(), key=lambda item: item[0][2] == "info")
     return tuple(
-        (code, elided(f"{', '.join(letters)}: {message}", limit=1000), severity)
-        for (code, message, severity), letters in ordered
+        (code, elided(f"{_who(said)}: {rest}", limit=1000), severity)
+        for (code, rest, severity), said in ordered
     )
+
+
+def _placed(sample: Sample, message: str) -> tuple[str, str]:
+    """The file of the run that a warning begins with, "" where it names none, and the rest."""
+    name, colon, rest = message.partition(": ")
+    run = f"{sample.path.rstrip('/')}/"
+    return (name.removeprefix(run), rest) if colon and name.startswith(run) else ("", message)
+
+
+def _who(said: list[tuple[str, str]]) -> str:
+    """The sides that have a warning, and the file of the only run that has it."""
+    letters = ", ".join(dict.fromkeys(letter for letter, _ in said))
+    place = said[0][1] if len(said) == 1 else ""
+    return f"{letters}: {place}" if place else letters
 
 
 def _of(sample: Sample) -> list[tuple[str, str, str]]:

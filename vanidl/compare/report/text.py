@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 from vanidl.compare import Change, Comparison, Pairing, Side
 from vanidl.compare.differences import differences
-from vanidl.compare.wording import CONFIDENCE, headline, interval, runs
+from vanidl.compare.wording import CONFIDENCE, from_nothing, headline, interval, judged, runs
 from vanidl.formatting.terminal import aligned_table, paragraph, printable
 from vanidl.formatting.units import relative, shown
 from vanidl.model.warnings import NOT_COMPARABLE, WARNING
@@ -48,7 +50,9 @@ def _table(pairing: Pairing) -> str:
     a, b = pairing.a.letter, pairing.b.letter
     header = (f"{runs(pairing)}", a, b, "change", f"{CONFIDENCE} interval", "verdict")
     rows = [header, *(_row(change) for change in pairing.changes)]
-    return aligned_table(f"{b} compared with {a}", rows) or ""
+    kept = [True] * 4 + [any(map(interval, pairing.changes)), judged(pairing)]
+    shown_rows = [tuple(compress(row, kept)) for row in rows]
+    return aligned_table(f"{b} compared with {a}", shown_rows) or ""
 
 
 def _row(change: Change) -> tuple[str, ...]:
@@ -57,7 +61,7 @@ def _row(change: Change) -> tuple[str, ...]:
         change.metric.title,
         shown(change.a, unit),
         shown(change.b, unit),
-        relative(change.ratio) if change.ratio is not None else "-",
+        relative(change.ratio) if change.ratio is not None else from_nothing(change) or "-",
         interval(change) or "-",
         change.verdict,
     )
