@@ -98,6 +98,7 @@ def test_workers_of_a_data_loader(
     recorded: Recorder, tmp_path: Path, data: Path, method: str
 ) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
+    workers = 1 + (method == "fork")  # a spawned one costs an import of PyTorch
     text = f"""
 import torch
 class Rows(torch.utils.data.Dataset):
@@ -108,7 +109,7 @@ class Rows(torch.utils.data.Dataset):
         return torch.zeros(1)
 if __name__ == "__main__":
     for _ in torch.utils.data.DataLoader(
-        Rows(), batch_size=4, num_workers=2, multiprocessing_context={method!r}
+        Rows(), batch_size=4, num_workers={workers}, multiprocessing_context={method!r}
     ):
         pass
 """

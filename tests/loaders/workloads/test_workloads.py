@@ -76,7 +76,7 @@ class TestCosmoflow:
         np.testing.assert_allclose([each.mean() for each in counts[0]], 1.0, atol=0.01)
 
     def test_larger_samples_need_more_than_16_bits(self):
-        counts = cosmoflow.sample(full(cosmoflow, size=256), 0)["counts"]
+        counts = cosmoflow.sample(full(cosmoflow, size=256), 0)["counts"][:, :128]  # a half has
         groups = np.sort(np.ascontiguousarray(counts.reshape(4, -1).T).view("<i8").ravel())
         assert np.count_nonzero(np.diff(groups)) > 65_535
 
