@@ -65,7 +65,7 @@ class ReadGroup:
     def totals(self) -> ReadTotals:
         """What was read since this was asked last; nothing may be under way."""
         fresh, self._counted = self._done[self._counted :], len(self._done)
-        return ReadTotals(sum(d.nbytes for d in fresh), sum(d.requests for d in fresh))
+        return ReadTotals(sum([d.nbytes for d in fresh]), sum([d.requests for d in fresh]))
 
     def is_quick(self) -> bool | None:
         """True where the median read was quick; None where there was none."""
@@ -104,9 +104,12 @@ class GroupedReads:
 
     def __init__(self, threads: int) -> None:
         self._pool, self.quick = ReadThreads(threads), False
+        self._nothing = ReadGroup((), self._pool, 0)
 
     def begin(self, tasks: Sequence[Task]) -> ReadGroup:
         """The reads, under way where they may be slow."""
+        if not tasks:
+            return self._nothing
         return ReadGroup(tasks, self._pool, 0 if self.quick else self._pool.threads)
 
     def finish(self, group: ReadGroup) -> None:

@@ -30,12 +30,15 @@ KEPT_MOST = 8
 """Batches whose memory is kept: those that wait, that train, and that a user may hold."""
 
 
-def _references(arrays: list[NDArray[Any]]) -> list[int]:
-    return [sys.getrefcount(arrays[at]) for at in range(len(arrays))]
+def _free(arrays: list[NDArray[Any]], references: int) -> int:
+    """The first array that only the list has: so many references. -1: none."""
+    for at in range(len(arrays)):
+        if sys.getrefcount(arrays[at]) == references:
+            return at
+    return -1
 
 
-(_FREE,) = _references([np.empty(0)])
-"""References to an array that only a list has."""
+_ONLY_LISTED = next(n for n in range(1, 9) if _free([np.empty(0)], n) == 0)
 
 
 class BatchMemory:
@@ -67,8 +70,7 @@ class BatchMemory:
     def rows(self, count: int) -> NDArray[Any]:
         """(count, *shape) that nobody else has, until what is made of it is dropped."""
         self._rows = max(self._rows, count)
-        references = _references(self._kept)
-        free = references.index(_FREE) if _FREE in references else -1
+        free = _free(self._kept, _ONLY_LISTED)
         if free >= 0 and len(self._kept[free]) >= count:
             return self._kept[free][:count]
         fresh = np.empty((self._rows, *self._shape), self._dtype)

@@ -115,10 +115,7 @@ class Plan:
         Raises:
             UsageError: The plan has no such epoch.
         """
-        if not 0 <= epoch < self.settings.epochs:
-            raise UsageError(
-                f"expected an epoch of 0 to {self.settings.epochs - 1}, found {epoch}: plan more"
-            )
+        self._require(epoch)
         nodes = nodes or range(self.settings.nodes)
         sequence = self.settings.shuffle(int(self.order[epoch]))
         size = self.settings.global_batch
@@ -127,7 +124,8 @@ class Plan:
                 yield self._dealt(sequence[low : low + size], low, nodes, first=epoch == 0)
             return
         if self.settings.ranks == 1:
-            yield from self._alone(sequence, first=epoch == 0)
+            for ids, load in self.alone(epoch):
+                yield StepPlan(ids, load, _bounds([len(ids)]), len(ids), 1)
             return
         again = sequence[self.settings.samples :]
         rank_of: dict[int, int] = {}
@@ -139,6 +137,22 @@ class Plan:
                 rank_of = _users(step, again)
             yield _joined(step, wrapped, rank_of)
 
+    def alone(self, epoch: int) -> Iterator[tuple[Int64Array, NDArray[np.bool_]]]:
+        """(ids, which of them to read) of each step of an epoch, where there is one rank.
+
+        There is nothing to share out, so all are sorted in one go.
+
+        Raises:
+            UsageError: The plan has no such epoch.
+        """
+        self._require(epoch)
+        sequence, size = self.settings.shuffle(int(self.order[epoch])), self.settings.batch
+        free = (self.owner[sequence] == FREE) | (epoch == 0)
+        order = np.lexsort((sequence, free, np.arange(len(sequence)) // size))
+        ids, load = sequence[order].astype(np.int64), free[order]
+        for low in range(0, len(ids), size):
+            yield ids[low : low + size], load[low : low + size]
+
     def kept(self, epoch: int) -> Int64Array:
         """Ids that padding uses again at the end of the epoch: kept beside the buffer till then.
 
@@ -146,6 +160,12 @@ class Plan:
         """
         sequence = self.settings.shuffle(int(self.order[epoch]))
         return np.unique(sequence[self.settings.samples :])
+
+    def _require(self, epoch: int) -> None:
+        if not 0 <= epoch < self.settings.epochs:
+            raise UsageError(
+                f"expected an epoch of 0 to {self.settings.epochs - 1}, found {epoch}: plan more"
+            )
 
     def save(self, path: Path) -> None:
         """Writes the plan as .npz; `load_plan` reads it."""
@@ -163,15 +183,6 @@ class Plan:
         source = step.source[:, mine].T.reshape(-1)
         bounds = _bounds([len(step.ids)] * (len(nodes) * each))
         return StepPlan(ids, load, bounds, len(batch), ranks, mine.start, source)
-
-    def _alone(self, sequence: IdArray, *, first: bool) -> Iterator[StepPlan]:
-        """The steps of the only rank: nothing to share out, so all are sorted in one go."""
-        size, free = self.settings.batch, (self.owner[sequence] == FREE) | first
-        order = np.lexsort((sequence, free, np.arange(len(sequence)) // size))
-        ids, load = sequence[order].astype(np.int64), free[order]
-        for low in range(0, len(ids), size):
-            mine = ids[low : low + size]
-            yield StepPlan(mine, load[low : low + size], _bounds([len(mine)]), len(mine), 1)
 
     def _first(self, batch: Int64Array, nodes: range) -> StepPlan:
         """Nothing is held yet: dealt as the baseline deals, one by one; what is left, to nodes."""

@@ -41,6 +41,8 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
     Raises:
         UsageError: The plan has no such epoch.
     """
+    if plan.settings.ranks == 1:
+        return [RankStep(ids, load, 1.0) for ids, load in islice(plan.alone(epoch), start, None)]
     node = plan.settings.node(rank)
     steps = plan.steps(epoch, range(node, node + 1))
     return [_of_rank(step, rank, node) for step in islice(steps, start, None)]
@@ -54,8 +56,12 @@ def _of_rank(step: StepPlan, rank: int, node: int) -> RankStep:
     return RankStep(ids.copy(), load & (source == node), step.weight(rank), source.copy())
 
 
+LARGE = 1 << 14
+"""Samples of a plan whose steps take so long to make that a thread makes them ahead."""
+
+
 class StepsAhead:
-    """The steps of a rank, epoch by epoch: those of the next are made while one is used.
+    """The steps of a rank, epoch by epoch: large plans' next are made while one is used.
 
     Args:
         plan: Of all ranks.
@@ -66,12 +72,12 @@ class StepsAhead:
     def __init__(
         self, plan: Plan, rank: int, make: Callable[[int], list[RankStep]] | None = None
     ) -> None:
-        self._epochs = plan.settings.epochs
+        self._ahead = plan.settings.epochs if plan.settings.samples >= LARGE else 0
         self._make = make or (lambda epoch: rank_steps(plan, rank, epoch=epoch))
         self._made: dict[int, Future[list[RankStep]]] = {}
 
     def of(self, epoch: int, start: int = 0) -> list[RankStep]:
-        """The steps from step `start` on; those of the next epoch are begun.
+        """The steps from step `start` on; those of the next epoch are begun, of a large plan.
 
         Raises:
             UsageError: The plan has no such epoch.
@@ -79,7 +85,7 @@ class StepsAhead:
         made = self._made.pop(epoch, None)
         steps = made.result() if made else self._make(epoch)
         self._made = {}
-        if epoch + 1 < self._epochs:
+        if epoch + 1 < self._ahead:
             self._begin(epoch + 1)
         return steps[start:]
 

@@ -17,6 +17,7 @@ from torch.utils.data import DistributedSampler
 from vanidl_loaders.cli import main
 from vanidl_loaders.data.coalesce import StorageSpeed, runs
 from vanidl_loaders.errors import InputError, UsageError
+from vanidl_loaders.scheduled import steps
 from vanidl_loaders.scheduled.epochs import ORDERS, path_cost, transition_costs
 from vanidl_loaders.scheduled.plan import FREE, load_plan, make_plan
 from vanidl_loaders.scheduled.plan_settings import EPOCH_ORDERS, PlanSettings
@@ -297,8 +298,10 @@ def test_the_command_prints_the_contract(capsys):
     assert counts["batch_spread"] > 1
 
 
-def test_the_next_epochs_steps_are_made_ahead_and_are_a_ranks_own():
+@pytest.mark.parametrize("large", [0, 102])
+def test_steps_made_ahead_are_those_of_the_epoch_and_a_ranks_own(monkeypatch, large):
     """In any order of epochs the same; of no rank more than its own ids is kept."""
+    monkeypatch.setattr(steps, "LARGE", large)
     plan = make_plan(PlanSettings(samples=101, ranks=3, batch=4, epochs=4, buffer=50, seed=2))
     ahead = StepsAhead(plan, 1)
     for epoch, start in ((0, 0), (1, 2), (1, 0), (3, 0), (2, 5)):
@@ -311,5 +314,6 @@ def test_the_next_epochs_steps_are_made_ahead_and_are_a_ranks_own():
             assert one.weight == other.weight
             assert one.ids.base is None
             assert one.load.base is None
+        assert bool(ahead._made) == (large == 0 and epoch < 3)
     with pytest.raises(UsageError, match="plan more"):
         ahead.of(4)
