@@ -41,7 +41,7 @@ def rank_steps(plan: Plan, rank: int, *, epoch: int, start: int = 0) -> list[Ran
     Raises:
         UsageError: The plan has no such epoch.
     """
-    if plan.settings.ranks == 1:
+    if plan.settings.ranks == 1 and not plan.settings.exchange:
         return [RankStep(ids, load, 1.0) for ids, load in islice(plan.alone(epoch), start, None)]
     node = plan.settings.node(rank)
     steps = plan.steps(epoch, range(node, node + 1))
