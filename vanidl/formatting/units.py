@@ -2,8 +2,9 @@
 
 Seconds, bytes in powers of 1024 and ratios have three significant digits, zeros at the end kept
 (`8.30 MiB` beside `4.97 MiB`); shares in per cent have one decimal below 10 % and above 99 %, else
-none. An amount of data or a share that is a whole number of its unit, exactly, has no decimals:
-`1 MiB` is 1,048,576 bytes, `1.00 MiB` about as much; `1 %` is a hundredth, `1.0 %` about that.
+none. An amount of data, a share or a time below a second that is a whole number of its unit,
+exactly, has no decimals: `1 MiB` is 1,048,576 bytes, `1.00 MiB` about as much; `1 %` is a
+hundredth, `1.0 %` about that; `20 ms` is a limit that was chosen, `20.0 ms` was measured.
 Counts and places in time have all digits. None is "not recorded" everywhere.
 """
 
@@ -65,8 +66,9 @@ def _below_a_second(value: float) -> str:
     if value < 0.5e-9:
         return "< 1 ns"
     for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        if value * scale < 999.5:
-            return f"{_significant(value * scale)} {unit}"
+        amount = value * scale
+        if amount < 999.5:
+            return f"{f'{amount:.0f}' if _whole(amount) else _significant(amount)} {unit}"
     return "1.00 s"
 
 
@@ -93,7 +95,7 @@ def nbytes(value: float | None) -> str:
     amount = value / divisor
     if divisor == 1:
         return "< 1 B" if 0 < amount < 0.5 else f"{amount:,.0f} {unit}"
-    whole = amount < 999.5 and amount == int(amount)
+    whole = amount < 999.5 and _whole(amount)
     return f"{amount:.0f} {unit}" if whole else f"{_significant(amount)} {unit}"
 
 
@@ -118,8 +120,7 @@ def percent(share: float | None) -> str:
         return "> 99.9 %"
     if value > 100:
         return f"{_three_digits(value)} %"
-    whole = math.isclose(value, round(value), rel_tol=1e-9)  # 0.07 * 100 is not 7
-    finer = not whole and (value < 9.95 or 99 < value < 100)
+    finer = not _whole(value) and (value < 9.95 or 99 < value < 100)
     return f"{value:.1f} %" if finer else f"{value:.0f} %"
 
 
@@ -141,6 +142,11 @@ def _three_digits(value: float) -> str:
         return f"{value:.1f}"
     digits = max(len(str(int(value))) - 3, 0)
     return f"{round(value, -digits):,.0f}"
+
+
+def _whole(value: float) -> bool:
+    """Whether it is a whole number, but for what binary fractions are off: 0.07 * 100 is not 7."""
+    return math.isclose(value, round(value), rel_tol=1e-9)
 
 
 def _significant(value: float) -> str:

@@ -10,12 +10,19 @@ const Units = (() => {
     return Number(value.toPrecision(3)).toLocaleString("en");
   }
 
+  /* Whether it is a whole number, but for what binary fractions are off. */
+  function whole(value) {
+    return Math.abs(value - Math.round(value)) <= 1e-9 * value;
+  }
+
   function seconds(value) {
     if (value === 0) return "0 s";
     if (value < 0) return `-${seconds(-value)}`;
     if (value < .5e-9) return "< 1 ns";
-    const [scale, name] = SMALL.find(([s]) => value * s < 999.5) || [1, "s"];
-    return value < 7195 ? `${threeDigits(value * scale)} ${name}` : hours(value);
+    if (value >= 7195) return hours(value);
+    const [scale, name] = SMALL.find(([s]) => value < .9995 && value * s < 999.5) || [1, "s"];
+    const amount = value * scale;
+    return `${scale > 1 && whole(amount) ? Math.round(amount) : threeDigits(amount)} ${name}`;
   }
 
   function hours(value) {
@@ -28,8 +35,8 @@ const Units = (() => {
     let power = 0, amount = value;
     while (amount >= 1023.5 && power + 1 < NAMES.length) { amount /= 1024; power++; }
     if (!power && amount > 0 && amount < .5) return "< 1 B";
-    const whole = !power || (Number.isInteger(amount) && amount < 999.5);
-    return `${whole ? Math.round(amount).toLocaleString("en") : threeDigits(amount)} ${NAMES[power]}`;
+    const plain = !power || (whole(amount) && amount < 999.5);
+    return `${plain ? Math.round(amount).toLocaleString("en") : threeDigits(amount)} ${NAMES[power]}`;
   }
 
   return {seconds, bytes};
