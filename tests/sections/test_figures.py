@@ -393,6 +393,18 @@ def test_no_column_of_the_files_says_nothing(name):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+def test_a_file_that_was_not_read_has_no_empty_reads(name):
+    """A dash there would say that the reads were not recorded."""
+    figure = drawn(name)["files"]
+    titles = [column.title for column in figure.table.columns] if figure.table else []
+    for row in figure.table.rows if figure.table else ():
+        if row[titles.index("reads")] == 0:
+            assert row[titles.index("reads of 0 bytes")] == 0
+    cut = any("\N{HORIZONTAL ELLIPSIS}" in row[0] for row in figure.table.rows) if titles else False
+    assert not cut or "are cut in the middle" in figure.caption
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_orders_of_operations_add_up(name):
     table = drawn(name)["access"].table
     for counts in (row for row in zip(*table.rows, strict=True)) if table else ():

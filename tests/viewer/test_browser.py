@@ -198,6 +198,17 @@ def test_what_is_in_view_is_a_table(viewer, run):
     assert any(row[1].startswith("read /") for row in rows)
 
 
+def test_the_legend_names_every_colour_of_the_rates(viewer):
+    """Bytes read and written over time have colours of their own above the lanes."""
+    names, rates = viewer.execute_script(
+        f"const b = {TRACE}.model.bandwidth;"
+        f"return [[...{VIEWER}.querySelectorAll('.tv-legend > span')].map((s) => s.textContent),"
+        "  [b.read, b.written].map((all) => all.some((n) => n))]"
+    )
+    assert ("bytes read" in names, "bytes written" in names) == tuple(rates)
+    assert any(rates)
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 1024), ("light", 390)])
 def test_it_fits_narrow_pages_and_dark_ones(driver, page, scheme, width):
     browser.prefer(driver, scheme)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from vanidl.analyses.files import FileRow
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
@@ -19,8 +21,9 @@ LIMIT = 1000
 OSTS = 8
 _CAPTION = (
     "Longest time first. Time is the sum of durations over all ranks, so operations side by "
-    "side count twice. Paths longer than 160 characters are cut in the middle."
+    "side count twice."
 )
+PATH_LIMIT = 120
 _COLUMNS = (
     Column("path"),
     Column("kind"),
@@ -49,13 +52,17 @@ def figure(run: Run) -> Figure:
     opens, found = _opens(run), run.results.latencies
     empty = found.empty_reads if found is not None else {}
     rows = tuple(
-        _row(file, opens.get(file.path), None if file.truncated else empty.get(file.path))
+        _row(file, opens.get(file.path), _empty_reads(file, empty))
         for file in _by_time(run)[:LIMIT]
     )
     table = _informative(run, rows, n_of_m(len(rows), len(files), "files"))
     cut = traced_words(run.coverage, run.summary.layer)
+    note = ""
+    if any(len(file.path) > PATH_LIMIT for file in files):
+        note = f" Paths longer than {PATH_LIMIT} characters are cut in the middle."
     many = sum(file.truncated for file in files) if cut else 0
-    note = f" {cut}: numbers of {plural(many, 'file')} are those of the counters." if many else ""
+    if many:
+        note += f" {cut}: numbers of {plural(many, 'file')} are those of the counters."
     return Figure("files", "Files", "Files", _CAPTION + note, None, table)
 
 
@@ -90,12 +97,19 @@ def _opens(run: Run) -> dict[str, int]:
     return found
 
 
+def _empty_reads(file: FileRow, counted: Mapping[str, int]) -> int | None:
+    """Reads of 0 bytes: of a file that was not read none, of one traced in part not known."""
+    if file.reads == 0:
+        return 0
+    return None if file.truncated else counted.get(file.path)
+
+
 def _row(
     file: FileRow, opens: int | None, empty_reads: int | None
 ) -> tuple[str | int | float | None, ...]:
     mount = f"{file.mount} ({file.file_system})" if file.file_system else file.mount
     return (
-        elided(file.path, limit=120),
+        elided(file.path, limit=PATH_LIMIT),
         elided(file.kind, limit=40),
         file.bytes_read,
         file.bytes_written,

@@ -99,8 +99,10 @@ const Viewer = (() => {
       };
       const kinds = new Set(packed.lanes.map((lane) => lane.kind));
       for (const [kind, name] of KINDS) if (kinds.has(kind)) entry(name, palette.kinds[kind]);
-      if (this.byFate && kinds.has("io")) palette.fates.forEach((f, i) => { if (this.hasFate(i)) entry(f.label, f.colour, f.hatch); });
-      else if (this.model.bandwidth) { entry("read", palette.read); entry("write", palette.write, "/"); }
+      const byFate = this.byFate && kinds.has("io"), rates = this.model.bandwidth;
+      if (byFate) palette.fates.forEach((f, i) => { if (this.hasFate(i)) entry(f.label, f.colour, f.hatch); });
+      if (rates && (!byFate || rates.read.some((n) => n))) entry(byFate ? "bytes read" : "read", palette.read);
+      if (rates && (!byFate || rates.written.some((n) => n))) entry(byFate ? "bytes written" : "write", palette.write, byFate ? "" : "/");
       if (!this.byFate && packed.held < packed.total && kinds.has("io")) entry("read or write", palette.busy);
       return list;
     }
