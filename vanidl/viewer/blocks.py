@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,14 @@ class Block:
         """The slices that a mask, an index array or a slice picks."""
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
         return Block(self.lane, **columns)
+
+
+def joined_blocks(blocks: Sequence[Block]) -> Block:
+    """The slices of blocks of one lane, block by block."""
+    if len(blocks) == 1:
+        return blocks[0]
+    columns = {name: np.concatenate([getattr(b, name) for b in blocks]) for name in COLUMNS}
+    return Block(blocks[0].lane, **columns)
 
 
 @dataclass(frozen=True, slots=True)

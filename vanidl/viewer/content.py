@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,18 +188,25 @@ class _Chosen:
             if count <= left:
                 left -= count
                 taken = np.array(windows, np.int64).reshape(-1, 2)
-                found += [_outside(part, taken) for part in self._parts[place[window]]]
+                found += _outside(self._parts[place[window]], taken)
                 windows.append(window)
-        return tuple(windows), [part for part in found if len(part)]
+        return tuple(windows), found
 
 
-def _outside(block: Block, windows: Int64Array) -> Block:
-    """Slices that lie in none of the windows that were taken before."""
-    keep = np.ones(len(block), bool)
-    near = (block.start[0] < windows[:, 1]) & (block.end.max() > windows[:, 0])
+def _outside(parts: Sequence[Block], windows: Int64Array) -> list[Block]:
+    """Slices that lie in none of the windows that were taken before; no part is empty."""
+    if not parts or not len(windows):
+        return list(parts)
+    start = np.concatenate([part.start for part in parts])
+    end = np.concatenate([part.end for part in parts])
+    keep = np.ones(len(start), bool)
+    near = (start.min() < windows[:, 1]) & (end.max() > windows[:, 0])
     for low, high in windows[near]:
-        keep &= ~((block.start < high) & (block.end > low))
-    return block if keep.all() else block.pick(keep)
+        keep &= ~((start < high) & (end > low))
+    bounds = list(accumulate(map(len, parts), initial=0))
+    kept = np.add.reduceat(keep, bounds[:-1], dtype=np.int64).tolist()
+    places = zip(parts, kept, pairwise(bounds), strict=True)
+    return [p if n == len(p) else p.pick(keep[a:b]) for p, n, (a, b) in places if n]
 
 
 def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:

@@ -14,7 +14,7 @@ from vanidl.analyses.timeline import JobTimeline
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
 from vanidl.model.trace import Trace
-from vanidl.viewer.blocks import COLUMNS, Block, cut, fates_of
+from vanidl.viewer.blocks import Block, cut, fates_of, joined_blocks
 from vanidl.viewer.content import Content, Room, Slices
 from vanidl.viewer.lanes import Lanes
 from vanidl.viewer.pack import Spec, packed_columns, packed_texts
@@ -121,17 +121,17 @@ _KEPT = ("offset", "nbytes", "thread", "process", "write")
 
 def _by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
     """(lane, row) -> its slices in order of start."""
-    found: dict[tuple[int, int], list[Block]] = {}
+    by_lane: dict[int, list[Block]] = {}
     for block in held:
-        for row in np.unique(block.row).tolist():
-            found.setdefault((block.lane, row), []).append(block.pick(block.row == row))
-    return {track: _sorted(blocks) for track, blocks in sorted(found.items())}
-
-
-def _sorted(blocks: Sequence[Block]) -> Block:
-    columns = {name: np.concatenate([getattr(b, name) for b in blocks]) for name in COLUMNS}
-    order = np.argsort(columns["start"], kind="stable")
-    return Block(blocks[0].lane, **{name: values[order] for name, values in columns.items()})
+        by_lane.setdefault(block.lane, []).append(block)
+    found: dict[tuple[int, int], Block] = {}
+    for lane in sorted(by_lane):
+        whole = joined_blocks(by_lane[lane])  # of thousands of blocks: a few calls a lane
+        for row in np.unique(whole.row).tolist():
+            mine = np.flatnonzero(whole.row == row)
+            order = np.argsort(whole.start[mine], kind="stable")
+            found[lane, row] = whole.pick(mine[order])
+    return found
 
 
 def _joined(columns: Sequence[NDArray[np.integer]]) -> Int64Array:
@@ -160,7 +160,7 @@ def _rank_label(trace: Trace, rank: int) -> str:
 
 
 def _process_labels(trace: Trace, held: Sequence[Block]) -> Spec:
-    used = np.unique(_joined([np.unique(block.process) for block in held])).tolist()
+    used = np.unique(_joined([block.process for block in held])).tolist()
     return {str(p): process_label(trace, p) for p in used if p >= 0}
 
 
