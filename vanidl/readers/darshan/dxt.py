@@ -37,16 +37,10 @@ _FREE_ROOM = 1 << 26  # rows: memory that is not written to costs nothing, movin
 _SHIFT = np.float64(3 << 51)
 
 _Table = dict[str, NDArray[Any]]
-_Segments = NDArray[np.int64]  # one row a segment
+_Segments = NDArray[np.int64]  # the words of some segments, one segment behind the other
 
-
-@dataclass(slots=True)
-class _Record:
-    file: int
-    rank: int
-    host: bytes
-    writes: int
-    reads: int
+_Record = tuple[int, int, bytes, int, int]
+"""File, rank, host, writes and reads, as a head is unpacked: there are millions."""
 
 
 def decode(
@@ -133,7 +127,7 @@ def tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
 def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
     """As `tables`, of rows of one width: one table of all, then slices of it."""
     segments = [rows for one in walked for rows in one.segments]
-    lengths = [sum(map(len, one.segments)) for one in walked]
+    lengths = [sum(map(len, one.segments)) // width for one in walked]
     columns = _Columns(width, 0)
     columns.add(segments, 1)
     records = [record for one in walked for record in one.records]
@@ -187,14 +181,14 @@ class _Columns:
         # goes when only others are kept.
         types = [np.uint32, np.uint32, *(width - 2) * [np.int64]]
         self._columns: list[NDArray[Any]] = [np.empty(0, each) for each in types]
-        self._scratch = np.empty((0, width), np.int64)
+        self._scratch = np.empty(0, np.int64)
         self._waiting: list[_Segments] = []  # of streams too short to be worth a pass each
         self._waiting_rows = 0
 
     def add(self, segments: list[_Segments], used: int) -> None:
         """Append the segments of a stream that ends `used` bytes into the region."""
         self._waiting += segments
-        self._waiting_rows += sum(map(len, segments))
+        self._waiting_rows += sum(map(len, segments)) // self.width
         if self._waiting_rows >= _BLOCK:
             self._flush(used)
 
@@ -214,13 +208,16 @@ class _Columns:
             self._store(segments[low : low + _BLOCK], first + low)
         self._waiting, self._waiting_rows = [], 0
 
-    def _joined(self) -> _Segments:
+    def _joined(self) -> NDArray[np.int64]:
+        """What waits, one row a segment."""
         # Into memory that is used again: fresh memory costs more than the copying.
         if len(self._waiting) == 1:
-            return self._waiting[0]
-        if self._waiting_rows > len(self._scratch):
-            self._scratch = np.empty((self._waiting_rows * 9 // 8, self.width), np.int64)
-        return np.concatenate(self._waiting, out=self._scratch[: self._waiting_rows])
+            return self._waiting[0].reshape(-1, self.width)
+        words = self._waiting_rows * self.width
+        if words > len(self._scratch):
+            self._scratch = np.empty(words * 9 // 8, np.int64)
+        joined = np.concatenate(self._waiting, out=self._scratch[:words])
+        return joined.reshape(-1, self.width)
 
     def _grow(self, held: int, used: int) -> None:
         # Streams are alike, so the share of the region used so far tells the rows to come.
@@ -230,7 +227,7 @@ class _Columns:
             self._columns[i] = np.empty(room, column.dtype)
             self._columns[i][:held] = column[:held]
 
-    def _store(self, block: _Segments, first: int) -> None:
+    def _store(self, block: NDArray[np.int64], first: int) -> None:
         """Writes rows into the columns from row `first` on."""
         rows = slice(first, first + len(block))
         narrow = [self._keep(i, block[:, i], rows) for i in (0, 1)]
@@ -280,28 +277,30 @@ def _records(
     data: bytes | memoryview, width: int, byte_order: str, budget: Budget
 ) -> tuple[list[_Record], list[_Segments], str]:
     """The records of one stream, their segments, and what is wrong with the stream's end."""
-    head = struct.Struct(byte_order + _HEAD)
+    unpack, hold = struct.Struct(byte_order + _HEAD).unpack_from, budget.hold
     words = _words(data, byte_order)
     records: list[_Record] = []
     segments: list[_Segments] = []
-    at, problem = 0, ""
-    while len(data) - at >= _HEAD_BYTES and not problem:
-        if not budget.hold(_HELD_BYTES):
+    at, size, row_bytes, problem = 0, len(data), 8 * width, ""
+    while size - at >= _HEAD_BYTES and not problem:
+        if not hold(_HELD_BYTES):
             return records, segments, "it has more records than a log of its size may"
-        file, rank, host, writes, reads = head.unpack_from(data, at)
+        record = unpack(data, at)
         at += _HEAD_BYTES
-        found, there = writes + reads, (len(data) - at) // 8 // width
-        if found > there or writes < 0 or reads < 0:
-            found = max(0, min(found, there))
+        _, _, _, writes, reads = record
+        found = writes + reads
+        if found * row_bytes > size - at or writes < 0 or reads < 0:
+            found = max(0, min(found, (size - at) // row_bytes))
             problem = (
                 f"a record announces {writes:,} writes and {reads:,} reads, "
                 f"{found:,} operations of it are there"
             )
-        written = min(max(0, writes), found) if problem else writes
-        records.append(_Record(file, rank, host, written, found - written))
+            written = min(max(0, writes), found)
+            record = (*record[:3], written, found - written)
+        records.append(record)
         if found:  # a view of nothing would hold the whole stream
-            segments.append(words[at // 8 : at // 8 + width * found].reshape(found, width))
-        at += 8 * width * found
+            segments.append(words[at // 8 : at // 8 + width * found])
+        at += row_bytes * found
     if not problem and at < len(data):
         problem = f"{len(data) - at} bytes at the end of a stream are no record"
     return records, segments, problem
@@ -318,7 +317,7 @@ def _code_type(count: int) -> type[np.uint16] | type[np.int32]:
 
 
 def _table(records: list[_Record], columns: _Columns) -> _Table:
-    counts = np.array([(r.writes, r.reads) for r in records], np.int64).reshape(-1, 2)
+    counts = np.array([record[3:] for record in records], np.int64).reshape(-1, 2)
     number = np.arange(len(records), dtype=_code_type(len(records)))
     table: _Table = {
         "record": np.repeat(number, counts.sum(axis=1)),
@@ -341,12 +340,12 @@ def _drop_nonsense(table: _Table) -> str:
 
 def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:
     thread = table["thread"].view(np.uint64) if "thread" in table else None
-    hosts = {raw: text(raw) for raw in {r.host for r in records}}
+    hosts = {raw: text(raw) for raw in {raw for _, _, raw, _, _ in records}}
     result = OperationTable(
         layer=layer,
-        record_file=np.array([r.file for r in records], np.uint64),
-        record_rank=np.array([r.rank for r in records], np.int64),
-        record_host=tuple(hosts[r.host] for r in records),
+        record_file=np.array([file for file, _, _, _, _ in records], np.uint64),
+        record_rank=np.array([rank for _, rank, _, _, _ in records], np.int64),
+        record_host=tuple([hosts[raw] for _, _, raw, _, _ in records]),
         record=table["record"],
         op=table["op"],
         offset=table["offset"],

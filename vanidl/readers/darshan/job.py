@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -13,6 +13,8 @@ from vanidl.readers.darshan.header import Header
 
 METADATA_BYTES = 1024
 SECOND = 1_000_000_000
+
+_SHORT_NAMES = 64 << 10  # bytes: of longer regions not one is kept in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +64,43 @@ def read_job(data: bytes, header: Header) -> JobRecord | None:
     )
 
 
-def read_names(data: bytes, header: Header, budget: Budget) -> tuple[dict[int, str], int]:
+def read_names(data: bytes, header: Header, budget: Budget) -> tuple[Mapping[int, str], int]:
     """Names by file id, and how many bytes at the end are no whole name, or one too many."""
-    walk = _counted_names if header.layout.counted_names else _marked_names
+    form = header.layout.counted_names, header.byte_order
+    if len(data) <= _SHORT_NAMES:
+        found = _names_of_many(data, *form)
+        if budget.held_bytes >= found.held_bytes:
+            budget.hold(found.held_bytes)
+            return found.names, len(data) - found.end
+    found = _names_within(data, *form, budget)
+    return found.names, len(data) - found.end
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names by file id, the first byte behind them, and what they took of the budget."""
+
+    names: dict[int, str]
+    end: int
+    held_bytes: int
+
+
+@lru_cache(16)  # ranks that read the same files in turn name them alike, in thousands of logs
+def _names_of_many(data: bytes, counted: bool, order: str) -> _Names:
+    return _names_within(data, counted, order, Budget.of_file(len(data)))
+
+
+def _names_within(data: bytes, counted: bool, order: str, budget: Budget) -> _Names:
+    """The names that a budget has room for."""
+    walk = _counted_names if counted else _marked_names
     names: dict[int, str] = {}
-    position = 0
-    for key, name, end in walk(data, header.byte_order):
+    position, before = 0, budget.held_bytes
+    for key, name, end in walk(data, order):
         if not budget.hold(OBJECT_BYTES + len(name)):
             break
         position = end
         names[key] = names.get(key) or name  # Darshan, too, keeps the first that is not empty
-    return names, len(data) - position
+    return _Names(names, position, before - budget.held_bytes)
 
 
 def _counted_names(data: bytes, order: str) -> Iterator[tuple[int, str, int]]:

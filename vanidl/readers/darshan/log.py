@@ -120,7 +120,7 @@ class _Gathered:
     name: str
     header: Header
     job: JobRecord
-    names: dict[int, str]
+    names: Mapping[int, str]
     dxt: tuple[OperationTable | Walked, ...]
     mpi: tuple[MpiRecord, ...]
     losses: list[str]
@@ -308,7 +308,7 @@ def _job(source: _Source, name: str, losses: list[str]) -> JobRecord:
     return job
 
 
-def _names(source: _Source, losses: list[str]) -> dict[int, str]:
+def _names(source: _Source, losses: list[str]) -> Mapping[int, str]:
     region = source.header.regions.get(NAMES)
     if region is None:
         return {}
