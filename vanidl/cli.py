@@ -23,7 +23,7 @@ _NO_MEMORY = (
     "expected memory for the result, found none left; give the command more (ulimit -v, the job's "
     "limit), or look at less: --from, --to, --only, or a part of the folder"
 )
-_GARBAGE = 1_000_000  # new objects before the collector looks: 700 unless set, and 10,000 logs hold most
+_GARBAGE = 1_000_000  # new objects before the collector looks, 700 unless set: logs are none
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
+import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,3 +71,15 @@ def test_a_cut_message_is_an_error() -> None:
     dump([np.arange(3)], file)
     with pytest.raises((EOFError, pickle.UnpicklingError)):
         load(io.BytesIO(file.getvalue()[:-5]))
+
+
+def test_what_came_back_is_freed_without_a_search_for_garbage() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        found = back([np.arange(3), np.arange(5)])
+        joined = weakref.ref(found[0].base)
+        del found
+        assert joined() is None
+    finally:
+        gc.enable()

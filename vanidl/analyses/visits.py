@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ByFile
-from vanidl.analyses.sorting import sorted_rows
+from vanidl.analyses.sorting import sorted_rows, stable_order
 from vanidl.model.trace import Files
 
 Int64Array = NDArray[np.int64]
@@ -113,8 +113,9 @@ def visits(borders: Borders, since_ns: int) -> Visits:
     all_start = np.concatenate([start[begins], start[stitched], inner_start])
     rank = np.concatenate([np.zeros(int(begins.sum()), np.int64),
                            np.ones(len(all_group) - int(begins.sum()), np.int64)])  # fmt: skip
-    order = np.lexsort((all_start, rank, all_group))
-    all_group, all_start = all_group[order], all_start[order]
+    if len(all_group) > int(begins.sum()):  # else in order as they are
+        order = np.lexsort((all_start, rank, all_group))
+        all_group, all_start = all_group[order], all_start[order]
     ordinal = _ordinal(all_group)
     # A first read elsewhere and the first arrival at the lowest byte are one visit.
     keep = arrives[begins][all_group] | (ordinal != 1)
@@ -129,7 +130,7 @@ def visits(borders: Borders, since_ns: int) -> Visits:
 
 def visit_order(found: Visits, files: Files) -> VisitOrder:
     """In which order processes begin to read files, over all passes."""
-    order = np.lexsort((found.file, found.start, found.ordinal, found.process))[:MOST_ORDERED]
+    order = _in_passes(found)[:MOST_ORDERED]
     process, ordinal, file = (c[order] for c in (found.process, found.ordinal, found.file))
     sequence = np.cumsum(_changes(process, ordinal)) - 1
     by_name = _natural_rank(np.unique(file), files)
@@ -144,6 +145,14 @@ def visit_order(found: Visits, files: Files) -> VisitOrder:
     repeated, _ = _concordance(sequence[~first], own[~first])
     name = "one file" if len(by_name) == 1 else _order_name(concordance, deviation)
     return VisitOrder(name, concordance, repeated, len(file))
+
+
+def _in_passes(found: Visits) -> NDArray[np.intp]:
+    """Places of visits by process, pass and start; equal ones stay by file, as visits come."""
+    order = np.argsort(found.start, kind="stable")
+    for key in (found.ordinal, found.process):
+        order = order[stable_order(key[order])]
+    return order
 
 
 def _order_name(concordance: float | None, deviation: float) -> str:

@@ -99,7 +99,7 @@ class _Records:
     processes: ProcessTable
     counters: Counters
     events: Sequence[EventRecords]
-    codes: Mapping[str, int]
+    codes: merge_files.FileCodes
 
 
 @dataclass(frozen=True, slots=True)

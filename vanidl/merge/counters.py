@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.files import path_of, paths_of
+from vanidl.merge.files import FileCodes, path_of
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
 from vanidl.readers.records import Columns, CounterFile, CounterRecords, TracerLog
@@ -20,7 +20,7 @@ NO_COUNTERS = CounterFile(())
 
 
 def tables(
-    logs: Sequence[TracerLog], counters: Counters, processes: ProcessTable, code: Mapping[str, int]
+    logs: Sequence[TracerLog], counters: Counters, processes: ProcessTable, code: FileCodes
 ) -> dict[str, CounterTable]:
     """Layer -> one table over all logs; `code` gives each path its file code."""
     by_layer: dict[str, list[CounterTable]] = {}
@@ -36,15 +36,14 @@ def _table(
     log: TracerLog,
     records: CounterRecords,
     processes: ProcessTable,
-    code: Mapping[str, int],
+    code: FileCodes,
 ) -> CounterTable:
-    files = [code[path] for path in paths_of(log, records.file.tolist())]
     ranks = records.rank.tolist()
     of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
     return CounterTable(
         records.layer,
         np.array([of_rank[rank] for rank in ranks], np.int32),
-        np.array(files, np.int32),
+        code.of_ids(log, records.file),
         records.counters,
         records.seconds,
     )

@@ -18,6 +18,7 @@ from vanidl.readers.records import CounterFile, TracerLog
 Int64Array = NDArray[np.int64]
 
 _TOGETHER_ROWS = 1 << 18  # operations of small parts that are added up at once
+_MOST_LATEST = 64  # lists of ids whose codes are kept
 
 
 def path_of(log: TracerLog, file_id: int) -> str:
@@ -35,19 +36,43 @@ def _stand_in(file_id: int) -> str:
     return f"<unnamed {file_id:#018x}>"
 
 
-def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> dict[str, int]:
-    """Path -> file code, for every file with operations or counters; paths in order.
+class FileCodes(dict[str, int]):
+    """Path -> file code."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        """Numbers the paths in turn."""
+        super().__init__((path, code) for code, path in enumerate(paths))
+        self._latest: dict[tuple[int, bytes], tuple[Mapping[int, str], NDArray[np.int32]]] = {}
+
+    def of_ids(self, log: TracerLog, file_ids: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The code of each file id of a log; of logs that share their names looked up once."""
+        key = id(log.names), file_ids.tobytes()
+        if key not in self._latest:
+            codes = np.array([self[path] for path in paths_of(log, file_ids.tolist())], np.int32)
+            codes.setflags(write=False)
+            if len(self._latest) >= _MOST_LATEST:
+                self._latest.clear()
+            self._latest[key] = log.names, codes  # held, so that no others get their id
+        return self._latest[key][1]
+
+
+def file_codes(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> FileCodes:
+    """The codes of every file with operations or counters; paths in order.
 
     Args:
         logs: the logs of the run.
         counters: the counters of each log, keyed by its path.
     """
     found: set[str] = set()
+    seen: set[tuple[int, bytes]] = set()  # of thousands of logs many share their names
     for log in logs:
         ids = [t.record_file for t in log.operations]
         ids += [c.file for c in counters[log.path].layers] if log.path in counters else []
-        found.update(paths_of(log, {i for some in ids for i in some.tolist()}))
-    return {path: code for code, path in enumerate(sorted(found))}
+        for some in ids:
+            if (key := (id(log.names), some.tobytes())) not in seen:
+                seen.add(key)
+                found.update(paths_of(log, some.tolist()))
+    return FileCodes(sorted(found))
 
 
 def describe(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.merge.files import paths_of
+from vanidl.merge.files import FileCodes
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
@@ -26,7 +26,7 @@ Columns = dict[str, NDArray[Any]]
 def parts(
     logs: Sequence[TracerLog],
     processes: ProcessTable,
-    code: Mapping[str, int],
+    code: FileCodes,
     max_rows: int,
     *,
     spilled: bool | None = None,
@@ -72,11 +72,10 @@ def metadata_calls(
 
 
 def _of_table(
-    i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: Mapping[str, int]
+    i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: FileCodes
 ) -> Iterator[tuple[int, Columns]]:
     """(process, its operations)."""
-    paths = paths_of(log, table.record_file.tolist())
-    file_code = np.array([code[path] for path in paths], np.int32)
+    file_code = code.of_ids(log, table.record_file)
     shared = log.nprocs > 1
     for rank in np.unique(table.record_rank).tolist() if shared else [0]:
         process = processes.of_log.get((i, rank))

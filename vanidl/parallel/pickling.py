@@ -55,8 +55,21 @@ def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
 
 
 def _placed(kind: str, first: int, shape: tuple[int, ...]) -> Array:
-    """Stands for `_Unpacker.placed` in what is written."""
+    """Stands for `_Joined.placed` in what is written."""
     raise AssertionError((kind, first, shape))
+
+
+class _Joined:
+    """All arrays of a value, by type."""
+
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        self._arrays = arrays
+
+    def placed(self, kind: str, first: int, shape: tuple[int, ...]) -> Array:
+        """The array of a place."""
+        if len(shape) == 1:
+            return self._arrays[kind][first : first + shape[0]]
+        return self._arrays[kind][first : first + prod(shape)].reshape(shape)
 
 
 class _Unpacker(pickle.Unpickler):
@@ -64,19 +77,15 @@ class _Unpacker(pickle.Unpickler):
 
     def __init__(self, file: io.BytesIO, arrays: dict[str, Array]) -> None:
         super().__init__(file)
-        self._arrays = arrays
+        # Not a method of this object: it would hold itself, and with it all arrays, until the
+        # collector looks.
+        self._placed = _Joined(arrays).placed
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - pickle's protocol
         """A class or function by its name."""
         if (module, name) == (__name__, _placed.__name__):
-            return self.placed
+            return self._placed
         return super().find_class(module, name)
-
-    def placed(self, kind: str, first: int, shape: tuple[int, ...]) -> Array:
-        """The array of a place."""
-        if len(shape) == 1:
-            return self._arrays[kind][first : first + shape[0]]
-        return self._arrays[kind][first : first + prod(shape)].reshape(shape)
 
 
 def dump(value: object, file: IO[bytes]) -> None:
