@@ -25,6 +25,9 @@ from tests.makers.dftracer_traces import PfwTrace
 START_S = 1_790_857_026  # of the profiles that the makers write
 
 
+CONSONANTS = "bcdfghjklmnpqrstvwxz"
+
+
 @dataclass
 class Secrets:
     """Words that are found nowhere else, in the forms that names take."""
@@ -33,7 +36,7 @@ class Secrets:
     words: list[str] = field(default_factory=list)
 
     def __call__(self) -> str:
-        letters = "".join(self.random.choices("bcdfghjklmnpqrstvwxz", k=9))
+        letters = "".join(self.random.choices(CONSONANTS, k=9))
         digits = str(self.random.randrange(100, 999))
         forms = (letters, f"{letters[:5].title()}{digits}{letters[5:]}", f"{letters}é")
         word = forms[len(self.words) % len(forms)]

@@ -87,7 +87,7 @@ class Pace:
 
 
 def around(random: np.random.Generator, median: float, spread: float = 0.4) -> float:
-    return median * float(np.exp(random.normal(0, spread)))
+    return median * random.lognormal(0, spread)
 
 
 def read_batch(random, pace: Pace, at: float, rows: list) -> float:

@@ -36,14 +36,15 @@ class Span(NamedTuple):
 
 def operation_table(operations: Sequence[Io], layer: str = POSIX) -> OperationTable:
     keys = sorted({(io.file, io.rank) for io in operations})
-    rows = sorted(operations, key=lambda io: (keys.index((io.file, io.rank)), -io.op, io.start))
+    record = {key: i for i, key in enumerate(keys)}
+    rows = sorted(operations, key=lambda io: (io.file, io.rank, -io.op, io.start))
     column = {name: [getattr(io, name) for io in rows] for name in Io._fields}
     return OperationTable(
         layer,
         np.array([file for file, _ in keys], np.uint64),
         np.array([rank for _, rank in keys], np.int64),
         tuple("node01" for _ in keys),
-        np.array([keys.index((io.file, io.rank)) for io in rows], np.int32),
+        np.array([record[io.file, io.rank] for io in rows], np.int32),
         np.array(column["op"], np.uint8),
         np.array(column["offset"], np.int64),
         np.array(column["nbytes"], np.int64),

@@ -375,7 +375,9 @@ class _Training:
     def _posix(self, process: _Process, *, trainer: bool) -> CounterRecords:
         unseen = [UNSEEN + i for i in range(self.recipe.unseen_files)] if trainer else []
         files = [*sorted(process.opens), *unseen]
-        of = {f: [io for io in process.ios if io.file == f] for f in files}
+        of: dict[int, list[Io]] = {f: [] for f in files}
+        for io in process.ios:
+            of.setdefault(io.file, []).append(io)
 
         def each(value: object) -> np.ndarray:
             return np.array([value(of[f]) for f in files], np.int64)  # type: ignore[operator]

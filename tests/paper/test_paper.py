@@ -99,11 +99,11 @@ def test_the_same_run_gives_the_same_files(written, tmp_path):
 
 
 def test_what_is_unknown_is_said_and_not_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper, "FORMATS", ("pdf",))
+    monkeypatch.setattr(paper, "FORMATS", ("svg",))
     written = dict(paper.write(example("counters_only"), tmp_path))
     assert written["timeline"].startswith("not drawn: Neither single operations")
     assert not list(tmp_path.glob("timeline*"))
-    assert (tmp_path / "panel.pdf").exists()
+    assert (tmp_path / "panel.svg").exists()
 
 
 FILLS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +78,11 @@ def io_processes(trace: Trace) -> set[int]:
 
 def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
     """All slices of the lanes: spans first, then the operations part by part."""
+    of_kind = cache(lambda kind: np.isin(trace.spans.kind, SPAN_LANES[kind][1]))
+    families = trace.family[trace.spans.process]
     for (rank, kind), lane in lanes.of_spans.items():
-        yield _of_spans(trace, rank, kind, lane)
+        mine = trace.spans.pick(of_kind(kind) & (families == rank))
+        yield _of_spans(mine, kind, lane)
     rows: dict[int, FlatLanes] = {}
     for part in trace.io:
         if part.process not in lanes.of_process or not len(part):
@@ -98,10 +102,7 @@ def blocks(trace: Trace, lanes: Lanes) -> Iterator[Block]:
         )
 
 
-def _of_spans(trace: Trace, rank: int, kind: str, lane: int) -> Block:
-    spans = trace.spans
-    held = np.isin(spans.kind, SPAN_LANES[kind][1]) & (trace.family[spans.process] == rank)
-    mine = spans.pick(held)
+def _of_spans(mine: Spans, kind: str, lane: int) -> Block:
     if kind == "operators":
         mine = mine.pick(_outermost(mine))
     row = np.minimum(FlatLanes().place(mine.start, mine.end), MOST_ROWS - 1)
