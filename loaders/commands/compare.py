@@ -40,6 +40,7 @@ class Row:
             this process and its workers; None: the kernel does not say.
         loads: Samples read from storage, as the loader counts.
         hits: Samples served from memory.
+        later_loads: Of `loads`, those after the first epoch.
         refused: Why it did not run; empty: it did.
     """
 
@@ -48,12 +49,18 @@ class Row:
     served_nbytes: tuple[int | None, ...] = ()
     loads: int = 0
     hits: int = 0
+    later_loads: int = 0
     refused: str = ""
 
     @property
     def later_s(self) -> float:
         """Of an epoch after the first, the median; of the first where there is no other."""
         return statistics.median(self.seconds[1:] or self.seconds)
+
+    @property
+    def kept_all(self) -> bool:
+        """Whether no epoch after the first read a sample."""
+        return len(self.seconds) > 1 and self.loads > 0 == self.later_loads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +115,7 @@ def _measured(
         return Row(name, refused=str(error))
     except ModuleNotFoundError as error:
         return Row(name, refused=str(package_missing(str(error.name).partition(".")[0])))
-    seconds, served = list[float](), list[int | None]()
+    seconds, served, loads = list[float](), list[int | None](), list[int]()
     try:
         require_steps(loader, samples, settings)
         for epoch in range(settings.epochs):
@@ -119,10 +126,12 @@ def _measured(
             seconds.append(time.perf_counter() - begin)
             after = served_nbytes()
             served.append(None if None in (before, after) else (after or 0) - (before or 0))
+            loads.append(loader.stats().loads)
         stats = loader.stats()
     finally:
         loader.close()
-    return Row(name, tuple(seconds), tuple(served), stats.loads, stats.hits)
+    later = stats.loads - loads[0]
+    return Row(name, tuple(seconds), tuple(served), stats.loads, stats.hits, later)
 
 
 def _text(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: int) -> str:
@@ -133,7 +142,7 @@ def _text(rows: list[Row], options: argparse.Namespace, *, cold: bool, ranks: in
         f"{'loader':<11}{'first s':>9}{'later s':>9}{'ratio':>7}{'first MB':>10}{'later MB':>10}"
     ]
     lines += [_line(row, first) for row in rows]
-    lines += ["", *_notes(first, best, cold=cold, ranks=ranks)]
+    lines += ["", *_notes(first, best, cold=cold, ranks=ranks), *_kept_notes(done)]
     lines += [
         f"{row.loader}: global batches are its own, not the DataLoader's"
         for row in done
@@ -158,6 +167,16 @@ def _notes(first: Row, best: Row, *, cold: bool, ranks: int) -> Iterator[str]:
         yield (
             f"Epochs of less than {SHORT_S:g} s say little, and later ones may come from the page "
             "cache: take more data."
+        )
+
+
+def _kept_notes(done: list[Row]) -> Iterator[str]:
+    kept = [row.loader for row in done if row.kept_all]
+    if kept:
+        yield (
+            f"{', '.join(kept)}: read no sample after the first epoch, as all fit in memory: later "
+            "epochs say nothing about this storage. For data that do not fit, set --memory to the "
+            "same share of these."
         )
 
 

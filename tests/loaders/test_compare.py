@@ -43,6 +43,17 @@ def test_the_table_names_the_proof_and_what_was_refused(small, capsys):
     assert "fastest after the first epoch" in text
 
 
+@pytest.mark.parametrize(("held", "said"), [(21, True), (20, False)])
+def test_epochs_that_read_nothing_say_nothing_about_the_storage(ptycho, capsys, held, said):
+    """All 21 samples fit, or one does not."""
+    options = ["--data", ptycho.folder, "--batch", 4, "--buffer", held]
+    rows = {}
+    for name in ("baseline", "scheduled"):
+        text = compared(capsys, *options, "--loaders", name)
+        rows[name] = f"{name}: read no sample after the first epoch" in text
+    assert rows == {"baseline": False, "scheduled": said}
+
+
 def test_a_package_that_is_missing_refuses_one_loader(small, capsys, monkeypatch):
     """Which is tried last: what the others took is not lost."""
     monkeypatch.setitem(sys.modules, "webdataset", None)
