@@ -18,7 +18,7 @@ from .commands import COMMANDS
 from .commands.parser import Parser
 from .errors import InputError, LoadersError, package_missing
 from .loader.stalls import StalledError, allow_ending
-from .ranks.ending import end_ranks, end_with_launcher, keep_status, launched
+from .ranks.ending import end_ranks, end_with_launcher, keep_status, launched_by
 from .ranks.world import abort_on_error
 
 INTERRUPTED = 130
@@ -119,9 +119,10 @@ def _unreadable(error: OSError) -> InputError:
 
 def _say_ended(end: console.Ended) -> None:
     """A user who ends a command knows; a rank that its launcher ends says why it stops."""
-    if launched():
+    by = launched_by()
+    if by is not None:
         sys.stderr.write(
-            f"loaders: expected to go on, found that torchrun ended this rank (signal "
+            f"loaders: expected to go on, found that {by} ended this rank (signal "
             f"{end.exit_status - SIGNALLED}): see what other ranks said, start again\n"
         )
 

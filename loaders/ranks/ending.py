@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from .world import MPI_RANK
+
 _POLL_S = 1.0
 _TO_CLEAR_UP_S = 10.0
 
@@ -37,6 +39,13 @@ def end_ranks(status: int, why: str, *, within_s: float = 2.0) -> None:
 def launched() -> bool:
     """Whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def launched_by() -> str | None:
+    """What started this process as a rank."""
+    if launched():
+        return "torchrun"
+    return "mpiexec" if any(name in os.environ for name in MPI_RANK) else None
 
 
 def keep_status() -> None:

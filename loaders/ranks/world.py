@@ -19,7 +19,7 @@ from ..errors import MissingError, UsageError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_MPI_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+MPI_RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _MPI_LOCAL = (
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -118,7 +118,7 @@ def _torch_world(environment: Mapping[str, str]) -> World | None:
 
 
 def _mpi_world(environment: Mapping[str, str]) -> World | None:
-    if not any(name in environment for name in _MPI_RANK) and "mpi4py.MPI" not in sys.modules:
+    if not any(name in environment for name in MPI_RANK) and "mpi4py.MPI" not in sys.modules:
         return None
     world = communicator()
     rank, ranks = world.Get_rank(), world.Get_size()

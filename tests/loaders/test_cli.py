@@ -245,17 +245,20 @@ def test_an_error_of_a_worker_is_one_line_without_its_traceback(error, monkeypat
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("launched", [False, True])
-def test_a_rank_that_its_launcher_ends_says_so(launched, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("variable", "by"),
+    [("", ""), ("TORCHELASTIC_RUN_ID", "torchrun"), ("PMI_RANK", "mpiexec"),
+     ("OMPI_COMM_WORLD_RANK", "mpiexec")],
+)  # fmt: skip
+def test_a_rank_that_its_launcher_ends_says_so(variable, by, monkeypatch, capsys):
     def ends(_options):
         raise console.Ended(signal.SIGTERM)
 
     monkeypatch.setattr("vanidl_loaders.commands.listing.run", ends)
-    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    if launched:
-        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setattr(os, "environ", {variable: "1"})
     assert main(["list"]) == 143
-    assert capsys.readouterr().err.count("torchrun ended this rank (signal 15)") == launched
+    said = f"found that {by} ended this rank (signal 15)"
+    assert capsys.readouterr().err.count(said) == bool(by)
 
 
 @pytest.mark.parametrize(("error", "lines"), [(console.Ended(15), 0), (ValueError("x"), 1)])
