@@ -199,6 +199,10 @@ class PartialLocalLoader(EpochLoader):
             yield pinned(stacked) if self._settings.pin_memory else stacked
 
 
+_HOMES = "permuted by place"
+"""How homes follow from the seed: positions of versions that drew them otherwise are refused."""
+
+
 def _identity(
     dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
 ) -> dict[str, Any]:
@@ -213,4 +217,5 @@ def _identity(
         "drop_last": settings.drop_last,
         "fraction": exchange.fraction,
         "partition": dataset.partition,
+        "homes": _HOMES,
     }

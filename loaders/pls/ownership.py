@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from .permutation import permuted
 
 Int64Array = NDArray[np.int64]
 IdTable = NDArray[np.int32] | NDArray[np.int64]
@@ -47,7 +48,7 @@ def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
     Raises:
         UsageError: Fewer samples than ranks, or no such partition.
     """
-    order = _dealt(samples, ranks, partition, seed)
+    order = _dealt(range(samples), samples, ranks, partition, seed)
     homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
     for rank, block in enumerate(np.array_split(order, ranks)):
         homes[: len(block), rank] = block
@@ -62,13 +63,13 @@ def deal_to(
     Raises:
         UsageError: As `deal`.
     """
-    order = _dealt(samples, ranks, partition, seed)
-    first = rank * (samples // ranks) + min(rank, samples % ranks)
-    return order[first : first + int(sizes_of(samples, ranks)[rank])].astype(np.int64)
+    first, count = rank * (samples // ranks) + min(rank, samples % ranks), samples // ranks
+    mine = range(first, first + count + (rank < samples % ranks))
+    return _dealt(mine, samples, ranks, partition, seed).astype(np.int64)
 
 
-def _dealt(samples: int, ranks: int, partition: str, seed: int) -> IdTable:
-    """Ids, those of rank 0 first."""
+def _dealt(places: range, samples: int, ranks: int, partition: str, seed: int) -> IdTable:
+    """Some of all ids, those of rank 0 first."""
     if not 1 <= ranks <= samples:
         raise UsageError(f"expected a sample for each of {ranks} ranks, found {samples}: make more")
     if partition not in PARTITIONS:
@@ -76,10 +77,11 @@ def _dealt(samples: int, ranks: int, partition: str, seed: int) -> IdTable:
         raise UsageError(f"expected a partition among {known}, found {partition}: choose one")
     # Half the memory where 32 bits hold the ids.
     order: NDArray[Any] = np.arange(
-        samples, dtype=np.int32 if samples <= _MOST_32_BIT else np.int64
+        places.start, places.stop, dtype=np.int32 if samples <= _MOST_32_BIT else np.int64
     )
-    if partition == "shuffled":
-        np.random.default_rng((seed, _HOMES)).shuffle(order)
+    for at in range(0, len(order) if partition == "shuffled" else 0, _AT_ONCE):
+        part = order[at : at + _AT_ONCE]
+        part[:] = permuted(part.astype(np.int64), samples, (seed, _HOMES))
     return order
 
 
