@@ -289,6 +289,18 @@ def test_figures_of_an_untraced_run_say_where_they_come_from():
     assert "time in I/O" not in series
 
 
+def test_a_heat_map_of_one_bin_is_no_picture_of_time():
+    trace, results = EXAMPLES["untraced"]()
+    line = results.timeline
+    edges = line.edges_s[[0, -1]]
+    sums = {k: getattr(line, k).sum(1, keepdims=True) for k in ("bytes_read", "bytes_written")}
+    run = Run(trace, replace(results, timeline=replace(line, edges_s=edges, **sums)))
+    width = seconds(float(edges[1] - edges[0]))
+    for made in (timeline.figure(run), heatmap.figure(run)):
+        assert made.empty_reason.startswith(f"The tracer's heat map has a single bin of {width}, which")
+        assert (made.spec, made.viewer, made.table) == (None, None, None)
+
+
 def test_bars_of_the_counted_access_pattern_are_the_whole():
     for side in zip(*(s["x"] for s in drawn("untraced")["access"].spec["data"]), strict=True):
         assert sum(side) == pytest.approx(100)

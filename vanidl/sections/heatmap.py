@@ -15,7 +15,7 @@ from vanidl.formatting.names import distinct, elided, plotted
 from vanidl.formatting.units import byte_scale, change, nbytes, plural, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Section
-from vanidl.sections.timeline import heatmap_note
+from vanidl.sections.timeline import heatmap_note, spans_of_bins, too_coarse
 from vanidl.wording.tracing import record_operations
 
 Int64Array = NDArray[np.int64]
@@ -44,6 +44,8 @@ def figure(run: Run) -> Figure:
     if timeline is None:
         return _empty(names, _NO_TRACE.format("rank", record_operations(run.trace)))
     moved = timeline.bytes_read + timeline.bytes_written
+    if reason := too_coarse(timeline, run):
+        return _empty(names, reason)
     if not moved.any():
         return _empty(names, _NO_BYTES)
     labels = [plotted(label) for label in timeline.row_labels]
@@ -131,7 +133,7 @@ def span_table(
         (elided(name, limit=80), int(row.sum()), *row.tolist())
         for name, row in zip(names, sums, strict=True)
     )
-    cuts = [n_of_m(len(names), cut_from, f"{what}s"), f"{spans} spans, the sums of {bins:,} bins"]
+    cuts = [n_of_m(len(names), cut_from, f"{what}s"), spans_of_bins(spans, bins)]
     return Table(columns, rows, "; ".join(cut for cut in cuts if cut))
 
 

@@ -39,6 +39,10 @@ def figure(run: Run, room: Room = Room(), slices: Slices | None = None) -> Figur
     io, steps = run.timeline, run.steps
     if steps is not None and steps.table.undated_s is not None:
         steps = None
+    if io is not None and (reason := too_coarse(io, run)):
+        if steps is None:
+            return _record("", reason=reason)
+        io = None
     if io is None and steps is None:
         return _record("", reason=_NOTHING.format(record_operations(run.trace)))
     if steps is None and io is not None and not (io.bytes_read.any() or io.bytes_written.any()):
@@ -70,6 +74,17 @@ def heatmap_note(io: Timeline) -> str:
     return (
         f"From the tracer's heat map, bins of {width}: no single operation was traced, so nothing "
         "shorter than a bin can be seen."
+    )
+
+
+def too_coarse(io: Timeline, run: Run) -> str:
+    """Why bins say nothing about when: the tracer's heat map has one; "" where they do."""
+    if io.source != "heatmap" or len(io.edges_s) > 2:
+        return ""
+    return (
+        f"The tracer's heat map has a single bin of {seconds(float(np.diff(io.edges_s)[0]))}, which "
+        "holds the whole run, and no single operation was traced, so nothing is known about when "
+        f"the I/O happened. {record_operations(run.trace)}."
     )
 
 
@@ -121,7 +136,12 @@ def _table(job: JobTimeline) -> Table:
     )
     spans = zip(pairwise(bounds.tolist()), sums.T.tolist(), strict=True)
     rows = tuple((low, high, *row) for (low, high), row in spans)
-    return Table(columns, rows, f"{len(rows)} spans, the sums of {amounts.shape[1]:,} bins")
+    return Table(columns, rows, spans_of_bins(len(rows), amounts.shape[1]))
+
+
+def spans_of_bins(spans: int, bins: int) -> str:
+    """How a table of spans was made."""
+    return f"{plural(spans, 'span')}, the sums of {plural(bins, 'bin')}"
 
 
 _COLUMNS = (

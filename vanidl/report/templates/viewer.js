@@ -42,7 +42,7 @@ const Viewer = (() => {
       this.tools.append(button("PNG", () => this.save(), "This view as PNG"));
       const label = element("label", "", "Find (/) ");
       label.append(this.find);
-      this.tools.append(label);
+      if (packed.lanes.length) this.tools.append(label);
       this.main = element("div", "tv-main");
       this.main.tabIndex = 0;
       this.main.setAttribute("role", "application");
