@@ -262,6 +262,11 @@ def test_balance_of_one_rank_is_a_table():
     assert result.spec is None
     assert "nothing to compare" in result.empty_reason
     assert len(result.table.rows) == 1
+    nothing = SimpleNamespace(balance=None, trace=SimpleNamespace(ranks=(0,)))
+    nothing.trace.job, nothing.trace.logs = SimpleNamespace(tracer="darshan"), ("one",)
+    assert balance.figure(nothing).empty_reason == result.empty_reason  # not: files of all ranks
+    nothing.trace.ranks = (0, 1)
+    assert "all ranks opened" in balance.figure(nothing).empty_reason
 
 
 def test_files_table_is_cut_at_a_thousand():
@@ -295,9 +300,9 @@ def test_a_heat_map_of_one_bin_is_no_picture_of_time():
     edges = line.edges_s[[0, -1]]
     sums = {k: getattr(line, k).sum(1, keepdims=True) for k in ("bytes_read", "bytes_written")}
     run = Run(trace, replace(results, timeline=replace(line, edges_s=edges, **sums)))
-    width = seconds(float(edges[1] - edges[0]))
+    expected = f"The tracer's heat map has a single bin of {seconds(float(np.ptp(edges)))}, which"
     for made in (timeline.figure(run), heatmap.figure(run)):
-        assert made.empty_reason.startswith(f"The tracer's heat map has a single bin of {width}, which")
+        assert made.empty_reason.startswith(expected)
         assert (made.spec, made.viewer, made.table) == (None, None, None)
 
 

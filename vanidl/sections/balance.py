@@ -30,22 +30,22 @@ _COUNTERS_CAPTION = (
 _SHARED_BARS = (
     " Of {} each bar shows the busiest of a few neighbours; summary --json lists every one."
 )
+_ONE_RANK = "The run has one rank, so there is nothing to compare."
+_NO_RANK = (
+    "No rank's operations were traced one by one, and no rank has counters of its own: Darshan "
+    "adds up the files that all ranks opened."
+)
 
 
 def figure(run: Run) -> Figure:
     """Busy time and bytes of each rank."""
     balance = run.balance
     if balance is None or not balance.rows:
-        return _record(
-            "",
-            reason="No rank's operations were traced one by one, and no rank has counters of its "
-            "own: Darshan adds up the files that all ranks opened. "
-            f"{record_operations(run.trace)}.",
-        )
+        many = f"{_NO_RANK} {record_operations(run.trace)}."
+        return _record("", reason=_ONE_RANK if len(run.trace.ranks) == 1 else many)
     table = _table(balance)
     if len(balance.rows) == 1:
-        reason = "The run has one rank, so there is nothing to compare."
-        return _record("", table=table, reason=reason)
+        return _record("", table=table, reason=_ONE_RANK)
     caption = _CAPTION if balance.source == "trace" else _COUNTERS_CAPTION.format(title(run.trace))
     words, bars = f"{caption} {_spread(balance)}", _busiest(balance.rows)
     if len(bars) < len(balance.rows):

@@ -81,10 +81,11 @@ def too_coarse(io: Timeline, run: Run) -> str:
     """Why bins say nothing about when: the tracer's heat map has one; "" where they do."""
     if io.source != "heatmap" or len(io.edges_s) > 2:
         return ""
+    width = seconds(float(np.diff(io.edges_s)[0]))
     return (
-        f"The tracer's heat map has a single bin of {seconds(float(np.diff(io.edges_s)[0]))}, which "
-        "holds the whole run, and no single operation was traced, so nothing is known about when "
-        f"the I/O happened. {record_operations(run.trace)}."
+        f"The tracer's heat map has a single bin of {width}, which holds the whole run, and no "
+        "single operation was traced, so nothing is known about when the I/O happened. "
+        f"{record_operations(run.trace)}."
     )
 
 
