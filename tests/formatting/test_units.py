@@ -13,8 +13,7 @@ from vanidl.formatting import units
         (None, "not recorded"),
         (float("nan"), "not recorded"),
         (0, "0 s"),
-        (5e-8, "50 ns"),
-        (0.0200001, "20.0 ms"),
+        (5e-8, "50.0 ns"),
         (3.2e-3, "3.20 ms"),
         (3.42e-3, "3.42 ms"),
         (0.9999, "1.00 s"),
@@ -32,6 +31,12 @@ from vanidl.formatting import units
 )
 def test_seconds(value, text):
     assert units.seconds(value) == text
+
+
+def test_borders_have_no_zeros_that_nobody_measured():
+    values = (2e-7, 1e-6, 2.5e-3, 0.02, 1, 50, 0, None)
+    texts = ["200 ns", "1 µs", "2.5 ms", "20 ms", "1 s", "50 s", "0 s", "not recorded"]
+    assert [units.border(value) for value in values] == texts
 
 
 @pytest.mark.parametrize(

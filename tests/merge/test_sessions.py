@@ -78,7 +78,7 @@ def test_every_output_shows_them(capsys, tmp_path):
     profile(tmp_path)
     page = tmp_path / "report.html"
     assert main(["report", str(tmp_path), "-o", str(page)]) == 0
-    assert page.read_text().replace("\u00a0", " ").count("40 ms")
+    assert page.read_text().replace("\u00a0", " ").count("40.0 ms")
     assert main(["summary", str(tmp_path), "--full"]) == 0
     assert "(xplane)" in capsys.readouterr().out
     assert main(["compare", str(tmp_path), str(tmp_path)]) == 0

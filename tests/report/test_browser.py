@@ -189,7 +189,7 @@ def test_files_sort_and_filter(full):
     full.execute_script(button)
     assert rows(full)[0][column] == "600 ms"
     full.execute_script(button)
-    assert rows(full)[0][column] == "10 ms"
+    assert rows(full)[0][column] == "10.0 ms"
     full.execute_script(
         "const i = document.querySelector('#files input'); i.value = 'SHARD 00042';"
         "i.dispatchEvent(new Event('input'))"

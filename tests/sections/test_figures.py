@@ -410,6 +410,30 @@ def test_no_column_of_the_files_says_nothing(name):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+def test_captions_speak_of_what_is_there(name):
+    """Of the columns that the table has, and of waits where some were recorded."""
+    figures, table = drawn(name), drawn(name)["each-step"].table
+    titles = {column.title for column in table.columns} if table else set()
+    caption = figures["each-step"].caption
+    for title, words in (("hidden", "+ hidden"), ("of it I/O", "Of the input wait")):
+        assert (words in caption) == (title in titles)
+    for key in ("overlap", "steps"):
+        legend = [series.get("name") for series in (figures[key].spec or {"data": []})["data"]]
+        waits = any("input wait" in (series or "") for series in legend)
+        assert waits or "diamond" not in figures[key].caption
+        assert waits or "range is the input wait" not in figures[key].caption
+    diamonds = [s for s in (figures["overlap"].spec or {"data": []})["data"] if "mode" in s]
+    assert all(any(series["x"]) for series in diamonds)
+
+
+def test_times_of_a_step_are_rounded_once():
+    """Rounded to four digits and then to three, 241 ms were 242 ms in the other table."""
+    measured = np.array([0.24146, 0.2415, 8.0952e-3, 0.0560004, 1.2345678])
+    cells = each_step._known(measured)
+    assert [seconds(cell) for cell in cells] == [seconds(value) for value in measured]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_a_file_that_was_not_read_has_no_empty_reads(name):
     """A dash there would say that the reads were not recorded."""
     figure = drawn(name)["files"]

@@ -115,7 +115,7 @@ def _slow_operations(facts: Facts) -> RuleResult | None:
         f"{seconds(found.p99_s)}, the slowest {seconds(found.longest_s)}. The {count(found.slow)} "
         f"that take {SLOW_FACTOR:.0f} times the median or more cost {seconds(found.excess_s)} over "
         "all ranks.",
-        "Look at the slowest requests (section Requests): which files, which times, which hosts. A "
+        "Look at the slowest operations below: which files, which times, which hosts. A "
         "storage server that is busy with other jobs, a file that was not cached, or retries look "
         "like this. A longer prefetch queue evens out what is rare.",
         {

@@ -2,9 +2,9 @@
 
 Seconds, bytes in powers of 1024 and ratios have three significant digits, zeros at the end kept
 (`8.30 MiB` beside `4.97 MiB`); shares in per cent have one decimal below 10 % and above 99 %, else
-none. An amount of data, a share or a time below a second that is a whole number of its unit,
-exactly, has no decimals: `1 MiB` is 1,048,576 bytes, `1.00 MiB` about as much; `1 %` is a
-hundredth, `1.0 %` about that; `20 ms` is a limit that was chosen, `20.0 ms` was measured.
+none. An amount of data or a share that is a whole number of its unit, exactly, has no decimals:
+`1 MiB` is 1,048,576 bytes, `1.00 MiB` about as much; `1 %` is a hundredth, `1.0 %` about that.
+Of times only those that were chosen are so: `20 ms` is a border, `20.0 ms` was measured.
 Counts and places in time have all digits. None is "not recorded" everywhere.
 """
 
@@ -30,6 +30,12 @@ def seconds(value: float | None) -> str:
     if value < 0.9995:
         return _below_a_second(value)
     return f"{_three_digits(value)} s" if value < 7195 else _hours(value)
+
+
+def border(value: float | None) -> str:
+    """A duration that was chosen, as the limits of a class: `20 ms`, `2.5 ms`, `1 s`."""
+    number, _, unit = seconds(value).rpartition(" ")
+    return f"{float(number):g} {unit}" if "." in number else seconds(value)
 
 
 def instant(value: float | None) -> str:
@@ -66,9 +72,8 @@ def _below_a_second(value: float) -> str:
     if value < 0.5e-9:
         return "< 1 ns"
     for scale, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        amount = value * scale
-        if amount < 999.5:
-            return f"{f'{amount:.0f}' if _whole(amount) else _significant(amount)} {unit}"
+        if value * scale < 999.5:
+            return f"{_significant(value * scale)} {unit}"
     return "1.00 s"
 
 
@@ -247,6 +252,7 @@ Cell = str | int | float | Amount | Link | None
 
 _FORMATS: dict[str, Callable[[float | None], str]] = {
     "s": seconds,
+    "border": border,
     "instant": instant,
     "number": number,
     "bytes": nbytes,

@@ -11,7 +11,7 @@ from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import aligned_table
-from vanidl.formatting.units import byte_scale, count, nbytes, plural, seconds, times
+from vanidl.formatting.units import border, byte_scale, count, nbytes, plural, seconds, times
 from vanidl.run import Run
 from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
@@ -97,8 +97,8 @@ def _statistics(found: Durations | None) -> str:
 def _label(found: DurationBin) -> str:
     """`1 ms to 2 ms`, `from 50 s`."""
     if found.high_s is None:
-        return f"from {seconds(found.low_s)}"
-    return f"{seconds(found.low_s)} to {seconds(found.high_s)}"
+        return f"from {border(found.low_s)}"
+    return f"{border(found.low_s)} to {border(found.high_s)}"
 
 
 def _spec(bins: tuple[DurationBin, ...]) -> Spec:
@@ -125,7 +125,7 @@ def _spec(bins: tuple[DurationBin, ...]) -> Spec:
     places = list(range(0, len(bins), every))
     ticks = palette.axis(
         tickvals=[i - 0.5 for i in places],
-        ticktext=[seconds(bins[i].low_s) for i in places],
+        ticktext=[border(bins[i].low_s) for i in places],
         showgrid=False,
         fixedrange=True,
     )
@@ -137,7 +137,7 @@ def _spec(bins: tuple[DurationBin, ...]) -> Spec:
 
 def _table(bins: tuple[DurationBin, ...]) -> Table:
     columns = (
-        Column("from", "s"), Column("up to", "s"), Column("reads", "count"),
+        Column("from", "border"), Column("up to", "border"), Column("reads", "count"),
         Column("writes", "count"), Column("time in reads", "s"), Column("time in writes", "s"),
     )  # fmt: skip
     rows = tuple((b.low_s, b.high_s, b.reads, b.writes, b.read_s, b.write_s) for b in bins)

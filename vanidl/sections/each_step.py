@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,10 +23,11 @@ MANY_RANKS = 16
 _SECTION = "Input and compute"
 _TITLE = "Each step"
 _APART = "First steps of epochs and steps with a checkpoint"
-_CAPTION = (
-    "What happened during each step, whichever step the data is for. Time in I/O = in wait + "
-    "hidden + behind communication + other. Of the input wait, the part in I/O is I/O, the rest "
-    "decoding and other work of the loader. A dash: not recorded. Beside a file: the time in it."
+_CAPTION = "What happened during each step, whichever step the data is for."
+_PARTS = {"in wait": "in wait", "hidden": "hidden", "behind comm.": "behind communication",
+          "other": "other"}  # fmt: skip
+_OF_WAIT = (
+    "Of the input wait, the part in I/O is I/O, the rest decoding and other work of the loader."
 )
 _APART_CAPTION = (
     "They take longer for reasons of their own: the loader starts again, or the model is saved. "
@@ -52,7 +55,7 @@ def figure(run: Run) -> Figure:
     if each.reads is None and np.isnan(each.busy_s).all():
         return Figure("each-step", _SECTION, _TITLE, "", empty_reason=_NO_IO)
     table = _table(run.trace, steps.table, each, rows)
-    words = _CAPTION + _others(each) + _cut(table)
+    words = " ".join(_explained(table)) + _others(each) + _cut(table)
     return Figure("each-step", _SECTION, _TITLE, words, table=table)
 
 
@@ -69,6 +72,20 @@ def apart(run: Run) -> Figure:
     return Figure(
         "steps-apart", _SECTION, _APART, _APART_CAPTION + words + _cut(table), table=table
     )
+
+
+def _explained(table: Table) -> Iterator[str]:
+    """What the columns that the table has mean."""
+    titles = {column.title for column in table.columns}
+    yield _CAPTION
+    if parts := [name for title, name in _PARTS.items() if title in titles]:
+        yield f"Time in I/O = {' + '.join(parts)}."
+    if "of it I/O" in titles:
+        yield _OF_WAIT
+    if any(None in row for row in table.rows):
+        yield "A dash: not recorded."
+    if _FILES[0] in titles:
+        yield "Beside a file: the time in it."
 
 
 def _others(each: PerStep) -> str:
@@ -111,11 +128,8 @@ def _columns(table: StepTable, each: PerStep, rows: Rows) -> list[tuple[Column, 
     found: list[tuple[Column, list[Cell]]] = [
         (Column("step", "count"), [int(k) for k in table.step[rows]]),
         (Column("kind"), [str(kind) or "ordinary" for kind in each.kind[rows]]),
-        (Column("start", "instant"), _known(table.start_s[rows], ".3f")),
-        *(
-            (Column(title, "s"), _known(values[rows], ".4g"))
-            for title, values in _times(table, each)
-        ),
+        (Column("start", "instant"), _known(table.start_s[rows])),
+        *((Column(title, "s"), _known(values[rows])) for title, values in _times(table, each)),
         (Column("operations", "count"), _sums(rows, each.reads, each.writes)),
         (Column("read", "bytes"), _sums(rows, each.bytes_read)),
         (Column("written", "bytes"), _sums(rows, each.bytes_written)),
@@ -155,9 +169,9 @@ def _table(trace: Trace, table: StepTable, each: PerStep, rows: Rows) -> Table:
     return Table(tuple(c for c, _ in columns), cells, n_of_m(len(kept), len(rows), "steps"))
 
 
-def _known(values: NDArray[np.float64], digits: str) -> list[Cell]:
-    """With as many digits as a cell shows and sorts by."""
-    return [None if np.isnan(value) else float(format(value, digits)) for value in values]
+def _known(values: NDArray[np.float64]) -> list[Cell]:
+    """To the nanosecond: what is rounded twice would differ from the same in another table."""
+    return [None if np.isnan(value) else round(float(value), 9) for value in values]
 
 
 def _sums(rows: Rows, *amounts: NDArray[np.int64] | None) -> list[Cell]:

@@ -66,7 +66,7 @@ def figure(run: Run) -> Figure:
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
     words = _CAPTION + meanings(_drawn(rows))
-    words += _DIAMOND if any(row.input_wait_s for row in rows) else ""
+    words += _DIAMOND if _has_waits(rows) else ""
     figure = _record(words + note, spec=_spec(rows), table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
 
@@ -137,7 +137,8 @@ def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
     positions = list(range(len(rows)))
     data = [_bars(rows, labels, part) for part in _drawn(rows)]
-    data.append(_waits(rows, labels))
+    if _has_waits(rows):
+        data.append(_waits(rows, labels))
     return {
         "data": data,
         "layout": palette.layout(
@@ -171,6 +172,10 @@ def _bars(
         "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
     }
+
+
+def _has_waits(rows: tuple[RankOverlap, ...]) -> bool:
+    return any(row.input_wait_s for row in rows)
 
 
 def _waits(rows: tuple[RankOverlap, ...], labels: list[str]) -> Spec:

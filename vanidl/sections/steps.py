@@ -32,22 +32,19 @@ TABLE_LIMIT = 100
 MAX_LANES = 8
 GRID_RANKS = 64
 GRID_STEPS = 256
-_BARS = (
-    "One bar per step over seconds since the start of the job, as wide as it lasted and as high: "
-    "orange is the input wait, grey the rest. "
+_BARS = "One bar per step over seconds since the start of the job, as wide as it lasted and as high"
+_WAITS = (
+    ": orange is the input wait, grey the rest. Steps that start late in an epoch or after a "
+    "checkpoint stand out; even orange from start to end means that the loader cannot keep up."
 )
+_UNKNOWN = "Input wait was not recorded: that is unknown, not zero."
 _GRID = (
     "One line per rank, one column per profiled step, counted from 0. A stronger colour is a "
-    "longer wait for input. "
-    "Horizontal lines are slow ranks, vertical lines are steps that all ranks waited in."
+    "longer {}. Horizontal lines are slow ranks, vertical lines are steps that {} all ranks."
 )
 _UNDATED = (
     "One line per rank, one column per step in the order of the table, counted from 0. A stronger "
     "colour is a longer step. {}, so these steps are in no other picture and no overlap is claimed."
-)
-_CAPTION = (
-    "Steps that start late in an epoch or after a checkpoint stand out; even orange from start "
-    "to end means that the loader cannot keep up."
 )
 
 
@@ -61,18 +58,18 @@ def figure(run: Run) -> Figure:
         )
         return Figure("steps", "Input and compute", "Training steps", "", empty_reason=reason)
     table = steps.table
-    shown = shown_steps(table)
+    shown, unknown = shown_steps(table), bool(np.isnan(table.input_wait_s).all())
     if table.undated_s is not None:
         (spec, cut), words = _grid(run.trace, table), [_UNDATED.format(_why(steps.clock))]
     elif len(np.unique(table.rank)) > MAX_LANES:
-        (spec, cut), words = _grid(run.trace, table), [_GRID]
+        what = ("step", "were long on") if unknown else ("wait for input", "held up")
+        (spec, cut), words = _grid(run.trace, table), [_GRID.format(*what)]
     else:
-        spec, cut, words = _lanes(run.trace, table, shown), shown.cut, [_BARS + _CAPTION]
+        spec, cut = _lanes(run.trace, table, shown), shown.cut
+        words = [_BARS + ("." if unknown else _WAITS)]
     if steps.steps_from:
         words.append(f"No step was marked: these are steps from {steps.steps_from}. ")
-    if np.isnan(table.input_wait_s).all():
-        words.append("Input wait was not recorded: that is unknown, not zero.")
-    words += [f"Shown: {cut}."] if cut else []
+    words += [_UNKNOWN] * unknown + [f"Shown: {cut}."] * bool(cut)
     if len(steps.loaders) > 1:
         words.append(f"Training waited for {'; '.join(_by_loader(steps))}.")
     numbers = step_table(run.trace, table, shown)
@@ -136,9 +133,11 @@ def _lane_title(label: str, top: float) -> Spec:
 def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
     length = table.duration_s[rows]
     waits = table.input_wait_s[rows]
-    series = [("rest of the step", palette.STEP, length - np.nan_to_num(waits))]
-    if not np.isnan(waits).all():
-        series.insert(0, ("input wait", palette.IN_WAIT, waits))
+    if np.isnan(table.input_wait_s).all():
+        series = [("step", palette.STEP, length)]
+    else:
+        rest = length - np.nan_to_num(waits)
+        series = [("input wait", palette.IN_WAIT, waits), ("rest of the step", palette.STEP, rest)]
     return [
         {
             "type": "bar",

@@ -49,7 +49,8 @@ def figure(comparison: Comparison) -> Figure:
         return _record("", table=table, reason=reason)
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
-    words = f"{_CAPTION} {meanings(_drawn(drawn))} {_DIAMOND}{note}"
+    diamond = f" {_DIAMOND}" if _has_waits(drawn) else ""
+    words = f"{_CAPTION} {meanings(_drawn(drawn))}{diamond}{note}"
     return _record(words, spec=_spec(drawn), table=table)
 
 
@@ -78,7 +79,7 @@ def _mean(rows: list[RankOverlap], name: str) -> float | None:
 def _spec(rows: list[Row]) -> Spec:
     labels = [named(row.side, limit=22) for row in rows]
     data = [_bars(rows, part) for part in _drawn(rows)]
-    data.append(_waits(rows))
+    data += [_waits(rows)] if _has_waits(rows) else []
     layout = palette.layout(
         120 + 48 * len(rows),
         barmode="stack",
@@ -112,6 +113,10 @@ def _bars(rows: list[Row], part: Part) -> Spec:
         "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata} " + name + "<extra></extra>",
     }
+
+
+def _has_waits(rows: list[Row]) -> bool:
+    return any(row.seconds["input_wait_s"] for row in rows)
 
 
 def _waits(rows: list[Row]) -> Spec:

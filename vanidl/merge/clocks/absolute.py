@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.formatting.units import seconds
+from vanidl.formatting.units import border, seconds
 from vanidl.merge.clocks.evidence import Evidence
 from vanidl.merge.clocks.inputs import AlignmentInputs, interval
 from vanidl.readers.records import TracerLog
@@ -38,4 +38,4 @@ def _rough(ns: int) -> str:
 
 
 def _ms(ns: int) -> str:
-    return f"± {seconds(ns / 1e9)}"
+    return f"± {border(ns / 1e9)}"

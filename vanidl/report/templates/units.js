@@ -21,8 +21,7 @@ const Units = (() => {
     if (value < .5e-9) return "< 1 ns";
     if (value >= 7195) return hours(value);
     const [scale, name] = SMALL.find(([s]) => value < .9995 && value * s < 999.5) || [1, "s"];
-    const amount = value * scale;
-    return `${scale > 1 && whole(amount) ? Math.round(amount) : threeDigits(amount)} ${name}`;
+    return `${threeDigits(value * scale)} ${name}`;
   }
 
   function hours(value) {
