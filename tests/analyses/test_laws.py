@@ -129,10 +129,17 @@ def ends_empty(seen: list[Span]) -> bool:
 
 
 @settings(max_examples=REPEATED)
-@given(operations(), spans)
-def test_overlap_agrees_with_the_grid_and_splits_exactly(way, ios, seen):
+@given(operations(), spans, st.data())
+def test_overlap_order_and_clock(way, ios, seen, data):
+    """Three laws of the same operations and spans, which are read and analysed once."""
     seen = way.holds(seen, steps())
-    results = analyse(trace_of(ios, seen, way))
+    here = analyse(trace_of(ios, seen, way))
+    _overlap_agrees_with_the_grid_and_splits_exactly(here, ios, seen)
+    _any_order_and_part_size_give_the_same_bits(here, ios, seen, way, data)
+    _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, ios, seen, way, data)
+
+
+def _overlap_agrees_with_the_grid_and_splits_exactly(results, ios, seen):
     assert results.overlap is not None
     rank = results.overlap.per_rank[0]
     if not ios:
@@ -173,8 +180,17 @@ def test_overlap_agrees_with_the_grid_and_splits_exactly(way, ios, seen):
 
 @settings(max_examples=REPEATED)
 @given(operations())
-def test_busy_time_agrees_with_the_grid_and_is_at_most_the_sum(way, ios):
-    time = analyse(trace_of(ios, None, way)).summary.time
+def test_time_bins_and_access_are_those_of_the_operations(way, ios):
+    """Three laws of the same operations, which are read and analysed once."""
+    trace = trace_of(ios, None, way)
+    results = analyse(trace)
+    _busy_time_agrees_with_the_grid_and_is_at_most_the_sum(results, ios)
+    _bins_sum_to_totals(results, ios)
+    _access_agrees_with_a_plain_loop(trace, results)
+
+
+def _busy_time_agrees_with_the_grid_and_is_at_most_the_sum(results, ios):
+    time = results.summary.time
     busy = cells((io.start, io.end) for _, io in ios).sum()
     if time is None:
         assert not ios
@@ -185,10 +201,7 @@ def test_busy_time_agrees_with_the_grid_and_is_at_most_the_sum(way, ios):
     assert time.per_rank_mean_s <= time.per_rank_max_s + 1e-12
 
 
-@settings(max_examples=REPEATED)
-@given(operations())
-def test_bins_sum_to_totals(way, ios):
-    results = analyse(trace_of(ios, None, way))
+def _bins_sum_to_totals(results, ios):
     read = sum(io.nbytes for _, io in ios if io.op == 0)
     written = sum(io.nbytes for _, io in ios if io.op == 1)
     reads = sum(io.op == 0 for _, io in ios)
@@ -235,10 +248,7 @@ def _rows_of_files_are_those_of_the_table(results):
     assert abs(files.bytes_read.sum(axis=0) - fine).max() == 0
 
 
-@settings(max_examples=REPEATED)
-@given(operations())
-def test_access_agrees_with_a_plain_loop(way, ios):
-    trace = trace_of(ios, None, way)
+def _access_agrees_with_a_plain_loop(trace, results):
     last: dict[tuple[int, int, int], int] = {}
     got = {0: [0, 0, 0, 0], 1: [0, 0, 0, 0]}
     for part in trace.io:
@@ -248,41 +258,32 @@ def test_access_agrees_with_a_plain_loop(way, ios):
             kind = 0 if end is None else 1 if offset == end else 2 if offset > end else 3
             got[key[2]][kind] += 1
             last[key] = offset + int(part.nbytes[i])
-    access = analyse(trace).access
+    access = results.access
     if access is None:
-        assert not ios
+        assert not last
         return
     for op, counts in enumerate((access.read, access.write)):
         assert [counts.first, counts.consecutive, counts.forward, counts.backward] == got[op]
 
 
-@settings(max_examples=REPEATED)
-@given(operations(), spans, st.permutations([0, 1, 2]), st.integers(1, 7))
-def test_any_order_and_part_size_give_the_same_bits(way, ios, seen, order, rows):
-    seen = way.holds(seen, steps())
-    whole = analyse(trace_of(ios, seen, way))
-    assert same(analyse(trace_of(ios, seen, way, order=order, max_part_rows=rows)), whole)
+def _any_order_and_part_size_give_the_same_bits(here, ios, seen, way, data):
+    order, rows = data.draw(st.permutations([0, 1, 2])), data.draw(st.integers(1, 7))
+    assert same(here, analyse(trace_of(ios, seen, way, order=order, max_part_rows=rows)))
 
 
-@pytest.mark.parametrize("name", REDUCTIONS)
-def test_combine_is_commutative_and_associative_in_what_comes_of_it(name):
-    @settings(max_examples=30)
-    @given(operations(), st.randoms(use_true_random=False))
-    def check(ios, random):
-        trace = trace_of(ios, None, max_part_rows=3)
-        parts = list(trace.io)
-        whole = reduce_parts({name: REDUCTIONS[name]}, parts, trace)
-        random.shuffle(parts)
-        shuffled = REDUCTIONS[name].NOTHING
-        for part in parts:
-            shuffled = REDUCTIONS[name].combine(
-                REDUCTIONS[name].partial(rows_of([part], trace), trace), shuffled
-            )
-        every = {n: r.NOTHING for n, r in REDUCTIONS.items()}
-        finished = [_finish(every | value, trace) for value in (whole, {name: shuffled})]
-        assert same(*finished)
-
-    check()
+@settings(max_examples=30)
+@given(operations(), st.randoms(use_true_random=False))
+def test_combine_is_commutative_and_associative_in_what_comes_of_it(ios, random):
+    trace = trace_of(ios, None, max_part_rows=3)
+    parts = list(trace.io)
+    whole = reduce_parts(REDUCTIONS, parts, trace)
+    random.shuffle(parts)
+    shuffled = {name: reduction.NOTHING for name, reduction in REDUCTIONS.items()}
+    for part in parts:
+        rows = rows_of([part], trace)
+        for name, reduction in REDUCTIONS.items():
+            shuffled[name] = reduction.combine(reduction.partial(rows, trace), shuffled[name])
+    assert same(_finish(whole, trace), _finish(shuffled, trace))
 
 
 def _finish(reduced, trace):
@@ -292,11 +293,8 @@ def _finish(reduced, trace):
     return finish(reduced, coverage.NOTHING, trace, trace, "POSIX")
 
 
-@settings(max_examples=REPEATED)
-@given(operations(), spans, st.integers(-(10**15), 10**15))
-def test_a_shift_of_all_clocks_changes_nothing_but_the_clock(way, ios, seen, shift):
-    seen, shift = way.holds(seen, steps()), shift // way.tick_ns * way.tick_ns
-    here = analyse(trace_of(ios, seen, way))
+def _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, ios, seen, way, data):
+    shift = data.draw(st.integers(-(10**15), 10**15)) // way.tick_ns * way.tick_ns
     there = analyse(trace_of(ios, seen, way, shift_ns=shift))
     assert same(replace(there, fates=_moved(there.fates, -shift)), here)
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests import DATA
 from vanidl.cli import main
+from vanidl.commands.parser import parser
 from vanidl.errors import package_missing
 
 RUN = DATA / "torch_pfs_workers0"
@@ -185,6 +186,7 @@ def test_a_start_up_that_fails_is_one_line(monkeypatch, capsys, error, words: st
         raise error
 
     monkeypatch.setattr("vanidl.commands.parser.find_command", imported)
+    parser.cache_clear()  # which may know the options of the command already
     assert main(["summary", "RUN"]) == 1
     said = capsys.readouterr().err
     assert words in said

@@ -11,6 +11,7 @@ import pytest
 
 import vanidl
 from tests import DATA
+from tests.makers.needed import needed
 from tests.makers.records import darshan_log
 from vanidl.analyses import analyse
 from vanidl.cli import main
@@ -21,7 +22,7 @@ from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
 from vanidl.run import Run
 
-accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+needed("tensorboard", reason="TensorBoard is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(folder: Path) -> Any:
+    from tensorboard.backend.event_processing import event_accumulator as accumulator
+
     return accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
 
 

@@ -6,19 +6,20 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import DATA, ROOT
+from tests.makers.needed import needed
 from vanidl.errors import UsageError
 from vanidl.mcp import answers
 from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, bounded
 from vanidl.mcp.known_runs import KnownRuns
 from vanidl.report.json import summary_object
 
-mcp = pytest.importorskip("mcp", reason="the server needs the package mcp")
+needed("mcp", reason="the server needs the package mcp")
 anyio = pytest.importorskip("anyio")
-from vanidl.mcp.server import server  # noqa: E402
 
 FAST, SLOW = "data/torch_pfs_workers4", "data/torch_pfs_workers0"
 
@@ -28,11 +29,20 @@ def known() -> KnownRuns:
     return KnownRuns([DATA])
 
 
+def client_of(known: KnownRuns) -> Any:
+    """The package's own client, at a server of these runs."""
+    from mcp import Client
+
+    from vanidl.mcp.server import server
+
+    return Client(server(known))
+
+
 def ask(known: KnownRuns, *questions: tuple[str, dict]) -> list[tuple[bool, str]]:
     """Whether each is an error, and its text, as the package's own client sees them."""
 
     async def asked() -> list[tuple[bool, str]]:
-        async with mcp.Client(server(known)) as client:
+        async with client_of(known) as client:
             found = [await client.call_tool(name, given) for name, given in questions]
         return [(answer.is_error, answer.content[0].text) for answer in found]
 
@@ -58,7 +68,7 @@ def test_answers_are_those_of_the_json_outputs(known: KnownRuns, opened) -> None
 
 def test_every_tool_is_read_only_and_described(known: KnownRuns) -> None:
     async def listed() -> list:
-        async with mcp.Client(server(known)) as client:
+        async with client_of(known) as client:
             return (await client.list_tools()).tools
 
     tools = {tool.name: tool for tool in anyio.run(listed)}

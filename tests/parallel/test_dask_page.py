@@ -13,12 +13,12 @@ import pytest
 
 import vanidl
 from tests import ROOT
+from tests.makers.needed import needed
 from tests.parallel.test_executors import page_status
 from vanidl.parallel.executors import ExecutorOptions, warning_about
 
 yaml = pytest.importorskip("yaml", reason="comes with Dask")
-dask = pytest.importorskip("dask", reason="an optional extra")
-jobqueue = pytest.importorskip("dask_jobqueue", reason="an extra of the tests")
+needed("dask_jobqueue", reason="an extra of the tests")
 pytestmark = [  # its processes end when they like; what they leave open is not under test
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -47,6 +47,9 @@ def test_the_documented_cluster_asks_slurm_for_workers_with_tls(
 ) -> None:
     settings = yaml.safe_load(block("require-encryption").replace("TLS", str(certificates)))
     asked: list[Any] = []
+
+    import dask
+    import dask_jobqueue as jobqueue
 
     def scale(self: Any, jobs: int) -> None:
         if not asked:  # it is scaled to 0 at the end

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 import vanidl
@@ -14,8 +15,9 @@ from vanidl.commands import COMMANDS, EXAMPLES, GROUPS, find_command
 _QUIET_DEFAULTS: tuple[object, ...] = (None, False, True, "", argparse.SUPPRESS)
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """Of `vanidl`; a command declares its options once it is chosen."""
+    """Of `vanidl`, made once; a command declares its options when it is first chosen."""
     top = _Parser(
         prog="vanidl",
         usage="vanidl [-h] [--version] COMMAND ...",
@@ -108,9 +110,13 @@ class _Parser(argparse.ArgumentParser):
 class _CommandParser(_Parser):
     """The parser of one command, which declares its options once the command is chosen."""
 
+    declared = False
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
         """As of `ArgumentParser`; imports the module of the command."""
-        find_command(self.get_default("command")).add_arguments(self)
+        if not self.declared:
+            find_command(self.get_default("command")).add_arguments(self)
+            self.declared = True
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -15,6 +15,7 @@ import pytest
 import vanidl
 from tests.makers.darshan_logs import MAGIC, Log, job_record
 from tests.makers.large_logs import Workload, write_logs
+from tests.makers.needed import needed
 from vanidl.errors import InputError
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan import log as darshan_log
@@ -23,7 +24,7 @@ from vanidl.readers.darshan.counter_names import NAMES
 from vanidl.readers.darshan.library import read_counters
 from vanidl.readers.records import Columns, CounterFile
 
-pytest.importorskip("darshan")
+needed("darshan", reason="PyDarshan is not installed")
 
 NUMBER = {"POSIX": 1, "MPI-IO": 2, "H5F": 3, "H5D": 4, "PNETCDF_FILE": 5, "PNETCDF_VAR": 6,
           "LUSTRE": 8, "STDIO": 9, "HEATMAP": 15, "DFS": 16, "DAOS": 17}  # fmt: skip
