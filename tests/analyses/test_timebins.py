@@ -59,3 +59,22 @@ def test_shares_follow_the_rule_exactly(largest: int, longest: int) -> None:
             assert key[:2] not in found
             found[key[:2]] = key[2]
     assert found == exact_shares(start, end, nbytes, bounds)
+
+
+@pytest.mark.parametrize("longest", [3, 200])
+def test_wider_bins_are_those_of_the_rule(longest: int) -> None:
+    bounds = timebins.edges(START, START + 60 * 10**9 + 7, 512)
+    rng = np.random.default_rng(1)
+    start = np.sort(START + rng.integers(-(10**9), 61 * 10**9, 2000))
+    width = int(bounds[1] - bounds[0])
+    end = start + rng.integers(0, longest, 2000) * width // 2 + rng.integers(0, 9, 2000)
+    nbytes = rng.choice([0, 1, 1 << 20, 1 << 50], 2000)  # the last: beyond what floats hold
+    row = rng.integers(0, 3, 2000)
+    sums, wider = np.zeros(512, np.int64), np.zeros(3 * 128, np.int64)
+    timebins.add_spread(sums, (start, end, nbytes), bounds, timebins.Wider(wider, 4, row * 128))
+    expected, of_rows = np.zeros(512, object), np.zeros(3 * 128, object)
+    for (i, at), share in exact_shares(start, end, nbytes, bounds).items():
+        expected[at] += share
+        of_rows[row[i] * 128 + at // 4] += share
+    assert sums.tolist() == expected.tolist()
+    assert wider.tolist() == of_rows.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
@@ -79,11 +80,10 @@ def shares(
     Bin i of an operation gets floor(n t_(i+1)/d) - floor(n t_i/d), t_i being the time from its
     start to edge i and d its duration, so the shares of an operation sum to its bytes.
     """
-    first = bin_of(start, bounds)
-    bins = np.maximum(bin_of(end - 1, bounds), first) - first + 1
+    columns = _with_bins(start, end, nbytes, bounds)
+    first, bins = columns[3:]
     single = np.flatnonzero(bins == 1)
     yield single, first[single], nbytes[single]
-    columns = start, end, nbytes, first, bins
     alike, others = _alike(np.flatnonzero(bins > 1), columns)
     for block in alike:
         yield _spread_alike(block, columns, bounds)
@@ -96,9 +96,84 @@ def spread(
 ) -> Int64Array:
     """Bytes of each bin, shape (bins,); see `shares` for the rule."""
     sums = np.zeros(len(bounds) - 1, np.int64)
-    for _, at, share in shares(start, end, nbytes, bounds):
-        np.add.at(sums, at, share)
+    add_spread(sums, (start, end, nbytes), bounds)
     return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Wider:
+    """Sums of bins that are each `every` others, of rows of them behind one another."""
+
+    sums: Int64Array
+    every: int
+    base: Int64Array  # the place in `sums` of the first bin of each operation's row
+
+
+def add_spread(
+    sums: Int64Array,
+    operations: tuple[Int64Array, Int64Array, Int64Array],
+    bounds: Int64Array,
+    wider: Wider | None = None,
+) -> None:
+    """Adds the shares of operations (start, end, bytes) to `sums`; see `shares` for the rule.
+
+    Shares of wider bins are worked out beside them: edges of these are edges of the others.
+    """
+    columns = _with_bins(*operations, bounds)
+    first, bins = columns[3:]
+    every = 1 if wider is None else wider.every
+    alike, others = _alike(np.flatnonzero(bins > 1), columns, every)
+    kept = np.concatenate([np.flatnonzero(bins == 1), *alike])
+    edges = [_Edges(sums, kept, first + bins - 1, operations[2])]
+    if wider is not None:
+        last = wider.base + (first + bins - 1) // every
+        edges.append(_Edges(wider.sums, kept, last, operations[2]))
+    for block in alike:
+        at, done = _done_alike(block, columns, bounds)
+        edges[0].add(at, done)
+        if wider is not None:
+            behind = slice(every - 1 - int(first[block[0]]) % every, None, every)
+            edges[1].add(wider.base[block][:, None] + at[:, behind] // every, done[:, behind])
+    for each in edges:
+        each.finish()
+    for block in _blocks(others, bins[others]):
+        _, at, share = _spread(block, columns, bounds)
+        np.add.at(sums, at, share)
+    if wider is not None and len(others):
+        start, end, nbytes = (column[others] for column in operations)
+        for owner, at, share in shares(start, end, nbytes, bounds[::every]):
+            np.add.at(wider.sums, wider.base[others[owner]] + at, share)
+
+
+class _Edges:
+    """Bytes that were moved until edges between bins, before they are sums of bins.
+
+    A share is the difference of two of them: adding these up is half of the work.
+    """
+
+    def __init__(
+        self, sums: Int64Array, whole: Int64Array, last: Int64Array, nbytes: Int64Array
+    ) -> None:
+        """`whole`: the operations that will be added; `last`: the last bin of each."""
+        self._sums, self._behind = sums, np.zeros_like(sums)
+        np.add.at(sums, last[whole], nbytes[whole])
+
+    def add(self, at: Int64Array, done: Int64Array) -> None:
+        """What was done at the edges behind some bins."""
+        np.add.at(self._behind, at.ravel(), done.ravel())
+
+    def finish(self) -> None:
+        """Adds it to the sums: no operation goes on behind the last bin of a row."""
+        self._sums += self._behind
+        self._sums[1:] -= self._behind[:-1]
+
+
+def _with_bins(
+    start: Int64Array, end: Int64Array, nbytes: Int64Array, bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
+    """The columns of operations, the first bin of each and over how many it goes."""
+    first = bin_of(start, bounds)
+    return start, end, nbytes, first, np.maximum(bin_of(end - 1, bounds), first) - first + 1
 
 
 def begin(start: Int64Array, bounds: Int64Array) -> Int64Array:
@@ -132,12 +207,17 @@ def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
     return tuple(levels)
 
 
-def _alike(many: Int64Array, columns: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
-    """(blocks of operations over equally many bins, for which floats are exact; all others)."""
-    start, end, nbytes, _, bins = (column[many] for column in columns)
+def _alike(
+    many: Int64Array, columns: Sequence[Int64Array], every: int = 1
+) -> tuple[list[Int64Array], Int64Array]:
+    """(blocks of operations over equally many bins, for which floats are exact; all others).
+
+    Those of a block begin equally far into bins that are each `every` others.
+    """
+    start, end, nbytes, first, bins = (column[many] for column in columns)
     # floor(a / b) is exact in float64 for integers with a + b < 2**53.
     exact = (nbytes.astype(float) + 1) * (end - start) < _EXACT
-    code = np.where(exact, bins, 0)
+    code = np.where(exact, bins * every + first % every, 0)
     order = stable_order(code)
     code = code[order]
     edges = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
@@ -147,7 +227,7 @@ def _alike(many: Int64Array, columns: Sequence[Int64Array]) -> tuple[list[Int64A
         if code[low] == 0 or len(rows) < _FEW:
             others.append(rows)
         else:
-            step = max(1, _GRID // int(code[low]))
+            step = max(1, _GRID // (int(code[low]) // every))
             blocks += [rows[i : i + step] for i in range(0, len(rows), step)]
     return blocks, np.concatenate(others)
 
@@ -156,16 +236,26 @@ def _spread_alike(
     block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Operations over equally many bins, as a table with a row for each."""
+    at, done = _done_alike(block, columns, bounds)
+    nbytes = columns[2][block][:, None]  # of what lasts beyond the last bin, too
+    share = np.diff(done, prepend=0, append=nbytes)
+    at = np.concatenate([at, at[:, -1:] + 1], axis=1)
+    return np.repeat(block, at.shape[1]), at.ravel(), share.ravel()
+
+
+def _done_alike(
+    block: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """(bin, bytes moved until its end) of all bins but the last that operations go over.
+
+    They go over equally many: a table with a row for each.
+    """
     start, end, nbytes, first, bins = (column[block] for column in columns)
-    at = first[:, None] + np.arange(bins[0])
+    at = first[:, None] + np.arange(bins[0] - 1)
     done: NDArray[np.float64] = (bounds[1:][at] - start[:, None]).astype(float)  # time to each edge
     done *= nbytes[:, None]
     done /= (end - start)[:, None]
-    np.floor(done, out=done)
-    done[:, -1] = nbytes  # of what lasts beyond the last bin, too
-    share = done.astype(np.int64)
-    share[:, 1:] -= done[:, :-1].astype(np.int64)
-    return np.repeat(block, bins[0]), at.ravel(), share.ravel()
+    return at, done.astype(np.int64)  # rounded down: none is negative
 
 
 def _blocks(index: Int64Array, bins: Int64Array) -> list[Int64Array]:

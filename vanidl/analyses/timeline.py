@@ -17,6 +17,7 @@ Int64Array = NDArray[np.int64]
 JOB_BINS = timebins.FINEST
 BINS = 4096
 MAX_ROWS = 256
+_EVERY = JOB_BINS // BINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,19 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     begin = timebins.begin(rows.start, bounds)
     _add_where_they_start(rows, begin, job)
     long = np.flatnonzero(rows.end > np.repeat(bounds[1:], np.diff(begin)))
-    for op in (READ, WRITE):
-        _move(rows, long[rows.op[long] == op], bounds, job[op])
     keys, place = np.unique(row_of_part, return_inverse=True)
     if len(keys) == 1:
+        for op in (READ, WRITE):
+            _move(rows, long[rows.op[long] == op], bounds, job[op])
         return Bins(job, {int(keys[0]): timebins.folded(job, BINS)})
-    in_bin = np.repeat(np.arange(JOB_BINS), np.diff(begin)) // (JOB_BINS // BINS)
-    by_row = _by_row(rows, in_bin, long, place[rows.part], trace)
-    return Bins(job, dict(zip(keys.tolist(), by_row, strict=True)))
+    first = place[rows.part] * BINS
+    in_bin = np.repeat(np.arange(JOB_BINS), np.diff(begin)) // _EVERY
+    by_row = _by_row(rows, first + in_bin, len(keys) * BINS)
+    for op in (READ, WRITE):
+        some = long[rows.op[long] == op]
+        _move(rows, some, bounds, job[op], timebins.Wider(by_row[op], _EVERY, first[some]))
+    of_rows = by_row.reshape(4, len(keys), BINS).transpose(1, 0, 2)
+    return Bins(job, dict(zip(keys.tolist(), of_rows, strict=True)))
 
 
 def _add_where_they_start(rows: Rows, begin: Int64Array, sums: Int64Array) -> None:
@@ -122,43 +128,28 @@ def _move(
     long: NDArray[np.intp],
     bounds: Int64Array,
     sums: Int64Array,
-    first: Int64Array | None = None,
+    wider: timebins.Wider | None = None,
 ) -> None:
-    """Spreads bytes that were added where operations start over the bins that these last.
-
-    `first` is the place in `sums` of the first bin of each operation, 0 unless given.
-    """
+    """Spreads bytes that were added where operations start over the bins that these last."""
     start, end, nbytes = rows.start[long], rows.end[long], rows.nbytes[long]
     begun = timebins.bin_of(start, bounds)
-    np.subtract.at(sums, begun if first is None else begun + first, nbytes)
-    for owner, at, share in timebins.shares(start, end, nbytes, bounds):
-        np.add.at(sums, at if first is None else at + first[owner], share)
+    np.subtract.at(sums, begun, nbytes)
+    if wider is not None:
+        np.subtract.at(wider.sums, wider.base + begun // wider.every, nbytes)
+    timebins.add_spread(sums, (start, end, nbytes), bounds, wider)
 
 
-def _by_row(
-    rows: Rows,
-    in_bin: NDArray[np.intp],
-    long: NDArray[np.intp],
-    place: NDArray[np.intp],
-    trace: Trace,
-) -> Int64Array:
-    """The same by row of the timeline, shape (rows, 4, BINS).
+def _by_row(rows: Rows, cell: NDArray[np.intp], cells: int) -> Int64Array:
+    """Sums of the rows of the timeline behind one another, shape (4, rows x BINS).
 
-    Of each operation `in_bin` is the wide bin in which it starts and `place` the row; `long`
-    are those that may last beyond that bin. Its shares of wide bins are sums of the narrow ones.
+    `cell` is for each operation the bin in which it starts: all of it counts there.
     """
-    count = int(place.max()) + 1
-    bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, BINS)
-    long = long[rows.end[long] > bounds[1:][in_bin[long]]]
-    sums = np.zeros((4, count * BINS), np.int64)
-    cell = place * BINS + in_bin
+    sums = np.zeros((4, cells), np.int64)
     for op in (READ, WRITE):
         mine = rows.op == op
-        sums[2 + op] = np.bincount(cell[mine], minlength=count * BINS)
+        sums[2 + op] = np.bincount(cell[mine], minlength=cells)
         np.add.at(sums[op], cell[mine], rows.nbytes[mine])
-        some = long[rows.op[long] == op]
-        _move(rows, some, bounds, sums[op], place[some] * BINS)
-    return sums.reshape(4, count, BINS).transpose(1, 0, 2)
+    return sums
 
 
 def combine(a: Bins, b: Bins) -> Bins:
