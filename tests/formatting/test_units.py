@@ -180,5 +180,7 @@ def test_a_column_has_one_unit():
 
 def test_places_in_time_keep_their_digits():
     assert units.instant(1234.5678) == "1,234.568 s"
+    assert units.range_words(0, 0) == "0 s"
+    assert units.range_words(0.00050001, 0.00050002) == "500 µs"
     assert units.range_words(-0.000466, 0.0014) == "-466 µs to 1.40 ms"
     assert units.range_words(1.5, 1.500001) == "1.500000 to 1.500001 s"

@@ -73,6 +73,12 @@ def test_numbers_of_findings_have_the_units_of_the_schema():
     assert [text for _, text in numbers({"predicted": predicted})] == ["128 MiB", "10 %"]
 
 
+def test_the_last_value_is_not_left_out_for_a_line_that_says_so():
+    many = {f"part {i}": i for i in range(14)}
+    assert numbers(many)[-1] == ("more", "2 values, in vanidl summary --json")
+    assert numbers(dict([*many.items()][:13]))[-1][0] == "part 12"
+
+
 def test_values_by_key_say_what_the_key_is():
     kinds = [EVIDENCE.fields, EVIDENCE.fields["predicted"].fields]
     assert {n for kind in kinds for n, k in kind.items() if isinstance(k, dict) and str in k} == {

@@ -28,7 +28,7 @@ from vanidl.wording.headline import headline
 EXTREMES = (0.0, 1.0, None, 1e9)
 NOUNS = (
     "rank|step|read|write|file|open|worker|host|operation|profile|epoch|process|burst|warning|array"
-    "|line|job|pair|log|sample|batch"
+    "|line|job|pair|log|sample|batch|value"
 )
 FAULTS = {
     "one and many": rf"(?<![\d.,@])1 (?:{NOUNS})e?s\b",
@@ -41,6 +41,7 @@ FAULTS = {
     "too few digits": r"(?<![\d.,])(?:[1-9]\.\d|0\.0*[1-9]\d?) (?:ns|µs|ms|[KMGTPE]iB)\b",
     "too many digits": r"\d\d\.\d\dx|\d{4,}\.\d",
     "a value of Python": r"\bNone\b(?! of)|\bnan\b|\binf\b|[{}]",
+    "a range of one value": r"\b(\d[\d.,]*) to \1(?:\s(?:ns|µs|ms|s|%|[KMGT]iB)\b|x)",
     "empty parts": r"  |(?<!\w)\(\)|\( |,,| ,|;;|(?<!\.)\.\.(?!\.)|: ;|, \.(?!\w)",
 }
 QUANTITY = re.compile(
@@ -192,6 +193,7 @@ def test_findings_of_extreme_values_read_well(name):
         ("It took 15.86 s.", "too exact"),
         ("It read 1,479 MiB.", "too exact"),
         ("It took , and ended.", "empty parts"),
+        ("2 logs, moved by 0 to 0 s.", "a range of one value"),
     ],
 )
 def test_faults_are_seen(text, fault):

@@ -87,9 +87,10 @@ def _shared_shuffle(facts: Facts) -> RuleResult | None:
     shares = [r.unique_bytes / data.unique_bytes for r in data.ranks]
     if again < AGAIN or min(shares) < PART_FACTOR / ranks or _read_the_same(facts):
         return None
-    plan = loaders.pls(facts)
+    plan, low, high = loaders.pls(facts), percent(min(shares)), percent(max(shares))
+    each = low if low == high else f"{low} to {high}"
     return RuleResult(
-        f"Ranks read other parts of the same data from pass to pass: {percent(min(shares))} each",
+        f"Ranks read other parts of the same data from pass to pass: {each} each",
         f"With a fixed part a rank would read {percent(1 / ranks)}: the global shuffle keeps all "
         "data on shared storage and every pass reads it from there.",
         "Partial local shuffling (the pls loader): each rank keeps its part near and exchanges a "

@@ -48,9 +48,10 @@ def _slow_first(facts: Facts) -> RuleResult | None:
     mean = float(duration[first].mean())
     if usual <= 0 or mean < FIRST_FACTOR * usual or excess < EXCESS_SHARE * facts.base_s:
         return None
+    average = " on average" if first.sum() > 1 else ""
     return RuleResult(
         f"The first step of an epoch takes {times(mean / usual)} the usual time",
-        f"{seconds(mean)} on average against {seconds(usual)} of the others: "
+        f"{seconds(mean)}{average} against {seconds(usual)} of the others: "
         + ("workers are restarted, or " if facts.starts_workers_anew else "")
         + "buffers fill while nothing computes.",
         (_KEEP if facts.starts_workers_anew else "")

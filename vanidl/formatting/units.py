@@ -51,7 +51,12 @@ def change(now_s: float, then_s: float) -> str:
 
 
 def range_words(low_s: float, high_s: float) -> str:
-    """An interval of offsets as text, in one unit; from a second on to the microsecond."""
+    """An interval of offsets as text, in one unit; from a second on to the microsecond.
+
+    What is the same at both ends is said once.
+    """
+    if offset(low_s) == offset(high_s):
+        return offset(low_s)
     if max(abs(low_s), abs(high_s)) < 1:
         return change(low_s, high_s)
     return f"{low_s:.6f} to {high_s:.6f} s"

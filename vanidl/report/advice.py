@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vanidl.findings.finding import Value
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import count, nbytes, number, percent, seconds
+from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds
 from vanidl.run import Run
 from vanidl.schema.meanings import meaning_of
 from vanidl.whatif import LoaderCall, WhatIf
@@ -78,9 +78,9 @@ def replay_note(found: WhatIf) -> str:
 def numbers(evidence: Mapping[str, Value]) -> Numbers:
     """The values of a finding; of many the first, and how many more there are, and where."""
     found = tuple(_flat("", "findings.evidence", evidence))
-    if len(found) <= _MOST:
+    if len(found) <= _MOST + 1:  # a line that says "1 more" has room for it
         return found
-    more = f"{count(len(found) - _MOST)} values, in vanidl summary --json"
+    more = f"{plural(len(found) - _MOST, 'value')}, in vanidl summary --json"
     return (*found[:_MOST], ("more", more))
 
 
