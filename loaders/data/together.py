@@ -68,11 +68,13 @@ class ReadGroup:
         return ReadTotals(sum([d.nbytes for d in fresh]), sum([d.requests for d in fresh]))
 
     def is_quick(self) -> bool | None:
-        """True where the median read was quick; None where there was none."""
+        """True where a request of the median read was quick; None where there was none."""
         if not self._done:
             return None
         taken = zip(self._seconds, self._done, strict=True)
-        beyond = sorted([s - read.nbytes / QUICK_BYTES_PER_S for s, read in taken])
+        beyond = sorted(
+            [(s - read.nbytes / QUICK_BYTES_PER_S) / max(read.requests, 1) for s, read in taken]
+        )
         return beyond[len(beyond) // 2] < QUICK_S
 
     def _join(self) -> None:

@@ -23,7 +23,8 @@ class StageCounts:
     def planned(self, *, loads: int, reloads: int) -> None:
         """Counts samples whose reads were submitted."""
         self.of_plan.add(loads=loads)
-        self.beside_plan.add(loads=reloads)
+        if reloads:
+            self.beside_plan.add(loads=reloads)
 
     def hits(self, hits: int) -> None:
         """Counts uses that needed no read."""
@@ -31,4 +32,5 @@ class StageCounts:
 
     def read(self, done: ReadTotals) -> None:
         """Counts a read that is done."""
-        self.of_plan.add(nbytes=done.nbytes, requests=done.requests)
+        if done.requests:
+            self.of_plan.add(nbytes=done.nbytes, requests=done.requests)

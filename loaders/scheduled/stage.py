@@ -220,7 +220,7 @@ class Stage:
         What is used again later in the epoch gets a place first. Nothing else does where reads are
         quick: what is read ahead is copied once more.
         """
-        room, staged = self.staging.room, sorted(self._to_stage(ids))
+        room, staged = self.staging.room, ids[self._plan.owner[ids] != self._node].tolist()
         again = [sample for sample in staged if walk.uses(sample) > 1]
         if self._grouped.quick and len(steps) == 1:
             room = min(room, len(again))
