@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from vanidl.compare.statistics import ALPHA, holm, middle, paired, unpaired
 
@@ -15,8 +14,15 @@ RANDOM = np.random.default_rng(5)
 PAIRS = [(RANDOM.lognormal(0, 0.05, n), RANDOM.lognormal(0.05, 0.1, n)) for n in (2, 3, 5, 12)]
 
 
+@pytest.fixture(scope="module")
+def stats():
+    from scipy import stats  # late: workers that collect these tests need not run them
+
+    return stats
+
+
 @pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda v: str(len(v)))
-def test_paired_is_students_t_on_logarithms(a, b):
+def test_paired_is_students_t_on_logarithms(a, b, stats):
     found = paired(a, b)
     oracle = stats.ttest_rel(np.log(b), np.log(a))
     bounds = oracle.confidence_interval(1 - ALPHA)
@@ -27,7 +33,7 @@ def test_paired_is_students_t_on_logarithms(a, b):
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (3, 7), (5, 5), (9, 2)])
-def test_unpaired_is_welchs_t_on_logarithms(sizes):
+def test_unpaired_is_welchs_t_on_logarithms(sizes, stats):
     a, b = RANDOM.lognormal(0, 0.05, sizes[0]), RANDOM.lognormal(0.1, 0.2, sizes[1])
     found = unpaired(a, b)
     oracle = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
@@ -36,7 +42,7 @@ def test_unpaired_is_welchs_t_on_logarithms(sizes):
     assert (found.low, found.high) == pytest.approx((math.exp(bounds.low), math.exp(bounds.high)))
 
 
-def test_values_with_zeros_are_subtracted():
+def test_values_with_zeros_are_subtracted(stats):
     a, b = [0.0, 1.0, 2.0], [3.0, 4.5, 4.0]
     found = paired(a, b)
     assert found.scale == "difference"
@@ -105,7 +111,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     assert hits / trials == pytest.approx(1 - ALPHA, abs=0.007)
 
 
-def test_like_with_like_fails_a_hundred_seldom():
+def test_like_with_like_fails_a_hundred_seldom(stats):
     """The reason for ALPHA: at most 5 false alarms in 100 comparisons, nearly always."""
     assert stats.binom.cdf(5, 100, ALPHA) > 0.98
     assert stats.binom.cdf(5, 100, 0.05) == pytest.approx(0.616, abs=1e-3)

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.makers.needed import needed
 
-nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-pytest.importorskip("nbclient", reason="nbclient is not installed")
-pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-pytest.importorskip("plotly", reason="plotly is not installed")
+for package in ("nbformat", "nbclient", "ipykernel", "plotly"):
+    needed(package, reason=f"{package} is not installed")
 
 FOLDER = ROOT / "notebooks"
 NEEDS = {"choose_a_loader": "torch"}
@@ -39,8 +38,14 @@ def text(cell) -> str:
     )
 
 
+def stored(path: Path):
+    import nbformat
+
+    return nbformat.read(path, as_version=4)
+
+
 def source(path: Path) -> ast.Module:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = stored(path)
     return ast.parse("\n".join(c.source for c in notebook.cells if c.cell_type == "code"))
 
 
@@ -48,7 +53,7 @@ def source(path: Path) -> ast.Module:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_and_holds_what_it_prints(path, books):
     pytest.importorskip(NEEDS.get(path.stem, "vanidl"), reason="needs the loaders' packages")
-    printed = [text(cell) for cell in nbformat.read(path, as_version=4).cells]
+    printed = [text(cell) for cell in stored(path).cells]
     assert [text(cell) for cell in books[path].cells] == printed
     assert any(printed)
 
@@ -56,18 +61,18 @@ def test_runs_and_holds_what_it_prints(path, books):
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_it_is_small_and_names_nothing_of_the_machine(path):
     """Figures are data: no page, no library, no path of who ran it, no clock of a progress bar."""
-    stored = path.read_text(encoding="utf-8")
-    assert len(stored) < 100_000
+    content = path.read_text(encoding="utf-8")
+    assert len(content) < 100_000
     assert not re.search(
-        r"site-packages|/home/|/work/|/root/| at 0x|it/s\]|<iframe|<script", stored
+        r"site-packages|/home/|/work/|/root/| at 0x|it/s\]|<iframe|<script", content
     )
-    outputs = [o for c in nbformat.read(path, as_version=4).cells for o in c.get("outputs", [])]
+    outputs = [o for c in stored(path).cells for o in c.get("outputs", [])]
     assert not [o for o in outputs if o.get("name") == "stderr"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_seconds_in_its_prose_are_those_it_prints(path):
-    cells = nbformat.read(path, as_version=4).cells
+    cells = stored(path).cells
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     shown = [float(n) for cell in cells for n in re.findall(r"\d+\.\d+", text(cell))]
     shown += [float(n) / 1e3 for cell in cells for n in re.findall(r"(\d+) ms", text(cell))]
@@ -77,7 +82,7 @@ def test_the_seconds_in_its_prose_are_those_it_prints(path):
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_it_ends_with_the_reader_s_own_run(path):
-    last = nbformat.read(path, as_version=4).cells[-1]
+    last = stored(path).cells[-1]
     assert last.source.startswith("## Now your own run")
     assert "vanidl record -o" in last.source
 

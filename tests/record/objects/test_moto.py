@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.makers.needed import needed
 from tests.record.objects.conftest import ACCESS_KEY, SECRET, Recorded
 from tests.record.objects.test_requests import clean
 from vanidl.model.trace import OBJECT
@@ -19,9 +20,9 @@ from vanidl.readers.objects.operations import LIST, OTHER, READ, STAT, WRITE
 from vanidl.record import record
 from vanidl.run import open_run
 
-moto_server = pytest.importorskip("moto.server")
-pytest.importorskip("flask_cors")
-pytest.importorskip("s3fs")
+needed("moto", reason="moto is not installed")
+needed("flask_cors", reason="flask-cors is not installed")
+needed("s3fs", reason="s3fs is not installed")
 
 Row = tuple[str, str, str, int]
 """Method, path, query, bytes of both bodies."""
@@ -102,7 +103,9 @@ def stored(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def moto() -> Iterator[tuple[str, Counting]]:
-    serving = pytest.importorskip("werkzeug.serving")
+    from moto import server as moto_server
+    from werkzeug import serving
+
     application = Counting(moto_server.DomainDispatcherApplication(moto_server.create_backend_app))
 
     class Quiet(serving.WSGIRequestHandler):  # type: ignore[misc,name-defined]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
 
 from vanidl.analyses.phases import Phase
 from vanidl.export.dlio.entries import MEASURED, Entry, Scalar, unknown
@@ -86,6 +85,8 @@ def fitted(values: Floats) -> Drawn:
 
 def _candidates(values: Floats) -> list[Drawn]:
     """Those with the mean and deviation of the values that take no time below zero."""
+    from scipy.special import gammaincinv, ndtri  # late: other exports need no scipy
+
     mean, spread = float(values.mean()), float(values.std())
     ordered, share = np.sort(values), (np.arange(len(values)) + 0.5) / len(values)
 
