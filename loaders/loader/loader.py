@@ -210,17 +210,17 @@ class Spanned(Waited[T]):
     """
 
     def __init__(self, inner: Iterator[T], waits: list[float], *, name: str) -> None:
+        from torch.autograd import profiler
+
         super().__init__(inner, waits)
-        self._span = span_name(name)
+        self._span, self._profiler = span_name(name), profiler
 
     def __next__(self) -> T:
         """The next item, inside the span."""
-        from torch.autograd import profiler
-
         # Where nobody records, a span takes as much processor time as a tenth of the batch.
-        if not (_ON_DEMAND or getattr(profiler, "_is_profiler_enabled", True)):
+        if not (_ON_DEMAND or getattr(self._profiler, "_is_profiler_enabled", True)):
             return super().__next__()
-        with profiler.record_function(self._span):
+        with self._profiler.record_function(self._span):
             return super().__next__()
 
 
