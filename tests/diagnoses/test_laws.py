@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_no_diagnosis_saves_more_than_the_step_has(name):
         rows = {row.name: row.step_s for row in run.what_if.rows} if run.what_if else {}
         if d.basis == "predicted":
             assert rows[d.change] == d.step_s
+
+
+def test_the_kind_to_name_matches_the_file_of_unknown_use():
+    run = made("read_and_written")
+    (line,) = [r.code for d in run.diagnoses for r in d.remedies if r.title == "Name them"]
+    glob = shlex.split(line)[-1].removesuffix("=dataset")
+    most = max(run.files.rows, key=lambda row: (row.kind == "other", row.bytes_read))
+    assert fnmatchcase(most.path, glob)
 
 
 def test_every_rule_belongs_to_one_cause():

@@ -212,6 +212,10 @@ def test_steps_of_few_ranks_are_lanes_and_of_many_a_grid():
     length = sum(sum(s["y"]) for s in few["data"])
     table = example("full").steps.table
     assert length == pytest.approx((table.end_s - table.start_s).sum(), rel=1e-3)
+    assert few["layout"]["barmode"] == "overlay"  # stacked, their middles become the ticks
+    rest = [s for s in few["data"] if s["name"] == "rest of the step"]
+    waits = [s for s in few["data"] if s["name"] == "input wait"]
+    assert [s["base"] for s in rest] == [s["y"] for s in waits]
     many = steps.figure(example("many_ranks"))
     assert np.array(many.spec["data"][0]["z"]).shape == (64, 256)
     assert "64 of 1,024 ranks and 256 of 300 steps" in many.caption
@@ -309,6 +313,29 @@ def test_a_heat_map_of_one_bin_is_no_picture_of_time():
 def test_bars_of_the_counted_access_pattern_are_the_whole():
     for side in zip(*(s["x"] for s in drawn("untraced")["access"].spec["data"]), strict=True):
         assert sum(side) == pytest.approx(100)
+
+
+def test_files_without_times_are_not_said_to_be_in_the_order_of_time():
+    assert "Most bytes first" in drawn("counters_only")["files"].caption
+    assert "Longest time first" in drawn("full")["files"].caption
+
+
+@pytest.mark.parametrize(("osts", "words"), [((7,), "on OST 7"), ((7, 9), "on OSTs 7, 9")])
+def test_one_storage_target_is_singular(osts, words):
+    assert files._osts(osts) == words.removeprefix("on ")
+
+
+def test_why_no_rank_has_a_share_fits_the_run():
+    """One rank opens no file together with others, and a log without I/O has nothing to share."""
+    whole = example("nothing")
+    one = SimpleNamespace(balance=None, summary=whole.summary, trace=example("one_rank").trace)
+    assert "one rank" in balance.figure(one).empty_reason
+    many = SimpleNamespace(balance=None, summary=whole.summary, trace=example("full").trace)
+    assert "No POSIX operation was recorded" in balance.figure(many).empty_reason
+    counted = SimpleNamespace(
+        balance=None, summary=example("counters_only").summary, trace=example("full").trace
+    )
+    assert "files that all ranks opened" in balance.figure(counted).empty_reason
 
 
 def test_the_file_table_has_the_stripes():

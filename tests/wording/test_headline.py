@@ -82,6 +82,15 @@ def test_counters_only_names_both_layers():
     assert "STDIO moved 954 MiB and POSIX 1.51 GiB" in text
 
 
+def test_counters_of_a_run_that_is_mostly_stdio_name_it_first():
+    trace, results = EXAMPLES["counters_only"]()
+    small = replace(results.summary, bytes_read=4096, storage_bytes_read=8192)
+    found = headline(trace, replace(results, summary=small))
+    assert "through POSIX" in found.title
+    assert "wrote 954 MiB through STDIO; " in found.title
+    assert not any("STDIO moved" in sentence for sentence in found.support)
+
+
 def test_nothing_was_read():
     assert said("nothing") == "No POSIX operation was recorded during the 31.4 s run."
 

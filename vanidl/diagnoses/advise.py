@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from vanidl.diagnoses.diagnosis import Remedy
 from vanidl.diagnoses.proof import own_command
 from vanidl.findings import Finding
+from vanidl.findings.data_quality import OF_NO_KIND
 from vanidl.findings.facts import Facts
 from vanidl.findings.frameworks import PYTORCH, TENSORFLOW
 from vanidl.formatting.units import nbytes, plural
@@ -280,6 +283,15 @@ def _storage_benchmark(context: Context) -> Advice:
     return Advice("Measure again, within the rules of the benchmark")
 
 
+def _glob_of_unknown(context: Context) -> str:
+    """A glob that matches the file of unknown use that moved most, by its suffix or its name."""
+    rows = [row for row in context.run.results.files.rows if row.kind == OF_NO_KIND]
+    if not rows:
+        return "GLOB"
+    most = PurePosixPath(max(rows, key=lambda row: row.bytes_read + row.bytes_written).path)
+    return f"*{most.suffix or most.name}"
+
+
 def _record_more(context: Context) -> Advice:
     command = own_command(context.run.trace)
     again = Remedy(
@@ -288,7 +300,7 @@ def _record_more(context: Context) -> Advice:
     if context.codes == {"unclassified_io"}:
         kind = Remedy(
             "Name them",
-            "vanidl report RUN --kind '*.dat=dataset'",
+            f"vanidl report RUN --kind {shlex.quote(f'{_glob_of_unknown(context)}=dataset')}",
             "Findings about reads and checkpoints look at files of those kinds.",
         )
         return Advice("Say what the files of unknown use are", (kind,))

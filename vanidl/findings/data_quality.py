@@ -122,12 +122,13 @@ def _unclassified(facts: Facts) -> RuleResult | None:
         covered = ". Nothing else was read, so findings about reads take them for the dataset"
     return RuleResult(
         f"I/O on files of unknown use takes {percent(spent / run_s)} of the run",
-        f"{seconds(spent)} per rank in {plural(len(rows), 'file')} that the run both read and "
-        f"wrote{_mostly(busiest, rows)}: by use neither dataset nor checkpoint{covered}.",
+        f"{seconds(spent)} per rank{_by_counters(facts)} in {plural(len(rows), 'file')} "
+        f"that the run both read and wrote{_mostly(busiest, rows)}: by use neither dataset nor "
+        f"checkpoint{covered}.",
         "Say what they are: --kind 'GLOB=dataset' (or checkpoint, log) for vanidl summary and "
         "report.",
         {
-            "busy_s": spent,
+            "counter_s" if _by_counters(facts) else "busy_s": spent,
             "files": len(rows),
             "busiest_file": busiest.path if _holds_most(busiest, rows) else None,
             "bytes_read": sum(r.bytes_read for r in rows),
@@ -135,6 +136,12 @@ def _unclassified(facts: Facts) -> RuleResult | None:
         },
         weight=MEDIUM,
     )
+
+
+def _by_counters(facts: Facts) -> str:
+    """That a time is not busy time: no operation on files of unknown use was traced."""
+    row = facts.group(OF_NO_KIND)
+    return "" if row is not None and row.busy_s is not None else ", by counters,"
 
 
 def _mostly(busiest: FileRow, rows: Sequence[FileRow]) -> str:

@@ -6,6 +6,7 @@ checkpoints | count | Checkpoints
 chunks_a_sample | count | Chunks that one sample touches
 samples_a_chunk | count | Samples that lie in one chunk
 busy_s_a_rank | s | Busy time, mean over ranks
+counter_s | s | Reading and writing by counters, mean over ranks: not busy time
 different_bytes | bytes | Unique bytes
 different_bytes_a_host | bytes | Unique bytes, mean over hosts
 excess_s_a_rank | s | Time above the usual, per rank

@@ -32,8 +32,8 @@ _SHARED_BARS = (
 )
 _ONE_RANK = "The run has one rank, so there is nothing to compare."
 _NO_RANK = (
-    "No rank's operations were traced one by one, and no rank has counters of its own: Darshan "
-    "adds up the files that all ranks opened."
+    "No rank's operations were traced one by one, and no rank has counters of its own: {} adds "
+    "up the files that all ranks opened. {}."
 )
 
 
@@ -41,8 +41,7 @@ def figure(run: Run) -> Figure:
     """Busy time and bytes of each rank."""
     balance = run.balance
     if balance is None or not balance.rows:
-        many = f"{_NO_RANK} {record_operations(run.trace)}."
-        return _record("", reason=_ONE_RANK if len(run.trace.ranks) == 1 else many)
+        return _record("", reason=_why_none(run))
     table = _table(balance)
     if len(balance.rows) == 1:
         return _record("", table=table, reason=_ONE_RANK)
@@ -52,6 +51,15 @@ def figure(run: Run) -> Figure:
         words += _SHARED_BARS.format(plural(len(balance.rows), "rank"))
     figure = _record(words, spec=_spec(bars), table=table)
     return replace(figure, alt_text=_alt_text(balance))
+
+
+def _why_none(run: Run) -> str:
+    """Why no rank's share is known."""
+    if len(run.trace.ranks) == 1:
+        return _ONE_RANK
+    if not run.summary.ops:
+        return f"No {run.summary.layer} operation was recorded, so there is nothing to compare."
+    return _NO_RANK.format(title(run.trace), record_operations(run.trace))
 
 
 def _record(

@@ -7,7 +7,7 @@ from vanidl.schema import Kind, Partly
 _NUMBER = int | float | None
 _NUMBERS = (
     "arrays_that_misfit", "busy_s", "busy_s_a_rank", "busy_spread", "bytes_read", "bytes_spread",
-    "bytes_written", "checkpoints", "chunks_a_sample", "compute_s", "delivery_s",
+    "bytes_written", "checkpoints", "chunks_a_sample", "compute_s", "counter_s", "delivery_s",
     "different_bytes", "different_bytes_a_host", "empty_reads", "excess_s", "excess_s_a_rank",
     "exposed_s", "files", "files_that_misfit", "fixed_part", "heads", "hidden_fraction",
     "in_waits_s", "input_wait_io_s", "input_wait_s", "input_wait_share", "jumps", "lists",

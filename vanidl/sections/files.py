@@ -23,6 +23,7 @@ _CAPTION = (
     "Longest time first. Time is the sum of durations over all ranks, so operations side by "
     "side count twice."
 )
+_UNTIMED = "Most bytes first: how long each took is not recorded."
 PATH_LIMIT = 120
 _COLUMNS = (
     Column("path"),
@@ -63,7 +64,8 @@ def figure(run: Run) -> Figure:
     many = sum(file.truncated for file in files) if cut else 0
     if many:
         note += f" {cut}: numbers of {plural(many, 'file')} are those of the counters."
-    return Figure("files", "Files", "Files", _CAPTION + note, None, table)
+    timed = any(file.io_s is not None for file in files)
+    return Figure("files", "Files", "Files", (_CAPTION if timed else _UNTIMED) + note, None, table)
 
 
 def _informative(run: Run, rows: tuple[tuple[Cell, ...], ...], cut: str) -> Table:
@@ -141,7 +143,8 @@ def _stripes(file: FileRow) -> str | None:
 def _osts(osts: tuple[int, ...]) -> str:
     shown = ", ".join(str(ost) for ost in osts[:OSTS])
     more = f" and {len(osts) - OSTS} more" if len(osts) > OSTS else ""
-    return f"OSTs {shown}{more}" if osts else "OSTs that were not recorded"
+    name = "OST" if len(osts) == 1 else "OSTs"
+    return f"{name} {shown}{more}" if osts else "OSTs that were not recorded"
 
 
 _MOST_IN_TEXT = 8

@@ -92,13 +92,17 @@ def _why(clock: ClockEvidence) -> str:
 
 
 def _lanes(trace: Trace, table: StepTable, shown: ShownSteps) -> Spec:
-    """One lane of bars per rank, all with the same scale."""
+    """One lane of bars per rank, all with the same scale.
+
+    The rest of a step lies on its wait by `base`: where bars are stacked, plotly puts few ticks
+    at the middle of bars instead of at round times.
+    """
     data: list[Spec] = []
     for lane, rank in enumerate(shown.ranks):
         data += _lane(table, shown.rows[table.rank[shown.rows] == rank], lane)
     lanes = len(shown.ranks)
     longest = float(table.duration_s[shown.rows].max())
-    layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="stack")
+    layout = _layout(130 + 84 * lanes if lanes > 1 else 300, barmode="overlay")
     if lanes > 1:
         layout["legend"] = {**layout["legend"], "y": 1 + 18 / (84 * lanes)}
     layout["annotations"] = []
@@ -134,10 +138,13 @@ def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
     length = table.duration_s[rows]
     waits = table.input_wait_s[rows]
     if np.isnan(table.input_wait_s).all():
-        series = [("step", palette.STEP, length)]
+        series = [("step", palette.STEP, np.zeros_like(length), length)]
     else:
-        rest = length - np.nan_to_num(waits)
-        series = [("input wait", palette.IN_WAIT, waits), ("rest of the step", palette.STEP, rest)]
+        below = np.nan_to_num(waits)
+        series = [
+            ("input wait", palette.IN_WAIT, np.zeros_like(below), waits),
+            ("rest of the step", palette.STEP, below, length - below),
+        ]
     return [
         {
             "type": "bar",
@@ -145,6 +152,7 @@ def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
             "legendgroup": name,
             "showlegend": lane == 0,
             "x": np.round(table.start_s[rows] + length / 2, 6).tolist(),
+            "base": rounded(base),
             "y": rounded(values),
             "yaxis": f"y{lane + 1}" if lane else "y",
             "width": rounded(length * 0.94),
@@ -152,7 +160,7 @@ def _lane(table: StepTable, rows: np.ndarray, lane: int) -> list[Spec]:
             "marker": palette.fill(colour),
             "hovertemplate": "%{customdata}<extra>" + name + "</extra>",
         }
-        for name, colour, values in series
+        for name, colour, base, values in series
     ]
 
 

@@ -24,7 +24,20 @@ def by_counters(summary: Summary) -> str:
     layer = totals_of(summary, summary.layer)
     spent = [s for s in (layer.read_s, layer.write_s) if s is not None] if layer else []
     took = f" in {seconds(sum(spent))} summed over all processes" if spent else ""
-    return f"By its counters, the run {moved} through {summary.layer}{took}"
+    words = f"By its counters, the run {moved} through {summary.layer}{took}"
+    stdio = _most_of_counters(summary)
+    if stdio is None:
+        return words
+    return f"{words}, and {moved_words(stdio.bytes_read, stdio.bytes_written)} through STDIO"
+
+
+def _most_of_counters(summary: Summary) -> LayerTotals | None:
+    """STDIO where it moved more than all other storage: without it the sentence would mislead."""
+    stdio = totals_of(summary, STDIO)
+    if stdio is None or summary.source != "counters" or not summary.ops or summary.layer == STDIO:
+        return None
+    total = (summary.storage_bytes_read or 0) + (summary.storage_bytes_written or 0)
+    return stdio if 2 * moved_bytes(stdio) > total else None
 
 
 def moved_words(read: int | None, written: int | None) -> str:
@@ -41,7 +54,7 @@ def stdio_part(summary: Summary) -> str:
     if stdio is None or not total or summary.layer == STDIO:
         return ""
     moved = (stdio.bytes_read or 0) + (stdio.bytes_written or 0)
-    if moved <= REAL_PART * total or not summary.source:
+    if moved <= REAL_PART * total or not summary.source or _most_of_counters(summary):
         return ""
     alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
     rest = "DAOS and POSIX" if through_daos(summary) else "POSIX"
