@@ -31,13 +31,22 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 - pickle's protocol
         """The place of an array, the fields of a record; what else there is goes its usual way."""
-        if type(obj) is not np.ndarray or obj.dtype.hasobject or obj.dtype.names:
+        kind = _kind_of(obj.dtype) if type(obj) is np.ndarray else ""
+        if not kind:
             taken = _fields_of(obj.__class__)
             return (obj.__class__, taken(obj)) if taken else NotImplemented
-        kind, first = obj.dtype.str, self._next.get(obj.dtype.str, 0)
-        self.taken.setdefault(kind, []).append(obj.ravel())
+        if kind not in self.taken:
+            self.taken[kind], self._next[kind] = [], 0
+        first = self._next[kind]
+        self.taken[kind].append(obj.ravel())
         self._next[kind] = first + obj.size
         return _placed, (kind, first, obj.shape)
+
+
+@cache
+def _kind_of(dtype: np.dtype[Any]) -> str:
+    """What the arrays of a type are laid together under, "" where they are not."""
+    return "" if dtype.hasobject or dtype.names else dtype.str
 
 
 @cache
