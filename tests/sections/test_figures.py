@@ -266,7 +266,8 @@ def test_balance_of_one_rank_is_a_table():
     assert result.spec is None
     assert "nothing to compare" in result.empty_reason
     assert len(result.table.rows) == 1
-    nothing = SimpleNamespace(balance=None, trace=SimpleNamespace(ranks=(0,)))
+    counted = example("counters_only").summary
+    nothing = SimpleNamespace(balance=None, summary=counted, trace=SimpleNamespace(ranks=(0,)))
     nothing.trace.job, nothing.trace.logs = SimpleNamespace(tracer="darshan"), ("one",)
     assert balance.figure(nothing).empty_reason == result.empty_reason  # not: files of all ranks
     nothing.trace.ranks = (0, 1)
@@ -325,17 +326,23 @@ def test_one_storage_target_is_singular(osts, words):
     assert files._osts(osts) == words.removeprefix("on ")
 
 
-def test_why_no_rank_has_a_share_fits_the_run():
-    """One rank opens no file together with others, and a log without I/O has nothing to share."""
-    whole = example("nothing")
-    one = SimpleNamespace(balance=None, summary=whole.summary, trace=example("one_rank").trace)
-    assert "one rank" in balance.figure(one).empty_reason
-    many = SimpleNamespace(balance=None, summary=whole.summary, trace=example("full").trace)
-    assert "No POSIX operation was recorded" in balance.figure(many).empty_reason
-    counted = SimpleNamespace(
-        balance=None, summary=example("counters_only").summary, trace=example("full").trace
-    )
-    assert "files that all ranks opened" in balance.figure(counted).empty_reason
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/d/part-004.tfrecord", "part-004"),
+        ("/d/train-00012-of-01024.tfrecord", "…2-of-01024"),
+        ("/d/a.h5", "a.h5"),
+        ("/d/.a_name_without_stem", "…thout_stem"),
+    ],
+)
+def test_the_file_of_a_step_keeps_its_number(path, words):
+    assert each_step._file(((path, 1e-5),), 0) == f"{words} 10 µs"
+
+
+def test_ranks_of_a_log_without_io_have_no_files_in_common():
+    summary = example("nothing").summary
+    run = SimpleNamespace(balance=None, summary=summary, trace=example("full").trace)
+    assert "No POSIX operation was recorded" in balance.figure(run).empty_reason
 
 
 def test_the_file_table_has_the_stripes():

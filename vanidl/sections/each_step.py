@@ -186,7 +186,14 @@ def _file(files: tuple[tuple[str, float], ...], place: int) -> str:
     if place >= len(files):
         return ""
     path, spent = files[place]
-    return f"{elided(path.rsplit('/', 1)[-1], limit=_NAME)} {seconds(spent)}"
+    return f"{_short(path)} {seconds(spent)}"
+
+
+def _short(path: str) -> str:
+    """A file's name, or the end of it before the suffix: there are the numbers of files."""
+    name = path.rsplit("/", 1)[-1]
+    stem = name if len(name) <= _NAME else name.rsplit(".", 1)[0] or name
+    return elided(stem if len(stem) <= _NAME else f"…{stem[1 - _NAME :]}", limit=_NAME)
 
 
 def _text(run: Run) -> str | None:
