@@ -121,12 +121,23 @@ def scrolled(driver: Any) -> None:
     )
 
 
+def scrolled_legends(driver: Any) -> list[str]:
+    """Pictures whose legend is higher than its room, so that entries are out of sight."""
+    found: list[str] = driver.execute_script(
+        "return [...document.querySelectorAll('.js-plotly-plot')]"
+        ".filter((p) => p._fullLayout.legend?._height > p._fullLayout.legend?._maxHeight)"
+        ".map((p) => p.closest('figure').id)"
+    )
+    return found
+
+
 def sound_inks(driver: Any, width: int, *, before: Sequence[str] = ()) -> list[str]:
     """Colours of the text in every picture in view, of a page that is as it should be.
 
     It is no wider than the window, all pictures are drawn, nothing was requested, and no error
     or warning is on the console. Colours of `before` are waited out: pictures are drawn again.
     """
+    assert scrolled_legends(driver) == []
     inks: list[str | bool | None] = driver.execute_async_script(
         """
         const [before, done] = arguments, end = Date.now() + 240000;

@@ -107,6 +107,21 @@ def test_printing_draws_and_opens_everything(full):
     assert full.execute_script(closed) > 0
 
 
+def test_a_dark_page_is_printed_in_light(full):
+    """Whatever is behind text: code, the bar of the step and what could be."""
+    behind = (
+        "return [...document.querySelectorAll('body, pre, .bar, .ghost, .key, .ghost-bar')]"
+        ".map((e) => getComputedStyle(e).backgroundColor.match(/[\\d.]+/g).map(Number))"
+        ".filter((c) => c.length < 4 || c[3] > 0).map((c) => Math.min(...c.slice(0, 3)))"
+    )
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": dark})
+    assert min(full.execute_script(behind)) < 60
+    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": dark, "media": "print"})
+    assert min(full.execute_script(behind)) > 200
+    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [], "media": ""})
+
+
 def test_every_control_can_be_reached_and_has_a_name(full):
     unnamed = full.execute_script(
         """

@@ -28,19 +28,25 @@ const Plots = (() => {
   }
 
   /* Height in pixels that a legend above a narrow picture takes beyond its first row. */
-  function legendRoom(data, width) {
-    const names = [...new Set(data.filter((t) => t.showlegend !== false && t.name)
-      .map((t) => t.legendgroup || t.name))];
-    const entry = 44 + 6.5 * Math.max(0, ...names.map((name) => name.length));
-    const columns = Math.max(1, Math.floor((width - 60) / entry));
+  function legendRoom(layout, names, width) {
+    const letters = (texts) => Math.max(0, ...(texts || []).map((text) => String(text).length));
+    const entry = 44 + 6.5 * letters(names), labels = 6.5 * letters(layout.yaxis?.ticktext);
+    const columns = Math.max(1, Math.floor((width - Math.max(60, labels + 20)) / entry));
     return 19 * Math.max(0, Math.ceil(names.length / columns) - 1);
+  }
+
+  /* The entries of a legend: of the series of a group one. */
+  function legendNames(data) {
+    const shown = data.filter((t) => t.showlegend !== false && t.name);
+    return [...new Map(shown.map((t) => [t.legendgroup || t.name, t.name])).values()];
   }
 
   function fitted(layout, data, width) {
     if (width >= NARROW) return layout;
-    const extra = legendRoom(data, width);
+    const names = legendNames(data), extra = legendRoom(layout, names, width);
     const room = (layout.meta ? 24 : 0) + extra;
-    layout.legend = {...layout.legend, maxheight: extra + 40};
+    layout.legend = {...layout.legend, maxheight: 19 * names.length + 40};  // it never scrolls
+    for (const bar of data.map((t) => t.colorbar).filter(Boolean)) bar.nticks = 2;  // with the unit
     layout.dragmode = false;
     layout.height += room;
     layout.margin = {...layout.margin, l: 44, r: 8, t: layout.margin.t + room};
