@@ -2,7 +2,9 @@
 
 A step computes for X ms of wall time, asleep; a batch takes Y ms to load. TensorFlow reads ahead,
 so a step takes about max(X, Y). `--how eager` is a loop over a dataset, `keras` is `Model.fit`,
-where the compute is within the function that Keras traces.
+where the compute is within the function that Keras traces; `pydataset` and `arrays` are `fit` on a
+PyDataset, and on arrays of which each batch is sliced by TensorFlow (no Y ms), `predict` is
+`Model.predict` on a PyDataset. With `--free` batches lie in TensorFlow's memory from the start.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import tensorflow as tf  # type: ignore[import-not-found]
 
 BATCH, FEATURES = 4, 1024
+HOW = ("eager", "keras", "pydataset", "arrays", "predict")
 
 
 class Program:
@@ -37,6 +41,9 @@ class Program:
                 time.sleep(options.input_ms / 1e3)
                 yield np.full((BATCH, FEATURES), k, "f4"), np.full((BATCH, 1), k, "f4")
 
+        if options.free:
+            batch = tf.zeros((BATCH, FEATURES)), tf.zeros((BATCH, 1))
+            return tf.data.Dataset.from_tensors(batch).cache().repeat(options.batches)
         spec = tf.TensorSpec((None, FEATURES)), tf.TensorSpec((None, 1))
         data = tf.data.Dataset.from_generator(batches, output_signature=spec)
         if options.unknown:
@@ -57,7 +64,47 @@ class Program:
                 self.compute()
 
     def keras(self) -> None:
-        """`fit`, of a model that takes so long."""
+        """`fit` on the dataset."""
+        self.model().fit(self.data(), epochs=self.options.epochs, verbose=0)
+
+    def pydataset(self) -> None:
+        """`fit` on data of which Keras knows the length, and TensorFlow does not."""
+        data = self.data() if self.options.free else self.own_data()
+        self.model().fit(data, epochs=self.options.epochs, verbose=0)
+
+    def predict(self) -> None:
+        """One pass each, over data that are made anew for it."""
+        model = self.model()
+        for _ in range(self.options.epochs):
+            data = self.data() if self.options.free else self.own_data()
+            model.predict(data, verbose=0)
+
+    def arrays(self) -> None:
+        """`fit` on arrays."""
+        rows = BATCH * self.options.batches
+        x, y = np.zeros((rows, FEATURES), "f4"), np.zeros((rows, 1), "f4")
+        data = (self.data(),) if self.options.free else (x, y)
+        size = None if self.options.free else BATCH
+        self.model().fit(*data, batch_size=size, epochs=self.options.epochs, verbose=0)
+
+    def own_data(self) -> object:
+        """Batches that take their time, in a PyDataset."""
+        import keras  # type: ignore[import-not-found]
+
+        options = self.options
+
+        class Batches(keras.utils.PyDataset):  # type: ignore[misc]
+            def __len__(self) -> int:
+                return int(options.batches)
+
+            def __getitem__(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+                time.sleep(options.input_ms / 1e3)
+                return np.full((BATCH, FEATURES), k, "f4"), np.full((BATCH, 1), k, "f4")
+
+        return Batches()
+
+    def model(self) -> Any:  # noqa: ANN401
+        """One that takes so long."""
         import keras  # type: ignore[import-not-found]
 
         program = self
@@ -69,7 +116,7 @@ class Program:
 
         model = keras.Sequential([keras.Input((FEATURES,)), Slow(), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
-        model.fit(self.data(), epochs=self.options.epochs, verbose=0)
+        return model
 
 
 def main() -> None:
@@ -77,7 +124,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("compute_ms", type=float)
     parser.add_argument("input_ms", type=float)
-    parser.add_argument("--how", choices=("eager", "keras"), default="eager")
+    parser.add_argument("--how", choices=HOW, default=HOW[0])
+    parser.add_argument("--free", action="store_true")
     parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--epochs", type=int, default=4)

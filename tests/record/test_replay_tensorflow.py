@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from vanidl.ceiling.replayed import kept
 from vanidl.readers.steps.journal import REPLAY, Journal, read_journal
 from vanidl.record.injected.vanidl_steps import (
     CEILING_VARIABLE,
@@ -173,6 +174,26 @@ def test_passes_as_short_as_the_warm_up_come_from_memory(hook: Hook, count: int)
     assert [begun.values(data) for _ in range(3)] == [[k % WARM_UP for k in range(count)]] * 3
     assert source.reads == min(count, WARM_UP)
     assert [text["state"] for text in begun.journal().replayed] == ["on"]
+
+
+@pytest.mark.parametrize("count", [2, WARM_UP, BATCHES])
+def test_passes_whose_end_nobody_asks_for_come_from_memory(hook: Hook, count: int) -> None:
+    """As Keras takes them, of data whose length it knows and TensorFlow does not."""
+    begun, source = hook(), Source(count)
+    data = Pipeline(source)
+    data.__dict__[replay_tensorflow.LENGTH] = count
+    most = min(WARM_UP, count - 1)
+    assert [begun.values(data, count) for _ in range(3)] == [[k % most for k in range(count)]] * 3
+    assert source.reads == most
+    assert [text["kept"] for text in begun.journal().replayed] == [most]
+
+
+def test_a_pass_of_one_batch_whose_end_nobody_asks_for_says_why_it_is_real(hook: Hook) -> None:
+    begun, data = hook(), Pipeline(Source(1))
+    data.__dict__[replay_tensorflow.LENGTH] = 1
+    assert [begun.values(data, 1) for _ in range(3)] == [[0]] * 3
+    (remark,) = kept([begun.journal()]).remarks
+    assert "its passes have one batch" in remark
 
 
 def test_an_endless_dataset_stays_endless(hook: Hook) -> None:

@@ -49,6 +49,11 @@ def _remark(text: Mapping[str, Any]) -> str:
         return f"{name} stayed real: its batches cannot be copied ({why})"
     if text["state"] == "unsupported":
         return f"{name} stayed real: {elided(str(text.get('why', '')), limit=200)}"
+    if _number(text.get("length")) == 1:
+        return (
+            f"{name} stayed real: its passes have one batch, and nobody asks for their end, which "
+            "is when a batch is kept"
+        )
     return (
         f"{name} stayed real: it gave fewer batches than the warm-up of {text.get('needed')}, or "
         "how many a pass has was not known, as none had ended (--epoch-batches N says so)"

@@ -8,6 +8,7 @@ from time import time_ns
 
 from .journal import OPTIMIZER
 from .loaders import as_role, in_place_of
+from .replay_tensorflow import INFINITE, LENGTH
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -43,9 +44,26 @@ def watch_torch(module: ModuleType, channel: Channel) -> None:
     module.TorchEpochIterator._get_iterator = _get_iterator
 
 
-def watch_tensorflow(module: ModuleType, _channel: Channel) -> None:
-    """Batches come from a dataset of tf.data."""
+def watch_tensorflow(module: ModuleType, channel: Channel) -> None:
+    """Batches come from a dataset of tf.data; how many a pass has is known to Keras alone.
+
+    That of arrays and of a PyDataset says that it does not know, and Keras never asks for its end.
+    """
     _tell_roles(module.TensorFlowTrainer)
+    original = module.TFEpochIterator.__init__
+
+    @wraps(original)
+    def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        original(iterator, *args, **kwargs)
+        try:
+            batches = iterator.data_adapter.num_batches
+            if batches or iterator.steps_per_epoch:
+                endless = INFINITE  # epochs follow each other in one pass, until training ends
+                iterator._distributed_dataset.__dict__[LENGTH] = int(batches or endless)
+        except Exception as error:
+            channel.fail(error)
+
+    module.TFEpochIterator.__init__ = __init__
 
 
 def watch_jax(module: ModuleType, channel: Channel) -> None:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 MEMORY = "_vanidl_memory"
+LENGTH = "_vanidl_length"
+"""Attributes of a dataset: what is kept of it; how many batches a pass has, if a framework said."""
 
-_INFINITE, _UNKNOWN = -1, -2  # as tf.data has them
+INFINITE, _UNKNOWN = -1, -2  # as tf.data has them
 _ON_DEVICES = ("_CopyToDeviceDataset", "_PrefetchToDeviceDataset", "_MapOnGpuDataset")
 
 
@@ -33,7 +35,7 @@ class Memory:
     """What is kept of one dataset.
 
     Attributes:
-        length: batches of a pass, `_INFINITE`, or `_UNKNOWN` until one has ended.
+        length: batches of a pass, `INFINITE`, or `_UNKNOWN` until one has ended.
         since_ns: batches that were asked for later than this come from memory; None: none do.
     """
 
@@ -41,6 +43,7 @@ class Memory:
         self.length = _UNKNOWN
         self.since_ns: int | None = None
         self._own = own
+        self._is_counted = dataset.__dict__.get(LENGTH, 1) > 1
         self._kept = self._nbytes = 0
         self._refused = False
         self._repeated: Any = None
@@ -61,6 +64,7 @@ class Memory:
         try:
             if self.length == _UNKNOWN:
                 self.length = _length(dataset, self._own)
+                self._say("warm-up", length=None if self.length < 0 else self.length)
             if self.length == _UNKNOWN:
                 return _counted(dataset, self._whole)
             if self._repeated is None:
@@ -75,12 +79,12 @@ class Memory:
     def _repeating(self, dataset: Any) -> Any:  # noqa: ANN401
         _check(dataset)
         most = self._own.warm_up
-        if self.length != _INFINITE:
-            most = min(most, self.length)
+        if self.length != INFINITE:  # who knows the length never asks for the end, so that the
+            most = min(most, self.length - self._is_counted)  # last batch finds the memory full
         repeated = _watched(dataset.take(most), self.keeps, self.is_full).cache().repeat()
         if self.length == most:
             repeated = _first_and_one_more(repeated, most)
-        elif self.length != _INFINITE:
+        elif self.length != INFINITE:
             repeated = repeated.take(self.length)
         if repeated.element_spec != dataset.element_spec:
             raise TypeError(f"kept batches would be {repeated.element_spec}")
@@ -102,7 +106,7 @@ class Memory:
         if not self._kept:
             return
         self.since_ns = time_ns()
-        length = None if self.length == _INFINITE else self.length
+        length = None if self.length == INFINITE else self.length
         try:
             self._say("on", kept=self._kept, nbytes=self._nbytes, length=length)
         except Exception as error:  # TensorFlow would hand it to the program
@@ -152,7 +156,7 @@ def from_memory(original: Any, channel: Channel) -> Any:  # noqa: ANN401
 
 
 def _length(dataset: Any, own: Replays) -> int:  # noqa: ANN401
-    known = int(dataset.cardinality())
+    known = int(dataset.__dict__.get(LENGTH, dataset.cardinality()))
     if known == _UNKNOWN and own.epoch_batches is not None:
         return own.epoch_batches
     return known
