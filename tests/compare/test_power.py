@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.makers import simulated_runs
 from tests.makers.simulated_runs import CASES
 from vanidl.compare.comparison import MIN_RUNS, NO_DIFFERENCE, WORSE
 
-TRIALS = 400
+TRIALS = 200 if settings.default.derandomize else 2_000  # the latter in `make fuzz`
 
 
 def share(wanted: str, name: str, length: int, slowdown: float) -> float:

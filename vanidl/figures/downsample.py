@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -42,7 +43,7 @@ def rounded(values: Iterable[float]) -> list[float | int | None]:
 
 
 def _rounded(value: float) -> float | int | None:
-    if not np.isfinite(value):
+    if not math.isfinite(value):
         return None
     short = float(f"{value:.4g}")
     return int(short) if short.is_integer() else short

@@ -14,7 +14,7 @@ from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import Timeline
 from vanidl.figures.downsample import spread_out
 from vanidl.model.selection import select
-from vanidl.model.trace import Trace
+from vanidl.model.trace import SpanKind, Trace
 from vanidl.run import Run
 from vanidl.viewer.bins import BusyBins, equal_edges
 from vanidl.viewer.blocks import Block, blocks, fates_of, io_processes
@@ -255,9 +255,13 @@ def _whole(trace: Trace, lanes: Lanes, operations: int, most: int) -> frozenset[
 
 
 def _span_counts(trace: Trace, lanes: Lanes) -> dict[int, int]:
-    rank = trace.family[trace.spans.process] if len(trace.spans) else np.empty(0, np.int32)
+    if not len(trace.spans):
+        return dict.fromkeys(lanes.of_spans.values(), 0)
+    kinds = max(SpanKind) + 1
+    rank = trace.family[trace.spans.process].astype(np.int64) + 1  # -1: of no rank
+    table = np.bincount(rank * kinds + trace.spans.kind, minlength=(len(trace.ranks) + 1) * kinds)
     return {
-        lane: int((np.isin(trace.spans.kind, SPAN_LANES[kind][1]) & (rank == position)).sum())
+        lane: int(sum(table[(position + 1) * kinds + each] for each in SPAN_LANES[kind][1]))
         for (position, kind), lane in lanes.of_spans.items()
     }
 

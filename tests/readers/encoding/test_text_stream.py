@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from functools import cache
 
 import pytest
 
@@ -35,10 +36,16 @@ def test_highly_compressible_text_is_whole(tmp_path) -> None:
     assert stream(tmp_path / "x", gzip.compress(text)) == (text, "")
 
 
+@cache
+def numbers() -> tuple[bytes, bytes]:
+    """A text of 2 MB that is not very compressible, and packed."""
+    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
+    return text, gzip.compress(text)
+
+
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.999])
 def test_a_cut_gzip_file_gives_a_prefix(tmp_path, share: float) -> None:
-    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
-    packed = gzip.compress(text)
+    text, packed = numbers()
     got, damage = stream(tmp_path / "x", packed[: int(len(packed) * share)])
     assert text.startswith(got)
     assert len(got) > len(text) * (share - 0.05)
@@ -46,13 +53,13 @@ def test_a_cut_gzip_file_gives_a_prefix(tmp_path, share: float) -> None:
 
 
 def test_damaged_gzip_data(tmp_path) -> None:
-    text = json.dumps([math.sin(i) for i in range(100_000)]).encode()
-    packed = bytearray(gzip.compress(text))
+    text, whole = numbers()
+    packed = bytearray(whole)
     packed[len(packed) // 2] ^= 255
     got, damage = stream(tmp_path / "x", bytes(packed))
     assert damage
     assert got[: len(text) // 4] == text[: len(text) // 4]
-    assert stream(tmp_path / "x", gzip.compress(text) + b"no gzip")[0] == text
+    assert stream(tmp_path / "x", whole + b"no gzip")[0] == text
 
 
 def test_a_bomb_ends(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
