@@ -145,6 +145,11 @@ def digits(text: str) -> int:
     return len((whole + part).lstrip("0") if part else whole.strip("0"))
 
 
+def test_factors_have_three_digits_whatever_they_are():
+    texts = [units.relative(value) for value in (2.18, 9.996, 11.02, 118.6, 11844.36)]
+    assert texts == ["2.18 times", "10.0 times", "11.0 times", "119 times", "11,800 times"]
+
+
 @pytest.mark.parametrize("unit", ["s", "bytes", "number"])
 def test_what_is_measured_keeps_its_zeros(unit):
     """`8.30 MiB` beside `4.97 MiB`: three digits each; only a whole amount of data has fewer."""

@@ -17,7 +17,7 @@ from vanidl.compare.comparison import (
     Pairing,
 )
 from vanidl.compare.statistics import ALPHA
-from vanidl.formatting.units import count, percent, plural, relative, shown, times
+from vanidl.formatting.units import count, number, percent, plural, relative, shown
 from vanidl.wording.ceiling import sentence as ceiling_sentence
 from vanidl.wording.headline import Headline
 
@@ -65,10 +65,11 @@ def from_nothing(change: Change) -> str:
 
 
 def _range(low: float, high: float) -> str:
-    """`1.97 to 2.31 times` where one is a factor, else `-58 % to -42 %`."""
+    """`1.97 to 2.31 times` where one is a factor, else `-58 % to -42 %`; equal ends are one."""
+    if relative(low) == relative(high):
+        return relative(low)
     if low >= 1 and high >= 2:
-        first = f"{low:.2f}" if low < 9.95 else times(low).removesuffix(" times")
-        return f"{first} to {relative(high)}"
+        return f"{number(low)} to {relative(high)}"
     return f"{relative(low)} to {relative(high)}"
 
 

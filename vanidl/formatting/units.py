@@ -213,7 +213,7 @@ def relative(value: float | None) -> str:
     if value == 1:
         return "equal"
     if value >= 2:
-        return f"{value:.2f} times" if value < 9.95 else times(value)
+        return f"{_three_digits(value)} times"
     share = percent(abs(value - 1))
     if share.startswith(">"):
         return f"{share} less"

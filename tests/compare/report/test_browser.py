@@ -44,6 +44,18 @@ def test_page_draws_without_error_or_request(driver, pages, name):
     browser.keep(driver, pages / f"{name}.html")
 
 
+@only(argvalues=["unlike"])
+def test_a_word_in_a_tile_stays_in_it(chromium, pages, name):
+    browser.opened(chromium, pages / f"{name}.html", width=1024)
+    values = chromium.execute_script(
+        "return [...document.querySelectorAll('.tile .value')]"
+        ".map((e) => [e.textContent.trim(), e.scrollWidth - e.clientWidth])"
+    )
+    browser.reset(chromium)
+    assert "not comparable" in dict(values)
+    assert all(beyond <= 0 for _, beyond in values)
+
+
 @only(argvalues=["slower"])
 def test_numbers_are_a_table_of_sorted_numbers(shown):
     cells = (

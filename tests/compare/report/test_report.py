@@ -89,7 +89,7 @@ def test_hostile_names_arrive_as_text():
         ("one_each", ["throughput as A (one run each: no interval)."]),
         ("slower", ["98 % interval", "5 pairs): worse."]),
         ("alike", ["No difference in throughput shown", "not proof of none"]),
-        ("steps_not_recorded", ["B has 31 times the run time of A (one run each"]),
+        ("steps_not_recorded", ["B has 31.5 times the run time of A (one run each"]),
         (
             "wall_time_only",
             ["3 pairs, too few for a verdict; seen: B had 1.9", " times the wall time of A (98 %"],
