@@ -336,7 +336,7 @@ def test_one_storage_target_is_singular(osts, words):
     ],
 )
 def test_the_file_of_a_step_keeps_its_number(path, words):
-    assert each_step._file(((path, 1e-5),), 0) == f"{words} 10 µs"
+    assert each_step._file(((path, 1.5e-5),), 0) == f"{words} {seconds(1.5e-5)}"
 
 
 def test_ranks_of_a_log_without_io_have_no_files_in_common():

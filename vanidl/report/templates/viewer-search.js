@@ -78,10 +78,10 @@ const TraceSearch = (() => {
 
     tell() {
       const step = (this.view.high - this.view.low) / 1000;
-      const {held, total} = this.model.packed;
+      const {held, total, lanes} = this.model.packed;
       const range = `${instant(this.view.low, step)} s to ${instant(this.view.high, step)} s, ${seconds(this.view.high - this.view.low)} in view.`;
       const noun = this.slices === 1 ? "slice" : "slices";
-      const drawn = held === total || this.model.packed.server || this.slices ? ` ${this.slices.toLocaleString("en")} ${noun} drawn.` : "";
+      const drawn = lanes.length && (held === total || this.model.packed.server || this.slices) ? ` ${this.slices.toLocaleString("en")} ${noun} drawn.` : "";
       this.status.textContent = `${this.said ? this.said + " " : ""}${range}${drawn}`;
     },
   };

@@ -71,7 +71,8 @@ const Viewer = (() => {
       this.table.append(element("summary", "", "what is in view, as a table"), element("div"));
       const body = element("div", "tv-body");
       body.append(this.main, this.panel);
-      this.host.append(this.tools, body, this.legend(), this.status, this.table);
+      this.host.append(this.tools, body, this.legend(), this.status);
+      if (packed.lanes.length) this.host.append(this.table);
     }
 
     rankChoice(packed) {
