@@ -316,6 +316,13 @@ def test_bars_of_the_counted_access_pattern_are_the_whole():
         assert sum(side) == pytest.approx(100)
 
 
+@pytest.mark.parametrize("by_fate", [True, False])
+def test_colours_of_the_timeline_are_explained_as_they_are(by_fate):
+    """Without steps nothing is known of what became of a read: then reads and writes differ."""
+    viewer = {"lanes": [{"kind": "io"}], "bandwidth": None, "byFate": by_fate}
+    assert ("what became of it" in timeline._shown(viewer)) == by_fate
+
+
 def test_files_without_times_are_not_said_to_be_in_the_order_of_time():
     assert "Most bytes first" in drawn("counters_only")["files"].caption
     assert "Longest time first" in drawn("full")["files"].caption

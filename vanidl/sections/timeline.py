@@ -22,7 +22,8 @@ from vanidl.wording.tracing import record_operations
 TABLE_SPANS = 64
 _BANDWIDTH = "bytes per second of the whole job."
 _STEPS = "steps with their numbers, what they waited for, what they computed"
-_READS = "each read and write as a slice in the colour of what became of it"
+_READS = "each read and write as a slice"
+_BY_FATE = f"{_READS} in the colour of what became of it"
 _NARROW = (
     "Where a slice is narrower than a pixel, the filled part of a column is the part of its time "
     "that was busy."
@@ -61,7 +62,8 @@ def _shown(viewer: Spec) -> str:
     if not kinds:
         return f"{_BANDWIDTH.capitalize()} {_ZOOM}."
     top = ["Top:", _BANDWIDTH] if viewer["bandwidth"] else []
-    slices = [words for words, some in ((_STEPS, kinds - {"io"}), (_READS, kinds & {"io"})) if some]
+    reads = _BY_FATE if viewer["byFate"] else _READS
+    slices = [words for words, some in ((_STEPS, kinds - {"io"}), (reads, kinds & {"io"})) if some]
     below = f"{'Below, per' if top else 'Per'} rank: {', and '.join(slices)}."
     return " ".join([*top, below, _NARROW, f"{_ZOOM}; click a slice to see what it is."])
 
