@@ -52,6 +52,9 @@ def test_a_survey_breaks_no_rule(driver, tmp_path):
     write_survey_page(JOBS, "logs", page, {0: "reports/001-1.html"})
     assert looked_at(driver, page, width=1024) == []
     assert browser.tables_cut_on_paper(driver) == 0
+    driver.find_element("tag name", "body").send_keys("/")
+    assert driver.execute_script("return document.activeElement.matches('.table-tools input')")
+    assert "share of time in I/O" in driver.page_source
 
 
 def test_the_tab_in_tensorboard_breaks_no_rule(driver, tmp_path):

@@ -234,7 +234,7 @@ def _histogram(names: _Names, values: Sequence[float], bins: Sequence[_Bin], eve
         ),
     }
     rows = tuple(zip(labels, numbers, strict=True))
-    table = Table((Column(title.lower()), Column("jobs", "count")), rows)
+    table = Table((Column(title[0].lower() + title[1:]), Column("jobs", "count")), rows)
     most = labels[int(np.argmax(numbers))]
     alt_text = f"Most of {plural(len(values), 'job')}, {count(max(numbers))}, are at {most}."
     return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)

@@ -43,6 +43,16 @@
   });
   window.addEventListener("afterprint", () => closed.forEach((host) => { host.open = false; }));
 
+  /* Where no timeline can be searched, "/" goes to the filter of the first table. */
+  document.addEventListener("keydown", (event) => {
+    const elsewhere = event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea");
+    if (event.key !== "/" || elsewhere || document.querySelector(".viewer input")) return;
+    const filter = [...document.querySelectorAll(".table-tools input")].find((input) => input.offsetParent);
+    if (!filter) return;
+    event.preventDefault();
+    filter.focus();
+  });
+
   Plots.start(data.figures, data.dark);
   for (const host of document.querySelectorAll(".viewer")) {
     const {viewer} = data.figures.find((f) => f.id === host.dataset.figure);

@@ -26,7 +26,7 @@ const TraceInput = (() => {
       action(viewer);
     });
     document.addEventListener("keydown", (event) => {
-      if (typing(event)) return;
+      if (typing(event) || (event.key === "/" && !viewer.find.isConnected)) return;
       const action = {j: () => viewer.toWorst(1), k: () => viewer.toWorst(-1), "/": () => viewer.find.focus()}[event.key];
       if (!action) return;
       event.preventDefault();
