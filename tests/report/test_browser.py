@@ -84,7 +84,8 @@ def test_tables_open_under_their_pictures(full):
 
 def test_zoom_in_one_picture_of_time_zooms_the_others(full):
     ranges = (
-        "return [...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.meta)"
+        "return [...document.querySelectorAll('.plot')]"
+        ".filter((p) => p.offsetParent && p.layout.meta)"
         ".map((p) => p._fullLayout.xaxis.range.map((v) => Math.round(v * 1000) / 1000))"
     )
     whole = full.execute_script(ranges)
