@@ -13,7 +13,7 @@ from tests.watch.test_run import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
 from vanidl.watch.state import RunState
-from vanidl.watch.view import ending
+from vanidl.watch.view import ending, screen
 
 
 @pytest.fixture
@@ -111,6 +111,24 @@ def test_a_terminal_gets_a_screen(
     assert "RUN: ended, exit status 0" in out
     assert "rank 0" in out
     assert ("\x1b[1;31m" in out) == (not no_color)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 120])
+def test_no_line_is_wider_than_the_terminal(
+    recording: Recording,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    """One that is wraps, and what is drawn over the lines before leaves rests of them."""
+    recording.write(0, steps(0, 100, 3))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    state = watch.WatchedRun(recording.folder).look(time.time_ns())
+    assert max(len(text) for text, _ in screen(state, columns)) <= columns
+    monkeypatch.setattr(watch, "is_terminal", lambda _: True)
+    watch._say(state, 1.0)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert len(line) <= columns
 
 
 def test_it_does_not_wait_longer_than_the_run_lasts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import venv
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,3 +120,30 @@ def test_the_sites_own_sitecustomize_runs(
     done = record([sys.executable, "-c", show], tmp_path / "RUN", tracer="none")
     assert done.exit_status == 0
     assert capfd.readouterr().out.split() == ["own", "sitecustomize", "1", "False"]
+
+
+def test_a_venvs_own_sitecustomize_and_usercustomize_both_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In their order, each once; usercustomize lies in the user's site, which a venv may see."""
+    made = tmp_path / "venv"
+    venv.create(made, system_site_packages=True, symlinks=True)
+    (site,) = made.glob("lib/python*/site-packages")
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
+    users = tmp_path / "user" / site.relative_to(made)
+    users.mkdir(parents=True)
+    for name, folder in (("sitecustomize", site), ("usercustomize", users)):
+        (folder / f"{name}.py").write_text("print(__name__)")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.delenv("PYTHONNOUSERSITE", raising=False)
+    seen = "print(sorted({'sitecustomize', 'usercustomize', 'vanidl_steps'} & sys.modules.keys()))"
+    command = [str(made / "bin" / "python"), "-c", f"import sys; {seen}"]
+    found = []
+    for prefix in (None, tmp_path / "RUN"):
+        if prefix is None:
+            subprocess.run(command, check=True)
+        else:
+            assert record(command, prefix, tracer="none").exit_status == 0
+        found.append(capfd.readouterr().out.splitlines())
+    own = ["sitecustomize", "usercustomize"]
+    assert found == [[*own, str(own)], [*own, str([*own, "vanidl_steps"])]]

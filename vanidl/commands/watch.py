@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -105,7 +106,8 @@ def _shown(live: bool, *, quiet: bool) -> Iterator[Show]:
 
 
 def _say(state: RunState, elapsed_s: float) -> None:
-    lines = [view.line(state, elapsed_s)]
+    columns = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else view.WIDTH
+    lines = [view.line(state, elapsed_s, columns)]
     if state.ended:
         lines = [*view.final(state), f"{state.name}: {view.ending(state)}"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -124,7 +126,7 @@ def _screen() -> Iterator[Show]:
     with Live(console=target, auto_refresh=False, vertical_overflow="crop") as drawn:
 
         def show(state: RunState, _elapsed_s: float) -> None:
-            lines = view.screen(state)
+            lines = view.screen(state, target.width)
             if state.ended:
                 lines += [("", ""), *((text, "bold") for text in view.final(state))]
             text = Text("\n").join(Text(text, style) for text, style in lines)

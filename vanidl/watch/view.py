@@ -1,4 +1,4 @@
-"""The state of a run as lines of text: a screen of at most 80 columns, and a line for a log."""
+"""The state of a run as lines of text: a screen, and a line for a log."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Line = tuple[str, str]
 """Text, and its style in the words of rich."""
 
 
-def screen(state: RunState) -> list[Line]:
-    """The state in some lines; names in it are printable."""
+def screen(state: RunState, width: int = WIDTH) -> list[Line]:
+    """The state in some lines of at most so many columns; names in it are printable."""
     lines = [*_head(state), *_reads(state), *_slowest(state), ("", ""), *_ranks(state)]
-    return [(words[:WIDTH], style) for words, style in lines]
+    return [(words[:width], style) for words, style in lines]
 
 
-def line(state: RunState, elapsed_s: float) -> str:
-    """The same in one line: what fits into 80 columns."""
+def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
+    """The same in one line: what fits into so many columns."""
     slowest, worker = state.slowest_rank, state.slowest_worker
     calls = next((read for read in state.reads if read.per_s is not None), None)
     parts = [
@@ -54,11 +54,12 @@ def line(state: RunState, elapsed_s: float) -> str:
         f"{worker.label}: {seconds(worker.batch_s)} a batch" if worker else "",
     ]
     if not state.ranks:
-        return f"{parts[0]}  no step yet ({plural(state.journals, 'process', 'processes')} seen)"
+        seen = plural(state.journals, "process", "processes")
+        return f"{parts[0]}  no step yet ({seen} seen)"[:width]
     said = ""
     for part in filter(None, parts):
         longer = f"{said}  {part}" if said else part
-        if len(longer) <= WIDTH:
+        if len(longer) <= width:
             said = longer
     return said
 

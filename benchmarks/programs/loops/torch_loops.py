@@ -218,9 +218,9 @@ def profiled(truth: Truth) -> None:
 LOOPS: dict[str, Callable[[Truth], None]] = {
     "no-workers": plain,
     "two-workers": lambda truth: plain(truth, num_workers=2),
-    "spawned": lambda truth: plain(truth, 1, num_workers=1, multiprocessing_context="spawn"),
+    "spawned": lambda truth: plain(truth, 1, num_workers=2, multiprocessing_context="spawn"),
     "forkserver": lambda truth: plain(
-        truth, 1, num_workers=1, multiprocessing_context="forkserver"
+        truth, 1, num_workers=2, multiprocessing_context="forkserver"
     ),
     "persistent": lambda truth: plain(truth, num_workers=2, persistent_workers=True),
     "iterable": lambda truth: plain(truth, data=Stream()),
