@@ -15,7 +15,8 @@ recorded: what the method finds where there is nothing.
 Both keep the memory that they free (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_). With glibc's
 own settings (`--default-malloc`) a step gives pages back and faults them in again, how many depends
 on where the heap of the process happens to lie: that is 40 % of the step, and processes that do the
-same differ by 8 % instead of 0.6 %. What a recorder adds is a larger share of the shorter step.
+same differed by 8 % (few processes, busy machine), by about 2 % with memory kept (quiet).
+What a recorder adds is a larger share of the shorter step.
 
 `as before` is the earlier estimate, of the same turns: the geometric mean of the middle 80 % of
 the ratios of turns, bootstrap over pairs of processes, then over the turns of each.
