@@ -92,6 +92,13 @@ def driver(chromium: Any) -> Any:
 
 
 @pytest.fixture
+def shown(chromium: Any, pages: Path, name: str) -> Any:
+    """The page of a module's example, drawn whole, 1400 wide, for tests that leave it so."""
+    browser.shown(chromium, pages / f"{name}.html", width=1400)
+    return chromium
+
+
+@pytest.fixture
 def hangup() -> Iterator[None]:
     """A hang-up ends what the test starts, though the tests themselves may run behind nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -36,13 +36,6 @@ only = partial(pytest.mark.parametrize, "name", indirect=True)
 
 
 @pytest.fixture
-def shown(chromium, pages, name):
-    """The page of the example, drawn whole, 1400 wide, for tests that leave it as it was."""
-    browser.shown(chromium, pages / f"{name}.html", width=1400)
-    return chromium
-
-
-@pytest.fixture
 def full(chromium, pages):
     """The page `full`, as above: the last of the examples, it is open when they are through."""
     browser.shown(chromium, pages / "full.html", width=1400)

@@ -35,6 +35,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also write the reports of the N jobs with most time in I/O, linked from the page",
     )
+    _add_limits(parser)
+    parser.add_argument(
+        "--anonymize",
+        dest="names",
+        action="store_const",
+        const=Pseudonyms(),
+        help="replace users, commands and paths by numbers; job ids and times stay, and nothing to "
+        "resume from is kept",
+    )
+    add_executor_arguments(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job-seconds",
         type=float,
@@ -49,15 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GIB",
         help=f"memory for each job in GiB (default {LIMITS.nbytes / _GIB:.0f})",
     )
-    parser.add_argument(
-        "--anonymize",
-        dest="names",
-        action="store_const",
-        const=Pseudonyms(),
-        help="replace users, commands and paths by numbers; job ids and times stay, and nothing to "
-        "resume from is kept",
-    )
-    add_executor_arguments(parser)
 
 
 def _limits(options: argparse.Namespace) -> Limits:

@@ -32,13 +32,6 @@ def name(request):
 only = partial(pytest.mark.parametrize, "name", indirect=True)
 
 
-@pytest.fixture
-def shown(chromium, pages, name):
-    """The page of the example, drawn whole, 1400 wide, for tests that leave it as it was."""
-    browser.shown(chromium, pages / f"{name}.html", width=1400)
-    return chromium
-
-
 def test_page_draws_without_error_or_request(driver, pages, name):
     browser.sound_in_two_views(driver, pages / f"{name}.html", SCHEMES[name])
     browser.keep(driver, pages / f"{name}.html")

@@ -65,9 +65,7 @@ def decode(
     budget = budget or Budget.of_file(nbytes)
     layer = LAYERS[name]
     columns = _Columns(_width(layer, version), nbytes)
-    records: list[_Record] = []
-    losses: list[str] = []
-    longest = 0
+    records, losses, longest = list[_Record](), list[str](), 0
     for stream in streams:
         budget.hold(max(0, len(stream.data) - longest))  # one is held at a time
         longest = max(longest, len(stream.data))
