@@ -57,6 +57,24 @@ def test_stages_follow_on_one_another_and_fill_the_run(ios, seen):
     assert inside + late >= (data.bytes_read if data else 0) >= inside
 
 
+@pytest.mark.parametrize("slow", [0, 2])
+@pytest.mark.parametrize("late_ms", [(0,), (4, 0, 1), (0, 45, 90), (90, 90, 0, 30)])
+def test_a_step_that_all_ranks_are_in_is_of_training_on_each(late_ms, slow):
+    """Whichever rank begins it first: leading slow steps alone are of the warm-up."""
+    profiles = []
+    for rank, late in enumerate(late_ms):
+        at = 2 * SECOND + late * MS
+        seen = [Span(SpanKind.STEP, at + i * 300 * MS, at + (i + 1) * 300 * MS, i)
+                for i in range(slow)]  # fmt: skip
+        first = at + slow * 300 * MS
+        seen += [s for s in steps(slow, 9, first) if s.kind == SpanKind.STEP]
+        profiles.append(profile(seen, pid=100 + rank, rank=rank))
+    logs = tuple(darshan_log(reads(SECOND), pid=100 + rank) for rank in range(len(late_ms)))
+    stages = analyse(assemble(Group(logs, tuple(profiles)), {})).phases.stages
+    counted = {phase.name: phase.steps or 0 for phase in stages}
+    assert (counted["warm-up"], counted["training"]) == (slow, 9)
+
+
 def test_a_dataset_read_again_is_an_epoch():
     phases = phases_of([*reads(SECOND), *reads(2 * SECOND), *reads(3 * SECOND)])
     assert [p.start_s for p in phases.epochs] == [1, 2, 3]

@@ -3,7 +3,7 @@
 Start-up, warm-up, training and tail follow on one another and add up to the run time.
 Start-up ends with the first read of a dataset file or the first profiled step. Warm-up ends
 with the first profiled step, and goes on through leading steps longer than twice the median.
-The tail begins after the last of both. What has no evidence is left out, never guessed.
+Training begins with a step of all ranks, at the start of the first of them. The tail begins after the last of both. What has no evidence is left out, never guessed.
 """
 
 from __future__ import annotations
@@ -113,13 +113,23 @@ def _stages(
 
 
 def _steady_ns(spans: dict[int, RankSpans]) -> int | None:
-    """When every rank had begun its first step of usual length; None without steps."""
-    found = []
-    for s in spans.values():
-        length = s.steps.end - s.steps.start
-        usual = np.flatnonzero(length <= _SLOW * np.median(length))
-        found.append(int(s.steps.start[usual[0]]))
-    return max(found, default=None)
+    """The start of the first step of usual length that every rank was in; None without steps.
+
+    Ranks begin the same step milliseconds apart: it counts whole from the start of the first.
+    """
+    usual = [_usual_steps(s) for s in spans.values()]
+    all_begun = max((int(start[0]) for start, _ in usual), default=None)
+    if all_begun is None:
+        return None
+    return min(int(start[(start <= all_begun) & (end > all_begun)].min(initial=all_begun))
+               for start, end in usual)  # fmt: skip
+
+
+def _usual_steps(spans: RankSpans) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends of the steps of one rank that are of usual length, of which one is."""
+    start, end = spans.steps.start, spans.steps.end
+    usual = end - start <= _SLOW * np.median(end - start)
+    return start[usual], end[usual]
 
 
 def _epochs(found: EpochStarts, end: int) -> Iterator[_Bounds]:

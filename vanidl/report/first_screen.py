@@ -17,11 +17,14 @@ from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.report.advice import Numbers, numbers
 from vanidl.run import Run
 from vanidl.wording.data import traced_share
+from vanidl.wording.layers import untraced_beside
 from vanidl.wording.step_parts import part_meaning, part_name
 
 GHOSTS = 3
 MEASURED = "measured"
 _LONG = 400
+_IN_IO = "Time in which a rank was in traced reads or writes."
+_OTHER_TIME = "All other time of the run"
 _PROOF = {
     parts.COMMUNICATION: "#overlap",
     parts.COMPUTE: "#overlap",
@@ -144,20 +147,29 @@ def _facts(run: Run) -> Iterator[str]:
 
 
 def _trust(run: Run) -> Iterator[Link]:
-    layers = {layer.layer: layer for layer in run.coverage.layers}
-    layer = layers.get(run.summary.layer)
-    fraction = layer.traced_fraction if layer else None
-    if fraction is not None:
-        text = f"{percent(fraction)} of operations traced"
-        yield Link(text, "#coverage", fraction < 1)
-    elif run.summary.source == "trace":
-        yield Link(f"{count(run.summary.ops)} operations traced", "#coverage")
-    else:
-        yield Link("no single operation traced", "#coverage", doubtful=True)
+    yield from _operations(run)
     yield from _steps_and_clock(run)
     serious = sum(w.severity != "info" for w in run.coverage.warnings)
     if serious:
         yield Link(plural(serious, "warning"), "#coverage", doubtful=True)
+
+
+def _operations(run: Run) -> Iterator[Link]:
+    """What was traced: of one layer by name where others beside it were not."""
+    layers = {layer.layer: layer for layer in run.coverage.layers}
+    layer = layers.get(run.summary.layer)
+    fraction = layer.traced_fraction if layer else None
+    others, share = untraced_beside(run.coverage, run.summary)
+    which = f"{run.summary.layer} operations" if others else "operations"
+    if fraction is not None:
+        yield Link(f"{percent(fraction)} of {which} traced", "#coverage", fraction < 1)
+    elif run.summary.source == "trace":
+        yield Link(f"{count(run.summary.ops)} {which} traced", "#coverage")
+    else:
+        yield Link("no single operation traced", "#coverage", doubtful=True)
+    if others:
+        text = f"{percent(share)} of bytes through {' and '.join(others)}, not traced"
+        yield Link(text, "#coverage", doubtful=True)
 
 
 def _steps_and_clock(run: Run) -> Iterator[Link]:
@@ -214,9 +226,12 @@ def _run_bar(run: Run) -> Bar | None:
         return None
     run_s = run.trace.job.run_time_s
     in_io = time.per_rank_mean_s
+    others, _ = untraced_beside(run.coverage, run.summary)
+    what = f"{run.summary.layer} I/O" if others else "I/O"
+    besides = f", {' and '.join(others)} included" if others else ""
     rows = (
-        ("run-io", "in I/O", in_io, time.share, "Time in which a rank was in reads or writes."),
-        ("rest", "not in I/O", run_s - in_io, 1 - time.share, "All other time of the run."),
+        ("run-io", f"in {what}", in_io, time.share, _IN_IO),
+        ("rest", f"not in {what}", run_s - in_io, 1 - time.share, f"{_OTHER_TIME}{besides}."),
     )
     found = tuple(
         BarPart(style, name, seconds(spent), percent(share), 100 * share, meaning, "#summary")

@@ -25,6 +25,7 @@ from vanidl.wording.layers import (
     objects_part,
     stdio_part,
     through_daos,
+    untraced_beside,
 )
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.waits import io_words, longest_parts, names_metadata, parts_of_wait
@@ -321,7 +322,8 @@ def _without_overlap(trace: Trace, results: Results) -> str:
         per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
         share = summary.time.share
         part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
-        what = f"{summary.layer} I/O" if _unread(trace, results) else "I/O"
+        apart = _unread(trace, results) or untraced_beside(results.coverage, summary)[0]
+        what = f"{summary.layer} I/O" if apart else "I/O"
         return f"{what} took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
     if summary.source == "counters" and summary.ops:
         return f"{by_counters(summary)}; single operations were not traced, so {hidden}."

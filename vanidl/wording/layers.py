@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.summary import REAL_PART, LayerTotals, Summary, moved_bytes, objects_apart
 from vanidl.formatting.units import nbytes, seconds
-from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO
+from vanidl.model.trace import DAOS, DFS, OBJECT, STDIO, STORAGE_LAYERS
 
 
 def through_daos(summary: Summary) -> str:
@@ -59,6 +62,22 @@ def stdio_part(summary: Summary) -> str:
     alone = f": times above are of {summary.layer} alone" if summary.time is not None else ""
     rest = "DAOS and POSIX" if through_daos(summary) else "POSIX"
     return f"STDIO moved {nbytes(moved)} and {rest} {nbytes(total - moved)}{alone}."
+
+
+def untraced_beside(coverage: Coverage, summary: Summary) -> tuple[Sequence[str], float]:
+    """Storage of which no operation was traced beside a layer that was, and its share of the bytes.
+
+    No layers and 0.0 where that is no real part of them: what was traced may stand for all I/O.
+    """
+    if summary.source != "trace" or summary.layer not in STORAGE_LAYERS:
+        return (), 0.0
+    traced = {layer.layer for layer in coverage.layers if layer.traced_ops}
+    storage = [layer for layer in summary.layers if layer.layer in STORAGE_LAYERS]
+    missing = [layer for layer in storage if layer.layer not in {*traced, summary.layer}]
+    total, untraced = (sum(map(moved_bytes, layers)) for layers in (storage, missing))
+    if untraced <= REAL_PART * total:
+        return (), 0.0
+    return [layer.layer for layer in missing if moved_bytes(layer)], untraced / total
 
 
 def objects_part(summary: Summary) -> str:
