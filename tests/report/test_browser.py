@@ -175,6 +175,18 @@ def test_tables_are_filtered_by_column_and_saved(full):
     assert browser.console_errors(full) == []
 
 
+TORN = """
+    const kept = (box) => box && getComputedStyle(box).breakInside === "avoid";
+    const apart = [...document.querySelectorAll("figure")].filter((figure) => {
+      const [shown, words] = [".plot, .viewer", "figcaption"].map((q) => figure.querySelector(q));
+      return shown && words && !(kept(shown.closest(".picture"))
+        && shown.closest(".picture") === words.closest(".picture"));
+    });
+    return [...apart, ...[...document.querySelectorAll(".actions > li")].filter(kept)]
+      .map((each) => each.id);
+"""  # pictures on another sheet than their captions, and cards that leave half a sheet empty
+
+
 def test_a_printed_page_holds_every_picture(full):
     import base64
 
@@ -183,6 +195,7 @@ def test_a_printed_page_holds_every_picture(full):
     full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     heads = "getComputedStyle(document.querySelector('thead button')).display"
     assert full.execute_script(f"return {heads}") == "contents"  # buttons are not repeated
+    assert full.execute_script(TORN) == []
     full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     missing = full.execute_script(
         "return [...document.querySelectorAll('.plot')].filter((p) => !p.dataset.drawn).length"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.findings.labeled import made
 from tests.makers.results import EXAMPLES
-from vanidl.formatting.units import seconds
+from vanidl.formatting.units import percent, seconds
 from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen
 from vanidl.report.html import render_html
 from vanidl.report.page import tight
@@ -77,6 +77,31 @@ def test_a_healthy_run_says_that_nothing_is_to_be_fixed(name):
 @pytest.mark.parametrize("name", ["waits_not_recorded", "no_profile", "truncated", "other_clock"])
 def test_nothing_is_said_to_be_well_that_was_not_recorded(name):
     assert screen_of(name).verdict == ""
+
+
+@pytest.mark.parametrize("stdio_bytes", [0, 1_000, 1_000_000_000])
+def test_what_was_traced_is_said_of_its_layer_where_another_holds_bytes(stdio_bytes):
+    """All operations of POSIX are not all operations: STDIO is traced by nothing."""
+    trace, results = EXAMPLES["no_profile"]()
+    posix, stdio, *rest = results.summary.layers
+    layers = (posix, replace(stdio, bytes_read=0, bytes_written=stdio_bytes), *rest)
+    run = Run(trace, replace(results, summary=replace(results.summary, layers=layers)))
+    screen = first_screen(run)
+    traced = [link.text for link in screen.trust if "traced" in link.text]
+    share = stdio_bytes / (posix.bytes_read + posix.bytes_written + stdio_bytes)
+    if share > 0.01:
+        missing = f"{percent(share)} of bytes through STDIO, not traced"
+        assert traced == ["100 % of POSIX operations traced", missing]
+        assert [part.name for part in screen.bar.parts] == ["in POSIX I/O", "not in POSIX I/O"]
+        assert run.headline.startswith("POSIX I/O took")
+    else:
+        assert traced == ["100 % of operations traced"]
+        assert run.headline.startswith("I/O took")
+
+
+def test_bytes_that_were_not_traced_are_in_the_head_of_a_real_run(shared, opened):
+    run = opened(shared / "data/public/vanidl_cosmictagger")
+    assert "38 % of bytes through STDIO, not traced" in [x.text for x in first_screen(run).trust]
 
 
 def test_scope_that_limits_the_answer_is_in_the_headline(shared, opened):

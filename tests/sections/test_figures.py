@@ -405,6 +405,26 @@ def test_the_overlap_names_what_it_draws_and_nothing_else(name):
         assert (overlap._MEANINGS[attribute] in found.caption) == (part in drawn_parts)
 
 
+@pytest.mark.parametrize("in_wait_s", [0.0, 1e-9, None])
+def test_the_diamond_is_explained_without_a_bar_that_is_not_drawn(in_wait_s):
+    trace, results = EXAMPLES["one_rank"]()
+    rows = [replace(row, in_wait_s=in_wait_s) for row in results.overlap.per_rank]
+    split = replace(results.overlap, mean=rows[0], per_rank=tuple(rows))
+    found = overlap.figure(Run(trace, replace(results, overlap=split)))
+    assert "diamond marks the whole input wait" in found.caption
+    assert "orange" not in found.caption.lower()
+    assert ("not known" in found.caption) == (in_wait_s is None)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_lines_are_compared_where_there_are_several(name):
+    """Stripes over all ranks, and files one after the other, need more than one line."""
+    for key, words in (("heatmap", "all ranks at once"), ("filemap", "one file after the other")):
+        if figure := drawn(name)[key].spec and drawn(name)[key]:
+            lines = len(figure.spec["data"][0]["y"])
+            assert (words in figure.caption) == (lines > 1)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_steps_in_the_two_tables_are_all_steps(name):
     run = example(name)
@@ -456,7 +476,7 @@ def test_captions_speak_of_what_is_there(name):
     figures, table = drawn(name), drawn(name)["each-step"].table
     titles = {column.title for column in table.columns} if table else set()
     caption = figures["each-step"].caption
-    for title, words in (("hidden", "+ hidden"), ("of it I/O", "Of the input wait")):
+    for title, words in (("hidden", "+ hidden"), ("of it I/O", "Of it I/O")):
         assert (words in caption) == (title in titles)
     for key in ("overlap", "steps"):
         legend = [series.get("name") for series in (figures[key].spec or {"data": []})["data"]]
@@ -488,7 +508,13 @@ def test_a_file_that_was_not_read_has_no_empty_reads(name):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_orders_of_operations_add_up(name):
-    table = drawn(name)["access"].table
-    for counts in (row for row in zip(*table.rows, strict=True)) if table else ():
-        if isinstance(counts[0], int) and None not in counts[1:5]:
-            assert counts[0] == sum(counts[1:5])
+    figure = drawn(name)["access"]
+    if figure.table is None:
+        return
+    parts = len(figure.spec["data"])
+    for counts in zip(*(row[1:] for row in figure.table.rows), strict=True):
+        assert counts[0] == sum(counts[1 : 1 + parts])
+    assert [row[0] for row in figure.table.rows[1 : 1 + parts]] == [
+        bars["name"] for bars in figure.spec["data"]
+    ]
+    assert all(set(row[1:]) != {None} for row in figure.table.rows)  # no row of dashes

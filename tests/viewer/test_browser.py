@@ -99,6 +99,28 @@ def test_every_slice_of_the_run_is_drawn(viewer, run):
     assert browser.console_errors(viewer) == []
 
 
+def test_lanes_out_of_view_are_counted(viewer):
+    """A window too low for them; each lane is in view, above it or below it."""
+    told = (
+        f"const t = {TRACE}, more = {VIEWER}.querySelector('.tv-more');"
+        "t.draw();"
+        "return [more.hidden, more.textContent, new Set(t.visible.map((b) => b.lane.index)).size,"
+        " t.model.packed.lanes.length]"
+    )
+    hidden, _, seen, lanes = viewer.execute_script(told)
+    assert (hidden, seen) == (True, lanes)
+    low = {"width": 1440, "height": 90, "deviceScaleFactor": 1, "mobile": False}
+    viewer.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", low)
+    viewer.execute_script(f"{TRACE}.resize()")
+    for place, side in ((0, "below"), (9999, "above")):
+        viewer.execute_script(f"{TRACE}.scroll.scrollTop = {place}")
+        hidden, words, seen, lanes = viewer.execute_script(told)
+        assert not hidden
+        assert 0 < seen < lanes
+        missing = lanes - seen
+        assert words == f"{missing} more lane{'s' * (missing > 1)} {side}"
+
+
 def test_a_click_says_what_the_operation_is(viewer, run):
     part = max(run.trace.io, key=len)
     row = int(part.nbytes.argmax())

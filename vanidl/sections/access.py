@@ -88,38 +88,31 @@ def operations_in(counts: AccessCounts, attribute: str) -> int:
 
 
 def _table(access: Access) -> Table:
-    """A row for each order, reads beside writes: half a page has room for no more columns."""
-    sides = (_order(access, 0), _order(access, 1))
-    rows = tuple(zip(_ORDERS, *sides, strict=True))
-    return Table((Column("operations"), Column("reads", "count"), Column("writes", "count")), rows)
+    """A row for each order, reads beside writes: half a page has room for no more columns.
+
+    Orders that are of neither side known have no row.
+    """
+    sides = (_orders(access, 0), _orders(access, 1))
+    rows = tuple((name, reads, sides[1][name]) for name, reads in sides[0].items())
+    known = tuple(row for row in rows if row[1:] != (None, None))
+    return Table((Column("operations"), Column("reads", "count"), Column("writes", "count")), known)
 
 
-_ORDERS = (
-    "all",
-    "first in the file",
-    "consecutive",
-    "jump forward",
-    "jump backward",
-    "sequential, by Darshan's rule",
-    "sequential, by its counter",
-    "consecutive, by Darshan's rule",
-    "consecutive, by its counter",
-)
-
-
-def _order(access: Access, side: int) -> tuple[int | None, ...]:
+def _orders(access: Access, side: int) -> dict[str, int | None]:
+    """Operations of each order: what the picture shows, then what its counters are checked by."""
     counts = (access.read, access.write)[side]
-    return (
-        counts.ops,
-        counts.first,
-        counts.consecutive,
-        counts.forward,
-        counts.backward,
-        counts.sequential_darshan,
-        access.counted_sequential[side],
-        counts.consecutive_darshan,
-        access.counted_consecutive[side],
-    )
+    if access.source == "counters":
+        shown = {name: operations_in(counts, part) for part, name, _, _ in COUNTED_PARTS}
+        return {"all": counts.ops, **shown}
+    shown = {name: getattr(counts, part) for part, name, _, _ in PARTS}
+    return {
+        "all": counts.ops,
+        **shown,
+        "sequential, by Darshan's rule": counts.sequential_darshan,
+        "sequential, by its counter": access.counted_sequential[side],
+        "consecutive, by Darshan's rule": counts.consecutive_darshan,
+        "consecutive, by its counter": access.counted_consecutive[side],
+    }
 
 
 def _alt_text(access: Access) -> str:

@@ -27,7 +27,8 @@ _CAPTION = "What happened during each step, whichever step the data is for."
 _PARTS = {"in wait": "in wait", "hidden": "hidden", "behind comm.": "behind communication",
           "other": "other"}  # fmt: skip
 _OF_WAIT = (
-    "Of the input wait, the part in I/O is I/O, the rest decoding and other work of the loader."
+    "Of it I/O: the part of the input wait in which the rank was in I/O; the rest is decoding and "
+    "other work of the loader."
 )
 _APART_CAPTION = (
     "They take longer for reasons of their own: the loader starts again, or the model is saved. "
@@ -117,7 +118,7 @@ def _compared(table: StepTable, each: PerStep) -> str:
 
 
 _NAME = 11  # letters of a file's name that leave the row in one line
-_FILES = ("slowest file", "second")
+_FILES = ("slowest file", "second slowest")
 
 
 Rows = NDArray[np.intp]

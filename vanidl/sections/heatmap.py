@@ -25,13 +25,15 @@ TABLE_FILES = 100
 TABLE_ROWS = 128
 _CAPTION = (
     "One line per rank, time since the start of the job to the right. A stronger colour means more "
-    "bytes per second (reads and writes together), blank means no I/O. Vertical stripes: all "
-    "ranks at once. A lone strong line: one rank does the work."
+    "bytes per second (reads and writes together), blank means no I/O."
 )
+_MANY_RANKS = " Vertical stripes: all ranks at once. A lone strong line: one rank does the work."
 _FILES_CAPTION = (
     "One line per file, most traffic on top, time since the start of the job to the right. A "
-    "stronger colour means more bytes per second (reads and writes together), blank means no I/O. "
-    "Lines that fill from left to right: one file after the other. Scattered dots: shuffled."
+    "stronger colour means more bytes per second (reads and writes together), blank means no I/O."
+)
+_MANY_FILES = (
+    " Lines that fill from left to right: one file after the other. Scattered dots: shuffled."
 )
 _NO_TRACE = "No single operation was traced, so it is not known which {} moved data when. {}."
 _NO_BYTES = "No bytes were moved, so there is nothing to show over time."
@@ -54,7 +56,8 @@ def figure(run: Run) -> Figure:
     shown = timeline.row_labels[:TABLE_ROWS]
     lines = len(timeline.row_labels)
     table = span_table("rank", shown, timeline.edges_s, moved[:TABLE_ROWS], cut_from=lines)
-    words = [_CAPTION + (note if grouped else ""), heatmap_note(timeline)]
+    many = _MANY_RANKS if lines > 1 else ""
+    words = [_CAPTION + many + (note if grouped else ""), heatmap_note(timeline)]
     caption = " ".join(word for word in words if word)
     return _drawn(names, caption, labels, (timeline.edges_s, moved), table)
 
@@ -72,7 +75,8 @@ def by_file(run: Run) -> Figure:
     cut = n_of_m(len(labels), line.files, "files, those with most traffic")
     shown = line.paths[:TABLE_FILES]
     table = span_table("file", shown, line.edges_s, moved[:TABLE_FILES], cut_from=line.files)
-    caption = _FILES_CAPTION + (f" Shown: {cut}." if cut else "")
+    caption = _FILES_CAPTION + (_MANY_FILES if len(labels) > 1 else "")
+    caption += f" Shown: {cut}." if cut else ""
     return _drawn(names, caption, labels, (line.edges_s, moved), table)
 
 

@@ -43,10 +43,12 @@ _MEANINGS = {
     "training waited for it or computed.",
     "unobserved_s": "Grey, dotted: unobserved, outside the profiled steps.",
 }
-_DIAMOND = (
-    " The diamond marks the whole input wait: where it lies beyond the orange bar, training "
-    "waited without I/O."
+_DIAMOND = "The diamond marks the whole input wait"
+_BEYOND = (
+    ": where it lies beyond the orange bar, training waited for something else than recorded I/O."
 )
+_NO_BAR = ", of which less than can be seen, or none, was I/O."
+_OF_UNKNOWN = "; how much of it was I/O is not known."
 _TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
 
 
@@ -66,7 +68,8 @@ def figure(run: Run) -> Figure:
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
     words = _CAPTION + meanings(_drawn(rows))
-    words += _DIAMOND if _has_waits(rows) else ""
+    if _has_waits(rows):
+        words += f" {diamond_words(_drawn(rows), [row.in_wait_s for row in rows])}"
     figure = _record(words + note, spec=_spec(rows), table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
 
@@ -127,6 +130,13 @@ def drawn_parts(values: Callable[[str], Iterable[float | None]]) -> list[Part]:
 def meanings(parts: Iterable[Part]) -> str:
     """What the colours of these parts say."""
     return " ".join(_MEANINGS[part[0]] for part in parts)
+
+
+def diamond_words(drawn: Iterable[Part], in_wait_s: Iterable[float | None]) -> str:
+    """What the mark of the whole wait says beside the bars that are drawn."""
+    if any(part[0] == "in_wait_s" for part in drawn):
+        return _DIAMOND + _BEYOND
+    return _DIAMOND + (_OF_UNKNOWN if None in in_wait_s else _NO_BAR)
 
 
 def _drawn(rows: tuple[RankOverlap, ...]) -> list[Part]:

@@ -10,13 +10,9 @@ from vanidl.compare.figures.sides import named
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import seconds
-from vanidl.sections.overlap import PARTS, Part, drawn_parts, meanings
+from vanidl.sections.overlap import PARTS, Part, diamond_words, drawn_parts, meanings
 
 _CAPTION = "Time in I/O of each side, mean over ranks and runs."
-_DIAMOND = (
-    "The diamond marks the whole input wait: where it lies beyond the orange bar, training waited "
-    "for something else than recorded I/O."
-)
 _COLUMNS = (
     ("window_s", "window"),
     ("io_s", "I/O"),
@@ -49,8 +45,11 @@ def figure(comparison: Comparison) -> Figure:
         return _record("", table=table, reason=reason)
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
-    diamond = f" {_DIAMOND}" if _has_waits(drawn) else ""
-    words = f"{_CAPTION} {meanings(_drawn(drawn))}{diamond}{note}"
+    parts = _drawn(drawn)
+    words = f"{_CAPTION} {meanings(parts)}"
+    if _has_waits(drawn):
+        words += f" {diamond_words(parts, [row.seconds['in_wait_s'] for row in drawn])}"
+    words += note
     return _record(words, spec=_spec(drawn), table=table)
 
 

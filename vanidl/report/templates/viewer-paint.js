@@ -61,6 +61,17 @@ const TracePaint = (() => {
       this.drawMarks(context, offset);
       context.restore();
       this.drawNames(context, offset);
+      this.tellHidden(offset);
+    },
+
+    /* How many lanes are scrolled out of view: a bar at the side alone is easily missed. */
+    tellHidden(offset) {
+      const seen = new Set(this.visible.map((box) => box.lane.index));
+      const hidden = new Map(this.plan.boxes.filter((box) => !seen.has(box.lane.index)).map((box) => [box.lane.index, box.y < offset]));
+      const above = [...hidden.values()].filter(Boolean).length, below = hidden.size - above;
+      const lanes = (n, side) => n ? [`${n} more lane${n === 1 ? "" : "s"} ${side}`] : [];
+      this.more.textContent = [...lanes(above, "above"), ...lanes(below, "below")].join(", ");
+      this.more.hidden = this.plan.height <= this.height;  // else it keeps its room
     },
 
     /* The number of the file that is looked for among the names of some data, -1 for none. */

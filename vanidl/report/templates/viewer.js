@@ -61,7 +61,8 @@ const Viewer = (() => {
       this.tip.hidden = true;
       this.space.append(this.canvas);
       this.scroll.append(this.space);
-      this.main.append(this.map, this.top, this.scroll, this.band, this.tip);
+      this.more = element("p", "tv-more");
+      this.main.append(this.map, this.top, this.scroll, this.more, this.band, this.tip);
       this.panel = element("aside", "tv-panel");
       this.panel.hidden = true;
       this.panel.setAttribute("aria-label", "Selected slice");
