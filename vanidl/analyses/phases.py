@@ -3,7 +3,8 @@
 Start-up, warm-up, training and tail follow on one another and add up to the run time.
 Start-up ends with the first read of a dataset file or the first profiled step. Warm-up ends
 with the first profiled step, and goes on through leading steps longer than twice the median.
-Training begins with a step of all ranks, at the start of the first of them. The tail begins after the last of both. What has no evidence is left out, never guessed.
+Training begins with a step of all ranks, at the start of the first of them. The tail begins
+after the last of both. What has no evidence is left out, never guessed.
 """
 
 from __future__ import annotations
