@@ -71,7 +71,7 @@ def fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool)
     """`own`, `gaps` or `collective`: what takes the slowest part of a sample least time."""
     cuts = list(cuts)
     own, span = (max(getattr(cut, name) for cut in cuts) for name in ("nbytes", "span_nbytes"))
-    blocks = -(-span // posix.MOST_BLOCK_NBYTES)
+    blocks = -(-span // posix.BLOCK_NBYTES)
     taken = {
         "own": max(cut.runs for cut in cuts) * speeds.latency_s + own / speeds.bytes_per_s,
         # What is cut from a block in the processor's cache to its place costs little more.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ..data.pread import ReadTotals, read_into
@@ -17,8 +16,12 @@ from ..errors import InputError
 from .boxes import Box, run_length, run_starts
 from .layouts import Contiguous, Fill
 
-MOST_BLOCK_NBYTES = 4 << 20
-"""Runs and the gaps between them are read in pieces of that size."""
+BLOCK_NBYTES = 512 << 10
+"""Runs and the gaps between them are read in pieces of that size.
+
+What was read is still in the processor's cache when its runs are copied, and the system reads ahead
+meanwhile. Larger pieces were slower on a disk, smaller ones are slower where a request takes long.
+"""
 
 
 @contextmanager
@@ -64,29 +67,40 @@ def _fill_through_gaps(
     file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]
 ) -> ReadTotals:
     itemsize, moved = layout.dtype.itemsize, ReadTotals()
+    sides = tuple(stop - start for start, stop in box)
     nbytes = run_length(layout.shape, box) * itemsize
-    starts = run_starts(layout.shape, box) * itemsize + layout.offset
-    rows = out.reshape(-1, nbytes)
-    content = np.empty(max(MOST_BLOCK_NBYTES, nbytes), np.uint8)
-    for first, last in _blocks(starts, nbytes):
-        begin, span = int(starts[first]), int(starts[last - 1] - starts[first]) + nbytes
-        calls = read_into(file, content[:span].data, begin)
-        stride = int(starts[first + 1]) - begin if last - first > 1 else nbytes
-        seen = as_strided(content, (last - first, nbytes), (stride, 1), writeable=False)
-        rows[first:last] = seen
-        moved += ReadTotals(span, calls)
+    first = layout.offset + int(np.ravel_multi_index([a for a, _ in box], layout.shape)) * itemsize
+    # A run is one item to NumPy: copying it as a row of bytes takes three times as long.
+    run = np.dtype((np.void, nbytes))
+    runs, at = out.view(run), 0
+    content = np.empty(max(BLOCK_NBYTES, nbytes), np.uint8)
+    for begin, count, stride in _blocks(layout.shape, sides, itemsize, BLOCK_NBYTES).tolist():
+        span = (count - 1) * stride + nbytes
+        moved += ReadTotals(span, read_into(file, content[:span].data, first + begin))
+        runs[at : at + count] = np.ndarray((count,), run, content.data, 0, (stride,))
+        at += count
     return moved
 
 
-def _blocks(starts: NDArray[np.int64], nbytes: int) -> Iterator[tuple[int, int]]:
-    """Runs [first, last) that are equally far apart, and as many as a block holds."""
+@lru_cache(maxsize=8)
+def _blocks(
+    shape: tuple[int, ...], sides: tuple[int, ...], itemsize: int, most: int
+) -> NDArray[np.int64]:
+    """Rows of (begin, runs, bytes from run to run) of what is read at once of a box of `sides`.
+
+    A block has at most `most` bytes, or one run; its runs are equally far apart. `begin` counts from the box's first element: every
+    sample of a shape is cut alike.
+    """
+    box = tuple((0, side) for side in sides)
+    nbytes, starts = run_length(shape, box) * itemsize, run_starts(shape, box) * itemsize
     apart = np.diff(starts)
-    changes = np.flatnonzero(np.diff(apart)) + 2  # a run behind a change begins again
-    first = 0
-    for edge in (*changes.tolist(), len(starts)):
+    edges = (np.flatnonzero(np.diff(apart)) + 2).tolist()  # a run behind a change begins again
+    blocks, first = list[tuple[int, int, int]](), 0
+    for edge in (*edges, len(starts)):
         while first < edge:
             stride = int(apart[first]) if edge - first > 1 else nbytes
-            held = 1 + max(0, MOST_BLOCK_NBYTES - nbytes) // max(stride, 1)
+            held = 1 + max(0, most - nbytes) // max(stride, 1)
             last = min(edge, first + held)
-            yield first, last
+            blocks.append((int(starts[first]), last - first, stride))
             first = last
+    return np.array(blocks, np.int64)
