@@ -27,6 +27,7 @@ MEASURED_SHARE = 0.03
 _ROW_NBYTES, _LEAST_ROWS = 4096, 5
 LEAST_NBYTES = round(_LEAST_ROWS * _ROW_NBYTES / MEASURED_SHARE)
 """Of a rank's first epoch: of less, the measurement would be more than its share."""
+MOST_BLOCK_NBYTES, _LATENCIES = 4 << 20, 4
 _MESSAGE_NBYTES = 256 << 10
 _COPIED_NBYTES = 4 << 20
 _MESSAGE_TIMEOUT_S = 300.0
@@ -50,6 +51,15 @@ class Speeds:
     copy_bytes_per_s: float = np.inf
     shared_bytes_per_s: float = 0.0
 
+    @property
+    def block_nbytes(self) -> int:
+        """To read at once through gaps: a request's latency is a fifth of its time, at most.
+
+        Within what suits a processor's cache and `MOST_BLOCK_NBYTES`.
+        """
+        wanted = _LATENCIES * self.latency_s * self.bytes_per_s
+        return int(min(max(wanted, posix.BLOCK_NBYTES), MOST_BLOCK_NBYTES))
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -71,7 +81,7 @@ def fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool)
     """`own`, `gaps` or `collective`: what takes the slowest part of a sample least time."""
     cuts = list(cuts)
     own, span = (max(getattr(cut, name) for cut in cuts) for name in ("nbytes", "span_nbytes"))
-    blocks = -(-span // posix.BLOCK_NBYTES)
+    blocks = -(-span // speeds.block_nbytes)
     taken = {
         "own": max(cut.runs for cut in cuts) * speeds.latency_s + own / speeds.bytes_per_s,
         # What is cut from a block in the processor's cache to its place costs little more.

@@ -19,8 +19,8 @@ from .layouts import Contiguous, Fill
 BLOCK_NBYTES = 512 << 10
 """Runs and the gaps between them are read in pieces of that size.
 
-What was read is still in the processor's cache when its runs are copied, and the system reads ahead
-meanwhile. Larger pieces were slower on a disk, smaller ones are slower where a request takes long.
+What was read is still in the processor's cache when its runs are copied, and a local file system
+reads ahead meanwhile: on a disk, larger pieces were slower.
 """
 
 
@@ -36,10 +36,10 @@ def opened(path: Path) -> Iterator[Fill]:
 
 
 @contextmanager
-def opened_through_gaps(path: Path) -> Iterator[Fill]:
-    """The same, the gaps between runs read too: fewer requests, more bytes."""
+def opened_through_gaps(path: Path, most: int = BLOCK_NBYTES) -> Iterator[Fill]:
+    """The same, the gaps between runs read too, at most `most` bytes at once, or one run."""
     with _opened(path) as file:
-        yield partial(_fill_through_gaps, file)
+        yield partial(_fill_through_gaps, file, most)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _fill(file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]) -> Re
 
 
 def _fill_through_gaps(
-    file: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]
+    file: int, most: int, layout: Contiguous, box: Box, out: NDArray[np.uint8]
 ) -> ReadTotals:
     itemsize, moved = layout.dtype.itemsize, ReadTotals()
     sides = tuple(stop - start for start, stop in box)
@@ -73,8 +73,8 @@ def _fill_through_gaps(
     # A run is one item to NumPy: copying it as a row of bytes takes three times as long.
     run = np.dtype((np.void, nbytes))
     runs, at = out.view(run), 0
-    content = np.empty(max(BLOCK_NBYTES, nbytes), np.uint8)
-    for begin, count, stride in _blocks(layout.shape, sides, itemsize, BLOCK_NBYTES).tolist():
+    content = np.empty(max(most, nbytes), np.uint8)
+    for begin, count, stride in _blocks(layout.shape, sides, itemsize, most).tolist():
         span = (count - 1) * stride + nbytes
         moved += ReadTotals(span, read_into(file, content[:span].data, first + begin))
         runs[at : at + count] = np.ndarray((count,), run, content.data, 0, (stride,))
@@ -88,8 +88,8 @@ def _blocks(
 ) -> NDArray[np.int64]:
     """Rows of (begin, runs, bytes from run to run) of what is read at once of a box of `sides`.
 
-    A block has at most `most` bytes, or one run; its runs are equally far apart. `begin` counts from the box's first element: every
-    sample of a shape is cut alike.
+    A block has at most `most` bytes, or one run; its runs are equally far apart. `begin` counts
+    from the box's first element: every sample of a shape is cut alike.
     """
     box = tuple((0, side) for side in sides)
     nbytes, starts = run_length(shape, box) * itemsize, run_starts(shape, box) * itemsize

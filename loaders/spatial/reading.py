@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from .chunks import chunk_overlap
 from .describe import RawFile, describe
 from .grid import Division, Piece, Window, plain_window
 from .joint import Joint, first_has_all, level_shares
-from .layouts import Chunked, Contiguous, Layout, Opener
+from .layouts import Chunked, Contiguous, Fill, Layout, Opener
 from .sharing import Sharing
 
 READ_MODES: dict[str, str] = {
@@ -293,7 +295,7 @@ class BlockReader:
     ) -> ReadTotals:
         crop, opener = read_mode == "crop", self._opener
         if read_mode == "gaps":
-            opener = posix.opened_through_gaps
+            opener = self._through_gaps
         if window.plain and layout.dtype == out.dtype and not crop:
             return self._read_pieces(layout, row, window, out, opener)
         raw = np.empty(window.shape, layout.dtype)
@@ -308,6 +310,10 @@ class BlockReader:
             moved = self._read_pieces(layout, row, window, raw, opener)
         out[...] = window.finish(raw)
         return moved
+
+    def _through_gaps(self, path: Path) -> AbstractContextManager[Fill]:
+        most = self._speeds.block_nbytes if self._speeds else posix.BLOCK_NBYTES
+        return posix.opened_through_gaps(path, most)
 
     def _read_pieces(
         self,
