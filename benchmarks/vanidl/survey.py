@@ -24,7 +24,8 @@ from tests.makers.large_logs import Workload, write_log
 
 VERSIONS = ("3.10", "3.21", "3.41")
 RANKS, FILES = 4, 25  # 100 records
-DAY_S = 86_400
+APART_S = 90
+"""From job to job: about a thousand a day."""
 KINDS = {
     "100 records": (Workload(2_000, ranks=RANKS, files=FILES, traced=False), 60),
     "10,000 operations": (Workload(10_000, ranks=RANKS, files=FILES), 25),
@@ -72,14 +73,14 @@ def main() -> None:
 
 
 def write_jobs(logs: Path, work: Workload, first: int, count: int) -> None:
-    """So many jobs of one log each, a day apart."""
+    """So many jobs of one log each, one after the other."""
     logs.mkdir(exist_ok=True)
     for i in range(first, first + count):
         log = Log(VERSIONS[i % len(VERSIONS)])
         moved = replace(
             log,
-            start=(log.start[0] + DAY_S * i, log.start[1]),
-            end=(log.end[0] + DAY_S * i, log.end[1]),
+            start=(log.start[0] + APART_S * i, log.start[1]),
+            end=(log.end[0] + APART_S * i, log.end[1]),
         )
         path = logs / f"me_python_id{i}-{i}_1-2-3-{i}_1.darshan"
         write_log(path, replace(work, seed=i, job=i), moved)

@@ -15,6 +15,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
+import pandas as pd
+
 from benchmarks.measure import Measured, in_child
 from benchmarks.vanidl.survey import SURVEY, write_jobs
 from tests.makers.large_logs import Workload
@@ -35,6 +37,7 @@ def main() -> None:
         for size in sizes:
             write_jobs(logs, WORK, there, size - there)
             done = in_child(SURVEY, logs, out)
+            require_read(out, size)
             report(f"{size:,} jobs, {size - there:,} of them new", done, size - there)
             peaks.append(done.peak_nbytes)
             there = size
@@ -45,6 +48,13 @@ def main() -> None:
         each = (peaks[-1] - peaks[-2]) / (sizes[-1] - sizes[-2])
         whole = peaks[-1] + each * (WANTED - sizes[-1])
         print(f"{each:,.0f} bytes a job: {WANTED:,} take {whole / 1e6:,.0f} MB (limit {LIMIT_MB})")
+
+
+def require_read(out: Path, jobs: int) -> None:
+    """Ends the benchmark where a job is missing or could not be read: that costs nothing."""
+    problems = pd.read_parquet(out / "jobs.parquet", columns=["problem"])["problem"]
+    if len(problems) != jobs or problems.notna().any():
+        raise SystemExit(f"expected {jobs} jobs read, found {problems.isna().sum()}")
 
 
 def report(what: str, done: Measured, new: int | None) -> None:
