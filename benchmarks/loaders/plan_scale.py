@@ -20,11 +20,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from vanidl_loaders.pls.ownership import deal_to, rank_exchange
+from vanidl_loaders.pls.ownership import Draw, deal_to, dealt_at, rank_exchange
 from vanidl_loaders.ranks.messages import Transport, launched_transport
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.scheduled.plan import make_plan
@@ -59,8 +58,12 @@ def main() -> None:
     if options.pls:
         last, ranks = options.ranks - 1, options.ranks  # the last rank draws most
         own = timed("home", lambda: deal_to(last, options.samples, ranks))
-        draw = partial(rank_exchange, last, options.samples, ranks, 0.3, epoch=1)
-        drawn = timed("an exchange", draw)
+        draw = Draw(options.samples, ranks, 0.3)
+        drawn = timed("an exchange", lambda: rank_exchange(draw, last, 1))
+        timed(
+            "held after 100 epochs",
+            lambda: dealt_at(draw.home(last, 100), options.samples, ranks),
+        )
         parts = (own, drawn.slots, drawn.targets, drawn.sources)
         print(f"kept: {sum(each.nbytes for each in parts):,} bytes")
         return

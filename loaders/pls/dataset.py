@@ -17,7 +17,7 @@ from ..loader.stalls import READ_TIMEOUT_S, Retried
 from ..loader.stats import Counts
 from ..ranks.messages import Bytes
 from ..ranks.world import World
-from .ownership import IdTable, Int64Array, deal, deal_to
+from .ownership import Int64Array, Places, deal_to, dealt_at
 from .sources import ImageFiles, Item, Items, Source, sample_source
 from .storage import FolderStore, Measured, MemoryStore
 
@@ -82,10 +82,10 @@ class PartialLocalDataset(Dataset[Any]):
             self.settle(self.held())
         return self.source.decode(self.store.message(int(self._held[slot])))
 
-    def homes(self) -> IdTable:
-        """(slots, ranks) ids of all ranks before the first exchange: drawn anew at each call."""
+    def dealt(self, places: Places) -> Int64Array:
+        """Ids that were in some slots of any ranks before the first exchange."""
         samples, ranks = len(self.source), self.world.ranks
-        return deal(samples, ranks, partition=self.partition, seed=self.seed)
+        return dealt_at(places, samples, ranks, self.partition, self.seed)
 
     def held(self) -> Int64Array:
         """Ids in slot order."""

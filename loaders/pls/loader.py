@@ -199,8 +199,8 @@ class PartialLocalLoader(EpochLoader):
             yield pinned(stacked) if self._settings.pin_memory else stacked
 
 
-_HOMES = "permuted by place"
-"""How homes follow from the seed: positions of versions that drew them otherwise are refused."""
+_DRAWN = "homes and exchanges by place"
+"""What follows from the seed how: positions of versions that drew otherwise are refused."""
 
 
 def _identity(
@@ -217,5 +217,5 @@ def _identity(
         "drop_last": settings.drop_last,
         "fraction": exchange.fraction,
         "partition": dataset.partition,
-        "homes": _HOMES,
+        "drawn": _DRAWN,
     }

@@ -2,9 +2,11 @@
 
 Rank r holds n_r samples in slots 0 .. n_r - 1, where n_r is N / M rounded down or up: the first
 N mod M ranks hold one more. In an epoch every rank gives k_r = floor(Q n_r) of its samples away.
-Item i of the exchange is the i-th of each rank; a permutation of the ranks, drawn again for every
-item, says to whom it goes. So each rank sends one and receives one, sizes never change, and who
-sends to whom needs no message. Where the permutation leaves a rank in its place, its item stays.
+Item i of the exchange is the i-th of each rank, which a permutation of its slots chooses; another
+one of the ranks, for every item, says to whom it goes. So each rank sends one and receives one,
+sizes never change, and who sends to whom needs no message. Where the permutation leaves a rank in
+its place, its item stays. Permutations are computed place by place, forwards and backwards: a rank
+computes its own items, and follows what it holds back to its home, without a table of others.
 
 Source: Nguyen et al., Why Globally Re-shuffle? Revisiting Data Shuffling in Large Scale Deep
 Learning, IPDPS 2022.
@@ -13,7 +15,6 @@ Learning, IPDPS 2022.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .permutation import permuted
+from .permutation import permuted, places_of
 
 Int64Array = NDArray[np.int64]
 IdTable = NDArray[np.int32] | NDArray[np.int64]
@@ -29,7 +30,7 @@ IdTable = NDArray[np.int32] | NDArray[np.int64]
 NOBODY = -1
 """In tables: no sample in this slot, no such item of this rank."""
 PARTITIONS = ("shuffled", "blocks")
-_HOMES, _EXCHANGE = 0, 1  # streams of random numbers
+_HOMES, _SLOTS, _RANKS = 0, 1, 3  # families of permutations; 2 is that of LocalSampler
 _MOST_32_BIT = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 20
 """Items that are moved in one go: their arrays are small beside the table."""
@@ -48,7 +49,12 @@ def deal(samples: int, ranks: int, *, partition: str = "shuffled", seed: int = 0
     Raises:
         UsageError: Fewer samples than ranks, or no such partition.
     """
-    order = _dealt(range(samples), samples, ranks, partition, seed)
+    _check(samples, ranks, partition)
+    # Half the memory where 32 bits hold the ids.
+    order: NDArray[Any] = np.empty(samples, np.int32 if samples <= _MOST_32_BIT else np.int64)
+    for first in range(0, samples, _AT_ONCE):
+        part = order[first : first + _AT_ONCE]
+        part[:] = _ids(np.arange(first, first + len(part)), samples, partition, seed)
     homes: NDArray[Any] = np.full((-(-samples // ranks), ranks), NOBODY, order.dtype)
     for rank, block in enumerate(np.array_split(order, ranks)):
         homes[: len(block), rank] = block
@@ -63,26 +69,47 @@ def deal_to(
     Raises:
         UsageError: As `deal`.
     """
-    first, count = rank * (samples // ranks) + min(rank, samples % ranks), samples // ranks
-    mine = range(first, first + count + (rank < samples % ranks))
-    return _dealt(mine, samples, ranks, partition, seed).astype(np.int64)
+    slots = np.arange(samples // ranks + (rank < samples % ranks))
+    return dealt_at(Places(np.full(len(slots), rank), slots), samples, ranks, partition, seed)
 
 
-def _dealt(places: range, samples: int, ranks: int, partition: str, seed: int) -> IdTable:
-    """Some of all ids, those of rank 0 first."""
+@dataclass(frozen=True)
+class Places:
+    """Slots of ranks.
+
+    Attributes:
+        ranks: Of each.
+        slots: Of each, in its rank.
+    """
+
+    ranks: Int64Array
+    slots: Int64Array
+
+
+def dealt_at(
+    places: Places, samples: int, ranks: int, partition: str = "shuffled", seed: int = 0
+) -> Int64Array:
+    """Ids whose home is one of some places: entries of `deal`.
+
+    Raises:
+        UsageError: As `deal`.
+    """
+    _check(samples, ranks, partition)
+    first = places.ranks * (samples // ranks) + np.minimum(places.ranks, samples % ranks)
+    return _ids(first + places.slots, samples, partition, seed)
+
+
+def _check(samples: int, ranks: int, partition: str) -> None:
     if not 1 <= ranks <= samples:
         raise UsageError(f"expected a sample for each of {ranks} ranks, found {samples}: make more")
     if partition not in PARTITIONS:
         known = ", ".join(PARTITIONS)
         raise UsageError(f"expected a partition among {known}, found {partition}: choose one")
-    # Half the memory where 32 bits hold the ids.
-    order: NDArray[Any] = np.arange(
-        places.start, places.stop, dtype=np.int32 if samples <= _MOST_32_BIT else np.int64
-    )
-    for at in range(0, len(order) if partition == "shuffled" else 0, _AT_ONCE):
-        part = order[at : at + _AT_ONCE]
-        part[:] = permuted(part.astype(np.int64), samples, (seed, _HOMES))
-    return order
+
+
+def _ids(numbers: Int64Array, samples: int, partition: str, seed: int) -> Int64Array:
+    """Ids in some places, those of rank 0 first."""
+    return numbers if partition == "blocks" else permuted(numbers, samples, (seed, _HOMES))
 
 
 def sizes_of(samples: int, ranks: int) -> Int64Array:
@@ -107,43 +134,77 @@ class RankExchange:
     sources: NDArray[np.int32]
 
 
-def rank_exchange(
-    rank: int, samples: int, ranks: int, fraction: float, *, seed: int = 0, epoch: int = 0
-) -> RankExchange:
-    """A column of `Ownership.exchange`: all is drawn, what this rank does not need is dropped."""
-    sizes = sizes_of(samples, ranks)
-    items = items_of(sizes, fraction)
-    random = np.random.default_rng((seed, _EXCHANGE, epoch))
-    targets, sources = np.empty((2, int(items[rank])), np.int32)
-    for first, block in _permutations(random, items):
-        having = np.flatnonzero(items > first + len(block) - 1)
-        if rank in having:
-            of_block = slice(first, first + len(block))
-            targets[of_block] = block[:, np.searchsorted(having, rank)]
-            sources[of_block] = having[np.argmax(block == rank, axis=1)]
-    slots = np.empty(0, np.int32)
-    for size in sizes[: rank + 1].tolist():
-        slots = _shuffled_slots(random, size)
-    return RankExchange(int(items.max()), slots[: int(items[rank])].copy(), targets, sources)
+@dataclass(frozen=True)
+class Draw:
+    """The permutations of all exchanges, item by item.
+
+    Attributes:
+        samples: N.
+        ranks: M.
+        fraction: Q, 0 to 1.
+        seed: Of the permutations.
+
+    Raises:
+        UsageError: Q is not in 0 .. 1.
+    """
+
+    samples: int
+    ranks: int
+    fraction: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.items(np.zeros(1, np.int64))
+
+    def sizes(self, ranks: Int64Array) -> Int64Array:
+        """n_r of some ranks."""
+        return self.samples // self.ranks + (ranks < self.samples % self.ranks)
+
+    def items(self, ranks: Int64Array) -> Int64Array:
+        """k_r of some ranks."""
+        return items_of(self.sizes(ranks), self.fraction)
+
+    def slots(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
+        """Slots that ranks give as some items, and fill again."""
+        return permuted(items, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
+
+    def targets(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
+        """To whom ranks give some items; themselves: those stay."""
+        return permuted(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
+
+    def sources(self, epoch: int, ranks: Int64Array, items: Int64Array) -> Int64Array:
+        """From whom ranks get some items."""
+        return places_of(ranks, self._having(items), (self.seed, _RANKS, epoch), items)
+
+    def before(self, epoch: int, places: Places) -> Places:
+        """Where, at the beginning of an epoch, that lay which some places hold behind it."""
+        ranks, slots = places.ranks.copy(), places.slots.copy()
+        items = places_of(slots, self.sizes(ranks), (self.seed, _SLOTS, epoch), ranks)
+        got = np.flatnonzero(items < self.items(ranks))
+        ranks[got] = self.sources(epoch, ranks[got], items[got])
+        slots[got] = self.slots(epoch, ranks[got], items[got])
+        return Places(ranks, slots)
+
+    def home(self, rank: int, epoch: int) -> Places:
+        """Where that was dealt which a rank holds at the beginning of an epoch, by slot."""
+        slots = np.arange(int(self.sizes(np.array(rank))))
+        places = Places(np.full(len(slots), rank), slots)
+        for earlier in reversed(range(epoch)):
+            places = self.before(earlier, places)
+        return places
+
+    def _having(self, items: Int64Array) -> Int64Array:
+        """How many ranks have each of some items: all, or the first N mod M, which hold more."""
+        last = self.items(np.array([self.ranks - 1]))
+        return np.where(items < last, self.ranks, self.samples % self.ranks)
 
 
-def _permutations(
-    random: np.random.Generator, items: Int64Array
-) -> Iterator[tuple[int, NDArray[np.int32]]]:
-    """(first item, (items, ranks) permutations of the ranks that have them), item by item."""
-    ranks, common = np.arange(len(items), dtype=np.int32), int(items.min())
-    rows = max(_AT_ONCE // len(items), 1)
-    for first in range(0, common, rows):
-        block = np.tile(ranks, (min(rows, common - first), 1))
-        yield first, random.permuted(block, axis=1, out=block)
-    for item in range(common, int(items.max())):  # at most one: sizes differ by one
-        yield item, random.permutation(ranks[items > item])[None]
-
-
-def _shuffled_slots(random: np.random.Generator, size: int) -> NDArray[np.int32]:
-    order = np.arange(size, dtype=np.int32)
-    random.shuffle(order)
-    return order
+def rank_exchange(draw: Draw, rank: int, epoch: int) -> RankExchange:
+    """A column of `Ownership.exchange`."""
+    most, own = draw.items(np.array([0, rank])).tolist()
+    items, ranks = np.arange(own), np.full(own, rank)
+    parts = (each(epoch, ranks, items) for each in (draw.slots, draw.targets, draw.sources))
+    return RankExchange(most, *(part.astype(np.int32) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -184,12 +245,18 @@ class Ownership:
         seed: Of the exchanges.
 
     Raises:
-        UsageError: Q is not in 0 .. 1.
+        UsageError: Q is not in 0 .. 1, or the homes are others.
     """
 
     def __init__(self, homes: IdTable, fraction: float, seed: int = 0) -> None:
         self.homes, self.fraction, self.seed = homes, fraction, seed
         self.sizes: Int64Array = (homes != NOBODY).sum(axis=0)
+        self._draw = Draw(int(self.sizes.sum()), homes.shape[1], fraction, seed)
+        if not np.array_equal(self.sizes, sizes_of(self._draw.samples, self.ranks)):
+            raise UsageError(
+                f"expected homes of {self._draw.samples} samples as deal makes them, found other "
+                "sizes: make them with it"
+            )
         self.items = items_of(self.sizes, fraction)
         self._epoch, self._held = 0, homes
 
@@ -213,38 +280,23 @@ class Ownership:
 
     def exchange(self, epoch: int) -> Exchange:
         """What is exchanged during an epoch."""
-        random = np.random.default_rng((self.seed, _EXCHANGE, epoch))
-        targets = self._targets(random)
-        sources = np.full_like(targets, NOBODY)
-        rows = max(_AT_ONCE // self.ranks, 1)
-        for first in range(0, len(targets), rows):
-            of_rows = targets[first : first + rows]
-            item, rank = np.nonzero(of_rows != NOBODY)
-            sources[first : first + rows][item, of_rows[item, rank]] = rank
-        return Exchange(self._slots(random), targets, sources)
-
-    def _slots(self, random: np.random.Generator) -> NDArray[np.int32]:
-        """A random choice without repetition of each rank's slots."""
-        slots = np.full((int(self.items.max()), self.ranks), NOBODY, np.int32)
-        for rank, (size, items) in enumerate(zip(self.sizes, self.items, strict=True)):
-            slots[:items, rank] = _shuffled_slots(random, int(size))[:items]
-        return slots
-
-    def _targets(self, random: np.random.Generator) -> NDArray[np.int32]:
-        """A permutation of the ranks for each item that all have; of those that have it else."""
-        targets = np.full((int(self.items.max()), self.ranks), NOBODY, np.int32)
-        for first, block in _permutations(random, self.items):
-            having = self.items > first + len(block) - 1
-            targets[first : first + len(block), having] = block
-        return targets
+        tables = np.full((3, int(self.items.max()), self.ranks), NOBODY, np.int32)
+        rows, draw = max(_AT_ONCE // self.ranks, 1), self._draw
+        for first in range(0, tables.shape[1], rows):
+            numbers = np.arange(first, min(first + rows, tables.shape[1]))
+            of_rows, rank = np.nonzero(numbers[:, None] < self.items)
+            item = numbers[of_rows]
+            for table, drawn in zip(tables, (draw.slots, draw.targets, draw.sources), strict=True):
+                table[item, rank] = drawn(epoch, rank, item)
+        return Exchange(*tables)
 
 
 def items_of(sizes: Int64Array, fraction: float) -> Int64Array:
-    """How many samples each rank gives away in an epoch."""
+    """How many samples ranks of these sizes give away in an epoch."""
     if not 0 <= fraction <= 1:
         raise UsageError(f"expected a fraction in 0..1, found {fraction}: correct it")
-    known = {size: _items(size, fraction) for size in np.unique(sizes).tolist()}
-    return np.array([known[size] for size in sizes.tolist()], np.int64)
+    known, which = np.unique(sizes, return_inverse=True)  # sizes differ by one at most
+    return np.array([_items(size, fraction) for size in known.tolist()], np.int64)[which]
 
 
 def _items(size: int, fraction: float) -> int:

@@ -30,7 +30,7 @@ from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport, gathered, open_transport
 from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
-from .ownership import Int64Array, Ownership, RankExchange, items_of, rank_exchange, sizes_of
+from .ownership import Draw, Int64Array, RankExchange, rank_exchange
 
 SLOWER_MOST = 3
 """Times as long as this rank took may another one take to read its share."""
@@ -79,11 +79,9 @@ class Scheduler:
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"expected batches of at least 1, found {batch_size}: raise it")
-        self._seed, self._fraction = seed, fraction
-        self._samples, self._ranks = len(dataset.source), dataset.world.ranks
-        sizes = sizes_of(self._samples, self._ranks)
-        items_of(sizes, fraction)  # raises where the fraction is none
-        self.steps = -(-int(sizes.max()) // batch_size)
+        self._draw = Draw(len(dataset.source), dataset.world.ranks, fraction, seed)
+        largest = -(-self._draw.samples // self._draw.ranks)
+        self.steps = -(-largest // batch_size)
         self.waited_s = 0.0
         self._dataset, self._rank = dataset, dataset.world.rank
         self._limits = limits or Limits()
@@ -124,7 +122,7 @@ class Scheduler:
             if self._exchange is None:
                 self._agree_on(tried, time.perf_counter() - begin)
                 self._exchange = ExchangeThread(self._transport, self._dataset.store, self._limits)
-            exchange = self._exchange_of(epoch)
+            exchange = rank_exchange(self._draw, self._rank, epoch)
             orders, slots = _orders(exchange, own, self._rank)
             gets = self._exchange.announce(epoch, orders)
             self._next = epoch
@@ -199,7 +197,13 @@ class Scheduler:
     def _agree(self, settings: tuple[object, ...]) -> None:
         """Raises, on every rank, where ranks would do different things."""
         dataset = self._dataset
-        own = (dataset.source.identity(), self._samples, dataset.partition, dataset.seed, *settings)
+        own = (
+            dataset.source.identity(),
+            self._draw.samples,
+            dataset.partition,
+            dataset.seed,
+            *settings,
+        )
         found_on = gathered(self._transport, own, self._limits.timeout_s)
         for rank, found in enumerate(found_on):
             if found != own:
@@ -209,19 +213,10 @@ class Scheduler:
                 )
 
     def _held(self, epoch: int) -> Int64Array:
-        """Ids of this rank at the beginning of an epoch: as they are here, or drawn for all ranks.
-
-        The latter takes memory for all ids while it lasts: when an epoch begins that is not next.
-        """
+        """Ids of this rank at the beginning of an epoch: as they are here, or followed back."""
         if epoch == self._next:
             return self._dataset.held()
-        owner = Ownership(self._dataset.homes(), self._fraction, self._seed)
-        return owner.held_by(self._rank, epoch)
-
-    def _exchange_of(self, epoch: int) -> RankExchange:
-        return rank_exchange(
-            self._rank, self._samples, self._ranks, self._fraction, seed=self._seed, epoch=epoch
-        )
+        return self._dataset.dealt(self._draw.home(self._rank, epoch))
 
     def _agree_on(self, tried: Attempt, reading_s: float) -> None:
         """Raises on all ranks where one could not read its share.

@@ -12,9 +12,11 @@ from vanidl_loaders.pls import ownership
 from vanidl_loaders.pls.ownership import (
     NOBODY,
     PARTITIONS,
+    Draw,
     Ownership,
     deal,
     deal_to,
+    dealt_at,
     home_fraction,
     rank_exchange,
 )
@@ -124,6 +126,7 @@ def test_epochs_in_any_order_give_the_same_table():
         lambda: deal(8, 2, partition="sorted"),
         lambda: Ownership(deal(8, 2), 1.1),
         lambda: Ownership(deal(8, 2), -0.1),
+        lambda: Ownership(np.array([[0, 1], [NOBODY, 2]]), 0.5),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong):
@@ -139,15 +142,29 @@ def test_what_makes_no_sense_is_refused(wrong):
 def test_what_one_rank_draws_is_its_column_of_what_all_do(
     samples, ranks, fraction, partition, monkeypatch
 ):
-    """Also where permutations are drawn a few at a time."""
+    """Also where tables are filled a few rows at a time."""
+    monkeypatch.setattr(ownership, "_AT_ONCE", 3 * ranks)
     homes = deal(samples, ranks, partition=partition, seed=2)
     exchange = Ownership(homes, fraction, seed=6).exchange(3)
-    monkeypatch.setattr(ownership, "_AT_ONCE", 3 * ranks)
+    draw = Draw(samples, ranks, fraction, seed=6)
     for rank in range(ranks):
         own = deal_to(rank, samples, ranks, partition=partition, seed=2)
         assert own.tolist() == homes[homes[:, rank] != NOBODY, rank].tolist()
-        found = rank_exchange(rank, samples, ranks, fraction, seed=6, epoch=3)
+        found = rank_exchange(draw, rank, 3)
         assert found.items == len(exchange)
         for name in ("slots", "targets", "sources"):
             column = getattr(exchange, name)[:, rank]
             assert getattr(found, name).tolist() == column[column != NOBODY].tolist()
+
+
+@pytest.mark.parametrize(
+    ("samples", "ranks", "fraction"), [(101, 4, 0.3), (23, 5, 1.0), (7, 1, 0.5)]
+)
+def test_what_a_rank_holds_is_found_without_a_table(samples, ranks, fraction):
+    """Followed back item by item, it is what moving whole tables forwards ends with."""
+    owner = Ownership(deal(samples, ranks, seed=4), fraction, seed=9)
+    draw = Draw(samples, ranks, fraction, seed=9)
+    for epoch in range(8):
+        for rank in range(ranks):
+            found = dealt_at(draw.home(rank, epoch), samples, ranks, seed=4)
+            assert found.tolist() == owner.held_by(rank, epoch).tolist()
