@@ -225,9 +225,9 @@ def test_unknown_wait_is_said_and_not_drawn():
     result = steps.figure(example("no_wait_spans"))
     assert "unknown, not zero" in result.caption
     assert all(s["name"] != "input wait" for s in result.spec["data"])
-    table = overlap.figure(example("no_wait_spans")).table
-    column = [c.title for c in table.columns].index("input wait")
-    assert all(row[column] is None for row in table.rows)
+    found = overlap.figure(example("no_wait_spans"))
+    assert "input wait" not in [column.title for column in found.table.columns]
+    assert "input wait" in found.caption.partition("Not recorded: ")[2]
 
 
 def test_access_shares_are_hundred_per_cent():
@@ -364,9 +364,8 @@ def test_undated_steps_are_in_no_picture_of_time():
     assert "no overlap is claimed" in figures["steps"].caption
     assert "no overlap is claimed" in figures["overlap"].empty_reason
     assert not any(lane["kind"] == "steps" for lane in figures["timeline"].viewer["lanes"])
-    table = figures["steps"].table
-    start = [c.title for c in table.columns].index("start")
-    assert {row[start] for row in table.rows} == {None}
+    assert "start" not in [c.title for c in figures["steps"].table.columns]
+    assert "Not recorded: start" in figures["steps"].caption
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -405,6 +404,18 @@ def test_the_overlap_names_what_it_draws_and_nothing_else(name):
         assert (overlap._MEANINGS[attribute] in found.caption) == (part in drawn_parts)
 
 
+def test_a_wait_far_beyond_the_bars_is_said_instead_of_drawn():
+    """Beside a wait of a thousand times its length no bar could be seen."""
+    trace, results = EXAMPLES["one_rank"]()
+    (row,) = results.overlap.per_rank
+    rows = [replace(row, input_wait_s=1000 * row.io_s)]
+    split = replace(results.overlap, mean=rows[0], per_rank=tuple(rows))
+    found = overlap.figure(Run(trace, replace(results, overlap=split)))
+    assert "whole input wait" not in [series["name"] for series in found.spec["data"]]
+    assert "diamond" not in found.caption
+    assert f"waited up to {seconds(1000 * row.io_s)}" in found.caption
+
+
 @pytest.mark.parametrize("in_wait_s", [0.0, 1e-9, None])
 def test_the_diamond_is_explained_without_a_bar_that_is_not_drawn(in_wait_s):
     trace, results = EXAMPLES["one_rank"]()
@@ -423,6 +434,17 @@ def test_lines_are_compared_where_there_are_several(name):
         if figure := drawn(name)[key].spec and drawn(name)[key]:
             lines = len(figure.spec["data"][0]["y"])
             assert (words in figure.caption) == (lines > 1)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_phases_are_introduced_by_those_that_the_run_has(name):
+    run, figure = example(name), drawn(name)["phases"]
+    if run.phases is None:
+        return
+    introduction = figure.caption.partition(" follow on one another")[0].lower()
+    named = introduction.replace(" and ", ", ").split(", ")
+    assert named == [phase.name for phase in run.phases.stages]
+    assert ("checkpoints" in figure.caption) == bool(run.phases.checkpoints)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -462,12 +484,22 @@ def test_no_column_of_the_files_says_nothing(name):
     if table is None:
         return
     titles = [column.title for column in table.columns]
-    assert ("ranks" in titles) == (len(run.trace.ranks) != 1)
+    known = any(row.ranks is not None for row in run.files.rows)
+    assert ("ranks" in titles) == (known and len(run.trace.ranks) != 1)
     if "Lustre stripes" in titles:
         assert any(row[-1] for row in table.rows)
     assert not any(
         any(part.stripe_count > 0 for part in row.stripes) for row in run.files.rows
     ) or ("Lustre stripes" in titles or len(run.files.rows) > len(table.rows))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_table_has_a_column_of_dashes(name):
+    """What was recorded of no row is said once, in words."""
+    for figure in drawn(name).values():
+        for i, column in enumerate(figure.table.columns if figure.table else ()):
+            said = any(row[i] is not None for row in figure.table.rows) or not figure.table.rows
+            assert said, (figure.id, column.title)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from vanidl.report.text import summary_text
 from vanidl.run import Run
 from vanidl.whatif import Change, predict, what_if
 from vanidl.whatif.change import NO_GAIN
+from vanidl.whatif.loader_calls import loader_call
 from vanidl.whatif.reads import reads
 from vanidl.whatif.replay import replay
 
@@ -301,3 +303,14 @@ def test_a_refusal_is_in_text_page_and_json():
     for output in (" ".join(summary_text(run).split()), summary_json(run), page):
         assert "a thread of the training process reads ahead" in output
     assert "gains at most" not in page.split('id="what-if"')[1].split("</figure>")[0]
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, 1), (4, 1), (4, 2), (6, 3), (3, 2)])
+def test_the_command_of_a_loader_starts_all_ranks_of_all_hosts(ranks, hosts):
+    """A job of two hosts is not started as one of all its ranks on a single host."""
+    words = shlex.split(loader_call("scheduled", ranks=ranks, hosts=hosts).command)
+    options = dict(pairwise(words))
+    started = int(options.get("--nnodes", 1)) * int(options.get("--nproc-per-node", 1))
+    assert started == ranks
+    assert ("--rdzv-endpoint" in options) == (int(options.get("--nnodes", 1)) > 1)
+    assert int(options.get("--nnodes", 1)) == (hosts if ranks % hosts == 0 else 1)

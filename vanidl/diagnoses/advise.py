@@ -66,7 +66,8 @@ def _torch(**arguments: str) -> Remedy:
 
 
 def _loader(name: str, options: str, context: Context) -> Remedy:
-    call = loader_call(name, options, ranks=context.ranks)
+    hosts = len(context.run.trace.hosts)
+    call = loader_call(name, options, ranks=context.ranks, hosts=hosts)
     return Remedy(f"{name} loader of vanidl_loaders", call.command, call.explanation)
 
 

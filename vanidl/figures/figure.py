@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +34,22 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The same without columns of which no row knows anything, for what is said elsewhere."""
-        kept = [i for i in range(len(self.columns)) if any(row[i] is not None for row in self.rows)]
+        kept = [i for i in range(len(self.columns)) if i not in self._empty_columns()]
         columns = tuple(self.columns[i] for i in kept)
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
         place = kept.index(self.sorted_by) if self.sorted_by in kept else None
         return Table(columns, rows, self.cut, place)
+
+    def not_recorded(self, *, but: Collection[str] = ()) -> str:
+        """` Not recorded: time, ranks.`: its empty columns, but for those said elsewhere; or ""."""
+        titles = [self.columns[i].title for i in self._empty_columns()]
+        missing = [title for title in titles if title not in but]
+        return f" Not recorded: {', '.join(missing)}." if missing else ""
+
+    def _empty_columns(self) -> list[int]:
+        """Columns of which no row knows anything; none where there is no row."""
+        known = range(len(self.columns))
+        return [i for i in known if self.rows and all(row[i] is None for row in self.rows)]
 
 
 @dataclass(frozen=True, slots=True)

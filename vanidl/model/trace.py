@@ -365,6 +365,11 @@ class Trace:
         return tuple(sorted(trainers, key=lambda i: _rank_key(self.processes[i])))
 
     @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that ranks ran on, each once, as far as they are known."""
+        return tuple(sorted({self.processes[i].host for i in self.ranks if self.processes[i].host}))
+
+    @cached_property
     def family(self) -> Int32Array:
         """For each process the position in `ranks` that it counts for, -1 for none."""
         position = {process: i for i, process in enumerate(self.ranks)}

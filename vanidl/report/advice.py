@@ -43,13 +43,23 @@ class Replayed:
     loaders: tuple[tuple[str, LoaderCall], ...] = ()
 
 
+def of_one(name: str, ranks: int) -> str:
+    """A change of a single rank is of the run."""
+    return name if ranks > 1 else name.removesuffix(" per rank")
+
+
 def replayed(run: Run) -> Replayed | None:
     """The predictions; None where the run cannot be replayed."""
     found = run.what_if
     if found is None:
         return None
     rows = tuple(
-        (row.name, seconds(row.step_s), number(row.ratio), seconds(row.gain_at_most_s))
+        (
+            of_one(row.name, len(run.trace.ranks)),
+            seconds(row.step_s),
+            number(row.ratio),
+            seconds(row.gain_at_most_s),
+        )
         for row in found.rows
     )
     calls = tuple(_explained_once(found))

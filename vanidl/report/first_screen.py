@@ -14,7 +14,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import change, count, percent, plural, seconds
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
-from vanidl.report.advice import Numbers, numbers
+from vanidl.report.advice import Numbers, numbers, of_one
 from vanidl.run import Run
 from vanidl.wording.data import traced_share
 from vanidl.wording.layers import untraced_beside
@@ -250,15 +250,10 @@ def _marked(note: str, run: Run) -> str:
     return f"{note}; {share}" if share else note
 
 
-def _of_one(name: str, ranks: int) -> str:
-    """A change of a single rank is of the run."""
-    return name if ranks > 1 else name.removesuffix(" per rank")
-
-
 def _ghosts(diagnoses: Sequence[Diagnosis], ranks: int) -> tuple[Ghost, ...]:
     shorter = [d for d in diagnoses if d.step_s is not None and d.now_s]
     return tuple(
-        Ghost(_of_one(d.change or d.title, ranks), change(d.now_s or 0.0, d.step_s or 0.0),
+        Ghost(of_one(d.change or d.title, ranks), change(d.now_s or 0.0, d.step_s or 0.0),
               100 * (d.step_s or 0.0) / (d.now_s or 1.0), f"#action-{d.code}", d.basis)
         for d in shorter[:GHOSTS]
     )  # fmt: skip

@@ -16,6 +16,7 @@ from vanidl.wording.tracing import record_operations, title
 
 TABLE_LIMIT = 256
 MOST_BARS = 2048
+_FEW, _LABEL = 8, 14  # bars below which a label has room for more letters
 """More than a screen has columns; of neighbours that share a bar the busiest is shown."""
 
 _WORST = "A rank far above the others may be the one that the rest wait for."
@@ -120,7 +121,10 @@ def _spec(rows: tuple[RankLoad, ...]) -> Spec:
             bargap=0.25 if len(rows) <= 64 else 0,
             xaxis=palette.axis(
                 tickvals=list(range(0, len(rows), every)),
-                ticktext=[plotted(r.label, limit=14) for r in rows[::every]],
+                ticktext=[
+                    plotted(r.label, limit=_LABEL if len(rows) > _FEW else 3 * _LABEL)
+                    for r in rows[::every]
+                ],
                 showgrid=False,
                 anchor="y2",
             ),
@@ -166,7 +170,7 @@ def _table(balance: Balance) -> Table:
     rows = tuple(
         (
             elided(r.label, limit=80),
-            elided(r.host, limit=80),
+            elided(r.host, limit=80) or None,
             r.processes,
             r.ops,
             r.bytes_read,
@@ -176,7 +180,8 @@ def _table(balance: Balance) -> Table:
         )
         for r in picked
     )
-    return Table(columns, rows, n_of_m(len(picked), len(balance.rows), "ranks"))
+    cut = n_of_m(len(picked), len(balance.rows), "ranks")
+    return Table(columns, rows, cut).without_empty_columns()
 
 
 def _alt_text(balance: Balance) -> str:

@@ -14,8 +14,11 @@ LIMIT = 100
 _CAPTION = (
     "An offset is added to a profile's times to lay its steps over the I/O. The true one lies in "
     "the interval that all evidence leaves open, and what rests on both clocks is as uncertain. "
-    "Evidence that contradicts itself is a warning. Logs of forked processes have offsets of "
-    "their own: Darshan takes their start late, by an amount that it does not record. "
+    "Evidence that contradicts itself is a warning. "
+)
+_FORKED = (
+    "Logs of forked processes have offsets of their own: Darshan takes their start late, by an "
+    "amount that it does not record. "
 )
 
 _ALONE = "Only profiles were recorded: there is no log that their clocks have to agree with."
@@ -40,7 +43,8 @@ def figure(run: Run) -> Figure:
     rows += tuple(row for clock in logs for row in _rows(clock))
     every = len(steps.clocks) + len(steps.log_clocks)
     table = Table(_COLUMNS, rows, n_of_m(len(shown) + len(logs), every, "clocks"))
-    return Figure("clocks", "Coverage", title, _CAPTION + words, table=table)
+    caption = _CAPTION + (_FORKED if steps.log_clocks else "") + words
+    return Figure("clocks", "Coverage", title, caption, table=table)
 
 
 _COLUMNS = (Column("profile or log of"), Column("evidence"), Column("offset in"), Column("why"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 
 from vanidl.analyses.coverage import LayerCoverage
 from vanidl.figures.figure import Column, Figure, Table
@@ -13,11 +14,10 @@ from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 
-_CAPTION = (
-    "Counted: operations by Darshan's counters. Traced: operations recorded one by one, which "
-    "is what times, sizes and overlap rest on. A traced share below 100 % means that the "
-    "other operations are missing from them."
-)
+_COUNTED = "Counted: operations by Darshan's counters."
+_TRACED = "Traced: operations recorded one by one, which is what times, sizes and overlap rest on."
+_NONE_TRACED = "No operation was traced one by one, which is what times and overlap rest on."
+_BELOW = "A traced share below 100 % means that the other operations are missing from them."
 
 
 def figure(run: Run) -> Figure:
@@ -30,11 +30,21 @@ def figure(run: Run) -> Figure:
         "coverage",
         "Coverage",
         "Operations counted and traced",
-        _CAPTION if layers else "",
+        " ".join(_caption(layers)),
         None,
-        _table(layers) if layers else None,
+        _table(layers).without_empty_columns() if layers else None,
         reason,
     )
+
+
+def _caption(layers: tuple[LayerCoverage, ...]) -> Iterator[str]:
+    """What the columns that are there mean."""
+    if any(layer.counted_ops is not None for layer in layers):
+        yield _COUNTED
+    if layers:
+        yield _TRACED if any(layer.traced_ops is not None for layer in layers) else _NONE_TRACED
+    if any(layer.traced_fraction is not None and layer.traced_fraction < 1 for layer in layers):
+        yield _BELOW
 
 
 def _table(layers: tuple[LayerCoverage, ...]) -> Table:

@@ -8,6 +8,9 @@ from vanidl.figures.figure import Figure
 from vanidl.run import Run
 from vanidl.wording.data import traced_share, traced_words
 
+OF_STEPS = "Input and compute"
+"""The section about steps."""
+
 
 def marked_block(block: str, run: Run) -> str:
     """A block of text with the mark behind its title; as it is where all was traced."""
@@ -23,4 +26,13 @@ def marked_figure(figure: Figure, run: Run) -> Figure:
     words = traced_words(run.coverage, run.summary.layer)
     if not words or words in figure.caption or (figure.spec is None and figure.table is None):
         return figure
-    return replace(figure, caption=f"{figure.caption} {words}.".strip())
+    return replace(figure, caption=f"{figure.caption} {words}{_of_steps(figure, run)}.".strip())
+
+
+def _of_steps(figure: Figure, run: Run) -> str:
+    """What a zero in the steps is worth where none of their operations was traced."""
+    mean = run.overlap.mean if run.overlap else None
+    if figure.section != OF_STEPS or mean is None or mean.io_s is None:
+        return ""
+    none = mean.io_s == mean.unobserved_s
+    return ", none of them in the profiled steps: 0 there is not known to be 0" if none else ""

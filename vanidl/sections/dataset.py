@@ -28,9 +28,12 @@ NO_DATASET = (
     "No file of kind dataset was read through this layer. If the log is whole, name your data with "
     "--kind 'GLOB=dataset'."
 )
-_CAPTION = (
+_UNIQUE = (
     "Unique bytes are the length of the union of all byte ranges read; what was read again "
-    "comes on top. A visit begins with a process's first read of a file and again each time it "
+    "comes on top."
+)
+_VISIT = (
+    "A visit begins with a process's first read of a file and again each time it "
     "comes back to the lowest byte that it reads there."
 )
 _COLUMNS = (
@@ -59,10 +62,16 @@ def figure(run: Run) -> Figure:
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(data.files), "files"))
     kind = run.trace.files.data_kind
     taken = "" if kind == DATASET else f"These are files of kind {kind}, the most that was read."
-    caption = " ".join([*filter(None, [taken]), _CAPTION, *_summary(data)])
+    unique = "" if data.unique_bytes is None else _UNIQUE
+    visit = _VISIT if any(f.visits is not None for f in data.files) else ""
+    caption = " ".join(filter(None, [taken, unique, visit, *_summary(data)]))
+    caption += table.not_recorded(but=("size on disk",))  # for which the highest byte stands in
+    table = table.without_empty_columns()
     if data.unique_bytes is None:
         reason = "Which bytes were read is not recorded: it needs single operations with offsets."
         return Figure("dataset", "Dataset", "Dataset files", caption, None, table, reason)
+    if cut := n_of_m(min(len(data.files), BARS), len(data.files), "files (most bytes)"):
+        caption += f" Shown: {cut}."
     return Figure(
         "dataset",
         "Dataset",
@@ -89,8 +98,7 @@ def _summary(data: Dataset) -> list[str]:
             if data.traced_share
             else "None of the reads was traced: these are totals by counters."
         )
-    shown = n_of_m(min(len(data.files), BARS), len(data.files), "files (most bytes)")
-    return words + ([f"Shown: {shown}."] if shown else [])
+    return words
 
 
 def _bytes_words(data: Dataset) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vanidl.analyses.durations import GROUPS, Durations, OfGroup
+from vanidl.analyses.durations import DATA_READS, GROUPS, Durations, OfGroup
 from vanidl.analyses.latencies import DurationBin, OffsetSample, SlowOperation
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
@@ -41,7 +41,7 @@ def figure(run: Run) -> Figure:
     title, found = "Durations", run.results.latencies
     if found is None:
         return Figure("durations", _SECTION, title, "", empty_reason=_untraced(run), applies=False)
-    words = _statistics(run.results.durations)
+    words = _statistics(run.results.durations) + _without_bytes(run, found.histogram)
     return Figure(
         "durations", _SECTION, title, _CAPTION + words, _spec(found.histogram),
         _table(found.histogram), alt_text=words or _alt_text(found.histogram), half=True,
@@ -84,14 +84,27 @@ def offsets(run: Run) -> Figure:
 def _statistics(found: Durations | None) -> str:
     """Median, p99 and longest of each group in a sentence each."""
     words = []
-    for name in GROUPS if found is not None else ():
-        group = found.groups.get(name) if found is not None else None
-        if group is not None:
-            words.append(
-                f"{plural(group.count, name[:-1], name)}: median {seconds(group.median_s)}, "
-                f"99 % within {seconds(group.p99_s)}, longest {seconds(group.longest_s)}."
-            )
+    groups = found.groups if found is not None else {}
+    for name in GROUPS:
+        if (group := groups.get(name)) is None:
+            continue
+        noun = name if DATA_READS in groups else name.removeprefix("other ")
+        words.append(
+            f"{plural(group.count, noun[:-1], noun)}: median {seconds(group.median_s)}, "
+            f"99 % within {seconds(group.p99_s)}, longest {seconds(group.longest_s)}."
+        )
     return " ".join(words)
+
+
+def _without_bytes(run: Run, bins: tuple[DurationBin, ...]) -> str:
+    """How many operations the picture has that the numbers leave out."""
+    durations = run.results.durations
+    counted = sum(group.count for group in durations.groups.values()) if durations else 0
+    others = sum(b.reads + b.writes for b in bins) - counted
+    if not counted or others <= 0:
+        return ""
+    moved = plural(others, "operation that moved", "operations that moved")
+    return f" {moved} no bytes: in the picture alone."
 
 
 def _label(found: DurationBin) -> str:

@@ -23,7 +23,7 @@ _CAPTION = (
     "Longest time first. Time is the sum of durations over all ranks, so operations side by "
     "side count twice."
 )
-_UNTIMED = "Most bytes first: how long each took is not recorded."
+_UNTIMED = "Most bytes first."
 PATH_LIMIT = 120
 _COLUMNS = (
     Column("path"),
@@ -65,7 +65,8 @@ def figure(run: Run) -> Figure:
     if many:
         note += f" {cut}: numbers of {plural(many, 'file')} are those of the counters."
     timed = any(file.io_s is not None for file in files)
-    return Figure("files", "Files", "Files", (_CAPTION if timed else _UNTIMED) + note, None, table)
+    words = (_CAPTION if timed else _UNTIMED) + table.not_recorded() + note
+    return Figure("files", "Files", "Files", words, None, table.without_empty_columns())
 
 
 def _informative(run: Run, rows: tuple[tuple[Cell, ...], ...], cut: str) -> Table:

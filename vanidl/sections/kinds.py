@@ -16,10 +16,12 @@ from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording.data import busy_words
 
 LIMIT = 20
-_CAPTION = (
-    "Bytes read and written by what the files are for. Dataset files are read and never "
-    "written; checkpoints are written; code holds Python's own imports."
-)
+_CAPTION = "Bytes read and written by what the files are for."
+_MEANINGS = {
+    "dataset": "Dataset files are read and never written.",
+    "checkpoint": "Checkpoints are written.",
+    "code": "Code is programs and what they import.",
+}
 
 
 def figure(run: Run) -> Figure:
@@ -37,12 +39,17 @@ def figure(run: Run) -> Figure:
         "kinds",
         "Files",
         "Files by kind",
-        _CAPTION + busy_words(run.coverage, run.summary.layer, groups),
+        _caption(rows) + table.not_recorded() + busy_words(run.coverage, run.summary.layer, groups),
         _spec(rows),
-        table,
+        table.without_empty_columns(),
         alt_text=_alt_text(groups),
         half=True,
     )
+
+
+def _caption(rows: tuple[GroupRow, ...]) -> str:
+    names = {row.name for row in rows}
+    return " ".join([_CAPTION, *(words for kind, words in _MEANINGS.items() if kind in names)])
 
 
 def _spec(rows: tuple[GroupRow, ...]) -> Spec:

@@ -12,10 +12,8 @@ from vanidl.wording.data import busy_words
 
 LIMIT = 100
 _TITLE = "By mount point and file system"
-_CAPTION = (
-    "As mounted where the job ran. Time is the mean over ranks during which the rank was in I/O on "
-    "this mount. Paths under no known mount point are in one row."
-)
+_CAPTION = "As mounted where the job ran."
+_TIME = " Time is the mean over ranks during which the rank was in I/O on this mount."
 _COLUMNS = (
     Column("mount point"),
     Column("file system"),
@@ -44,8 +42,12 @@ def figure(run: Run) -> Figure:
         for g in groups[:LIMIT]
     )
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(groups), "mount points"))
-    caption = _CAPTION + busy_words(run.coverage, run.summary.layer, groups)
-    return Figure("mounts", "Files", _TITLE, caption, None, table, half=True)
+    timed = any(g.busy_s is not None for g in groups[:LIMIT])
+    caption = _CAPTION + (_TIME if timed else "")
+    caption += table.not_recorded() + busy_words(run.coverage, run.summary.layer, groups)
+    return Figure(
+        "mounts", "Files", _TITLE, caption, None, table.without_empty_columns(), half=True
+    )
 
 
 def _by_mount(run: Run) -> Object:

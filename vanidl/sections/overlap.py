@@ -22,6 +22,7 @@ from vanidl.wording.waits import open_words
 
 LIMIT = 40
 _SEEN = 1e-3  # of the longest bar: about a pixel
+_FARTHEST = 10  # times the longest bar that the mark of a wait may lie: else no bar can be seen
 Part = tuple[str, str, str, str]
 """Attribute of `RankOverlap`, name, colour, pattern."""
 PARTS: tuple[Part, ...] = (
@@ -47,9 +48,14 @@ _DIAMOND = "The diamond marks the whole input wait"
 _BEYOND = (
     ": where it lies beyond the orange bar, training waited for something else than recorded I/O."
 )
-_NO_BAR = ", of which less than can be seen, or none, was I/O."
+_NO_BAR = ", of which less than can be seen, or none, was recorded I/O."
+_TOO_LONG = (
+    "Training waited up to {} for input, too long to be drawn beside bars of so little I/O: it "
+    "waited for something else than recorded I/O."
+)
 _OF_UNKNOWN = "; how much of it was I/O is not known."
-_TABLE_CAPTION = "Times of each rank in its profiled window. A dash means not recorded."
+_TABLE_CAPTION = "Times of each rank in its profiled window."
+_DASH = " A dash means not recorded."
 
 
 def figure(run: Run) -> Figure:
@@ -68,9 +74,10 @@ def figure(run: Run) -> Figure:
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
     words = _CAPTION + meanings(_drawn(rows))
-    if _has_waits(rows):
-        words += f" {diamond_words(_drawn(rows), [row.in_wait_s for row in rows])}"
-    figure = _record(words + note, spec=_spec(rows), table=table, empty_reason="")
+    words += wait_words(_drawn(rows), lambda name: [getattr(row, name) for row in rows])
+    words += note + table.not_recorded(but=("of it I/O",))
+    table = table.without_empty_columns()
+    figure = _record(words, spec=_spec(rows), table=table, empty_reason="")
     return replace(figure, alt_text=_alt_text(overlap.mean))
 
 
@@ -80,7 +87,9 @@ def _record(caption: str, *, spec: Spec | None, table: Table | None, empty_reaso
 
 
 def _empty(reason: str, table: Table | None) -> Figure:
-    return _record(_TABLE_CAPTION if table else "", spec=None, table=table, empty_reason=reason)
+    dash = _DASH if table and any(None in row for row in table.rows) else ""
+    words = _TABLE_CAPTION + dash if table else ""
+    return _record(words, spec=None, table=table, empty_reason=reason)
 
 
 def _without_overlap(trace: Trace) -> str:
@@ -123,7 +132,8 @@ def drawn_parts(values: Callable[[str], Iterable[float | None]]) -> list[Part]:
     Args:
         values: The seconds of all bars, by the name of an attribute of `RankOverlap`.
     """
-    seen = _SEEN * max(value or 0.0 for value in values("io_s"))
+    ends = (*values("io_s"), *(values("input_wait_s") if draws_waits(values) else ()))
+    seen = _SEEN * _longest(ends)
     return [part for part in PARTS if any((value or 0.0) > seen for value in values(part[0]))]
 
 
@@ -132,11 +142,25 @@ def meanings(parts: Iterable[Part]) -> str:
     return " ".join(_MEANINGS[part[0]] for part in parts)
 
 
-def diamond_words(drawn: Iterable[Part], in_wait_s: Iterable[float | None]) -> str:
-    """What the mark of the whole wait says beside the bars that are drawn."""
+def draws_waits(values: Callable[[str], Iterable[float | None]]) -> bool:
+    """Whether marks of the whole waits stand beside the bars, and leave these to be seen."""
+    return 0 < _longest(values("input_wait_s")) <= _FARTHEST * _longest(values("io_s"))
+
+
+def wait_words(drawn: Iterable[Part], values: Callable[[str], Iterable[float | None]]) -> str:
+    """What the mark of the whole wait says beside the bars that are drawn; "" without waits."""
+    wait_s = _longest(values("input_wait_s"))
+    if not wait_s:
+        return ""
+    if not draws_waits(values):
+        return f" {_TOO_LONG.format(seconds(wait_s))}"
     if any(part[0] == "in_wait_s" for part in drawn):
-        return _DIAMOND + _BEYOND
-    return _DIAMOND + (_OF_UNKNOWN if None in in_wait_s else _NO_BAR)
+        return f" {_DIAMOND}{_BEYOND}"
+    return f" {_DIAMOND}{_OF_UNKNOWN if None in values('in_wait_s') else _NO_BAR}"
+
+
+def _longest(found: Iterable[float | None]) -> float:
+    return max((value or 0.0 for value in found), default=0.0)
 
 
 def _drawn(rows: tuple[RankOverlap, ...]) -> list[Part]:
@@ -147,7 +171,7 @@ def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
     positions = list(range(len(rows)))
     data = [_bars(rows, labels, part) for part in _drawn(rows)]
-    if _has_waits(rows):
+    if draws_waits(lambda name: [getattr(row, name) for row in rows]):
         data.append(_waits(rows, labels))
     return {
         "data": data,
@@ -182,10 +206,6 @@ def _bars(
         "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
     }
-
-
-def _has_waits(rows: tuple[RankOverlap, ...]) -> bool:
-    return any(row.input_wait_s for row in rows)
 
 
 def _waits(rows: tuple[RankOverlap, ...], labels: list[str]) -> Spec:

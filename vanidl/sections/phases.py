@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from vanidl.analyses.phases import Phase, Phases
 from vanidl.figures import palette
@@ -18,10 +18,7 @@ from vanidl.wording.data import traced_words
 
 LIMIT = 1000
 BANDS = 200
-_CAPTION = (
-    "Start-up, warm-up, training and tail follow on one another and add up to the run time; "
-    "epochs and checkpoints lie within. Bytes count in the phase in which their read starts."
-)
+_BYTES = "Bytes count in the phase in which their read or write starts."
 _COLUMNS = (
     Column("phase"),
     Column("from", "instant"),
@@ -47,12 +44,12 @@ def figure(run: Run) -> Figure:
     """Bands for stages, epochs and checkpoints, and a table of all."""
     phases = run.phases
     if phases is None:
-        reason = "Neither a read of a dataset file nor a training step was recorded."
+        reason = "No single read of a dataset file and no training step was recorded."
         return Figure("phases", "Over time", "Phases and epochs", "", empty_reason=reason)
     every = (*phases.stages, *phases.epochs, *phases.checkpoints)
     rows = tuple(_row(phase) for phase in every[:LIMIT])
     table = Table(_COLUMNS, rows, n_of_m(len(rows), len(every), "phases"))
-    words = [_CAPTION, *_epoch_words(phases)]
+    words = [*_shown(phases), *_epoch_words(phases)]
     if cut := traced_words(run.coverage, run.summary.layer):
         words.append(
             f"{cut}: bytes and times of phases that reach beyond the last traced operation are "
@@ -62,9 +59,9 @@ def figure(run: Run) -> Figure:
         "phases",
         "Over time",
         "Phases and epochs",
-        " ".join(words),
+        " ".join(words) + table.not_recorded(),
         _spec(phases),
-        table,
+        table.without_empty_columns(),
         alt_text=_alt_text(phases),
     )
 
@@ -87,10 +84,24 @@ def epoch_lines(phases: Phases | None) -> list[Spec]:
     ]
 
 
+def _shown(phases: Phases) -> Iterator[str]:
+    """What the bands are, of those that the run has."""
+    names = [phase.name for phase in phases.stages]
+    stages = (
+        f"{', '.join(names[:-1])} and {names[-1]} follow on one another and add up to the run time"
+    )
+    groups = (("epochs", phases.epochs), ("checkpoints", phases.checkpoints))
+    within = [name for name, found in groups if found]
+    lie = f"; {' and '.join(within)} lie within" if within else ""
+    yield f"{stages[0].upper()}{stages[1:]}{lie}."
+    if any(phase.bytes_read is not None for phase in phases.stages):
+        yield _BYTES
+
+
 def _epoch_words(phases: Phases) -> list[str]:
     if phases.no_epochs:
         return [f"No epochs are shown: {phases.no_epochs}."]
-    words = [f"Epochs begin where {phases.epochs[0].evidence}."]
+    words = [f"Evidence of epochs: {phases.epochs[0].evidence}."]
     cut = n_of_m(min(len(phases.epochs), BANDS), len(phases.epochs), "epochs")
     return words + ([f"Shown: {cut}."] if cut else [])
 
@@ -172,7 +183,7 @@ def _row(phase: Phase) -> tuple[str | int | float | None, ...]:
         phase.bytes_written,
         phase.busy_s,
         phase.input_wait_s,
-        elided(phase.evidence),
+        elided(phase.evidence, limit=300),
     )
 
 

@@ -77,9 +77,9 @@ def figure(run: Run) -> Figure:
         "steps",
         "Input and compute",
         "Training steps",
-        " ".join(words),
+        " ".join(words) + numbers.not_recorded(but=("input wait",)),
         spec,
-        numbers,
+        numbers.without_empty_columns(),
         alt_text=_alt_text(steps),
     )
 

@@ -24,9 +24,13 @@ CELLS = 64_000
 MOST_BINS = 512
 _CAPTION = (
     "One row per file, by first visit from top to bottom, over seconds since the start of the job; "
-    "a stronger colour is more bytes. A staircase is a dataset read in order, a cloud one read "
-    "shuffled; the pattern repeats with each epoch (dashed lines, where their borders are known)."
+    "a stronger colour is more bytes."
 )
+_MANY = (
+    " A staircase is a dataset read in order, a cloud one read shuffled; the pattern repeats with "
+    "each epoch."
+)
+_BORDERS = " Dashed lines: where epochs begin."
 
 
 def figure(run: Run) -> Figure:
@@ -40,7 +44,9 @@ def figure(run: Run) -> Figure:
     cut = n_of_m(len(data.grid.file), data.grid.files, "files")
     spec = _spec(data, data.grid)
     spec["layout"]["shapes"] = epoch_lines(run.phases)
-    figure = _record(_CAPTION + (f" Shown: {cut}." if cut else ""), spec=spec)
+    caption = _CAPTION + (_MANY if len(data.grid.file) > 1 else "")
+    caption += _BORDERS if spec["layout"]["shapes"] else ""
+    figure = _record(caption + (f" Shown: {cut}." if cut else ""), spec=spec)
     shown = data.grid.file[:TABLE_FILES].tolist()
     names = tuple(data.files[i].path for i in shown)
     amounts = data.grid.nbytes[:TABLE_FILES]

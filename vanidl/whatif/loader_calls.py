@@ -34,16 +34,29 @@ class LoaderCall:
     explanation: str
 
 
-def loader_call(name: str, options: str = "", *, ranks: int = 1) -> LoaderCall:
-    """The call of a loader with these options, by so many ranks."""
-    start = f"torchrun --nproc-per-node {ranks} -m" if ranks > 1 else "python -m"
-    command = f"{start} vanidl_loaders train --data DATA --loader {name}{options}"
+def loader_call(name: str, options: str = "", *, ranks: int = 1, hosts: int = 1) -> LoaderCall:
+    """The call of a loader with these options, by so many ranks on so many hosts."""
+    command = (
+        f"{_launch(ranks, hosts)} -m vanidl_loaders train --data DATA --loader {name}{options}"
+    )
     return LoaderCall(name, command, _EXPLANATIONS[name])
 
 
-def call_of_change(lever: str, amount: float | None, ranks: int) -> LoaderCall | None:
+def _launch(ranks: int, hosts: int) -> str:
+    """How so many ranks are started: on each of several hosts with one command."""
+    if ranks < 2:
+        return "python"
+    if hosts < 2 or ranks % hosts:
+        return f"torchrun --nproc-per-node {ranks}"
+    meet = "--rdzv-backend c10d --rdzv-endpoint HOST:29500"
+    return f"torchrun --nnodes {hosts} --nproc-per-node {ranks // hosts} {meet}"
+
+
+def call_of_change(
+    lever: str, amount: float | None, *, ranks: int, hosts: int
+) -> LoaderCall | None:
     """The loader that makes a change of the what-if; None: an argument or hardware does."""
     if lever not in _OF_LEVERS:
         return None
     name, options = _OF_LEVERS[lever]
-    return loader_call(name, options.format(amount), ranks=ranks)
+    return loader_call(name, options.format(amount), ranks=ranks, hosts=hosts)

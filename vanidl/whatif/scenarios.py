@@ -54,7 +54,7 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
     changes = _usual(ranks) + _shared(ranks, results)
     rows += [
-        _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change, len(ranks))
+        _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change, trace)
         for name, change in changes
     ]
     rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
@@ -125,11 +125,12 @@ def _row(name: str, step_s: float, ranks: tuple[Batches, ...], replayed_s: float
     return Predicted(name, step_s, step_s / now, gain)
 
 
-def _levered(row: Predicted, change: Change, ranks: int) -> Predicted:
+def _levered(row: Predicted, change: Change, trace: Trace) -> Predicted:
     """The row with what was changed, of two fields the first, and the loader that changes it."""
     for field in fields(Change):
         if (value := getattr(change, field.name)) != field.default:
-            call = call_of_change(field.name, value, ranks)
+            ranks, hosts = len(trace.ranks), len(trace.hosts)
+            call = call_of_change(field.name, value, ranks=ranks, hosts=hosts)
             return replace(row, lever=field.name, amount=value, loader=call)
     return row
 

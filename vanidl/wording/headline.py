@@ -288,11 +288,12 @@ def _unobserved(overlap: Overlap) -> str:
     mean = overlap.mean
     if not mean.io_s or mean.unobserved_s is None or mean.unobserved_s <= MOSTLY * mean.io_s:
         return ""
+    outside = f"outside the {steps_name(overlap.basis)}: neither hidden nor exposed."
+    if mean.unobserved_s == mean.io_s:
+        return f"All of the I/O time ({seconds(mean.io_s)}) lies {outside}"
     share = percent(mean.unobserved_s / mean.io_s)
-    return (
-        f"{share} of the I/O time ({seconds(mean.unobserved_s)} of {seconds(mean.io_s)}) lies "
-        f"outside the {steps_name(overlap.basis)}: neither hidden nor exposed."
-    )
+    times = f"{seconds(mean.unobserved_s)} of {seconds(mean.io_s)}"
+    return f"{share} of the I/O time ({times}) lies {outside}"
 
 
 def _untraced(results: Results) -> str:

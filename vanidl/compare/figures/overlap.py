@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vanidl.analyses.overlap import RankOverlap
@@ -10,7 +11,7 @@ from vanidl.compare.figures.sides import named
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import seconds
-from vanidl.sections.overlap import PARTS, Part, diamond_words, drawn_parts, meanings
+from vanidl.sections.overlap import PARTS, Part, drawn_parts, draws_waits, meanings, wait_words
 
 _CAPTION = "Time in I/O of each side, mean over ranks and runs."
 _COLUMNS = (
@@ -46,10 +47,7 @@ def figure(comparison: Comparison) -> Figure:
     missing = [row.side.letter for row in rows if row not in drawn]
     note = f" Not recorded: {', '.join(missing)}." if missing else ""
     parts = _drawn(drawn)
-    words = f"{_CAPTION} {meanings(parts)}"
-    if _has_waits(drawn):
-        words += f" {diamond_words(parts, [row.seconds['in_wait_s'] for row in drawn])}"
-    words += note
+    words = f"{_CAPTION} {meanings(parts)}{wait_words(parts, _values(drawn))}{note}"
     return _record(words, spec=_spec(drawn), table=table)
 
 
@@ -78,7 +76,7 @@ def _mean(rows: list[RankOverlap], name: str) -> float | None:
 def _spec(rows: list[Row]) -> Spec:
     labels = [named(row.side, limit=22) for row in rows]
     data = [_bars(rows, part) for part in _drawn(rows)]
-    data += [_waits(rows)] if _has_waits(rows) else []
+    data += [_waits(rows)] if draws_waits(_values(rows)) else []
     layout = palette.layout(
         120 + 48 * len(rows),
         barmode="stack",
@@ -96,7 +94,11 @@ def _spec(rows: list[Row]) -> Spec:
 
 
 def _drawn(rows: list[Row]) -> list[Part]:
-    return drawn_parts(lambda name: [row.seconds[name] for row in rows])
+    return drawn_parts(_values(rows))
+
+
+def _values(rows: list[Row]) -> Callable[[str], list[float | None]]:
+    return lambda name: [row.seconds[name] for row in rows]
 
 
 def _bars(rows: list[Row], part: Part) -> Spec:
@@ -112,10 +114,6 @@ def _bars(rows: list[Row], part: Part) -> Spec:
         "marker": palette.fill(colour, pattern),
         "hovertemplate": "%{customdata} " + name + "<extra></extra>",
     }
-
-
-def _has_waits(rows: list[Row]) -> bool:
-    return any(row.seconds["input_wait_s"] for row in rows)
 
 
 def _waits(rows: list[Row]) -> Spec:

@@ -71,7 +71,7 @@ const TracePaint = (() => {
       const above = [...hidden.values()].filter(Boolean).length, below = hidden.size - above;
       const lanes = (n, side) => n ? [`${n} more lane${n === 1 ? "" : "s"} ${side}`] : [];
       this.more.textContent = [...lanes(above, "above"), ...lanes(below, "below")].join(", ");
-      this.more.hidden = this.plan.height <= this.height;  // else it keeps its room
+      this.more.hidden = !this.plan.boxes.length || this.plan.height <= this.height;  // else it keeps its room
     },
 
     /* The number of the file that is looked for among the names of some data, -1 for none. */

@@ -3,7 +3,8 @@
 const Viewer = (() => {
   const {element, button} = TracePanel;
   const {seconds, GUTTER, NARROW, AXIS, BANDWIDTH} = TraceView;
-  const KINDS = [["steps", "step"], ["waits", "input wait"], ["kernels", "kernel"], ["operators", "operator"], ["communication", "collective"]];
+  const KINDS = [["epochs", "epoch"], ["steps", "step"], ["validation", "validation step"], ["waits", "input wait"], ["kernels", "kernel"],
+    ["operators", "operator"], ["communication", "collective"], ["checkpoints", "checkpoint"], ["preprocessing", "preprocessing"]];
   const KEYS = "w and s zoom, a and d move, arrows go from slice to slice, f fills the view with "
     + "the selected one, 0 shows the whole run, Escape clears.";
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -100,7 +101,8 @@ const Viewer = (() => {
         list.append(item);
       };
       const kinds = new Set(packed.lanes.map((lane) => lane.kind));
-      for (const [kind, name] of KINDS) if (kinds.has(kind)) entry(name, palette.kinds[kind]);
+      const shown = KINDS.filter(([kind]) => kinds.has(kind)), colours = new Set(shown.map(([kind]) => palette.kinds[kind]));
+      for (const colour of colours) entry(shown.filter(([kind]) => palette.kinds[kind] === colour).map(([, name]) => name).join(" or "), colour);
       const byFate = this.byFate && kinds.has("io"), rates = this.model.bandwidth;
       if (byFate) palette.fates.forEach((f, i) => { if (this.hasFate(i)) entry(f.label, f.colour, f.hatch); });
       if (rates && (!byFate || rates.read.some((n) => n))) entry(byFate ? "bytes read" : "read", palette.read);
