@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from functools import partial
 from itertools import cycle
 
@@ -328,6 +329,14 @@ def test_a_long_name_in_a_caption_widens_no_page(full):
     browser.resized(full, 390)
     browser.sound_inks(full, 390)
     assert full.execute_script("return document.documentElement.scrollWidth") == 390
+    bars = full.execute_script(
+        "return [...document.querySelectorAll('.cbaxis')].filter((b) => b.checkVisibility())"
+        ".map((b) => [...b.querySelectorAll('text')].map((t) => t.textContent))"
+    )
+    assert bars
+    for first, *others in bars:  # short bars of colours keep a number with its unit
+        assert first == "0"
+        assert re.fullmatch(r"[\d.]+ .*[A-Za-z]", others[-1])
     full.execute_script(f"{captions}.forEach((each) => each.firstChild.remove())")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,15 +13,16 @@ from hypothesis import strategies as st
 
 from tests.analyses.test_laws import operations, spans, trace_of
 from tests.viewer import unpacking
+from vanidl import report
 from vanidl.analyses import analyse
 from vanidl.analyses.fates import Fate
 from vanidl.model.selection import Selection
 from vanidl.run import Run
 from vanidl.viewer.blocks import blocks, cut, fates_of, io_processes
 from vanidl.viewer.content import Room, Slices, content_of
-from vanidl.viewer.lanes import IO, lanes_of
+from vanidl.viewer.lanes import IO, SPAN_LANES, lanes_of
 from vanidl.viewer.pack import packed_columns
-from vanidl.viewer.payload import payload
+from vanidl.viewer.payload import PALETTE, payload
 
 OF_PART = ("start", "end", "offset", "nbytes", "file", "op")
 SPLIT = {
@@ -159,3 +162,12 @@ def test_slices_of_a_recorded_run(name, opened):
     assert kinds["steps"] == len(run.steps.table.step)
     waits = unpacking.columns(packed["bandwidth"])
     assert sum(waits["read"]) == run.summary.bytes_read
+
+
+def test_every_kind_of_lane_has_a_colour_and_a_name_in_the_legend():
+    templates = Path(report.__file__).parent / "templates"
+    script = (templates / "viewer.js").read_text("utf-8")
+    listed = re.search(r"const KINDS = \[\[(.*?)\]\];", script, re.DOTALL)
+    named = set(re.findall(r'"([a-z]+)", "', listed[1]))
+    assert named == set(SPAN_LANES)
+    assert set(PALETTE["kinds"]) == set(SPAN_LANES)

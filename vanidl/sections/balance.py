@@ -85,7 +85,8 @@ def _spread(balance: Balance) -> str:
         )
     if balance.silent_ranks:
         ranks = plural(balance.silent_ranks, "rank")
-        did = "had no file to itself" if balance.shared_bytes else "did no I/O on this layer"
+        own = "itself" if balance.silent_ranks == 1 else "themselves"
+        did = f"had no file to {own}" if balance.shared_bytes else "did no I/O on this layer"
         sentence += f" {ranks} {did}."
     return sentence.strip()
 

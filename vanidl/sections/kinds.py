@@ -19,7 +19,7 @@ LIMIT = 20
 _CAPTION = "Bytes read and written by what the files are for."
 _MEANINGS = {
     "dataset": "Dataset files are read and never written.",
-    "checkpoint": "Checkpoints are written.",
+    "checkpoint": "Checkpoints hold the state of training.",
     "code": "Code is programs and what they import.",
 }
 

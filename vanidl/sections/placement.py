@@ -27,6 +27,7 @@ _EMPTY = (
     "Only for steps whose durations are known and whose times are not, in a run that reads its "
     "data in one burst an iteration: there is no such step here, or no such bursts."
 )
+_NOTHING_S = 1e-9  # of a part that no bar has: it needs no entry in the legend
 _PARTS = (
     ("hidden for sure", palette.HIDDEN, ""),
     ("not determined", palette.UNOBSERVED, "/"),
@@ -73,6 +74,7 @@ def _spec(rows: tuple[RankPlacement, ...]) -> Spec:
             "hovertemplate": "%{customdata[0]}: %{customdata[1]} " + name + "<extra></extra>",
         }
         for (name, colour, pattern), values in zip(_PARTS, amounts, strict=True)
+        if max(values) > _NOTHING_S
     ]
     axis = palette.axis(
         tickvals=list(range(len(rows))),

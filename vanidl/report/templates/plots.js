@@ -41,12 +41,20 @@ const Plots = (() => {
     return [...new Map(shown.map((t) => [t.legendgroup || t.name, t.name])).values()];
   }
 
+  /* A short bar of colours: zero and one more number, with the unit, whatever the largest is. */
+  function fewTicks(trace) {
+    const most = trace.zmax ?? trace.z.flat().reduce((a, b) => Math.max(a, b), 0);
+    const power = 10 ** Math.floor(Math.log10(most || 1));
+    const second = [5, 2, 1].map((n) => n * power).find((n) => n <= most) || power;
+    const ticktext = ["0", `${second}${trace.colorbar.ticksuffix}`];
+    Object.assign(trace.colorbar, {tickmode: "array", tickvals: [0, second], ticktext, ticksuffix: ""});
+  }
+
   function fitted(layout, data, width) {
     if (width >= NARROW) return layout;
     const names = legendNames(data), extra = legendRoom(layout, names, width);
     const room = (layout.meta ? 24 : 0) + extra;
     layout.legend = {...layout.legend, maxheight: 19 * names.length + 40};  // it never scrolls
-    for (const bar of data.map((t) => t.colorbar).filter(Boolean)) bar.nticks = 2;  // with the unit
     layout.dragmode = false;
     layout.height += room;
     layout.margin = {...layout.margin, l: 44, r: 8, t: layout.margin.t + room};
@@ -74,11 +82,15 @@ const Plots = (() => {
     layout.width = width;
     const zoomed = layout.meta && range && !options.light;
     if (zoomed) layout.xaxis = {...layout.xaxis, range: [...range], autorange: false};
-    if (!levels) return {spec, bin: 0};
-    const seen = zoomed ? range : [levels.start, levels.end];
-    const level = Levels.fitting(levels, seen, width - MARGIN);
-    host.dataset.bins = String(levels.bins[level]);
-    return {spec, bin: Levels.fill(spec.data, levels, level)};
+    let bin = 0;
+    if (levels) {
+      const seen = zoomed ? range : [levels.start, levels.end];
+      const level = Levels.fitting(levels, seen, width - MARGIN);
+      host.dataset.bins = String(levels.bins[level]);
+      bin = Levels.fill(spec.data, levels, level);
+    }
+    if (width < NARROW) spec.data.filter((t) => t.colorbar).forEach(fewTicks);
+    return {spec, bin};
   }
 
   function draw(host, options = {}) {
