@@ -3,8 +3,8 @@
 A step computes for X ms of wall time, asleep; a batch takes Y ms to load. TensorFlow reads ahead,
 so a step takes about max(X, Y). `--how eager` is a loop over a dataset, `keras` is `Model.fit`,
 where the compute is within the function that Keras traces; `pydataset` and `arrays` are `fit` on a
-PyDataset, and on arrays of which each batch is sliced by TensorFlow (no Y ms), `predict` is
-`Model.predict` on a PyDataset. With `--free` batches lie in TensorFlow's memory from the start.
+PyDataset, and on arrays of which each batch is sliced by TensorFlow (no Y ms), `predict` and
+`evaluate` are called alone, on a PyDataset, which makes its data anew in each call. With `--free` batches lie in TensorFlow's memory from the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf  # type: ignore[import-not-found]
 
 BATCH, FEATURES = 4, 1024
-HOW = ("eager", "keras", "pydataset", "arrays", "predict")
+HOW = ("eager", "keras", "pydataset", "arrays", "predict", "evaluate")
 
 
 class Program:
@@ -78,6 +78,13 @@ class Program:
         for _ in range(self.options.epochs):
             data = self.data() if self.options.free else self.own_data()
             model.predict(data, verbose=0)
+
+    def evaluate(self) -> None:
+        """The same with losses."""
+        model = self.model()
+        for _ in range(self.options.epochs):
+            data = self.data() if self.options.free else self.own_data()
+            model.evaluate(data, verbose=0)
 
     def arrays(self) -> None:
         """`fit` on arrays."""

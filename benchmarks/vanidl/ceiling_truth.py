@@ -56,7 +56,7 @@ CASES = (
 )
 OF_TENSORFLOW = tuple(
     Case(50, 0 if how == "arrays" else 80, 0, how, TENSORFLOW)
-    for how in ("eager", "keras", "pydataset", "arrays", "predict")
+    for how in ("eager", "keras", "pydataset", "arrays", "predict", "evaluate")
 )
 
 

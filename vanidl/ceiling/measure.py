@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nextafter
 from pathlib import Path
@@ -22,6 +22,10 @@ from vanidl.readers.steps.journal import Journal, read_journal
 FEWEST = 8
 """Steps of a rank: of fewer there is no interval to speak of."""
 
+_SHORT = (
+    "train for more steps, or less --warm-up, or say with --epoch-batches N how many batches a "
+    "pass has over data that do not know it"
+)
 _BLOCKS = 20
 _LEVEL = 0.98
 
@@ -35,6 +39,7 @@ class _Compared:
     taken: FloatArray
     free: FloatArray
     copying: FloatArray
+    remarks: tuple[str, ...]
 
 
 def measure(run: Path, ceiling_run: Path) -> Ceiling:
@@ -85,14 +90,20 @@ def _compared(
             f"expected the same ranks in both runs, found {sorted(taken)} and, with batches from "
             f"memory, {sorted(free)}: run both on as many processes"
         )
-    usable = np.stack([_usable(taken[rank], free[rank], _fewest(taken, free)) for rank in ranks])
+    fewest = _fewest(taken, free)
+    pairs = [(taken[rank], free[rank]) for rank in ranks]
+    alike = min(_alike(*pair, fewest) for pair in pairs)
+    parted = [pair for pair in pairs if _alike(*pair, fewest) == alike < fewest]
+    where = tuple(_parting(*pair, alike) for pair in parted[:1])
+    usable = np.stack([_usable(*pair, alike) for pair in pairs])
     steps = np.flatnonzero(usable.all(axis=0))
     if len(steps) < FEWEST:
-        raise InputError(_too_few(len(steps), memory))
+        raise InputError(_too_few(len(steps), where, memory.remarks))
     return _Compared(
         np.stack([taken[rank].length_s[steps] for rank in ranks]),
         np.stack([free[rank].length_s[steps] for rank in ranks]),
         np.stack([free[rank].copying_s[steps] for rank in ranks]),
+        (*where, *memory.remarks),
     )
 
 
@@ -106,8 +117,27 @@ def _usable(taken: RankSteps, free: RankSteps, count: int) -> NDArray[np.bool_]:
     return usable
 
 
-def _too_few(found: int, memory: Kept) -> str:
-    why = "; ".join(memory.remarks) or "train for more steps, or less --warm-up"
+def _alike(taken: RankSteps, free: RankSteps, count: int) -> int:
+    """How many steps the runs have in common: which take the same batches of the same passes."""
+    differs = np.flatnonzero((taken.begins[:count] != free.begins[:count]).any(axis=1))
+    return int(differs[0]) if len(differs) else count
+
+
+def _parting(taken: RankSteps, free: RankSteps, step: int) -> str:
+    """Where the runs part."""
+    real, memory = (
+        "no batch" if first[0] < 0 else f"batch {first[1] + 1} of pass {first[0] + 1}"
+        for first in (taken.begins[step].tolist(), free.begins[step].tolist())
+    )
+    return (
+        f"{plural(step, 'step')} can be compared at most: the next one takes {real} in the run as "
+        f"it trains, {memory} with batches from memory; data that end before a pass should, such "
+        "as a finite generator with steps_per_epoch, do not end from memory"
+    )
+
+
+def _too_few(found: int, parted: Sequence[str], remarks: Sequence[str]) -> str:
+    why = "; ".join((*parted, *(remarks or (_SHORT,))))
     return (
         f"expected at least {FEWEST} steps with batches from memory, found {plural(found, 'step')}"
         f": {why}"
@@ -132,7 +162,7 @@ def _ceiling(compared: _Compared, memory: Kept) -> Ceiling:
         replayed=memory.loaders,
         kept=memory.batches,
         kept_nbytes=memory.nbytes,
-        remarks=memory.remarks,
+        remarks=compared.remarks,
     )
 
 

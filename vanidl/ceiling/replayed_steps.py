@@ -19,7 +19,7 @@ class RankSteps:
     """One entry per step in every array.
 
     `replayed`: with batches from memory alone; `profiled`: under the profiler of `--profile`, or
-    just after it.
+    just after it. `begins`: which pass and which place in it its first batch has, -1 without one.
     """
 
     rank: int
@@ -27,6 +27,7 @@ class RankSteps:
     copying_s: NDArray[np.float64]
     replayed: NDArray[np.bool_]
     profiled: NDArray[np.bool_]
+    begins: Int64Array  # of shape (steps, 2)
 
 
 def steps_of(journal: Journal) -> RankSteps:
@@ -38,7 +39,8 @@ def steps_of(journal: Journal) -> RankSteps:
     handed = events.pick(events.kind == REPLAY)
     of_step = _step_of(handed.begin, start, end)
     copying = np.bincount(of_step + 1, handed.end - handed.begin, len(start) + 1)[1:]
-    waits = _step_of(events.begin[events.kind == WAIT], start, end)
+    asked_for = events.pick(events.kind == WAIT)
+    waits = _step_of(asked_for.begin, start, end)
     many = np.bincount(of_step + 1, minlength=len(start) + 1)[1:]
     asked = np.bincount(waits + 1, minlength=len(start) + 1)[1:]
     return RankSteps(
@@ -47,7 +49,17 @@ def steps_of(journal: Journal) -> RankSteps:
         copying / 1e9,
         (many > 0) & (many >= asked),
         _profiled(journal, len(start)),
+        _first(waits, np.column_stack((asked_for.epoch, asked_for.place)), len(start)),
     )
+
+
+def _first(step: Int64Array, batches: Int64Array, count: int) -> Int64Array:
+    """The first batch of each step."""
+    found = np.full((count, 2), -1)
+    of_step, rows = np.unique(step, return_index=True)
+    inside = of_step >= 0
+    found[of_step[inside]] = batches[rows[inside]]
+    return found
 
 
 def _step_of(at: Int64Array, start: Int64Array, end: Int64Array) -> Int64Array:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from truth import EVALUATION, Truth, busy
 
 BATCHES = 12
@@ -37,7 +37,9 @@ class Stream(IterableDataset[torch.Tensor]):
     """Rows one after another."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        for i in range(2 * BATCHES):
+        worker = get_worker_info()
+        first, every = (worker.id, worker.num_workers) if worker else (0, 1)
+        for i in range(first, 2 * BATCHES, every):
             time.sleep(READ_S / 2)
             yield torch.full((2,), float(i))
 
@@ -164,7 +166,7 @@ def stateful(truth: Truth) -> None:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     model = Model()
-    batches = StatefulDataLoader(Rows(), batch_size=2, num_workers=1)
+    batches = StatefulDataLoader(Rows(), batch_size=2, num_workers=2)
     for _ in range(2):
         for k, batch in enumerate(truth.batches(batches)):
             model.backward(batch)
@@ -174,7 +176,7 @@ def stateful(truth: Truth) -> None:
 
 
 def shards(truth: Truth) -> None:
-    """WebDataset through its own loader."""
+    """WebDataset through its own loader: a shard for each worker."""
     import io
     import tarfile
     import tempfile
@@ -183,16 +185,18 @@ def shards(truth: Truth) -> None:
     import webdataset
 
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(f"{folder}/0.tar", "w") as tar:
-            for k in range(2 * BATCHES):
-                content = io.BytesIO()
-                np.save(content, np.full(2, k, np.float32))
-                info = tarfile.TarInfo(f"{k:04}.npy")
-                info.size = content.tell()
-                content.seek(0)
-                tar.addfile(info, content)
-        data = webdataset.WebDataset(f"{folder}/0.tar", shardshuffle=False).decode().to_tuple("npy")
-        batches = webdataset.WebLoader(data.batched(2), batch_size=None, num_workers=1)
+        paths = [f"{folder}/{worker}.tar" for worker in range(2)]
+        for path in paths:
+            with tarfile.open(path, "w") as tar:
+                for k in range(BATCHES):
+                    content = io.BytesIO()
+                    np.save(content, np.full(2, k, np.float32))
+                    info = tarfile.TarInfo(f"{k:04}.npy")
+                    info.size = content.tell()
+                    content.seek(0)
+                    tar.addfile(info, content)
+        data = webdataset.WebDataset(paths, shardshuffle=False).decode().to_tuple("npy")
+        batches = webdataset.WebLoader(data.batched(2), batch_size=None, num_workers=2)
         model = Model()
         for _ in range(2):
             for (batch,) in truth.batches(batches):
@@ -202,7 +206,7 @@ def shards(truth: Truth) -> None:
 
 def profiled(truth: Truth) -> None:
     """PyTorch's own profiler looks at eight steps in the middle: TRUTH.profile.pt.trace.json."""
-    model, batches = Model(), loader(num_workers=1)
+    model, batches = Model(), loader(num_workers=2)
     window = torch.profiler.schedule(wait=2, warmup=2, active=8, repeat=1)
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU],
@@ -224,7 +228,7 @@ LOOPS: dict[str, Callable[[Truth], None]] = {
     ),
     "persistent": lambda truth: plain(truth, num_workers=2, persistent_workers=True),
     "iterable": lambda truth: plain(truth, data=Stream()),
-    "iterable-workers": lambda truth: plain(truth, data=Stream(), num_workers=1),
+    "iterable-workers": lambda truth: plain(truth, data=Stream(), num_workers=2),
     "two-optimizers": lambda truth: plain(truth, optimizers=2),
     "validation": validated,
     "accumulation": accumulated,

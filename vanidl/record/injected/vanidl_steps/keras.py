@@ -8,7 +8,7 @@ from time import time_ns
 
 from .journal import OPTIMIZER
 from .loaders import as_role, in_place_of
-from .replay_tensorflow import INFINITE, LENGTH
+from .replay_tensorflow import DATA, INFINITE, LENGTH
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -56,10 +56,12 @@ def watch_tensorflow(module: ModuleType, channel: Channel) -> None:
     def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         original(iterator, *args, **kwargs)
         try:
+            known = iterator._distributed_dataset.__dict__
             batches = iterator.data_adapter.num_batches
+            known[DATA] = type(iterator.data_adapter).__name__
             if batches or iterator.steps_per_epoch:
                 endless = INFINITE  # epochs follow each other in one pass, until training ends
-                iterator._distributed_dataset.__dict__[LENGTH] = int(batches or endless)
+                known[LENGTH] = int(batches or endless)
         except Exception as error:
             channel.fail(error)
 

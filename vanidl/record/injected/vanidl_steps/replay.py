@@ -53,6 +53,7 @@ class Replay:
         self._has_last = False
         self._seen = 0
         self._refused = False
+        self._number = number
         self._text: dict[str, object] = {
             "replay": number,
             "class": type(loader).__name__,
@@ -68,6 +69,11 @@ class Replay:
         """Leaves in the journal what becomes of this loader."""
         self._text.update(state=state, **more)
         self._own.channel.describe(self._text)
+
+    def knows(self, length: int) -> None:
+        """A pass that begins has so many batches: leaves that in the journal once."""
+        if not self.on and not self._refused and "length" not in self._text:
+            self.say("warm-up", length=length)
 
     def keep(self, batch: Any, place: int, *, is_last: bool) -> None:  # noqa: ANN401
         """Takes a copy of a batch, as long as the warm-up lasts and the memory suffices."""
@@ -123,7 +129,7 @@ class Replay:
 
     def note(self, begin: int) -> None:
         """A batch was handed out."""
-        self._own.channel.add(REPLAY, 0, begin, time_ns())
+        self._own.channel.add(REPLAY, self._number, begin, time_ns())
 
 
 def _shape(loader: Any) -> tuple[object, ...]:  # noqa: ANN401
@@ -152,6 +158,8 @@ class Pass:
         known = (n for n in (length, replay.count, replay.length) if n is not None)
         self.length = next(known, None)
         self.on = replay.on
+        if self.length is not None:
+            replay.knows(self.length)
         if not self.on and replay.ready():
             self._switch()
 

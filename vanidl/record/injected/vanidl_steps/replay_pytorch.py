@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 
-from .loaders import in_worker
+from .loaders import in_worker, stands_for
 from .replay import PASS, Pass, Replays
 
 TYPE_CHECKING = False
@@ -43,7 +43,13 @@ def _begin(loader: Any, replays: Replays) -> Pass | None:  # noqa: ANN401
 
 
 def _length(loader: Any) -> int | None:  # noqa: ANN401
-    """Batches of a pass that begins now; None of an iterable dataset, whose length is a guess."""
+    """Batches of a pass that begins now; None of an iterable dataset, whose length is a guess.
+
+    Keras counts batches itself where it can, and never asks for the end of a pass.
+    """
+    counted = getattr(stands_for(loader), "_num_batches", None)
+    if type(counted) is int:
+        return counted
     if getattr(loader, "_dataset_kind", None) != 0:
         return None
     if getattr(loader, "next_iter_state", None) is not None:  # goes on in the middle

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 MEMORY = "_vanidl_memory"
-LENGTH = "_vanidl_length"
-"""Attributes of a dataset: what is kept of it; how many batches a pass has, if a framework said."""
+LENGTH, DATA = "_vanidl_length", "_vanidl_data"
+"""Attributes of a dataset: what is kept of it; how many batches a pass has, and what it was made
+of, if a framework said."""
 
 INFINITE, _UNKNOWN = -1, -2  # as tf.data has them
 _ON_DEVICES = ("_CopyToDeviceDataset", "_PrefetchToDeviceDataset", "_MapOnGpuDataset")
@@ -47,9 +48,11 @@ class Memory:
         self._kept = self._nbytes = 0
         self._refused = False
         self._repeated: Any = None
+        self._number = own.channel.journal.new_replay()
         self._text: dict[str, object] = {
-            "replay": own.channel.journal.new_replay(),
+            "replay": self._number,
             "class": type(dataset).__name__,
+            "dataset": dataset.__dict__.get(DATA),
         }
         self._say("warm-up", needed=own.warm_up)
 
@@ -64,11 +67,12 @@ class Memory:
         try:
             if self.length == _UNKNOWN:
                 self.length = _length(dataset, self._own)
-                self._say("warm-up", length=None if self.length < 0 else self.length)
             if self.length == _UNKNOWN:
                 return _counted(dataset, self._whole)
             if self._repeated is None:
                 self._repeated = self._repeating(dataset)
+                known = None if self.length < 0 else self.length
+                self._say("warm-up", length=known, endless=self.length == INFINITE)
             if self.since_ns is None:  # the pass before did not get so far
                 self._forget()
         except Exception as error:
@@ -129,7 +133,7 @@ class Memory:
     def note(self, begin: int, end: int) -> None:
         """A batch was taken between these times."""
         if self.since_ns is not None and begin > self.since_ns:
-            self._own.channel.add(REPLAY, 0, begin, end)
+            self._own.channel.add(REPLAY, self._number, begin, end)
 
 
 def from_memory(original: Any, channel: Channel) -> Any:  # noqa: ANN401
