@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ from vanidl.record.injected.vanidl_steps import (
     CEILING_VARIABLE,
     hooks,
     journal,
+    loaders,
     replay,
     replay_pytorch,
 )
@@ -152,6 +154,18 @@ def test_its_length_can_be_given(hook: Hook) -> None:
     data = Stream(10**6)
     loader = hook(epoch="7").DataLoader(data, batch_size=BATCH)
     assert [len(values(loader)) for _ in range(2)] == [7, 7]
+    assert data.given == WARM_UP * BATCH
+
+
+def test_its_length_is_what_keras_counts(hook: Hook) -> None:
+    class EpochIterator:
+        _num_batches = BATCHES
+
+    owner, hooked, data = EpochIterator(), hook(), Stream(10**6)
+    for _ in range(2):  # it makes a loader for each pass, and never asks for the end
+        loader = hooked.DataLoader(data, batch_size=BATCH)
+        loaders.in_place_of(owner, loader)
+        assert len(list(islice(loader, BATCHES))) == BATCHES
     assert data.given == WARM_UP * BATCH
 
 
