@@ -4,7 +4,7 @@ A step computes for X ms of wall time, asleep; a batch takes Y ms to load. Tenso
 so a step takes about max(X, Y). `--how eager` is a loop over a dataset, `keras` is `Model.fit`,
 where the compute is within the function that Keras traces; `pydataset` and `arrays` are `fit` on a
 PyDataset, and on arrays of which each batch is sliced by TensorFlow (no Y ms), `predict` and
-`evaluate` are called alone, on a PyDataset, of which each call makes new data. With `--free` batches
+`evaluate` are called alone on a PyDataset, of which each call makes new data. With `--free` batches
 lie in TensorFlow's memory from the start.
 """
 
