@@ -71,7 +71,8 @@ def test_wider_bins_are_those_of_the_rule(longest: int) -> None:
     nbytes = rng.choice([0, 1, 1 << 20, 1 << 50], 2000)  # the last: beyond what floats hold
     row = rng.integers(0, 3, 2000)
     sums, wider = np.zeros(512, np.int64), np.zeros(3 * 128, np.int64)
-    timebins.add_spread(sums, (start, end, nbytes), bounds, timebins.Wider(wider, 4, row * 128))
+    into = timebins.Sums(sums), timebins.Sums(wider, 4, row * 128)
+    timebins.add_spread((start, end, nbytes), bounds, *into)
     expected, of_rows = np.zeros(512, object), np.zeros(3 * 128, object)
     for (i, at), share in exact_shares(start, end, nbytes, bounds).items():
         expected[at] += share

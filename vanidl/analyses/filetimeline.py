@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,35 +78,30 @@ def _bins(rows: ByFile, bounds: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(file code * BINS + bin, bytes) of all bins with bytes, ascending."""
     files, place = dense_codes(rows.file)
     sums = np.zeros(len(files) * BINS, np.int64)
-    for cell, nbytes in _cells(rows, place * BINS, bounds):
-        np.add.at(sums, cell, nbytes)
+    if len(rows):
+        _add(rows, place * BINS, bounds, sums)
     used = np.flatnonzero(sums)
     return files[used // BINS] * BINS + used % BINS, sums[used]
 
 
-def _cells(
-    rows: ByFile, key: Int64Array, bounds: Int64Array
-) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Blocks of (key + bin, bytes) that add up to those of the operations, spread over time.
+def _add(rows: ByFile, key: Int64Array, bounds: Int64Array, sums: Int64Array) -> None:
+    """Adds the bytes of the operations, spread over time, to the sums from those of `key` on.
 
-    `key` is that of each group. Operations of a bin are neighbours, and added to it whole at
-    first: few reach into another one.
+    `key` is that of each group. Operations of a bin are neighbours, and added to it whole where
+    they do not reach into another one: few do.
     """
-    if not len(rows):
-        return
     at = timebins.bin_of(rows.start, bounds)
     new = at[1:] != at[:-1]
     new[rows.first[1:-1] - 1] = True
     cell = np.append(0, np.flatnonzero(new) + 1)
-    group = np.searchsorted(rows.first, cell, "right") - 1
-    yield key[group] + at[cell], np.add.reduceat(rows.nbytes, cell)
     reach = np.repeat(bounds[1:][at[cell]], np.diff(cell, append=len(rows)))
-    long = np.flatnonzero(rows.end > reach)
-    group = np.searchsorted(rows.first, long, "right") - 1
-    yield key[group] + at[long], -rows.nbytes[long]
-    spread = timebins.shares(rows.start[long], rows.end[long], rows.nbytes[long], bounds)
-    for owner, bins, share in spread:
-        yield key[group[owner]] + bins, share
+    long = rows.end > reach
+    group = np.searchsorted(rows.first, cell, "right") - 1
+    np.add.at(sums, key[group] + at[cell], np.add.reduceat(rows.nbytes * ~long, cell))
+    some = np.flatnonzero(long)
+    group = np.searchsorted(rows.first, some, "right") - 1
+    operations = rows.start[some], rows.end[some], rows.nbytes[some]
+    timebins.add_spread(operations, bounds, timebins.Sums(sums, base=key[group]))
 
 
 def of_all(trace: Trace) -> OfFiles | None:

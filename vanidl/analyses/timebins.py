@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ FINEST = 16_384
 
 _MAX_PAIRS = 1_000_000  # operations x bins expanded at a time
 _GRID = 1 << 15  # the same where they make a table: it stays in the cache
+_STRIDE = 1 << 14  # operations whose edges are gone through together: theirs, too
 _FEW = 16  # operations over equally many bins that are worth a table
 _SAFE_PRODUCT = 2**62
 _EXACT = float(1 << 52)
@@ -84,7 +85,7 @@ def shares(
     first, bins = columns[3:]
     single = np.flatnonzero(bins == 1)
     yield single, first[single], nbytes[single]
-    alike, others = _alike(np.flatnonzero(bins > 1), columns)
+    alike, others = _alike(np.flatnonzero(bins > 1), columns, bounds)
     for block in alike:
         yield _spread_alike(block, columns, bounds)
     for block in _blocks(others, bins[others]):
@@ -96,76 +97,110 @@ def spread(
 ) -> Int64Array:
     """Bytes of each bin, shape (bins,); see `shares` for the rule."""
     sums = np.zeros(len(bounds) - 1, np.int64)
-    add_spread(sums, (start, end, nbytes), bounds)
+    add_spread((start, end, nbytes), bounds, Sums(sums))
     return sums
 
 
 @dataclass(frozen=True, slots=True)
-class Wider:
-    """Sums of bins that are each `every` others, of rows of them behind one another."""
+class Sums:
+    """Sums of bins that are each `every` of the narrowest, of rows of them behind one another."""
 
     sums: Int64Array
-    every: int
-    base: Int64Array  # the place in `sums` of the first bin of each operation's row
+    every: int = 1
+    base: Int64Array | None = None  # the place of the first bin of each operation's row; None: 0
+
+    def of(self, some: NDArray[np.intp]) -> Sums:
+        """The same sums for some of the operations, in this order."""
+        return self if self.base is None else replace(self, base=self.base[some])
+
+    def place(self, rows: slice, at: Int64Array) -> Int64Array:
+        """Where in `sums` operations that follow each other have these of the narrowest bins."""
+        wider = at if self.every == 1 else at // self.every
+        return wider if self.base is None else self.base[rows] + wider
 
 
 def add_spread(
-    sums: Int64Array,
-    operations: tuple[Int64Array, Int64Array, Int64Array],
-    bounds: Int64Array,
-    wider: Wider | None = None,
+    operations: tuple[Int64Array, Int64Array, Int64Array], bounds: Int64Array, *into: Sums
 ) -> None:
-    """Adds the shares of operations (start, end, bytes) to `sums`; see `shares` for the rule.
+    """Adds the shares of operations (start, end, bytes) to all sums; see `shares` for the rule.
 
-    Shares of wider bins are worked out beside them: edges of these are edges of the others.
+    Shares of wider bins are worked out beside the others': edges of these are edges of those.
     """
     columns = _with_bins(*operations, bounds)
     first, bins = columns[3:]
-    every = 1 if wider is None else wider.every
-    alike, others = _alike(np.flatnonzero(bins > 1), columns, every)
-    kept = np.concatenate([np.flatnonzero(bins == 1), *alike])
-    edges = [_Edges(sums, kept, first + bins - 1, operations[2])]
-    if wider is not None:
-        last = wider.base + (first + bins - 1) // every
-        edges.append(_Edges(wider.sums, kept, last, operations[2]))
-    for block in alike:
-        at, done = _done_alike(block, columns, bounds)
-        edges[0].add(at, done)
-        if wider is not None:
-            behind = slice(every - 1 - int(first[block[0]]) % every, None, every)
-            edges[1].add(wider.base[block][:, None] + at[:, behind] // every, done[:, behind])
-    for each in edges:
-        each.finish()
-    for block in _blocks(others, bins[others]):
-        _, at, share = _spread(block, columns, bounds)
-        np.add.at(sums, at, share)
-    if wider is not None and len(others):
-        start, end, nbytes = (column[others] for column in operations)
-        for owner, at, share in shares(start, end, nbytes, bounds[::every]):
-            np.add.at(wider.sums, wider.base[others[owner]] + at, share)
+    by_edges = (bins == 1) | _exact(columns, bounds)
+    widest = max(each.every for each in into)
+    edges = np.where(bins == 1, 0, bins - 1 + first % widest)
+    some = np.flatnonzero(by_edges)
+    some = some[stable_order(int(edges[some].max(initial=0)) - edges[some])]
+    in_order = [column[some] for column in (*columns, edges)]
+    _add_by_edges(in_order, bounds, [each.of(some) for each in into], widest)
+    others = np.flatnonzero(~by_edges)
+    start, end, nbytes = (column[others] for column in operations)
+    for each in into if len(others) else ():
+        for owner, at, share in shares(start, end, nbytes, bounds[:: each.every]):
+            base = 0 if each.base is None else each.base[others[owner]]
+            np.add.at(each.sums, base + at, share)
 
 
-class _Edges:
-    """Bytes that were moved until edges between bins, before they are sums of bins.
+def _add_by_edges(
+    columns: Sequence[Int64Array], bounds: Int64Array, into: Sequence[Sums], widest: int
+) -> None:
+    """Adds up the bytes moved until each edge, then takes the differences of neighbouring sums.
 
     A share is the difference of two of them: adding these up is half of the work.
     """
+    _, _, nbytes, first, bins, _ = columns
+    behind = [np.zeros_like(each.sums) for each in into]
+    for each in into:
+        np.add.at(each.sums, each.place(slice(None), first + bins - 1), nbytes)
+    for i, rows, at, done in _done_at_edges(columns, bounds, widest):
+        for each, sums in zip(into, behind, strict=True):
+            if (i + 1) % each.every == 0:
+                np.add.at(sums, each.place(rows, at), done)
+    for each, sums in zip(into, behind, strict=True):
+        # No operation goes on behind the last bin of a row, so nothing is taken from the next.
+        each.sums[:] += sums
+        each.sums[1:] -= sums[:-1]
 
-    def __init__(
-        self, sums: Int64Array, whole: Int64Array, last: Int64Array, nbytes: Int64Array
-    ) -> None:
-        """`whole`: the operations that will be added; `last`: the last bin of each."""
-        self._sums, self._behind = sums, np.zeros_like(sums)
-        np.add.at(sums, last[whole], nbytes[whole])
 
-    def add(self, at: Int64Array, done: Int64Array) -> None:
-        """What was done at the edges behind some bins."""
-        np.add.at(self._behind, at.ravel(), done.ravel())
+def _done_at_edges(
+    columns: Sequence[Int64Array], bounds: Int64Array, widest: int
+) -> Iterator[tuple[int, slice, Int64Array, Int64Array]]:
+    """Blocks of (i, operations, bin, bytes moved until its end), of all bins but the last.
 
-    def finish(self) -> None:
-        """Adds it to the sums: no operation goes on behind the last bin of a row."""
-        self._sums += self._behind
-        self._sums[1:] -= self._behind[:-1]
+    The bin is the i-th of the widest one in which the operation starts: so all wider ones end
+    together, and what lies before the start counts as 0. The bins of one i are taken at once;
+    operations come by their number of edges, most first, so those that go on are the first.
+    """
+    edge = (bounds[1:] - bounds[0]).astype(float)
+    for low in range(0, int(np.count_nonzero(columns[5])), _STRIDE):
+        start, end, nbytes, first, _, edges = (c[low : low + _STRIDE] for c in columns)
+        whole = (start - bounds[0], nbytes, end - start)
+        since, size, length = (each.astype(float) for each in whole)
+        at = first - first % widest
+        ended = np.searchsorted(edges[::-1], np.arange(edges[0]), "right")
+        for i, n in enumerate((len(edges) - ended).tolist()):
+            done = edge[at[:n]]
+            done -= since[:n]
+            done *= size[:n]
+            if i < widest - 1:
+                np.maximum(done, 0, out=done)
+            done /= length[:n]
+            yield i, slice(low, low + n), at[:n], done.astype(np.int64)  # rounded down
+            at += 1
+
+
+def _exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool_]:
+    """Of which operations over several bins floats give the exact shares."""
+    start, end, nbytes, _, bins = columns
+    if bounds[-1] - bounds[0] >= _EXACT:
+        return np.zeros(len(start), bool)
+    # floor(a / b) is exact in float64 for integers with a + b < 2**53.
+    product = (nbytes.astype(float) + 1) * (end - start)
+    exact: NDArray[np.bool_] = (bins > 1) & (product < _EXACT)
+    exact &= np.abs(start - bounds[0]) < _EXACT
+    return exact
 
 
 def _with_bins(
@@ -208,16 +243,10 @@ def pyramid(sums: Int64Array, coarsest: int) -> tuple[Int64Array, ...]:
 
 
 def _alike(
-    many: Int64Array, columns: Sequence[Int64Array], every: int = 1
+    many: Int64Array, columns: Sequence[Int64Array], bounds: Int64Array
 ) -> tuple[list[Int64Array], Int64Array]:
-    """(blocks of operations over equally many bins, for which floats are exact; all others).
-
-    Those of a block begin equally far into bins that are each `every` others.
-    """
-    start, end, nbytes, first, bins = (column[many] for column in columns)
-    # floor(a / b) is exact in float64 for integers with a + b < 2**53.
-    exact = (nbytes.astype(float) + 1) * (end - start) < _EXACT
-    code = np.where(exact, bins * every + first % every, 0)
+    """(blocks of operations over equally many bins, for which floats are exact; all others)."""
+    code = np.where(_exact(columns, bounds), columns[4], 0)[many]
     order = stable_order(code)
     code = code[order]
     edges = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
@@ -227,7 +256,7 @@ def _alike(
         if code[low] == 0 or len(rows) < _FEW:
             others.append(rows)
         else:
-            step = max(1, _GRID // (int(code[low]) // every))
+            step = max(1, _GRID // int(code[low]))
             blocks += [rows[i : i + step] for i in range(0, len(rows), step)]
     return blocks, np.concatenate(others)
 

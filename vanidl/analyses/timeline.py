@@ -84,8 +84,8 @@ NOTHING = Bins(np.zeros((4, JOB_BINS), np.int64), {})
 def partial(rows: Rows, trace: Trace) -> Bins:
     """The bins of some rows.
 
-    Each operation counts, all of it, in the bin in which it starts; then bytes of those that
-    last beyond it are moved.
+    Each operation counts in the bin in which it starts, and so do its bytes, unless it lasts
+    beyond that bin: then they are spread.
     """
     bounds = timebins.edges(trace.job.start_ns, trace.job.end_ns, JOB_BINS)
     job = np.zeros((4, JOB_BINS), np.int64)
@@ -93,62 +93,59 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     if not len(rows):
         return Bins(job, {row: np.zeros((4, BINS), np.int64) for row in row_of_part})
     begin = timebins.begin(rows.start, bounds)
-    _add_where_they_start(rows, begin, job)
     long = np.flatnonzero(rows.end > np.repeat(bounds[1:], np.diff(begin)))
+    nbytes = rows.nbytes.copy()
+    nbytes[long] = 0
+    _add_where_they_start(rows, nbytes, begin, job)
     keys, place = np.unique(row_of_part, return_inverse=True)
     if len(keys) == 1:
         for op in (READ, WRITE):
-            _move(rows, long[rows.op[long] == op], bounds, job[op])
+            _spread(rows, long[rows.op[long] == op], bounds, timebins.Sums(job[op]))
         return Bins(job, {int(keys[0]): timebins.folded(job, BINS)})
     first = place[rows.part] * BINS
-    in_bin = np.repeat(np.arange(JOB_BINS), np.diff(begin)) // _EVERY
-    by_row = _by_row(rows, first + in_bin, len(keys) * BINS)
+    in_bin = np.repeat(np.arange(JOB_BINS) // _EVERY, np.diff(begin))
+    by_row = _by_row(rows, nbytes, first + in_bin, len(keys) * BINS)
     for op in (READ, WRITE):
         some = long[rows.op[long] == op]
-        _move(rows, some, bounds, job[op], timebins.Wider(by_row[op], _EVERY, first[some]))
-    of_rows = by_row.reshape(4, len(keys), BINS).transpose(1, 0, 2)
-    return Bins(job, dict(zip(keys.tolist(), of_rows, strict=True)))
+        of_rows = timebins.Sums(by_row[op], _EVERY, first[some])
+        _spread(rows, some, bounds, timebins.Sums(job[op]), of_rows)
+    by_key = by_row.reshape(4, len(keys), BINS).transpose(1, 0, 2)
+    return Bins(job, dict(zip(keys.tolist(), by_key, strict=True)))
 
 
-def _add_where_they_start(rows: Rows, begin: Int64Array, sums: Int64Array) -> None:
-    """Adds each operation, all of it, to the bin in which it starts."""
+def _add_where_they_start(
+    rows: Rows, nbytes: Int64Array, begin: Int64Array, sums: Int64Array
+) -> None:
+    """Adds each operation, with these bytes, to the bin in which it starts."""
     counts = np.diff(begin)
     used = np.flatnonzero(counts)
-    nbytes = np.add.reduceat(rows.nbytes, begin[used])
+    moved = np.add.reduceat(nbytes, begin[used])
     if rows.write_count:
         is_write = rows.op.astype(np.int64)
         sums[2 + WRITE, used] = np.add.reduceat(is_write, begin[used])
-        sums[WRITE, used] = np.add.reduceat(is_write * rows.nbytes, begin[used])
-    sums[READ, used] = nbytes - sums[WRITE, used]
+        sums[WRITE, used] = np.add.reduceat(is_write * nbytes, begin[used])
+    sums[READ, used] = moved - sums[WRITE, used]
     sums[2 + READ] = counts - sums[2 + WRITE]
 
 
-def _move(
-    rows: Rows,
-    long: NDArray[np.intp],
-    bounds: Int64Array,
-    sums: Int64Array,
-    wider: timebins.Wider | None = None,
-) -> None:
-    """Spreads bytes that were added where operations start over the bins that these last."""
-    start, end, nbytes = rows.start[long], rows.end[long], rows.nbytes[long]
-    begun = timebins.bin_of(start, bounds)
-    np.subtract.at(sums, begun, nbytes)
-    if wider is not None:
-        np.subtract.at(wider.sums, wider.base + begun // wider.every, nbytes)
-    timebins.add_spread(sums, (start, end, nbytes), bounds, wider)
+def _spread(rows: Rows, some: NDArray[np.intp], bounds: Int64Array, *into: timebins.Sums) -> None:
+    """Spreads the bytes of some operations over the bins that these last."""
+    if len(some):
+        timebins.add_spread((rows.start[some], rows.end[some], rows.nbytes[some]), bounds, *into)
 
 
-def _by_row(rows: Rows, cell: NDArray[np.intp], cells: int) -> Int64Array:
+def _by_row(rows: Rows, nbytes: Int64Array, cell: NDArray[np.intp], cells: int) -> Int64Array:
     """Sums of the rows of the timeline behind one another, shape (4, rows x BINS).
 
-    `cell` is for each operation the bin in which it starts: all of it counts there.
+    `cell` is for each operation the bin in which it starts: there it counts, with these bytes.
     """
     sums = np.zeros((4, cells), np.int64)
-    for op in (READ, WRITE):
-        mine = rows.op == op
-        sums[2 + op] = np.bincount(cell[mine], minlength=cells)
-        np.add.at(sums[op], cell[mine], rows.nbytes[mine])
+    sums[2 + READ] = np.bincount(cell, minlength=cells)
+    if rows.write_count:
+        sums[2 + WRITE] = np.bincount(cell[rows.op == WRITE], minlength=cells)
+        sums[2 + READ] -= sums[2 + WRITE]
+    moved = np.flatnonzero(nbytes)
+    np.add.at(sums.reshape(-1), rows.op[moved].astype(np.intp) * cells + cell[moved], nbytes[moved])
     return sums
 
 
