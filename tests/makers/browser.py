@@ -191,6 +191,18 @@ def tables_cut_on_paper(driver: Any) -> int:
     return cut
 
 
+def tallest_row_on_paper(driver: Any) -> float:
+    """Height in pixels of the tallest row of any table, on a page as wide as paper."""
+    resized(driver, 720)
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    height: float = driver.execute_script(
+        "return Math.max(...[...document.querySelectorAll('tbody tr')]"
+        ".map((row) => row.getBoundingClientRect().height))"
+    )
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    return height
+
+
 def console_errors(driver: Any) -> list[str]:
     """Messages of level warning and above since the last call."""
     return [e["message"] for e in driver.get_log("browser") if e["level"] != "INFO"]

@@ -20,7 +20,8 @@ from vanidl.survey.page import write_survey_page
 from vanidl.survey.rows import missing
 
 pytestmark = pytest.mark.browser
-JOB = missing(Job("1", ("a",), "a", "key"), "") | {
+LOG = "day-35/me_train_images_id1035-10035_1-2-3-4_1.darshan"
+JOB = missing(Job("1", (LOG,), LOG, "key"), "") | {
     "problem": None, "ranks": 4, "run_time_s": 60.0, "io_share": 0.2, "io_per_rank_mean_s": 12.0,
     "start": "2026-01-01T00:00:00Z", "bytes_read": 1 << 30, "bytes_written": 0, "findings": 2,
     "warnings": "partial", "size_median": 4096.0, "command": "python train.py --epochs 90",
@@ -52,6 +53,7 @@ def test_a_survey_breaks_no_rule(driver, tmp_path):
     write_survey_page(JOBS, "logs", page, {0: "reports/001-1.html"})
     assert looked_at(driver, page, width=1024) == []
     assert browser.tables_cut_on_paper(driver) == 0
+    assert browser.tallest_row_on_paper(driver) < 60  # pixels: a log's name in three lines
     driver.find_element("tag name", "body").send_keys("/")
     assert driver.execute_script("return document.activeElement.matches('.table-tools input')")
     assert "share of time in I/O" in driver.page_source

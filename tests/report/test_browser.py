@@ -183,9 +183,11 @@ TORN = """
       return shown && words && !(kept(shown.closest(".picture"))
         && shown.closest(".picture") === words.closest(".picture"));
     });
-    return [...apart, ...[...document.querySelectorAll(".actions > li")].filter(kept)]
-      .map((each) => each.id);
-"""  # pictures on another sheet than their captions, and cards that leave half a sheet empty
+    const cards = [...document.querySelectorAll(".actions > li")].filter(kept);
+    const heads = [...document.querySelectorAll("h2, summary:has(h2)")]
+      .filter((head) => getComputedStyle(head).breakAfter !== "avoid");
+    return [...apart, ...cards, ...heads].map((each) => each.id || each.textContent);
+"""  # on another sheet than its caption or heading, and cards that leave half a sheet empty
 
 
 def test_a_printed_page_holds_every_picture(full):
