@@ -430,6 +430,10 @@ def test_the_diamond_is_explained_without_a_bar_that_is_not_drawn(in_wait_s):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_lines_are_compared_where_there_are_several(name):
     """Stripes over all ranks, and files one after the other, need more than one line."""
+    if (run := example(name)).timeline is not None and drawn(name)["heatmap"].spec:
+        grouped = len(run.timeline.row_labels) < run.timeline.ranks
+        assert ("per group of neighbouring ranks" in drawn(name)["heatmap"].caption) == grouped
+        assert ("One line per rank" in drawn(name)["heatmap"].caption) != grouped
     for key, words in (("heatmap", "all ranks at once"), ("filemap", "one file after the other")):
         if figure := drawn(name)[key].spec and drawn(name)[key]:
             lines = len(figure.spec["data"][0]["y"])

@@ -208,8 +208,8 @@ def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]
     if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
         yield Notice(
             "anonymised",
-            "The log is anonymised: its command and file names are hashes. Kinds of files are told "
-            "by how they were used alone, not by their names.",
+            "The log is anonymised: its command and file names are hashes. The kind of a file "
+            "rests on how it was used, not on its name.",
             "info",
         )
 

@@ -42,7 +42,7 @@ def _ranks(facts: Facts) -> RuleResult | None:
     bound, silent = facts.io_bound_s, balance.silent_ranks
     others = f"; {plural(silent, 'rank')} did none" if silent else ""
     return RuleResult(
-        f"{busiest.label} does {times(spread)} the mean I/O per rank",
+        f"The I/O of {busiest.label} is {times(spread)} the mean per rank",
         f"It was in I/O for {seconds(busiest.busy_s)} and read "
         f"{nbytes(busiest.bytes_read)}{others}.",
         "Give ranks equal parts; look for a slower node, path or mount where bytes are equal and "
@@ -90,7 +90,7 @@ def _one_reader(facts: Facts) -> RuleResult | None:
     bound = facts.io_bound_s
     by_hand = phrases(facts.frameworks, SHARDS, "an MPI-IO view")
     return RuleResult(
-        f"{label} reads {percent(share)} of the dataset for all {ranks} ranks",
+        f"One rank ({label}) reads {percent(share)} of the dataset for all {ranks}",
         "One process reads at the speed of one client while the others wait for its data.",
         f"Let every rank read its own part ({by_hand}).",
         {"reader": label, "share": share, "ranks": ranks},

@@ -31,7 +31,8 @@ _OF_WAIT = (
     "other work of the loader."
 )
 _APART_CAPTION = (
-    "They take longer for reasons of their own: the loader starts again, or the model is saved. "
+    "They may take longer for reasons of their own: the loader starts again, or the model is "
+    "saved. "
     "A step counts where it has the largest part of a checkpoint, or is mostly filled by one; and "
     "where it has most of the time that a usual step takes from the start of an epoch. Same "
     "columns as above. "

@@ -24,7 +24,7 @@ TABLE_SPANS = 8
 TABLE_FILES = 100
 TABLE_ROWS = 128
 _CAPTION = (
-    "One line per rank, time since the start of the job to the right. A stronger colour means more "
+    ", time since the start of the job to the right. A stronger colour means more "
     "bytes per second (reads and writes together), blank means no I/O."
 )
 _MANY_RANKS = " Vertical stripes: all ranks at once. A lone strong line: one rank does the work."
@@ -52,12 +52,13 @@ def figure(run: Run) -> Figure:
         return _empty(names, _NO_BYTES)
     labels = [plotted(label) for label in timeline.row_labels]
     grouped = len(labels) < timeline.ranks
-    note = f" Each line is a group of neighbouring ranks ({timeline.ranks:,} in all)."
+    one = "group of neighbouring ranks" if grouped else "rank"
+    of_all = f" ({timeline.ranks:,} ranks in all)" if grouped else ""
     shown = timeline.row_labels[:TABLE_ROWS]
     lines = len(timeline.row_labels)
     table = span_table("rank", shown, timeline.edges_s, moved[:TABLE_ROWS], cut_from=lines)
     many = _MANY_RANKS if lines > 1 else ""
-    words = [_CAPTION + many + (note if grouped else ""), heatmap_note(timeline)]
+    words = [f"One line per {one}{of_all}{_CAPTION}{many}", heatmap_note(timeline)]
     caption = " ".join(word for word in words if word)
     return _drawn(names, caption, labels, (timeline.edges_s, moved), table)
 
