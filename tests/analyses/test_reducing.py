@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 
 from tests import DATA
 from tests.analyses.test_laws import operations, trace_of
-from tests.makers.records import Io, Span
+from tests.makers.records import Io, Span, darshan_log
 from tests.makers.sameness import same
 from vanidl.analyses import REDUCTIONS, analyse, coverage, reducing, reductions_of, timeline
 from vanidl.analyses.rows import rows_of, small_parts_together
+from vanidl.merge.assemble import assemble
+from vanidl.merge.jobs import Group
 from vanidl.model import intervals
 from vanidl.model.selection import Selection, select
 from vanidl.model.trace import SpanKind
@@ -75,19 +77,35 @@ def test_values_are_those_of_single_parts(ios, max_part_rows, data) -> None:
             assert alike(one_by_one, together), name
 
 
-def test_rows_of_many_ranks_share_a_row_of_the_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "MAX_ROWS", 2)
-    ios = [(p, io) for p in range(3) for io in _three(p)]
-    trace = trace_of(ios, ())
+@pytest.mark.parametrize("most_rows", [2, 256])
+def test_ranks_laid_together_have_the_timeline_of_each(
+    most_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MAX_ROWS", most_rows)
+    trace = _trace_of_ranks(3)
     found = analyse(trace).timeline
+    assert len(found.row_labels) == min(most_rows, 3)
     one_by_one(monkeypatch)
     assert same(analyse(trace).timeline, found)
 
 
-def _three(process: int):
-    for i in range(3):
-        start = (20 + 7 * process + i) * 1_000
-        yield Io(start, start + 90_000, offset=i, nbytes=4096 + i, file=1 + i % 2, op=i % 2)
+def _trace_of_ranks(ranks: int):
+    """Operations that last between none and dozens of bins, some beyond the end of the job."""
+    rng = np.random.default_rng(0)
+    ios = [
+        Io(
+            start := int(rng.integers(0, 10_000_000_000)),
+            start + int(rng.choice([0, 50_000, 700_000, 20_000_000]) * rng.random()),
+            offset=i,
+            nbytes=int(rng.choice([0, 1, 4097, 1 << 50])),
+            file=1 + i % 2,
+            op=int(rng.random() < 0.3),
+            rank=i % ranks,
+        )
+        for i in range(900)
+    ]
+    log = darshan_log(ios, pid=None, nprocs=ranks)
+    return assemble(Group((log,), ()), {})
 
 
 @given(
@@ -102,6 +120,12 @@ def test_unions_by_group(rows, far) -> None:
     for i in range(5):
         mine = place == i
         assert same(found[i], intervals.union(start[mine], (start + length)[mine]))
+
+
+def _three(process: int):
+    for i in range(3):
+        start = (20 + 7 * process + i) * 1_000
+        yield Io(start, start + 90_000, offset=i, nbytes=4096 + i, file=1 + i % 2, op=i % 2)
 
 
 def test_small_parts_are_laid_together_by_layer() -> None:
