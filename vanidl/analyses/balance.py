@@ -48,7 +48,11 @@ def finish(reduced: Operations, trace: Trace) -> Balance | None:
     if not reduced.totals or not trace.ranks:
         return None
     sizes = Counter(trace.family.tolist())
-    rows = tuple(_row(position, reduced, trace, sizes) for position in range(len(trace.ranks)))
+    busy_ns = reduced.busy_ns(len(trace.ranks))
+    rows = tuple(
+        _row(position, reduced.totals.get(position, Totals()), busy, trace, sizes)
+        for position, busy in enumerate(busy_ns)
+    )
     return Balance(
         rows,
         spread([r.busy_s or 0.0 for r in rows]),
@@ -63,9 +67,10 @@ def spread(values: Sequence[float]) -> float | None:
     return max(values) * len(values) / total if total > 0 else None
 
 
-def _row(position: int, reduced: Operations, trace: Trace, sizes: Counter[int]) -> RankLoad:
+def _row(
+    position: int, totals: Totals, busy_ns: int, trace: Trace, sizes: Counter[int]
+) -> RankLoad:
     process = trace.processes[trace.ranks[position]]
-    totals = reduced.totals.get(position, Totals())
     return RankLoad(
         process.label,
         process.rank,
@@ -74,5 +79,5 @@ def _row(position: int, reduced: Operations, trace: Trace, sizes: Counter[int]) 
         totals.reads + totals.writes,
         totals.bytes_read,
         totals.bytes_written,
-        reduced.busy_ns(position) / 1e9,
+        busy_ns / 1e9,
     )

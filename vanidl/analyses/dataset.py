@@ -25,6 +25,8 @@ from vanidl.analyses.samples import SamplesPerFile
 from vanidl.analyses.sorting import sum_by_group, sum_by_key
 from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import READ, Trace
 
 Int64Array = NDArray[np.int64]
@@ -292,7 +294,8 @@ def _shares(uses: Uses, trace: Trace, whole: int) -> Iterator[RankShare]:
     files = dict(zip(held.tolist(), np.bincount(place).tolist(), strict=True))
     nbytes = sum_by_group(place, uses.sums[:, 1], len(held)).tolist()
     read = dict(zip(held.tolist(), nbytes, strict=True))
-    lengths = {p: int((c.end - c.start).sum()) for p, c in uses.ranges.items()}
+    ranges = (Intervals(c.start, c.end) for c in uses.ranges.values())
+    lengths = dict(zip(uses.ranges, intervals.lengths(ranges), strict=True))
     for rank in [*range(len(trace.ranks)), *([-1] if (position < 0).any() else [])]:
         unique = lengths.get(rank + 1, 0)
         process = trace.processes[trace.ranks[rank]] if rank >= 0 else None

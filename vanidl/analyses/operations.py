@@ -61,9 +61,9 @@ class Operations:
         """Totals over everything, processes without a rank included."""
         return sum(self.totals.values(), Totals())
 
-    def busy_ns(self, position: int) -> int:
-        """Busy time of one rank, 0 for a silent one."""
-        return self.busy[position].length if position in self.busy else 0
+    def busy_ns(self, ranks: int) -> list[int]:
+        """Busy time of each rank, 0 of a silent one."""
+        return intervals.lengths(self.busy.get(i, intervals.EMPTY) for i in range(ranks))
 
 
 NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))

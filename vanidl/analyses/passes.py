@@ -265,7 +265,8 @@ def _passes(start: Int64Array, item: Int64Array) -> _Passes:
     fresh = _without_repeats(item, items)
     start, item = start[fresh], item[fresh]
     borders = _borders(item, items)
-    parts = np.split(item, borders)
+    # By slices: numpy's split takes fifty times as long for each of thousands of parts.
+    parts = [item[low:high] for low, high in pairwise([0, *borders, len(item)])]
     if borders and _is_of_its_own(np.unique(parts[0]), np.unique(parts[-1]), items):
         others = ~np.isin(item, parts[-1])
         return _passes(start[others], item[others]) if others.any() else _NO_PASSES

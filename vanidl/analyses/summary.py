@@ -103,7 +103,7 @@ def finish(reduced: Operations, trace: Trace, layer: str) -> Summary:
 
 
 def _busy_time(reduced: Operations, total: Totals, trace: Trace) -> BusyTime:
-    per_rank = [reduced.busy_ns(i) for i in range(len(trace.ranks))]
+    per_rank = reduced.busy_ns(len(trace.ranks))
     bounds = list(reduced.busy.values())
     mean_s = sum(per_rank) / max(len(per_rank), 1) / 1e9
     run_time = trace.job.run_time_s
