@@ -29,15 +29,25 @@ def stable_order(code: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.intp
 
 
 def sorted_rows(rows: Int64Array) -> Int64Array:
-    """The rows of a table by its first column, then the second and so on; as is where sorted."""
+    """The rows of a table by its first column, then the second and so on; as is where sorted.
+
+    Where the first two, as process and file, say nearly all, the others need not be sorted by.
+    """
+    if _in_order(rows):
+        return rows
+    rows = rows[np.lexsort(rows.T[1::-1])]
+    return rows if _in_order(rows) else rows[np.lexsort(rows.T[::-1])]
+
+
+def _in_order(rows: Int64Array) -> bool:
     undecided = np.ones(max(len(rows) - 1, 0), bool)
     for column in rows.T:
         if (undecided & (column[:-1] > column[1:])).any():
-            return rows[np.lexsort(rows.T[::-1])]
+            return False
         undecided &= column[:-1] == column[1:]
         if not undecided.any():
             break
-    return rows
+    return True
 
 
 def distinct(values: Int64Array) -> Int64Array:

@@ -108,13 +108,13 @@ def visits(borders: Borders, since_ns: int) -> Visits:
     arrives = offset == lowest[group]
     was_there = np.concatenate([[False], (last_offset == lowest[group])[:-1]])
     stitched = ~begins & arrives & ~was_there
-    inner_group, inner_start = _returns(borders.again, process[begins], file[begins], lowest)
-    all_group = np.concatenate([group[begins], group[stitched], inner_group])
-    all_start = np.concatenate([start[begins], start[stitched], inner_start])
-    rank = np.concatenate([np.zeros(int(begins.sum()), np.int64),
-                           np.ones(len(all_group) - int(begins.sum()), np.int64)])  # fmt: skip
-    if len(all_group) > int(begins.sum()):  # else in order as they are
-        order = np.lexsort((all_start, rank, all_group))
+    inner = _returns(borders.again, process[begins], file[begins], lowest)
+    stitches = np.stack([group[stitched], start[stitched]], axis=1)
+    later = sorted_rows(np.concatenate([stitches, inner]))
+    all_group = np.concatenate([group[begins], later[:, 0]])
+    all_start = np.concatenate([start[begins], later[:, 1]])
+    if len(later):  # else in order as they are
+        order = stable_order(all_group)  # of each the first read, then the returns by start
         all_group, all_start = all_group[order], all_start[order]
     ordinal = _ordinal(all_group)
     # A first read elsewhere and the first arrival at the lowest byte are one visit.
@@ -184,13 +184,13 @@ def _concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None,
 def inversions(values: Int64Array) -> int:
     """How many pairs i < j have values[i] > values[j].
 
-    Merge sort, all blocks of a level at once.
+    Merge sort, all blocks of a level at once, until all is in order: mostly it is at once.
     """
     total, width, n = 0, 1, len(values)
     position = np.arange(n)
-    while width < n:
+    while width < n and (values[1:] < values[:-1]).any():
         block = position // (2 * width)
-        order = np.lexsort((position, values, block))
+        order = np.lexsort((values, block))  # equal ones stay as they are
         is_left = (order // width) % 2 == 0
         seen = np.cumsum(is_left)
         lefts = np.bincount(block[is_left.nonzero()[0]], minlength=int(block[-1]) + 1)
@@ -232,9 +232,9 @@ def _ordinal(group: Int64Array) -> Int64Array:
 
 def _returns(
     again: Int64Array, process: Int64Array, file: Int64Array, lowest: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """(group, start) of the returns inside parts that reach the lowest byte of all parts."""
+) -> Int64Array:
+    """Group and start of the returns inside parts that reach the lowest byte of all parts."""
     wide = int(max(file.max(), again[:, 1].max(initial=0))) + 1
     group = np.searchsorted(process * wide + file, again[:, 0] * wide + again[:, 1])
     real = again[:, 2] == lowest[group]
-    return group[real], again[real, 3]
+    return np.stack([group[real], again[real, 3]], axis=1)
