@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import vanidl
 from vanidl.record import record
-from vanidl.record.unheard import losses, tasks_elsewhere
-from vanidl.record.watch import KEPT, Seen
+from vanidl.record.unheard import losses, still_running, tasks_elsewhere
+from vanidl.record.watch import Seen
 
 GIVEN = {"PYTHONPATH": "/injected:/own", "VANIDL_STEPS": "/run/steps"}
 
@@ -39,16 +42,26 @@ def test_flags_with_which_python_imports_no_recorder(command: str, deaf: bool) -
     assert len([*losses({1: seen(command)}, GIVEN)]) == deaf
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_an_environment_that_was_not_passed_on(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"), [("VANIDL_STEPS", "srun --export=ALL"), ("PYTHONPATH", "no longer in their")]
+)
+def test_an_environment_that_was_not_passed_on(name: str, why: str) -> None:
     (said,) = losses({1: seen("python train.py", **{**GIVEN, name: "/another"})}, GIVEN)
-    assert "srun --export=ALL" in said
+    assert why in said
     assert not [*losses({1: seen("python a.py", **{**GIVEN, "PYTHONPATH": "/b:/injected"})}, GIVEN)]
 
 
 def test_a_launcher_whose_ranks_are_recorded_is_not_named() -> None:
     launcher = seen("python -sE /bin/torchrun train.py")
     assert not [*losses({1: launcher, 2: seen("python train.py", launcher.pid)}, GIVEN)]
+
+
+def test_processes_that_go_on_are_named() -> None:
+    with subprocess.Popen(["sleep", "60"], env={"VANIDL_RUN": "/a run"}) as daemon:
+        (said,) = still_running("VANIDL_RUN", "/a run")
+        assert f"1 process of the command is still running (first: process {daemon.pid})" in said
+        assert not [*still_running("VANIDL_RUN", "/another")]
+        daemon.kill()
 
 
 def test_tasks_of_slurm_that_did_not_record_are_named(tmp_path: Path) -> None:
@@ -73,3 +86,5 @@ def test_it_is_said_once_and_the_program_runs_as_it_does(
     (said,) = done.unheard
     assert said.startswith("Steps and waits of 1 Python process are not recorded")
     assert said in done.run.losses
+    with pytest.raises(vanidl.InputError, match=re.escape(said)):  # it is why there is nothing
+        vanidl.open_run(tmp_path / "RUN")

@@ -30,6 +30,8 @@ from vanidl.readers.format import PendingCounters, Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 _MOST_NAMED = 100
+_EMPTY_FOR = ("steps_incomplete", "recording")
+_MOST_REASONS = 3
 """Warnings of a kind that name a file each; a hundred thousand files are one job, too."""
 
 _LEFT_OUT = ". Nothing of it is in this report."
@@ -196,6 +198,12 @@ def _every_loss(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Noti
             yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
 
 
+def _reasons(notices: Sequence[Notice]) -> str:
+    """What the recording itself says of why it may be empty, and a blank."""
+    said = [n.message for code in _EMPTY_FOR for n in notices if n.code == code]
+    return "".join(f"{message} " for message in said[:_MOST_REASONS])
+
+
 def _nothing_usable(found: Found, notices: Sequence[Notice], not_named: int) -> str:
     reasons = [n.message.removesuffix(_LEFT_OUT) for n in notices if n.code in UNUSABLE]
     if len(reasons) == 1:
@@ -207,8 +215,8 @@ def _nothing_usable(found: Found, notices: Sequence[Notice], not_named: int) -> 
     if recorded:
         return (
             f"{found.root}: expected I/O or training steps of the recorded command (exit status "
-            f"{recorded[-1][1].exit_status}), found none. See what it printed and record it "
-            "again; --wait names iterators that are not known."
+            f"{recorded[-1][1].exit_status}), found none. {_reasons(notices)}See what it printed "
+            "and record it again; --wait names iterators that are not known."
         )
     titles = ", ".join(known.title for known in readers.FORMATS if known.traces_io)
     return (

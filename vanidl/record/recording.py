@@ -34,7 +34,7 @@ class Recorded:
     cpu_s: float  # of the command and all descendants that it waited for
     run: RunRecord  # as in run.json
     problem: str = ""  # why there is no run.json
-    unheard: tuple[str, ...] = ()  # why processes may lack their steps; in the record, too
+    unheard: tuple[str, ...] = ()  # what may be missing of processes, and why; in the record, too
 
 
 def record(  # noqa: PLR0913 - all but two by keyword
@@ -71,6 +71,7 @@ def record(  # noqa: PLR0913 - all but two by keyword
         ended = run(command, environment, signals)
         result = replace(run_record(command, chosen, ended), ceiling=replay is not None)
         said = _unheard(ended, environment, root) if with_steps else ()
+        said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))
         result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)

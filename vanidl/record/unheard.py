@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vanidl.formatting.units import plural
 from vanidl.readers.command_lines import runs_python
-from vanidl.record.watch import KEPT, Seen
+from vanidl.record.watch import KEPT, PROC, Seen, environment_of
 
 _DEAF = frozenset("IES")
 _TAKES_WORD = frozenset("WX")
@@ -29,12 +29,19 @@ def losses(seen: Mapping[int, Seen], expected: Mapping[str, str]) -> Iterator[st
     """
     python = [one for one in seen.values() if runs_python(one.command.split("\0")[0])]
     ignoring = [one for one in python if _ignores_environment(one.command)]
-    without = [one for one in python if one not in ignoring and not _has(one.environment, expected)]
-    parents = {one.parent_pid for one in python if one not in (*ignoring, *without)}
+    heard = [one for one in python if one not in ignoring]
+    path, rest = KEPT
+    bare = [one for one in heard if not _has(one.environment, expected, rest)]
+    changed = [
+        one for one in heard if one not in bare and not _has(one.environment, expected, path)
+    ]
+    parents = {one.parent_pid for one in heard if one not in (*bare, *changed)}
     for lost, why in (
         (ignoring, "with -I, -E or -S Python does not import the recorder; start it without"),
-        (without, "the environment of vanidl record did not reach them; have their launcher "
-                  "pass PYTHONPATH and VANIDL_STEPS on, as srun --export=ALL does"),
+        (bare, "the environment of vanidl record did not reach them; have their launcher "
+               "pass PYTHONPATH and VANIDL_STEPS on, as srun --export=ALL does"),
+        (changed, "the recorder's folder is no longer in their PYTHONPATH; have what sets it "
+                  "(their launcher, a script of the shell, of a module or of conda) add to it"),
     ):  # fmt: skip
         alone = [one for one in lost if one.pid not in parents]  # not what only launches others
         if alone:
@@ -54,6 +61,24 @@ def tasks_elsewhere(seen: Mapping[int, Seen], folder: Path) -> Iterator[str]:
         yield (
             "No task that srun started recorded steps or waits: if they train in Python, have srun "
             "pass the environment on (--export=ALL), and see to it that its nodes can write to RUN."
+        )
+
+
+def still_running(variable: str, value: str) -> Iterator[str]:
+    """A sentence where processes of the command go on after its end, as daemons do.
+
+    They are known by the variable of their environment: who is left alone by its parent is
+    nobody's child that was seen.
+    """
+    pids = [int(path.name) for path in Path(PROC).glob("[1-9]*") if path.name.isdecimal()]
+    left = [
+        pid for pid in pids if pid != os.getpid() and environment_of(pid).get(variable) == value
+    ]
+    if left:
+        many = plural(len(left), "process of the command is", "processes of the command are")
+        yield (
+            f"{many} still running (first: process {left[0]}): what is recorded from now on goes "
+            "into RUN as well, so look at RUN again later."
         )
 
 
@@ -81,10 +106,8 @@ def _ignores_environment(command: str) -> bool:
     return False
 
 
-def _has(environment: Mapping[str, str], expected: Mapping[str, str]) -> bool:
-    """Whether a process was given what the recorder needs; of one that could not be seen: yes."""
+def _has(environment: Mapping[str, str], expected: Mapping[str, str], name: str) -> bool:
+    """Whether a process was given a variable as it should; of one that could not be seen: yes."""
     if not environment:
         return True
-    return all(
-        expected[name].split(os.pathsep)[0] in environment[name].split(os.pathsep) for name in KEPT
-    )
+    return expected[name].split(os.pathsep)[0] in environment[name].split(os.pathsep)

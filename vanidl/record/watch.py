@@ -92,7 +92,7 @@ def _refresh(seen: Seen, now: int) -> bool:
     command = _text(seen.pid, "cmdline")
     if command and (command != seen.command or seen.first_ns == now):
         seen.command = command
-        environment = _environment(seen.pid)
+        environment = environment_of(seen.pid)
         seen.rank = rank_in(environment)
         seen.environment = {name: environment.get(name, "") for name in KEPT if environment}
     return True
@@ -113,7 +113,8 @@ def _children(pid: int) -> Iterator[int]:
         yield from map(int, _text(pid, f"task/{thread}/children").split())
 
 
-def _environment(pid: int) -> dict[str, str]:
+def environment_of(pid: int) -> dict[str, str]:
+    """That which a process was started with; {} of one that cannot be seen."""
     pairs = (entry.partition("=") for entry in _text(pid, "environ").split("\0"))
     return {key: value for key, mark, value in pairs if mark}
 

@@ -8,6 +8,8 @@ program catch their own errors: `Channel.fail` ends the recording of that module
 
 from __future__ import annotations
 
+import atexit
+
 from .imports import after
 
 TYPE_CHECKING = False
@@ -111,7 +113,14 @@ def install(journal: Journal, hooks: Iterable[tuple[str, str]] = HOOKS) -> None:
         name, _, function = ours.partition(".")
         channel = channels.setdefault(name, Channel(name, journal))
         waiting.setdefault(theirs, []).append(_hook(name, function, channel))
-    after(waiting)
+    passed_by = after(waiting)
+
+    def say() -> None:
+        if names := passed_by():
+            why = f"imported past the recorder, which is not first in sys.meta_path: {names[0]}"
+            journal.note_failure("imports", ImportError(f"{why} and {len(names) - 1} more"))
+
+    atexit.register(say)
 
 
 def _hook(name: str, function: str, channel: Channel) -> Callable[[ModuleType], None]:

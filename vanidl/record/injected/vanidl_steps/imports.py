@@ -14,9 +14,22 @@ if TYPE_CHECKING:
     Calls = Sequence[Callable[[ModuleType], None]]
 
 
-def after(hooks: Mapping[str, Calls]) -> None:
-    """Calls each hook with its module, right after that has run; the hooks raise nothing."""
-    sys.meta_path.insert(0, _Finder(hooks))
+def after(hooks: Mapping[str, Calls]) -> Callable[[], list[str]]:
+    """Calls each hook with its module, right after that has run; the hooks raise nothing.
+
+    A module that is there already, as a `.pth` file of the site may import it, has run.
+
+    Returns:
+        Which modules are there and were not seen: the program has replaced `sys.meta_path`, or
+        finds them by itself.
+    """
+    here = {name: sys.modules[name] for name in hooks if name in sys.modules}
+    finder = _Finder({name: hooks[name] for name in hooks if name not in here})
+    sys.meta_path.insert(0, finder)
+    for name, module in here.items():
+        for hook in hooks[name]:
+            hook(module)
+    return finder.passed_by
 
 
 class _Finder:
@@ -25,6 +38,10 @@ class _Finder:
     def __init__(self, hooks: Mapping[str, Calls]) -> None:
         self._hooks = dict(hooks)
 
+    def passed_by(self) -> list[str]:
+        """The modules that were imported and whose hooks were not called."""
+        return [name for name in self._hooks if sys.modules.get(name) is not None]
+
     def find_spec(
         self,
         name: str,
@@ -32,32 +49,31 @@ class _Finder:
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """The spec that the other finders have for a module that a hook is for."""
-        hooks = self._hooks.pop(name, None)
-        if hooks is None:
+        if name not in self._hooks:
             return None
         others = [other for other in sys.meta_path if other is not self]
         found = (other.find_spec(name, path, target) for other in others)
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            _follow(spec.loader, hooks)
+            self._follow(name, spec.loader)
         return spec
 
+    def _follow(self, name: str, loader: Loader) -> None:
+        """Has a loader call the hooks when it has run its module, once.
 
-def _follow(loader: Loader, hooks: Calls) -> None:
-    """Has a loader call the hooks when it has run its module, once.
+        Who only asks whether there is such a module gets a loader as well, and never runs it. The
+        loader stays what it is, so that nobody who looks at the module sees another.
+        """
+        try:
+            kept = vars(loader)
+        except TypeError:  # nothing can be kept in it
+            return
+        run = loader.exec_module
 
-    The loader stays what it is, so that nobody who looks at the module sees another.
-    """
-    try:
-        kept = vars(loader)
-    except TypeError:  # nothing can be kept in it
-        return
-    run = loader.exec_module
+        def exec_module(module: ModuleType) -> None:
+            kept.pop("exec_module", None)
+            run(module)
+            for hook in self._hooks.pop(name, ()):
+                hook(module)
 
-    def exec_module(module: ModuleType) -> None:
-        kept.pop("exec_module")
-        run(module)
-        for hook in hooks:
-            hook(module)
-
-    kept["exec_module"] = exec_module
+        kept["exec_module"] = exec_module

@@ -20,6 +20,9 @@ from struct import Struct
 from threading import get_ident, get_native_id
 from time import time_ns
 
+from . import sudden_ends
+from .own_file import OwnFile
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +61,7 @@ class Journal:
         self._closed = False
         self._begin()
         atexit.register(self._last)
+        sudden_ends.before(self._last)
         os.register_at_fork(after_in_child=self._forked)
 
     def _begin(self) -> None:
@@ -68,13 +72,13 @@ class Journal:
         self._rows: list[tuple[int, int, int, int] | bytes] = []
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._main = (get_native_id(), get_ident())  # as the kernel and as pthreads number it
-        self._file = -1
+        self._file: OwnFile | None = None
         self._ended = False
         self._flushed_ns = 0  # the first event opens the file: only then the end is looked after
 
     def _forked(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)  # the parent's
+        if self._file is not None:
+            self._file.leave()  # the parent's
         self._begin()
 
     def add(self, code: int, number: int, begin: int, end: int, ident: int = 0) -> None:
@@ -111,24 +115,21 @@ class Journal:
         if self._closed or not rows:
             return
         self._closed = True  # should this fail: a file that ends within a row takes no more
-        if self._file < 0:
-            self._open()
-        data = b"".join(row if isinstance(row, bytes) else _ROW.pack(*row) for row in rows)
-        while data:
-            data = data[os.write(self._file, data) :]
+        file = self._open() if self._file is None else self._file
+        file.write(b"".join(row if isinstance(row, bytes) else _ROW.pack(*row) for row in rows))
         self._closed = False
 
-    def _open(self) -> None:
-        name = f"{os.uname().nodename}-{os.getpid()}"
-        self._file = new_file(os.path.join(self.folder, name), SUFFIX)  # noqa: PTH118
+    def _open(self) -> OwnFile:
+        file = self._file = OwnFile(self.folder, SUFFIX)
         rows, self._rows = self._rows, []
         self.describe({**process_description(), "thread": self._main, "marks_end": True})
         header, self._rows = self._rows, rows
-        os.write(self._file, MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
+        file.write(MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
         if "multiprocessing.util" in sys.modules:  # its children end without atexit
             from multiprocessing.util import Finalize
 
             Finalize(None, self._last, exitpriority=0)
+        return file
 
     def close(self) -> None:
         """Writes the last events: what comes later is dropped."""
@@ -137,14 +138,14 @@ class Journal:
 
     def open_now(self) -> None:
         """Opens the file, which else the next event would: that is still written at once."""
-        if self._file < 0:
+        if self._file is None:
             self.flush()
             self._flushed_ns = 0
 
     def _end(self) -> None:
         """Writes what there is, and that it was all: a process that is killed does not say so."""
         self.flush()
-        if self._file >= 0 and not self._ended:
+        if self._file is not None and not self._ended:
             self._ended = True
             self.describe({"ended": True})
             self.flush()
@@ -164,19 +165,6 @@ class Journal:
                 file.write(f"{hook}: {why}\n")
         except OSError:
             pass
-
-
-def new_file(path: str, suffix: str) -> int:
-    """A file that was not there: the number of a process may come again within a run."""
-    for k in range(1000):
-        again = f"-{k}" if k else ""
-        try:
-            return os.open(
-                f"{path}{again}{suffix}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644
-            )
-        except FileExistsError:
-            continue
-    raise FileExistsError(path)
 
 
 def process_description() -> dict[str, object]:

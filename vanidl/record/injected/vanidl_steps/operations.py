@@ -19,7 +19,9 @@ from struct import Struct
 from threading import Lock, get_ident
 from time import time_ns
 
-from .journal import new_file, process_description
+from . import sudden_ends
+from .journal import process_description
+from .own_file import OwnFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _ROW = Struct("<6q")
 _FLUSH_NS = 1_000_000_000
 _MOST_ROWS = 4096  # bounds on memory: some hundred kilobytes of rows, some megabytes of names
 _MOST_NAMES = 16_384
+_MOST_S = 1.0  # to wait at the end for another thread that writes
 _OTHER_THREADS = 255
 
 
@@ -61,6 +64,7 @@ class Operations:
         self._closed = False
         self._begin()
         atexit.register(self._last)
+        sudden_ends.before(self._last)
         os.register_at_fork(after_in_child=self._forked)
 
     def _begin(self) -> None:
@@ -69,13 +73,13 @@ class Operations:
         self._names: dict[str, int] = {}
         self._named = 0
         self._threads: dict[int, int] = {}
-        self._file = -1
-        self._ends = False
+        self._file: OwnFile | None = None
+        self._ends = self._ended = False
         self._started_ns = self._flushed_ns = time_ns()
 
     def _forked(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)  # the parent's
+        if self._file is not None:
+            self._file.leave()  # the parent's
         self._begin()
 
     def add(self, code: int, name: str, offset: int, nbytes: int, begin: int, end: int) -> None:
@@ -132,25 +136,25 @@ class Operations:
         if not rows:
             return
         self._closed = True  # should this fail: a file that ends within a row takes no more
-        data = b"".join(rows)
-        if self._file < 0:
-            data = self._open() + data
-        while data:
-            data = data[os.write(self._file, data) :]
+        if self._file is None:
+            self._file = OwnFile(self._folder, SUFFIX)
+            opening = process_description() | {"start_ns": self._started_ns}
+            rows = [MAGIC, _text(opening), *rows]
+        self._file.write(b"".join(rows))
         self._closed = False
-
-    def _open(self) -> bytes:
-        """Makes the file; what it begins with."""
-        name = f"{os.uname().nodename}-{os.getpid()}"
-        self._file = new_file(os.path.join(self._folder, name), SUFFIX)  # noqa: PTH118
-        return MAGIC + _text(process_description() | {"start_ns": self._started_ns})
 
     def _last(self) -> None:
         try:
-            with self._lock:
-                if not self._closed and (self._rows or self._file >= 0):
+            if not self._lock.acquire(timeout=_MOST_S):  # a signal's handler may end the process
+                return
+            try:
+                unsaid = self._file is not None and not self._ended
+                if not self._closed and (self._rows or unsaid):
+                    self._ended = True
                     self._rows.append(_text({"end_ns": time_ns()}))
                     self._flush()
+            finally:
+                self._lock.release()
         except Exception as error:
             self._give_up(error)
 

@@ -1,0 +1,58 @@
+"""What programs do to descriptors and to their own end costs neither their files nor events."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vanidl.readers.steps.journal import WAIT, read_journal
+from vanidl.record.injected.vanidl_steps import journal, sudden_ends
+from vanidl.record.injected.vanidl_steps.own_file import OwnFile
+
+
+@pytest.fixture
+def taken(tmp_path: Path):
+    """A file of the recorder, and one of the program that has got its number."""
+    (tmp_path / "steps").mkdir()
+    own = OwnFile(str(tmp_path / "steps"), ".steps")
+    own.write(b"one,")
+    os.close(own._number)
+    theirs = os.open(tmp_path / "theirs", os.O_RDWR | os.O_CREAT)
+    if theirs != own._number:
+        os.dup2(theirs, own._number)
+    return own, tmp_path
+
+
+def test_nothing_is_written_to_a_file_of_the_program(taken: tuple[OwnFile, Path]) -> None:
+    own, folder = taken
+    own.write(b"two")
+    (path,) = (folder / "steps").iterdir()
+    assert (path.read_bytes(), (folder / "theirs").read_bytes()) == (b"one,two", b"")
+
+
+def test_a_file_of_the_program_is_not_closed(taken: tuple[OwnFile, Path]) -> None:
+    own, folder = taken
+    own.leave()
+    os.write(own._number, b"still open")
+    assert (folder / "theirs").read_bytes() == b"still open"
+
+
+def test_the_end_of_a_program_is_recorded_however_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[tuple[object, ...]] = []
+    monkeypatch.setattr(sudden_ends, "_calls", [])
+    for name in ("_exit", "execv", "execve"):
+        monkeypatch.setattr(os, name, lambda *words, name=name: ended.append((name, *words)))
+    events = journal.Journal(str(tmp_path))
+    for number, end in enumerate(
+        (lambda: os._exit(3), lambda: os.execl("/a", "a"), lambda: os.execvpe("/b", ["b"], {}))
+    ):
+        events.add(WAIT, number, 10 + number, 11 + number)
+        events._flushed_ns = 10**18
+        end()
+        found = read_journal(next(tmp_path.glob("*.steps")))
+        assert (len(found.events), found.ended) == (number + 1, True)
+    assert ended == [("_exit", 3), ("execv", "/a", ("a",)), ("execve", "/b", ["b"], {})]
