@@ -124,9 +124,7 @@ def combine(a: FileSums, b: FileSums) -> FileSums:
     both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
     order = np.argsort(both[0], kind="stable")
     rows = grouped(*(column[order] for column in both))
-    busy = dict(a.busy)
-    for key, value in b.busy.items():
-        busy[key] = intervals.merge(busy.get(key, intervals.EMPTY), value)
+    busy = intervals.merge_by_key(a.busy, b.busy)
     return FileSums(*rows, distinct(np.concatenate([a.touched, b.touched])), busy)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,16 +93,11 @@ def combine(a: Operations, b: Operations) -> Operations:
     classes, counts = add_sparse((a.speed_class, a.speed_count), (b.speed_class, b.speed_count))
     return Operations(
         {**a.totals, **b.totals, **both},
-        _merged(a.busy, b.busy),
+        intervals.merge_by_key(a.busy, b.busy),
         classes,
         counts,
-        _merged(a.own_busy, b.own_busy),
+        intervals.merge_by_key(a.own_busy, b.own_busy),
     )
-
-
-def _merged(a: Mapping[int, Intervals], b: Mapping[int, Intervals]) -> dict[int, Intervals]:
-    both = {p: intervals.merge(a[p], b[p]) for p in a.keys() & b.keys()}
-    return {**a, **b, **both}
 
 
 def add_sparse(

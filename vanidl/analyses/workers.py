@@ -60,11 +60,11 @@ def partial(rows: Rows, trace: Trace) -> dict[int, Sums]:
 
 def combine(a: dict[int, Sums], b: dict[int, Sums]) -> dict[int, Sums]:
     """The reads of both."""
-    both = dict(a)
-    for process, (nbytes, spent, first, last) in b.items():
-        before = both.get(process, (0, 0, first, last))
+    both = {**a, **b}
+    for process in a.keys() & b.keys():
+        one, other = a[process], b[process]
         both[process] = (
-            before[0] + nbytes, before[1] + spent, min(before[2], first), max(before[3], last)
+            one[0] + other[0], one[1] + other[1], min(one[2], other[2]), max(one[3], other[3])
         )  # fmt: skip
     return both
 

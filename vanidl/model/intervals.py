@@ -6,9 +6,9 @@ An interval of zero length covers nothing and is dropped by `union`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from vanidl.parallel.batches import batches
 from vanidl.parallel.threads import in_threads
 
 Int64Array = NDArray[np.int64]
+Key = TypeVar("Key", bound=Hashable)
 
 _MIN = np.iinfo(np.int64).min
 _MAX = np.iinfo(np.int64).max
@@ -101,6 +102,12 @@ def merge(a: Intervals, b: Intervals) -> Intervals:
     if b.start[0] < a.start[0]:
         a, b = b, a
     return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def merge_by_key(a: Mapping[Key, Intervals], b: Mapping[Key, Intervals]) -> dict[Key, Intervals]:
+    """The time covered by a or b under each key; mostly they have few keys in common."""
+    both = {key: merge(a[key], b[key]) for key in a.keys() & b.keys()}
+    return {**a, **b, **both}
 
 
 def length_of_all(sets: Iterable[Intervals]) -> int:
