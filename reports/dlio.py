@@ -61,7 +61,7 @@ WORKLOAD: dict[str, object] = {
 def main() -> int:
     """Writes the page; 0, also where DLIO or storage is missing, else what `ab` ended with."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--repeat", type=int, default=3, help="pairs of runs that are kept")
+    parser.add_argument("--repeat", type=int, default=5, help="pairs of runs that are kept")
     parser.add_argument("--darshan-lib", help="libdarshan.so; default: where the recorder finds it")
     options = parser.parse_args()
     try:
