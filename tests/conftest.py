@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.util
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -112,6 +115,17 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no test data: {SHARED.name}/ is not beside the repository")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def darshan_library() -> ModuleType:
+    """PyDarshan's binding of Darshan's own library."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return importlib.import_module("darshan.backend.cffi_backend")
+        except RuntimeError:
+            pytest.skip("PyDarshan has no wheel with Darshan's library for this Python")
 
 
 @pytest.fixture(scope="session")

@@ -84,6 +84,7 @@ def length_of_union(rows: np.ndarray) -> int:
     return int(np.diff(at[order])[depth > 0].sum())
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_cosmictagger_train_file_against_pydarshan(run_of, shared):
     name = "public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
     run = run_of(name)

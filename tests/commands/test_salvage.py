@@ -61,6 +61,7 @@ def test_every_whole_stream_before_a_cut_is_there(tmp_path: Path, compression: s
             assert log.whole == (at >= len(content))
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_counters_before_a_cut_are_there(tmp_path: Path) -> None:
     path = tmp_path / "log.darshan"
     totals = write_log(path, WORK)
@@ -77,6 +78,7 @@ def test_counters_before_a_cut_are_there(tmp_path: Path) -> None:
         assert file.losses
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_damaged_counters_are_no_numbers(tmp_path: Path) -> None:
     path = tmp_path / "log.darshan"
     write_log(path, WORK)
@@ -89,6 +91,7 @@ def test_damaged_counters_are_no_numbers(tmp_path: Path) -> None:
     assert "POSIX" in file.losses[0]
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_text_json_page_export_and_check_say_what_is_missing(capsys, tmp_path, cut) -> None:
     text = said(capsys, "summary", str(cut), "--full")
     assert "Not all of the run is in these numbers" in text

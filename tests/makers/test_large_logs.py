@@ -56,6 +56,7 @@ def test_every_kind_holds_what_the_writer_says(
     assert path.stat().st_size == totals.nbytes
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_counters_are_those_of_the_operations(tmp_path, capsys, threads) -> None:
     path = tmp_path / "log.darshan"
@@ -74,6 +75,7 @@ def test_counters_are_those_of_the_operations(tmp_path, capsys, threads) -> None
     assert said["storage"]["bytes_written"] == totals.bytes_written
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("version", ["3.00", "3.10", "3.21", "3.41"])
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_pydarshan_reads_the_same(tmp_path: Path, version: str, order: str) -> None:

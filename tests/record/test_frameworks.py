@@ -38,6 +38,7 @@ def loops_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def torch_loops(loops_folder: Path) -> dict[str, Process]:
     """All loops of PyTorch, in one run: each in a process forked from one."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     return recorded(loops_folder, [program.command[-1] for program in TORCH if not program.missing])
 
 

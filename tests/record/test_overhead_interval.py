@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
 from benchmarks.vanidl.record_overhead import between_pairs, mean_interval, middle, nested_interval
 from vanidl.errors import InputError
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
 import vanidl
 from vanidl.errors import UsageError
 from vanidl.model.trace import SpanKind

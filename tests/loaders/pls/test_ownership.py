@@ -7,6 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
 from vanidl_loaders.errors import UsageError
 from vanidl_loaders.pls import ownership
 from vanidl_loaders.pls.ownership import (

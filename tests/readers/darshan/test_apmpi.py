@@ -59,6 +59,7 @@ def test_what_is_no_whole_record_is_counted(cut):
     assert decode(b"", "<") == ((), 0)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_shared_logs_equal_pydarshan(shared: Path):
     logs = sorted((shared / "data/public/darshan_logs").rglob("*.darshan"))
     with_mpi = [path for path in logs if "APMPI" in read_log(path).modules]

@@ -94,6 +94,7 @@ def assert_all_same(paths: Sequence[Path]) -> int:
     return len(mine)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_names_are_the_librarys() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -104,14 +105,17 @@ def test_names_are_the_librarys() -> None:
     assert NAMES.keys() == LAYERS.keys()
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_recorded_and_public_logs(finished_logs: tuple[Path, ...]) -> None:
     assert assert_all_same(finished_logs) > len(finished_logs) * 3 // 4
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_example_logs_of_the_wheel(wheel_logs: tuple[Path, ...]) -> None:
     assert assert_all_same(wheel_logs) == len(wheel_logs)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_generated_logs(tmp_path: Path) -> None:
     for i, log in enumerate([Log(), Log("3.21", ">"), Log("3.10", compression="none")]):
         (tmp_path / f"{i}").mkdir()
@@ -159,6 +163,7 @@ def of_every_version(
     }
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_version_of_every_module(
     case: Case, of_every_version: dict[Case, tuple[CounterFile | None, CounterFile]]
@@ -176,6 +181,7 @@ def test_every_version_of_every_module(
         assert_same(mine, theirs, LOST.get((module, version), set()))
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_objects_that_are_files_of_dfs_are_a_layer_apart(tmp_path: Path) -> None:
     """Both modules count their bytes: the storage total holds them once."""
     files, objects = (random_region(module, 1, "<") for module in ("DFS", "DAOS"))
@@ -198,6 +204,7 @@ def test_objects_that_are_files_of_dfs_are_a_layer_apart(tmp_path: Path) -> None
     assert "DFS read" in run.headline
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_records_of_posix_that_count_stdio_are_left_out_and_said(tmp_path: Path) -> None:
     raw = np.frombuffer(random_region("POSIX", 1, "<", 5), "<i8").reshape(5, -1).copy()
     raw[[1, 3], 2 + FOPENS] = 1
@@ -245,6 +252,7 @@ def layout(order: str, file: int, parts: list[tuple[int, list[int]]]) -> bytes:
     return head + b"".join(each) + words(order, *targets)
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_layouts_on_lustre(order: str, tmp_path: Path) -> None:
     two = layout(order, 7, [(1 << 20, [3, 4]), (1 << 22, [5])]) + layout(order, 8, [(64, [])])
@@ -278,6 +286,7 @@ def heat(order: str, key: int, width_s: float, written: list[int], read: list[in
     return head + words(order, *written, *read)
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_heat_maps(order: str, tmp_path: Path) -> None:
     keys = [*HEATMAP_LAYERS, 5]
@@ -311,6 +320,7 @@ def test_widths_that_are_no_number(tmp_path: Path) -> None:
     assert mine.heatmaps == theirs.heatmaps == ()
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_impossible_records_are_left_out_and_counted(tmp_path: Path) -> None:
     good, bad = random_region("STDIO", 2, "<", 2), words("<", *[2**62] * 31)
     path = tmp_path / "log.darshan"

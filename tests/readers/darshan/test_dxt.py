@@ -258,14 +258,17 @@ def same_as_pydarshan(path: Path) -> int:
     return rows
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
     assert sum(map(same_as_pydarshan, wheel_logs)) > 7000
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
     assert sum(map(same_as_pydarshan, finished_logs)) > 300_000
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize(("order", "compression"), [("<", "zlib"), (">", "zlib"), ("<", "none")])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_written_logs_equal_pydarshan(

@@ -51,6 +51,7 @@ def check(file: CounterFile, value: int) -> None:
     assert not posix.counters["POSIX_OPENS"].flags.writeable
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_what_was_written(tmp_path: Path) -> None:
     paths = several(tmp_path, [log_with(3), log_with(40)])
     files = read_counters(paths)
@@ -65,6 +66,7 @@ def test_no_logs_and_no_log() -> None:
     assert (file.layers, len(file.losses)) == ((), 1)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_bad_logs_lose_only_themselves(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +94,7 @@ def child_that(folder: Path, does: str) -> Path:
     return child
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_a_crash_loses_only_the_log_at_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +108,7 @@ def test_a_crash_loses_only_the_log_at_fault(
     assert "signal 6" in files[paths[2]].losses[0]
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_a_log_that_takes_forever_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ def test_a_log_that_takes_forever_is_given_up(
     assert files[paths[1]].losses
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_a_log_that_wants_all_memory_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +136,7 @@ def test_a_log_that_wants_all_memory_is_given_up(
     assert "8 GiB of memory" in loss
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_impossible_records_are_left_out_and_counted(tmp_path: Path) -> None:
     good = (1, 0, [2] * STDIO_COUNTERS, [1.5] * STDIO_TIMES)
     bad = [(2, 0, [2**62] * STDIO_COUNTERS, [1.5] * STDIO_TIMES)]
@@ -216,12 +222,14 @@ def assert_same_heatmaps(peer: Any, log: Any, file: CounterFile) -> None:
     assert mine == theirs
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
     for path, file in read_counters([str(p) for p in wheel_logs]).items():
         assert file.losses == ()
         assert_same(Path(path), file)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
     for path, file in read_counters([str(path) for path in finished_logs]).items():
         assert file.losses == ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import signal
 import sys
@@ -17,9 +16,8 @@ from vanidl.readers.darshan.library import read_counters
 
 
 @pytest.fixture(autouse=True)
-def requests(monkeypatch):
+def requests(monkeypatch, darshan_library):
     """The number of requests so far; neither the memory nor the time of this process ends."""
-    backend = importlib.import_module("darshan.backend.cffi_backend")
     done = SimpleNamespace(count=0)
 
     def wait(request: bytes, seconds: float, mine: object) -> str:
@@ -28,10 +26,22 @@ def requests(monkeypatch):
         return library.ending(library_child.main())
 
     monkeypatch.setattr(library, "_wait", wait)
-    monkeypatch.setattr(library_child, "_backend", lambda: backend)
+    monkeypatch.setattr(library_child, "_backend", lambda: darshan_library)
     monkeypatch.setattr(library_child, "_limit_memory", lambda nbytes: None)
     monkeypatch.setattr(signal, "alarm", lambda seconds: 0)
     return done
+
+
+def test_pydarshan_without_its_library_is_said(tmp_path, monkeypatch):
+    """As where no wheel fits the version of Python."""
+
+    def none():
+        raise RuntimeError("Could not find libdarshan-util.so!")
+
+    monkeypatch.setattr(library_child, "_backend", none)
+    (file,) = read_counters(several(tmp_path, [log_with(3)])).values()
+    assert file.layers == ()
+    assert "PyDarshan comes without Darshan's library" in file.losses[0]
 
 
 def test_one_process_reads_many_logs(tmp_path, requests):

@@ -200,6 +200,7 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_pydarshan_reads_what_the_writer_writes(tmp_path: Path, version: str) -> None:
     path = tmp_path / "log.darshan"
@@ -207,11 +208,13 @@ def test_pydarshan_reads_what_the_writer_writes(tmp_path: Path, version: str) ->
     assert_same(path)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_wheel_logs_equal_pydarshan(wheel_logs: tuple[Path, ...]) -> None:
     for path in wheel_logs:
         assert_same(path)
 
 
+@pytest.mark.usefixtures("darshan_library")
 def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
     assert len(finished_logs) > 50
     for path in finished_logs:

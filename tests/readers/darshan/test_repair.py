@@ -54,6 +54,7 @@ def same(a: CounterFile, b: CounterFile) -> None:
             assert np.array_equal(seconds, other.seconds[name])
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("version", ["3.00", "3.10", "3.20", "3.21", "3.41"])
 def test_counters_of_a_bz2_log_are_those_of_the_same_log_in_zlib(tmp_path, version, order):

@@ -70,6 +70,7 @@ def test_counters_of_the_machine_limit_no_claim(tmp_path):
     assert "stdio_share" in {f.code for f in run.findings}
 
 
+@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("other", ["STDIO", "POSIX"])
 def test_records_of_an_unknown_version_are_no_damage_and_in_no_total(tmp_path, capsys, other):
     modules = sorted({*NUMBER} & {*LAYERS} - {other})

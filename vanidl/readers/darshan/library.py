@@ -34,6 +34,7 @@ from vanidl.readers.darshan.counter_checks import (
     stripe_records,
 )
 from vanidl.readers.darshan.counters import is_known
+from vanidl.readers.darshan.library_child import NO_LIBRARY
 from vanidl.readers.darshan.repair import prepared
 from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile
@@ -46,6 +47,9 @@ _LOG_SECONDS = 40
 _ENDINGS = {
     -signal.SIGALRM: "Darshan's library took longer than a log of this size may",
     3: f"Darshan's library wanted more than {MEMORY_BYTES >> 30} GiB of memory",
+    NO_LIBRARY: "PyDarshan comes without Darshan's library for this version of Python, which has "
+    "to read such logs; use a Python that it has a wheel for, or put libdarshan-util.so on "
+    "LD_LIBRARY_PATH",
 }
 """What exit statuses of the child mean."""
 

@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+NO_LIBRARY = 4
+"""Exit status where PyDarshan has no library: its wheels are for some versions of Python only."""
 LOG_SECONDS = 30
 BYTES_A_SECOND = 4 << 20
 
@@ -38,7 +40,10 @@ def main() -> int:
     """Answer the request on stdin, log by log."""
     request = pickle.load(sys.stdin.buffer)
     _limit_memory(request["memory"])
-    backend = _backend()
+    try:
+        backend = _backend()
+    except RuntimeError:  # of PyDarshan, which looked for the library in vain
+        return NO_LIBRARY
     with open(request["result"], "ab") as result:  # noqa: PTH123 - no pathlib, to start fast
         for path, size in request["logs"]:
             signal.alarm(LOG_SECONDS + size // BYTES_A_SECOND)
