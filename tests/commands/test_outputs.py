@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -69,6 +70,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if not mounted:
         pytest.skip("no right to mount a small file system")
     yield place
+    gc.collect()  # pyarrow closes a file that it could not finish when its writer goes
     subprocess.run(["umount", str(place)], check=True)
 
 
