@@ -81,7 +81,8 @@ def fastest(cuts: Iterable[Cut], parts: int, speeds: Speeds, *, connected: bool)
     """`own`, `gaps` or `collective`: what takes the slowest part of a sample least time."""
     cuts = list(cuts)
     own, span = (max(getattr(cut, name) for cut in cuts) for name in ("nbytes", "span_nbytes"))
-    blocks = -(-span // speeds.block_nbytes)
+    # Shorter pieces of a range are read one behind the other: storage reads ahead meanwhile.
+    blocks = -(-span // MOST_BLOCK_NBYTES)
     taken = {
         "own": max(cut.runs for cut in cuts) * speeds.latency_s + own / speeds.bytes_per_s,
         # What is cut from a block in the processor's cache to its place costs little more.

@@ -81,8 +81,7 @@ def test_no_other_way_is_faster(latency_s, storage, messages, copies, shared, co
     """By the same five numbers, computed for each way alone."""
     span_s = LAST_AXIS[0].span_nbytes / storage
     cut = LAST_AXIS[0]
-    block_nbytes = min(max(4 * latency_s * storage, 512 << 10), 4 << 20)
-    requests = math.ceil(cut.span_nbytes / int(block_nbytes))
+    requests = math.ceil(cut.span_nbytes / (4 << 20))
     taken = {
         "own": cut.runs * latency_s + cut.nbytes / storage,
         "gaps": requests * latency_s + min(span_s, span_s / 4 + cut.span_nbytes / shared),

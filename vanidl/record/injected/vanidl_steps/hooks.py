@@ -117,8 +117,8 @@ def install(journal: Journal, hooks: Iterable[tuple[str, str]] = HOOKS) -> None:
 
     def say() -> None:
         if names := passed_by():
-            why = f"imported past the recorder, which is not first in sys.meta_path: {names[0]}"
-            journal.note_failure("imports", ImportError(f"{why} and {len(names) - 1} more"))
+            why = "imported past the recorder, which is not first in sys.meta_path: "
+            journal.note_failure("imports", ImportError(why + ", ".join(names)))
 
     atexit.register(say)
 
