@@ -69,8 +69,7 @@ def deal_to(
     Raises:
         UsageError: As `deal`.
     """
-    slots = np.arange(samples // ranks + (rank < samples % ranks))
-    return dealt_at(Places(np.full(len(slots), rank), slots), samples, ranks, partition, seed)
+    return dealt_at(Places.of_rank(rank, samples, ranks), samples, ranks, partition, seed)
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,12 @@ class Places:
 
     ranks: Int64Array
     slots: Int64Array
+
+    @classmethod
+    def of_rank(cls, rank: int, samples: int, ranks: int) -> Places:
+        """All slots of one rank."""
+        slots = np.arange(int(_size(np.array(rank), samples, ranks)))
+        return cls(np.full(len(slots), rank), slots)
 
 
 def dealt_at(
@@ -114,7 +119,11 @@ def _ids(numbers: Int64Array, samples: int, partition: str, seed: int) -> Int64A
 
 def sizes_of(samples: int, ranks: int) -> Int64Array:
     """n_r: samples of each rank, in every epoch."""
-    return samples // ranks + (np.arange(ranks, dtype=np.int64) < samples % ranks)
+    return _size(np.arange(ranks, dtype=np.int64), samples, ranks)
+
+
+def _size(rank: Int64Array, samples: int, ranks: int) -> Int64Array:
+    return samples // ranks + (rank < samples % ranks)
 
 
 @dataclass(frozen=True)
@@ -154,11 +163,11 @@ class Draw:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.items(np.zeros(1, np.int64))
+        self.items(np.zeros(1, np.int64))  # raises where the fraction is none
 
     def sizes(self, ranks: Int64Array) -> Int64Array:
         """n_r of some ranks."""
-        return self.samples // self.ranks + (ranks < self.samples % self.ranks)
+        return _size(ranks, self.samples, self.ranks)
 
     def items(self, ranks: Int64Array) -> Int64Array:
         """k_r of some ranks."""
@@ -187,8 +196,7 @@ class Draw:
 
     def home(self, rank: int, epoch: int) -> Places:
         """Where that was dealt which a rank holds at the beginning of an epoch, by slot."""
-        slots = np.arange(int(self.sizes(np.array(rank))))
-        places = Places(np.full(len(slots), rank), slots)
+        places = Places.of_rank(rank, self.samples, self.ranks)
         for earlier in reversed(range(epoch)):
             places = self.before(earlier, places)
         return places

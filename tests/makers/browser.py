@@ -180,26 +180,34 @@ def sound_in_two_views(driver: Any, page: Path, scheme: str) -> None:
         assert len(sound_inks(driver, 1400)) == len(before)
 
 
+@contextmanager
+def on_paper(driver: Any) -> Iterator[None]:
+    """The page as it is printed."""
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def tables_cut_on_paper(driver: Any) -> int:
     """Tables that run over what follows them where the page is printed."""
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    cut: int = driver.execute_script(
-        "return [...document.querySelectorAll('.table-box')].filter((each) => each.clientHeight"
-        " && each.scrollHeight > each.clientHeight + 1).length"
-    )
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    with on_paper(driver):
+        cut: int = driver.execute_script(
+            "return [...document.querySelectorAll('.table-box')].filter((each) => each.clientHeight"
+            " && each.scrollHeight > each.clientHeight + 1).length"
+        )
     return cut
 
 
 def tallest_row_on_paper(driver: Any) -> float:
     """Height in pixels of the tallest row of any table, on a page as wide as paper."""
     resized(driver, 720)
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    height: float = driver.execute_script(
-        "return Math.max(...[...document.querySelectorAll('tbody tr')]"
-        ".map((row) => row.getBoundingClientRect().height))"
-    )
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    with on_paper(driver):
+        height: float = driver.execute_script(
+            "return Math.max(...[...document.querySelectorAll('tbody tr')]"
+            ".map((row) => row.getBoundingClientRect().height))"
+        )
     return height
 
 

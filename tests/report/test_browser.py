@@ -195,11 +195,10 @@ def test_a_printed_page_holds_every_picture(full):
 
     printed = full.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
     assert base64.b64decode(printed["data"]).startswith(b"%PDF")
-    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    heads = "getComputedStyle(document.querySelector('thead button')).display"
-    assert full.execute_script(f"return {heads}") == "contents"  # buttons are not repeated
-    assert full.execute_script(TORN) == []
-    full.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    with browser.on_paper(full):
+        heads = "getComputedStyle(document.querySelector('thead button')).display"
+        assert full.execute_script(f"return {heads}") == "contents"  # buttons are not repeated
+        assert full.execute_script(TORN) == []
     missing = full.execute_script(
         "return [...document.querySelectorAll('.plot')].filter((p) => !p.dataset.drawn).length"
     )

@@ -34,7 +34,8 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The same without columns of which no row knows anything, for what is said elsewhere."""
-        kept = [i for i in range(len(self.columns)) if i not in self._empty_columns()]
+        empty = self._empty_columns()
+        kept = [i for i in range(len(self.columns)) if i not in empty]
         columns = tuple(self.columns[i] for i in kept)
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
         place = kept.index(self.sorted_by) if self.sorted_by in kept else None

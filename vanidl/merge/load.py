@@ -30,9 +30,9 @@ from vanidl.readers.format import PendingCounters, Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 _MOST_NAMED = 100
-_EMPTY_FOR = ("steps_incomplete", "recording")
-_MOST_REASONS = 3
 """Warnings of a kind that name a file each; a hundred thousand files are one job, too."""
+_EMPTY_FOR, _MOST_REASONS = ("steps_incomplete", "recording"), 3
+"""Warnings that say why a recording may be empty, and how many of them are repeated."""
 
 _LEFT_OUT = ". Nothing of it is in this report."
 

@@ -74,7 +74,7 @@ def figure(run: Run) -> Figure:
     cut = n_of_m(len(rows) - 1, len(overlap.per_rank), "ranks")
     note = f" Shown: {cut}, those with the longest input wait." if table.cut else ""
     words = _CAPTION + meanings(_drawn(rows))
-    words += wait_words(_drawn(rows), lambda name: [getattr(row, name) for row in rows])
+    words += wait_words(_drawn(rows), _values(rows))
     words += note + table.not_recorded(but=("of it I/O",))
     table = table.without_empty_columns()
     figure = _record(words, spec=_spec(rows), table=table, empty_reason="")
@@ -163,15 +163,19 @@ def _longest(found: Iterable[float | None]) -> float:
     return max((value or 0.0 for value in found), default=0.0)
 
 
+def _values(rows: tuple[RankOverlap, ...]) -> Callable[[str], list[float | None]]:
+    return lambda name: [getattr(row, name) for row in rows]
+
+
 def _drawn(rows: tuple[RankOverlap, ...]) -> list[Part]:
-    return drawn_parts(lambda name: [getattr(row, name) for row in rows])
+    return drawn_parts(_values(rows))
 
 
 def _spec(rows: tuple[RankOverlap, ...]) -> Spec:
     labels = [plotted(row.label) for row in rows]
     positions = list(range(len(rows)))
     data = [_bars(rows, labels, part) for part in _drawn(rows)]
-    if draws_waits(lambda name: [getattr(row, name) for row in rows]):
+    if draws_waits(_values(rows)):
         data.append(_waits(rows, labels))
     return {
         "data": data,
