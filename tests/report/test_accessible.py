@@ -21,14 +21,14 @@ from vanidl.survey.rows import missing
 
 pytestmark = pytest.mark.browser
 LOG = "day-35/me_train_images_id1035-10035_1-2-3-4_1.darshan"
-JOB = missing(Job("1", (LOG,), LOG, "key"), "") | {
+JOB = missing(Job("1", (LOG,), "", "key"), "") | {
     "problem": None, "ranks": 4, "run_time_s": 60.0, "io_share": 0.2, "io_per_rank_mean_s": 12.0,
     "start": "2026-01-01T00:00:00Z", "bytes_read": 1 << 30, "bytes_written": 0, "findings": 2,
     "warnings": "partial", "size_median": 4096.0, "command": "python train.py --epochs 90",
 }  # fmt: skip
 JOBS = [JOB | {"job": str(i), "io_per_rank_mean_s": 1.0 + i} for i in range(45)]
 JOBS += [JOB | {"io_per_rank_mean_s": None, "io_share": None}]
-JOBS += [missing(Job(None, ("b",), "b", "key"), "no log")]
+JOBS += [missing(Job(None, ("b",), "", "key"), "no log")]
 TAB = """<!doctype html><body><script type=module>
 window.fetch = async (address) => ({
   ok: address === "./runs", status: 200, json: async () => ["a", "b"], text: async () => "damaged",

@@ -116,7 +116,7 @@ def test_rows_of_a_survey_that_could_and_could_not_be_read(opened) -> None:
             "problem": None}  # fmt: skip
     assert set(more) == {name for name, _ in MORE}
     assert faults("survey", row | more) == []
-    assert faults("survey", missing(Job(None, ("/x/a",), "a", "key"), "gone")) == []
+    assert faults("survey", missing(Job(None, ("/x/a",), "", "key"), "gone")) == []
 
 
 def test_files_that_runs_leave(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
+import shutil
 import textwrap
 import tracemalloc
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from tests.makers.large_logs import Workload, write_log
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands import COMMANDS
 from vanidl.commands.schema import output_schema
+from vanidl.parallel.executors import ExecutorOptions
 from vanidl.parallel.limits import Limits
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
@@ -28,7 +31,7 @@ from vanidl.survey.cache import RowCache
 from vanidl.survey.days import input_by_day
 from vanidl.survey.groups import GROUPS, group_figures
 from vanidl.survey.hours import program_of
-from vanidl.survey.jobs import Job
+from vanidl.survey.jobs import Job, states_of
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.page import TERMS, page
 from vanidl.survey.reports import place_of
@@ -36,6 +39,7 @@ from vanidl.survey.rows import COLUMNS, MORE, missing
 from vanidl.survey.survey import LIMITS
 from vanidl.survey.weeks import changes_figure
 
+survey_module = importlib.import_module("vanidl.survey.survey")
 parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
 
 JOBS = 5
@@ -77,7 +81,7 @@ def test_a_job_is_a_row_with_the_numbers_of_its_summary(folder: Path, done) -> N
 def test_a_row_does_not_depend_on_the_process_that_reads_the_log(folder: Path, done) -> None:
     read = [row for row in done.rows if row["problem"] is None]
     logs = [str(folder / row["first_log"]) for row in read]
-    jobs = [Job("", (log,), log, log) for log in logs]
+    jobs = [Job("", (log,), "", log) for log in logs]
     here = survey_rows.rows(jobs, LIMITS)
     names = [name for name, *_ in COLUMNS] + ["warnings", "findings", "problem"]
     assert [[row[n] for n in names] for row in here] == [[row[n] for n in names] for row in read]
@@ -140,6 +144,11 @@ def test_only_a_job_whose_log_changed_is_redone(folder: Path, tmp_path: Path) ->
     assert survey(folder, tmp_path).kept == JOBS - 1
 
 
+def known(folder: Path, paths: Sequence[str], read) -> list[Identity]:
+    """What is known of some logs, as a survey asks for it."""
+    return KnownLogs(folder, kept=True).identities(states_of(paths), read)
+
+
 def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path) -> None:
     paths = sorted(map(str, folder.rglob("*.darshan")))
     opened: list[str] = []
@@ -148,19 +157,19 @@ def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path
         opened.extend(some)
         return survey_rows.identities(some)
 
-    first = KnownLogs(tmp_path, kept=True).identities(paths, read)
+    first = known(tmp_path, paths, read)
     assert opened == paths
     opened.clear()
-    again = KnownLogs(tmp_path, kept=True).identities(paths, read)
+    again = known(tmp_path, paths, read)
     assert opened == [path for path in paths if "bad_x" in path]  # which nobody can read
-    known = [(a, b) for (_, a, _), (_, b, _) in zip(first, again, strict=True) if a and b]
-    assert len(known) == JOBS
-    assert all(replace(a, metadata={}, mounts=(), modules=()) == b for a, b in known)
+    pairs = [(a, b) for (_, a, _), (_, b, _) in zip(first, again, strict=True) if a and b]
+    assert len(pairs) == JOBS
+    assert all(replace(a, metadata={}, mounts=(), modules=()) == b for a, b in pairs)
     Path(paths[1]).touch()
     opened.clear()
-    KnownLogs(tmp_path, kept=True).identities(paths[:2], read)
+    known(tmp_path, paths[:2], read)
     assert paths[1] in opened
-    assert KnownLogs(tmp_path, kept=True).identities([], read) == []
+    assert known(tmp_path, [], read) == []
 
 
 _KNOWN = b'{"version":2}\n'
@@ -175,12 +184,12 @@ def test_what_is_known_of_logs_is_not_believed(
     folder: Path, tmp_path: Path, damage: bytes | None
 ) -> None:
     paths = [str(path) for path in folder.rglob("me_*.darshan")]
-    expected = KnownLogs(tmp_path, kept=True).identities(paths, survey_rows.identities)
+    expected = known(tmp_path, paths, survey_rows.identities)
     file = tmp_path / "logs.known"
     file.write_bytes(
         file.read_bytes().replace(b'"nprocs":2', b'"nprocs":"2"') if damage is None else damage
     )
-    assert KnownLogs(tmp_path, kept=True).identities(paths, survey_rows.identities) == expected
+    assert known(tmp_path, paths, survey_rows.identities) == expected
 
 
 def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path, monkeypatch) -> None:
@@ -189,11 +198,11 @@ def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path, monkey
     (path,) = map(str, folder.glob("day1/*.darshan"))
     ((_, log, why),) = survey_rows.identities([path])
     others = [f"{path}.{i}" for i in range(many)]
-    KnownLogs(tmp_path, kept=True).identities(others, lambda some: [(p, log, why) for p in some])
+    known(tmp_path, others, lambda some: [(p, log, why) for p in some])
     nbytes = (tmp_path / "logs.known").stat().st_size
     tracemalloc.start()
     try:
-        KnownLogs(tmp_path, kept=True).identities([path], lambda _: [])
+        known(tmp_path, [path], lambda _: [])
         assert tracemalloc.get_traced_memory()[1] < 3 * nbytes
     finally:
         tracemalloc.stop()
@@ -201,13 +210,13 @@ def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path, monkey
 
 def test_where_names_may_not_stay_nothing_is_known(folder: Path, tmp_path: Path) -> None:
     paths = [str(path) for path in folder.rglob("me_*.darshan")]
-    KnownLogs(tmp_path, kept=False).identities(paths, survey_rows.identities)
+    KnownLogs(tmp_path, kept=False).identities(states_of(paths), survey_rows.identities)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
     kept = RowCache(tmp_path)
-    job = Job("1", ("a",), "a", "key")
+    job = Job("1", ("a",), "", "key")
     kept.add({"key": missing(job, "why")})
     (tmp_path / "done" / "broken.json").write_text("{")
     (tmp_path / "done" / "old.json").write_text('{"version": 0, "rows": {"k": {}}}')
@@ -215,7 +224,7 @@ def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
 
 
 def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_path: Path) -> None:
-    whole = missing(Job("1", ("a",), "a", "key"), "why")
+    whole = missing(Job("1", ("a",), "", "key"), "why")
     wrong = {"ops": 2**63, "ranks": "8", "io_share": True, "first_log": None, "complete": 1}
     rows = {name: whole | {name: value} for name, value in wrong.items()}
     rows |= {"column": whole | {"more": 1}, "list": [], "whole": whole}
@@ -233,7 +242,7 @@ def test_any_error_while_a_job_is_read_is_its_row(monkeypatch, error: Exception)
 
     monkeypatch.setattr(survey_rows, "trace_of", fail)
     row = survey_rows.row(
-        Job("1", ("a",), "a", "key"), survey_rows.library.start_counters([]), LIMITS
+        Job("1", ("a",), "", "key"), survey_rows.library.start_counters([]), LIMITS
     )
     assert row["job"] == "1"
     assert row["problem"].startswith("a: expected a file")
@@ -245,12 +254,69 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
             pass
 
     monkeypatch.setattr(survey_rows, "trace_of", forever)
-    job = Job("1", ("a",), "a", "key")
+    job = Job("1", ("a",), "", "key")
     limits = Limits(seconds=0.05, nbytes=1 << 40)
     row = survey_rows.row(job, survey_rows.library.start_counters([]), limits)
     assert row["problem"].endswith(survey_rows.LIMITED)
     RowCache(tmp_path).add({"key": row})
     assert RowCache(tmp_path).rows == {}
+
+
+NIGHTS = [
+    ([[0, 3, 6], [], [1, 2, 4], [5, 7]], None),
+    ([[n] for n in (7, 2, 5, 0, 6, 1, 4, 3)], None),
+    ([[0, 3, 6], [1, 2, 4, 5, 7]], 2),
+]
+"""Which logs come in each night, and how many processes read them."""
+
+
+@pytest.fixture(scope="module")
+def night_logs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Logs of five jobs, two of which have a log more, and a file that is no log."""
+    root = tmp_path_factory.mktemp("nights")
+    paths = [root / f"me_x_id{i % 5}-{i}_1-1-1-1_1.darshan" for i in range(7)]
+    for i, path in enumerate(paths):
+        day = 1_700_000_000 + 40_000 * (i % 5)
+        work = Workload(60 * (i + 1), ranks=1, files=3, seed=i, job=i % 5, traced=i % 2 == 0)
+        write_log(path, work, Log(start=(day + i, 0), end=(day + 60 + i, 0)))
+    bad = root / "bad_x_id9-9_1-1-1-1_1.darshan"
+    bad.write_bytes(b"no log" * 10)
+    return [*paths, bad]
+
+
+@pytest.mark.parametrize(("nights", "workers"), NIGHTS)
+def test_nights_in_any_order_leave_what_one_night_leaves(
+    night_logs: list[Path], tmp_path: Path, monkeypatch, nights, workers: int | None
+) -> None:
+    """So do nights that were cut short: what is not written yet is done by the next one."""
+    if workers:
+        pytest.importorskip("distributed", reason="an extra")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(survey_module, "LOGS_A_BATCH", 2)
+    logs = Path("logs")
+    logs.mkdir()
+    options = ExecutorOptions(workers=workers) if workers else None
+    for night in nights:
+        for at in night:
+            shutil.copy2(night_logs[at], logs)
+        with monkeypatch.context() as cut:
+            cut.setattr(survey_module, "_written", stop)
+            with pytest.raises(KeyboardInterrupt):
+                survey(logs, "out", executor_options=options)
+        done = survey(logs, "out", executor_options=options)
+    shutil.rmtree(logs)
+    logs.mkdir()
+    for path in night_logs:
+        shutil.copy2(path, logs)
+    whole = survey(logs, "whole")
+    assert len(whole.rows) == 6
+    assert sum(row["logs"] for row in whole.rows) == 8
+    for one, other in ((done.parquet, whole.parquet), (done.page, whole.page)):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_one_bad_log_ends_nothing_else(folder: Path, tmp_path: Path) -> None:
@@ -326,7 +392,7 @@ def test_a_name_of_a_report_is_a_name_of_a_file() -> None:
 
 
 def test_nothing_read_gives_a_page_too() -> None:
-    job = Job(None, ("a",), "a", "key")
+    job = Job(None, ("a",), "", "key")
     assert "not known" in page([missing(job, "why")], "x").headline.title
 
 

@@ -151,7 +151,7 @@ def test_comparisons_read_well(name):
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("jobs", [1, 2, 30])
 def test_surveys_read_well(extreme, jobs):
-    row = missing(Job("1", ("a",), "a", "key"), "why")
+    row = missing(Job("1", ("a",), "", "key"), "why")
     known = dict.fromkeys(("io_share", "io_per_rank_mean_s", "size_median"), extreme)
     known |= {"problem": None, "ranks": 1, "run_time_s": 1e9, "bytes_read": 1, "bytes_written": 0}
     made = page([row | known | {"start": "2026-01-01T00:00:00Z"}] * jobs + [row], "logs")

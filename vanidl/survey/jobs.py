@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache, partial
 
 from vanidl.merge.jobs import group
 from vanidl.readers.file_names import darshan_name
@@ -19,41 +19,86 @@ class Job:
 
     id: str | None
     paths: tuple[str, ...]
-    first: str  # the first path, relative to the folder
+    root: str  # the folder that is surveyed
     key: str
-    user: str | None = None  # by the names of logs, or "uid 1000"; None: neither says
+    user_id: int | None = None  # of a log; None: nothing says
+
+    @property
+    def first(self) -> str:
+        """The first path, relative to the folder."""
+        return os.path.relpath(self.paths[0], self.root)
+
+    @property
+    def user(self) -> str | None:
+        """Whose job it is, by the names of logs, or "uid 1000"; None: neither says."""
+        named = darshan_name(self.paths[0])
+        if named:
+            return named.user
+        return None if self.user_id is None else f"uid {self.user_id}"
+
+
+def states_of(paths: Iterable[str]) -> dict[str, str]:
+    """Name, size and time of change of each file, by its path."""
+    return {path: _state(path) for path in paths}
+
+
+def _state(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a path of each of many logs takes longer
+    except OSError:  # gone since it was listed: reading will say so
+        return path
+    return f"{path}\0{found.st_size}\0{found.st_mtime_ns}"
 
 
 def jobs_of(
-    root: Path, read: Sequence[tuple[str, TracerLog | None, str]]
+    root: str, read: Sequence[tuple[str, TracerLog | None, str]], states: Mapping[str, str]
 ) -> tuple[list[Job], list[tuple[Job, str]]]:
     """(jobs, earliest first; logs that say nothing, each as a job with the reason)."""
     logs = [log for _, log, _ in read if log is not None]
-    jobs = [
-        _job(
-            root,
-            "+".join(found.job_ids),
-            sorted(log.path for log in found.logs),
-            f"uid {found.logs[0].user_id}",
-        )
-        for found in (group(logs, ()) if logs else ())
+    jobs = []
+    for found in group(logs, ()) if logs else ():
+        paths = tuple(sorted(log.path for log in found.logs))
+        key, user_id = _key(paths, states), found.logs[0].user_id
+        jobs.append(Job("+".join(found.job_ids), paths, root, key, user_id))
+    unread = [
+        (Job(None, (path,), root, _key([path], states)), why)
+        for path, log, why in read
+        if log is None
     ]
-    unread = [(_job(root, None, [path]), why) for path, log, why in read if log is None]
     return jobs, unread
 
 
 def results_of(
-    root: Path, results: Iterable[str], logs: Sequence[str]
+    root: str, results: Iterable[str], logs: Sequence[str]
 ) -> tuple[list[Job], list[str]]:
     """(a job for each folder with a result of a benchmark, the logs that lie in none of them)."""
     folders: dict[str, list[str]] = {}
     for path in results:
-        folders.setdefault(str(Path(path).parent), []).append(path)
+        folders.setdefault(_parent(path), []).append(path)
+    holder = cache(partial(_holder, folders=folders.keys()))
     rest: list[str] = []
     for path in logs:
-        above = next((f for f in map(str, Path(path).parents) if f in folders), None)
+        above = holder(_parent(path))
         (rest if above is None else folders[above]).append(path)
-    return [_job(root, None, sorted(paths)) for _, paths in sorted(folders.items())], rest
+    return [_result(root, sorted(paths)) for _, paths in sorted(folders.items())], rest
+
+
+def _holder(folder: str, folders: Collection[str]) -> str | None:
+    """The folder itself or the nearest one above it that is among the folders."""
+    while folder not in folders:
+        above = _parent(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
+def _parent(path: str) -> str:
+    return os.path.dirname(path)  # noqa: PTH120 - as `_state`
+
+
+def _result(root: str, paths: Sequence[str]) -> Job:
+    return Job(None, tuple(paths), root, _key(paths, states_of(paths)))
 
 
 def batches(jobs: Iterable[Job], logs: int) -> Iterator[list[Job]]:
@@ -68,22 +113,7 @@ def batches(jobs: Iterable[Job], logs: int) -> Iterator[list[Job]]:
         yield batch
 
 
-def _job(root: Path, job_id: str | None, paths: list[str], user: str | None = None) -> Job:
-    first = os.path.relpath(paths[0], root)
-    named = darshan_name(first)
-    return Job(job_id, tuple(paths), first, _key(paths), named.user if named else user)
-
-
-def _key(paths: Sequence[str]) -> str:
+def _key(paths: Iterable[str], states: Mapping[str, str]) -> str:
     """From names, sizes and times of change: what was done need not be done again."""
-    text = "\n".join(state_of(path) for path in paths)
+    text = "\n".join(states[path] for path in paths)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def state_of(path: str) -> str:
-    """Name, size and time of change of a file."""
-    try:
-        found = Path(path).stat()
-    except OSError:  # gone since it was listed: reading will say so
-        return path
-    return f"{path}\0{found.st_size}\0{found.st_mtime_ns}"

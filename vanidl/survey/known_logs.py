@@ -14,7 +14,6 @@ from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.readers.budget import read_whole
 from vanidl.readers.records import TracerLog
-from vanidl.survey.jobs import state_of
 
 Identity = tuple[str, TracerLog | None, str]
 """(path, who wrote the log, why that cannot be said); exactly one of the last two is set."""
@@ -40,19 +39,23 @@ class KnownLogs:
         self._file, self._kept = folder / FILE, kept
 
     def identities(
-        self, paths: Sequence[str], read: Callable[[Sequence[str]], Sequence[Identity]]
+        self,
+        states: Mapping[str, str],
+        read: Callable[[Sequence[str]], Sequence[Identity]],
     ) -> list[Identity]:
         """Those of all paths, sorted by them; `read` is asked for the ones that are new or changed.
+
+        `states` are what is seen of the files from outside, by path (`jobs.states_of`).
 
         Raises:
             VanidlError: they cannot be written.
         """
-        by_state = {state_of(path): path for path in paths}
+        by_state = {state: path for path, state in states.items()}
         known, stored = self._known(by_state) if self._kept else ({}, 0)
-        new = read([path for path in paths if path not in known])
+        new = read([path for path in states if path not in known])
         found: list[Identity] = [*((path, log, "") for path, log in known.items()), *new]
         if self._kept and (any(log for _, log, _ in new) or len(known) < stored):
-            self._write(found, by_state)
+            self._write(found, states)
         return sorted(found, key=lambda one: one[0])
 
     def _known(self, by_state: Mapping[str, str]) -> tuple[dict[str, TracerLog], int]:
@@ -67,8 +70,7 @@ class KnownLogs:
                     known[path] = TracerLog(**plain | _UNREAD | {"path": path})
         return known, len(lines)
 
-    def _write(self, found: Sequence[Identity], by_state: Mapping[str, str]) -> None:
-        states = {path: state for state, path in by_state.items()}
+    def _write(self, found: Sequence[Identity], states: Mapping[str, str]) -> None:
         content = bytearray(_HEAD)  # a list of lines took 9 KB a log until it was joined
         for path, log, _ in found:
             if log is not None:

@@ -20,7 +20,7 @@ from vanidl.readers.format import Progress
 from vanidl.survey import table
 from vanidl.survey.anonymous import anonymous_rows
 from vanidl.survey.cache import FOLDER, RowCache
-from vanidl.survey.jobs import Job, batches, jobs_of, results_of
+from vanidl.survey.jobs import Job, batches, jobs_of, results_of, states_of
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.listing import worst_first
 from vanidl.survey.page import write_survey_page
@@ -107,7 +107,8 @@ def _pairs(
     cache = RowCache(target, kept=work.names is None)
     known = KnownLogs(target / FOLDER, kept=work.names is None)
     read = partial(_identities, executor=work.executor, tell=work.tell)
-    jobs, unread = jobs_of(root, known.identities(paths, read))
+    states = states_of(paths)
+    jobs, unread = jobs_of(str(root), known.identities(states, read), states)
     jobs += results
     before = sum(job.key in cache.rows for job in jobs)
     _read_jobs([job for job in jobs if job.key not in cache.rows], cache, work)
@@ -159,7 +160,7 @@ def _found_below(root: Path) -> tuple[list[Job], list[str]]:
             f"{root}: expected Darshan logs of jobs or results of DLIO, found none; name their "
             "folder."
         )
-    return results_of(root, results, logs)
+    return results_of(str(root), results, logs)
 
 
 def _refuse_names(target: Path) -> None:
