@@ -15,9 +15,11 @@ from tests.findings.labeled import made
 from tests.makers import browser
 from tests.makers.accessibility import violations
 from vanidl.report.html import write_html
+from vanidl.survey.fleet import Fleet
 from vanidl.survey.jobs import Job
 from vanidl.survey.page import write_survey_page
 from vanidl.survey.rows import missing
+from vanidl.survey.table import table_of
 
 pytestmark = pytest.mark.browser
 LOG = "day-35/me_train_images_id1035-10035_1-2-3-4_1.darshan"
@@ -50,7 +52,7 @@ def test_a_narrow_page_with_actions_breaks_no_rule(driver, tmp_path):
 
 def test_a_survey_breaks_no_rule(driver, tmp_path):
     page = tmp_path / "page.html"
-    write_survey_page(JOBS, "logs", page, {0: "reports/001-1.html"})
+    write_survey_page(Fleet(table_of(JOBS)), "logs", page, {0: "reports/001-1.html"})
     assert looked_at(driver, page, width=1024) == []
     assert browser.tables_cut_on_paper(driver) == 0
     assert browser.tallest_row_on_paper(driver) < 60  # pixels: a log's name in three lines

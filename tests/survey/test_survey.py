@@ -3,14 +3,17 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
 import re
 import shutil
 import textwrap
 import tracemalloc
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from tests import ROOT
@@ -29,20 +32,27 @@ from vanidl.survey import rows as survey_rows
 from vanidl.survey import survey, table
 from vanidl.survey.cache import RowCache
 from vanidl.survey.days import input_by_day
+from vanidl.survey.fleet import Fleet
 from vanidl.survey.groups import GROUPS, group_figures
 from vanidl.survey.hours import program_of
 from vanidl.survey.jobs import Job, states_of
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.page import TERMS, page
 from vanidl.survey.reports import place_of
-from vanidl.survey.rows import COLUMNS, MORE, missing
+from vanidl.survey.rows import COLUMNS, MORE, Row, missing
 from vanidl.survey.survey import LIMITS
 from vanidl.survey.weeks import changes_figure
 
 survey_module = importlib.import_module("vanidl.survey.survey")
-parquet = pytest.importorskip("pyarrow.parquet", reason="the table of jobs is Parquet")
+pyarrow = pytest.importorskip("pyarrow", reason="the table of jobs is Parquet")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 JOBS = 5
+
+
+def fleet(rows: Sequence[Row]) -> Fleet:
+    """The rows as the page takes them."""
+    return Fleet(table.table_of(rows))
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +117,9 @@ def test_the_table_of_many_jobs_has_the_cleaned_text_of_one_column_at_a_time(
     row = {name: text if type(value) is str else value for name, value in done.rows[-1].items()}
     many = 300
     texts = sum(value is text for value in row.values())
-    table.write([row], tmp_path / "first.parquet")  # which imports what writes it
+    table.write(table.table_of([row]), tmp_path / "first.parquet")  # which imports what writes it
     tracemalloc.start()
-    table.write([row] * many, tmp_path / "many.parquet")
+    table.write(table.table_of([row] * many), tmp_path / "many.parquet")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert texts >= 4
@@ -119,11 +129,11 @@ def test_the_table_of_many_jobs_has_the_cleaned_text_of_one_column_at_a_time(
 def test_the_page_is_whole_and_fetches_nothing(done) -> None:
     text = done.page.read_text()
     assert 'content="default-src &#39;none&#39;' in text
-    assert [f.id for f in page(done.rows, "x").figures] == [
+    assert [f.id for f in page(fleet(done.rows), "x").figures] == [
         "worst", "users", "commands", "file-systems", "findings", "share", "moved", "sizes",
         "changes", "input-trend", "trend",
     ]  # fmt: skip
-    trend = page(done.rows, "x").figures[-1].table
+    trend = page(fleet(done.rows), "x").figures[-1].table
     assert trend is not None
     assert len(trend.rows) == JOBS
 
@@ -214,13 +224,90 @@ def test_where_names_may_not_stay_nothing_is_known(folder: Path, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
+def kept_rows(output: Path, keys: Iterable[str]) -> dict[str, Row]:
+    """The rows of those keys that are in the folder of a survey."""
+    cache = RowCache(output)
+    there = [key for key in keys if key in cache]
+    return dict(zip(there, cache.table(there).to_pylist(), strict=True))
+
+
+@pytest.fixture
+def settled(tmp_path: Path, done) -> dict[str, Row]:
+    """A folder in which the rows of a survey are settled, twice each."""
+    rows = {f"{i}{half}": row for half in "ab" for i, row in enumerate(done.rows)}
+    for half in "ab":
+        cache = RowCache(tmp_path)
+        cache.add({key: row for key, row in rows.items() if key.endswith(half)})
+        cache.settle()
+    return rows
+
+
+def test_rows_of_every_night_settle_in_one_file(tmp_path: Path, settled, monkeypatch) -> None:
+    assert [path.name for path in (tmp_path / "done").iterdir()] == ["jobs.known"]
+    assert kept_rows(tmp_path, settled) == settled
+    monkeypatch.setattr("vanidl.survey.cache._MOST_ROWS", 2)
+    cache = RowCache(tmp_path)
+    new = {f"{key}c": row for key, row in settled.items()}
+    for key, row in new.items():
+        cache.add({key: row})
+    both = settled | new
+    keys = sorted(both, reverse=True)
+    assert cache.table(keys).to_pylist() == [both[key] for key in keys]
+    assert kept_rows(tmp_path, keys) == both  # before they settle, and after
+    cache.settle()
+    assert kept_rows(tmp_path, keys) == both
+
+
+def test_what_is_settled_is_believed_only_where_it_is_whole(tmp_path: Path, settled) -> None:
+    file = tmp_path / "done" / "jobs.known"
+    whole = file.read_bytes()
+    for at in (0, 12, 40, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert kept_rows(tmp_path, settled) == {}
+        file.write_bytes(whole[:at])
+        assert kept_rows(tmp_path, settled) == {}
+    file.write_bytes(whole)
+    assert kept_rows(tmp_path, settled) == settled
+
+
+@pytest.mark.parametrize("columns", [
+    {"key": ["a"]}, {"key": ["a"], "logs": [1], "first_log": ["x"]}, None,
+])  # fmt: skip
+def test_a_settled_table_with_other_columns_is_not_believed(tmp_path: Path, columns) -> None:
+    content = b"no table"
+    if columns:
+        sink = pyarrow.BufferOutputStream()
+        made = pyarrow.table(columns)
+        with pyarrow.ipc.new_file(sink, made.schema) as file:
+            file.write_table(made)
+        content = sink.getvalue().to_pybytes()
+    sum_ = google_crc32c.value(content).to_bytes(4, "little")
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "jobs.known").write_bytes(b"vanidl jobs 2\n" + content + sum_)
+    assert kept_rows(tmp_path, ["a"]) == {}
+
+
+def test_no_settled_row_is_an_object(tmp_path: Path, done) -> None:
+    """Of many known jobs nothing but their keys, and the file once while it is read."""
+    rows = {f"{i}": row for i, row in enumerate(done.rows * 200)}
+    cache = RowCache(tmp_path)
+    cache.add(rows)
+    cache.settle()
+    RowCache(tmp_path)  # which imports what reads it
+    tracemalloc.start()
+    RowCache(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < (tmp_path / "done" / "jobs.known").stat().st_size + 300 * len(rows)
+
+
 def test_a_damaged_file_of_what_is_done_is_redone(tmp_path: Path) -> None:
     kept = RowCache(tmp_path)
     job = Job("1", ("a",), "", "key")
     kept.add({"key": missing(job, "why")})
     (tmp_path / "done" / "broken.json").write_text("{")
     (tmp_path / "done" / "old.json").write_text('{"version": 0, "rows": {"k": {}}}')
-    assert RowCache(tmp_path).rows == {"key": missing(job, "why")}
+    assert kept_rows(tmp_path, ["key", "k"]) == {"key": missing(job, "why")}
 
 
 def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_path: Path) -> None:
@@ -232,7 +319,7 @@ def test_what_is_done_is_believed_only_where_every_value_is_of_its_column(tmp_pa
     folder.mkdir()
     (folder / "x.json").write_text(json.dumps({"version": 2, "rows": rows}))
     (folder / "deep.json").write_text("[" * 100_000)
-    assert RowCache(tmp_path).rows == {"whole": whole}
+    assert kept_rows(tmp_path, rows) == {"whole": whole}
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), MemoryError(), RecursionError(), KeyError(7)])
@@ -258,13 +345,17 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
     limits = Limits(seconds=0.05, nbytes=1 << 40)
     row = survey_rows.row(job, survey_rows.library.start_counters([]), limits)
     assert row["problem"].endswith(survey_rows.LIMITED)
-    RowCache(tmp_path).add({"key": row})
-    assert RowCache(tmp_path).rows == {}
+    cache = RowCache(tmp_path)
+    cache.add({"key": row})
+    assert kept_rows(tmp_path, ["key"]) == {}
+    cache.settle()
+    assert cache.table(["key"]).to_pylist() == [row]
+    assert kept_rows(tmp_path, ["key"]) == {}
 
 
 NIGHTS = [
     ([[0, 3, 6], [], [1, 2, 4], [5, 7]], None),
-    ([[n] for n in (7, 2, 5, 0, 6, 1, 4, 3)], None),
+    ([[7], [2, 5, 6], [0], [1, 4, 3]], None),
     ([[0, 3, 6], [1, 2, 4, 5, 7]], 2),
 ]
 """Which logs come in each night, and how many processes read them."""
@@ -333,7 +424,7 @@ def test_one_bad_log_ends_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 
 def test_jobs_stand_in_the_order_that_their_table_names(done) -> None:
-    (figure, *_) = page(done.rows, "x").figures
+    (figure, *_) = page(fleet(done.rows), "x").figures
     assert figure.table is not None
     column = figure.table.sorted_by
     title = figure.table.columns[column].title
@@ -348,7 +439,7 @@ def test_jobs_stand_in_the_order_that_their_table_names(done) -> None:
 
 def test_jobs_without_a_trace_are_in_the_table_too(done) -> None:
     rows = [*done.rows, done.rows[-1] | {"io_per_rank_mean_s": None, "io_share": None, "job": "x"}]
-    table = page(rows, "x").figures[0].table
+    table = page(fleet(rows), "x").figures[0].table
     assert table is not None
     assert table.rows[-1][:4] == ("x", None, None, None)
 
@@ -356,7 +447,7 @@ def test_jobs_without_a_trace_are_in_the_table_too(done) -> None:
 def test_a_warning_of_every_job_is_said_once(done) -> None:
     read = [row for row in done.rows if row["ops"]] * 4
     read = [row | {"warnings": f"everywhere own{i % 2}"} for i, row in enumerate(read)]
-    made = page([*read, read[0] | {"warnings": "own0"}], "x")
+    made = page(fleet([*read, read[0] | {"warnings": "own0"}]), "x")
     ((code, message, _),) = made.warnings
     assert code == "everywhere"
     assert message.startswith(f"{len(read)} of {len(read) + 1} jobs have this warning")
@@ -368,7 +459,7 @@ def test_a_warning_of_every_job_is_said_once(done) -> None:
 @pytest.mark.parametrize("names", [None, Pseudonyms()])
 def test_the_jobs_with_most_io_have_reports(folder: Path, tmp_path: Path, names) -> None:
     made = survey(folder, tmp_path, reports=2, names=names)
-    (table,) = [f.table for f in page(made.rows, "x", {0: "x"}).figures if f.id == "worst"]
+    (table,) = [f.table for f in page(fleet(made.rows), "x", {0: "x"}).figures if f.id == "worst"]
     assert [path.name[:4] for path in made.reports] == ["001-", "002-"]
     assert sorted((tmp_path / "reports").iterdir()) == sorted(made.reports)
     text = made.page.read_text()
@@ -393,7 +484,7 @@ def test_a_name_of_a_report_is_a_name_of_a_file() -> None:
 
 def test_nothing_read_gives_a_page_too() -> None:
     job = Job(None, ("a",), "", "key")
-    assert "not known" in page([missing(job, "why")], "x").headline.title
+    assert "not known" in page(fleet([missing(job, "why")]), "x").headline.title
 
 
 def test_the_help_says_what_comes_out() -> None:
@@ -448,7 +539,7 @@ def test_input_is_the_time_that_counters_say_of_reads(folder: Path, done) -> Non
 def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
     rows = [row | {"user": f"u{i % 2}"} for i, row in enumerate(done.rows)]
     total = sum(row["input_node_hours"] or 0 for row in rows)
-    for figure, (key, *_) in zip(group_figures(rows, {}), GROUPS, strict=False):
+    for figure, (key, *_) in zip(group_figures(fleet(rows), {}), GROUPS, strict=False):
         assert figure.id == key
         assert figure.table is not None
         assert figure.table.columns[1].title == "input (node h)"
@@ -457,19 +548,98 @@ def test_the_groups_of_each_kind_sum_to_all_input(done) -> None:
         assert ("users" in titles) is (key != "users")
         assert {len(row) for row in figure.table.rows} == {len(titles)}
     unknown = [row | {"nodes": None, "input_node_hours": None} for row in rows]
-    table = group_figures(unknown, {})[0].table
+    table = group_figures(fleet(unknown), {})[0].table
     assert table is not None
     assert table.columns[1].title == "input (rank h)"
     assert {"node h", "rank h"} <= {name for term, _ in TERMS for name in term.split(", ")}
-    days = input_by_day(rows).table
+    days = input_by_day(fleet(rows)).table
     assert days is not None
     assert sum(row[1] for row in days.rows) == pytest.approx(total)
+
+
+def drawn_rows(many: int) -> list[Row]:
+    """Jobs of some users, programs and file systems, some without one or the other."""
+    draw = random.Random(5)
+    empty = missing(Job("", ("x",), "", "key"), "")
+    rows = []
+    for i in range(many):
+        systems = draw.sample(["nfs", "lustre", ""], draw.randrange(4))
+        seconds = [draw.choice([0.0, draw.random()]) for _ in systems]
+        codes = draw.sample("abcdef", draw.randrange(4))
+        rows.append(empty | {
+            "job": str(i), "problem": None, "user": draw.choice(["a", "b", "", None]),
+            "command": draw.choice(["python x.py", "/y/python x.py --b", "z", None]),
+            "ranks": 4, "run_time_s": draw.choice([None, 60.0]), "nodes": draw.choice([1, None]),
+            "input_rank_hours": draw.choice([None, 1.0, draw.random()]),
+            "input_s": sum(seconds), "input_file_systems": systems, "input_file_system_s": seconds,
+            "finding_codes": draw.choice([None, codes]),
+            "finding_gains_s": [draw.choice([None, draw.random()]) for _ in codes],
+        })  # fmt: skip
+    return [row if row["finding_codes"] is not None else row | {"finding_gains_s": None}
+            for row in rows]  # fmt: skip
+
+
+def groups_of(row: Row) -> dict[str, dict[str, float]]:
+    """Name of the figure -> group -> share of the job's input."""
+    program = {"z": "z", None: "not recorded"}.get(row["command"], "python x.py")
+    total = row["input_s"]
+    systems = zip(row["input_file_systems"], row["input_file_system_s"], strict=True)
+    return {
+        "users": {row["user"] or "not known": 1.0},
+        "commands": {program: 1.0},
+        "file-systems": {name or "not known": s / total for name, s in systems} if total else {},
+    }
+
+
+def test_groups_are_what_adding_up_job_by_job_gives() -> None:
+    rows = drawn_rows(300)
+    for figure in group_figures(fleet(rows), {})[:3]:
+        lost: defaultdict[str, float] = defaultdict(float)
+        had: defaultdict[str, float] = defaultdict(float)
+        jobs: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        for i, row in enumerate(rows):
+            if row["input_rank_hours"] is not None:
+                for name, share in groups_of(row)[figure.id].items():
+                    lost[name] += share * row["input_rank_hours"]
+                    had[name] += 4 * (row["run_time_s"] or 0) / 3600
+                    jobs[name].append((share * row["input_rank_hours"], -i))
+        expected = sorted(
+            (-lost[n], n, sum(lost.values()), had[n], len(jobs[n]), -max(jobs[n])[1]) for n in lost
+        )
+        assert figure.table is not None
+        found = [(-line[1], line[0], line[1] / line[2], line[1] / line[3], line[4], int(line[-1]))
+                 for line in figure.table.rows]  # fmt: skip
+        assert [line[1] for line in found] == [line[1] for line in expected]
+        assert [line[4:] for line in found] == [line[4:] for line in expected]
+        for a, b in zip(found, expected, strict=True):
+            assert a[:1] + a[2:4] == pytest.approx(b[:1] + b[2:4])
+
+
+def test_findings_are_what_adding_up_job_by_job_gives() -> None:
+    rows = drawn_rows(300)
+    found = group_figures(fleet(rows), {})[-1].table
+    assert found is not None
+    read = [row for row in rows if row["finding_codes"] is not None]
+    lines = {line[0]: line[1:] for line in found.rows}
+    for code in "abcdef":
+        gains = [
+            (None if gain is None else 4 * gain / 3600, int(row["job"]))
+            for row in read
+            for own, gain in zip(row["finding_codes"], row["finding_gains_s"], strict=True)
+            if own == code
+        ]
+        bounded = [(gain, job) for gain, job in gains if gain is not None]
+        saved, jobs, share, unbounded, most = lines[code]
+        assert saved == pytest.approx(sum(gain for gain, _ in bounded))
+        assert (jobs, share) == (len(gains), len(gains) / len(read))
+        assert unbounded == len(gains) - len(bounded)
+        assert int(most) == max(bounded)[1]
 
 
 def test_findings_say_what_they_save_over_all_jobs(done) -> None:
     rows = [row | {"nodes": 2, "finding_codes": ["a", "b"], "finding_gains_s": [1800.0, None]}
             for row in done.rows if row["problem"] is None]  # fmt: skip
-    table = group_figures(rows, {0: "x"})[-1].table
+    table = group_figures(fleet(rows), {0: "x"})[-1].table
     assert table is not None
     assert [line[:5] for line in table.rows] == [
         ("a", JOBS, JOBS, 1.0, 0),
@@ -479,9 +649,9 @@ def test_findings_say_what_they_save_over_all_jobs(done) -> None:
 
 def test_a_week_is_compared_with_the_one_before(done) -> None:
     read = [row for row in done.rows if row["problem"] is None]
-    assert changes_figure(read).empty_reason
+    assert changes_figure(fleet(read)).empty_reason
     later = [row | {"start": "2023-11-24T00:00:00Z", "user": "new"} for row in read[:2]]
-    table = changes_figure([*read, *later]).table
+    table = changes_figure(fleet([*read, *later])).table
     assert table is not None
     lines = {(line[0], line[1]): line[2:] for line in table.rows}
     jobs = lines["jobs", "all jobs"]

@@ -20,9 +20,11 @@ from vanidl.report.brief import brief, plain
 from vanidl.report.first_screen import first_screen
 from vanidl.run import Run
 from vanidl.sections import figures
+from vanidl.survey.fleet import Fleet
 from vanidl.survey.jobs import Job
 from vanidl.survey.page import page
 from vanidl.survey.rows import missing
+from vanidl.survey.table import table_of
 from vanidl.wording.headline import headline
 
 EXTREMES = (0.0, 1.0, None, 1e9)
@@ -154,7 +156,8 @@ def test_surveys_read_well(extreme, jobs):
     row = missing(Job("1", ("a",), "", "key"), "why")
     known = dict.fromkeys(("io_share", "io_per_rank_mean_s", "size_median"), extreme)
     known |= {"problem": None, "ranks": 1, "run_time_s": 1e9, "bytes_read": 1, "bytes_written": 0}
-    made = page([row | known | {"start": "2026-01-01T00:00:00Z"}] * jobs + [row], "logs")
+    rows = [row | known | {"start": "2026-01-01T00:00:00Z"}] * jobs + [row]
+    made = page(Fleet(table_of(rows)), "logs")
     assert faults(str(made.headline)) == []
     for tile in made.tiles:
         assert not QUANTITY.search(tile.value) or digits(tile.value.split()[0]) <= 3

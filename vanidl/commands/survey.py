@@ -82,12 +82,12 @@ def run(options: argparse.Namespace) -> int:
             names=options.names,
             reports=max(options.reports, 0),
         )
-    unread = sum(row["problem"] is not None for row in done.rows)
-    said = [plural(len(done.rows), "job")]
+    jobs, unread = len(done.table), done.unread
+    said = [plural(jobs, "job")]
     said += [f"{done.kept} of them done before"] if done.kept else []
     said += [f"{unread} could not be read (column problem)"] if unread else []
     if options.reports > 0:
-        said.append(_reports(len(done.reports), min(options.reports, len(done.rows) - unread)))
+        said.append(_reports(len(done.reports), min(options.reports, jobs - unread)))
     sys.stdout.write(f"{', '.join(said)}\n{done.parquet}\n{done.page}\n")
     return 0
 

@@ -1,23 +1,34 @@
-"""Rows that a survey has finished, in its folder: one small file per batch, written whole.
+"""Rows that a survey has finished, in its folder: it goes on from them when it was stopped.
 
-A survey that was stopped resumes from them; only jobs whose logs changed are read again.
+While it runs they come in small files, one per batch; at the end all are in one, column by column,
+so that a night beside many known jobs makes no object of any of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
 
 from vanidl.errors import InputError, VanidlError
 from vanidl.files.atomic import write_whole
 from vanidl.readers.budget import read_whole
-from vanidl.survey.rows import LIMITED, Row, checked
+from vanidl.survey.rows import ALWAYS, LIMITED, Row, checked
+from vanidl.survey.table import schema, table_of
 
 FOLDER = "done"
+FILE = "jobs.known"
 _VERSION = 2  # of the rows; raised when a column comes or changes its meaning
+_HEAD = b"vanidl jobs %d\n" % _VERSION
+_KEY = "key"
+_SUM_NBYTES = 4
+_MOST_ROWS = 4096  # that are objects at one time
 
 
 class RowCache:
@@ -36,9 +47,16 @@ class RowCache:
             raise VanidlError(
                 f"cannot write {output}: {error.strerror or error}; choose another place with -o"
             ) from error
-        self.rows: dict[str, Row] = {}
-        for path in sorted(self._folder.glob("*.json")):
-            self.rows |= _rows(path)
+        keys, stored = _stored(self._folder / FILE)
+        self._tables = [stored]
+        self._place = {key: place for place, key in enumerate(keys)}
+        self._rows: list[Row] = []  # which are in no table yet
+        self._batches = sorted(self._folder.glob("*.json"))
+        for path in self._batches:
+            self._take(_rows(path))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._place
 
     def add(self, rows: Mapping[str, Row]) -> None:
         """Keeps the rows of some jobs.
@@ -46,16 +64,111 @@ class RowCache:
         Raises:
             VanidlError: they cannot be written.
         """
-        name = hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()[:32]
-        self.rows |= rows
+        self._take(rows)
         if not self._kept:
             return
+        name = hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()[:32]
         content = json.dumps({"version": _VERSION, "rows": dict(rows)}).encode()
-        write_whole(self._folder / f"{name}.json", content, "what is done")
+        self._batches.append(self._folder / f"{name}.json")
+        write_whole(self._batches[-1], content, "what is done")
+
+    def table(self, keys: Sequence[str], more: Sequence[Row] = ()) -> Any:  # noqa: ANN401
+        """The rows of jobs by their keys, in turn, and then some that have none.
+
+        Returns:
+            A pyarrow.Table with the columns of a row.
+        """
+        import pyarrow
+
+        first = len(self._place)
+        places = [*(self._place[key] for key in keys), *range(first, first + len(more))]
+        whole = pyarrow.concat_tables([self._whole(), table_of(more)])
+        return whole.take(np.array(places, np.int64)).combine_chunks()
+
+    def settle(self) -> None:
+        """Puts all rows into one file, but those that other limits may change.
+
+        Raises:
+            VanidlError: it cannot be written.
+        """
+        if not self._batches:
+            return
+        write_whole(self._folder / FILE, _packed(list(self._place), self._whole()), "what is done")
+        for path in self._batches:
+            path.unlink(missing_ok=True)
+        self._batches = []
+
+    def _take(self, rows: Mapping[str, Row]) -> None:
+        """Of a job that is there already, the first row stays: its logs are the same."""
+        new = {key: row for key, row in rows.items() if key not in self._place}
+        self._place |= {key: place for place, key in enumerate(new, len(self._place))}
+        self._rows += new.values()
+        if len(self._rows) >= _MOST_ROWS:
+            self._fold()
+
+    def _fold(self) -> None:
+        self._tables.append(table_of(self._rows))
+        self._rows = []
+
+    def _whole(self) -> Any:  # noqa: ANN401 - pyarrow has no types
+        import pyarrow
+
+        self._fold()
+        return pyarrow.concat_tables(self._tables)
+
+
+def _packed(keys: Sequence[str], rows: Any) -> bytes:  # noqa: ANN401
+    """The file of all rows: a head, a table of Arrow with the keys, and a sum over it."""
+    import pyarrow
+    from pyarrow import compute
+
+    whole = rows.append_column(_KEY, pyarrow.array(keys, "string"))
+    limited = compute.ends_with(compute.fill_null(whole.column("problem"), ""), LIMITED)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_file(sink, whole.schema) as file:
+        file.write_table(whole.filter(compute.invert(limited)).combine_chunks())
+    content = sink.getvalue()
+    return b"".join((_HEAD, content, _sum(content)))
+
+
+def _stored(path: Path) -> tuple[list[str], Any]:
+    """(keys, table of the rows) of the file of all rows.
+
+    There are none where it is of another version or damaged: they are redone then.
+    """
+    import pyarrow
+
+    with suppress(OSError, InputError, ValueError, pyarrow.ArrowException):
+        whole = pyarrow.py_buffer(read_whole(path))
+        content = whole.slice(len(_HEAD), max(whole.size - len(_HEAD) - _SUM_NBYTES, 0))
+        if whole.slice(0, len(_HEAD)) == _HEAD and whole.slice(whole.size - _SUM_NBYTES) == _sum(
+            content
+        ):
+            return _unpacked(content)
+    return [], schema().empty_table()
+
+
+def _unpacked(content: Any) -> tuple[list[str], Any]:  # noqa: ANN401
+    """Keys and table; raises ValueError where it is no table of these columns."""
+    import pyarrow
+
+    whole = pyarrow.ipc.open_file(content).read_all()
+    whole.validate(full=True)
+    columns = schema()
+    if not whole.schema.equals(columns.append(pyarrow.field(_KEY, "string"))):
+        raise ValueError("a table with other columns")
+    if any(whole.column(name).null_count for name in (_KEY, *ALWAYS)):
+        raise ValueError("a table without what every row has")
+    return whole.column(_KEY).to_pylist(), whole.drop_columns([_KEY]).cast(columns)
+
+
+def _sum(content: Any) -> bytes:  # noqa: ANN401 - pyarrow has no types
+    value: int = google_crc32c.value(content)
+    return value.to_bytes(_SUM_NBYTES, "little")
 
 
 def _rows(path: Path) -> dict[str, Row]:
-    """The rows of one file, none where they are of another version or damaged: redone then."""
+    """The rows of one batch, none where they are of another version or damaged: redone then."""
     found: dict[str, Row] = {}
     with suppress(OSError, ValueError, TypeError, KeyError, InputError, RecursionError):
         content = json.loads(read_whole(path))

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
 from vanidl.formatting.units import count, number, percent
+from vanidl.survey.fleet import NO_DAY, Fleet
 from vanidl.survey.hours import hours_of, with_input
-from vanidl.survey.rows import Row
 
 SECTION = "Over time"
 MOST_DAYS = 400
 MOST_POINTS = 5000
 
 
-def day_of(row: Row) -> date | None:
-    """The day, in UTC, on which the job started."""
-    try:
-        return date.fromisoformat(str(row["start"])[:10])
-    except ValueError:
-        return None
+def _by_day(jobs: Fleet) -> tuple[Fleet, list[str], NDArray[np.intp]]:
+    """(jobs of a known day, the days in order, index of the day of each job)."""
+    days = jobs.days()
+    found, day = np.unique(days[days != NO_DAY], return_inverse=True)
+    names = [str(date.fromordinal(ordinal)) for ordinal in found.tolist()]
+    return jobs.only(days != NO_DAY), names, day
 
 
-def _by_day(rows: Sequence[Row]) -> dict[date, list[Row]]:
-    """Rows by the day on which their jobs started, in order; those of no known day left out."""
-    days: defaultdict[date, list[Row]] = defaultdict(list)
-    for row in rows:
-        if day := day_of(row):
-            days[day].append(row)
-    return dict(sorted(days.items()))
-
-
-def input_by_day(rows: Sequence[Row]) -> Figure:
+def input_by_day(jobs: Fleet) -> Figure:
     """Hours of input by the day on which jobs started."""
     title = "Input by day"
-    known = with_input(rows)
+    known = with_input(jobs)
     hours = hours_of(known)
-    by_day = _by_day(known)
-    if not by_day:
+    dated, names, day = _by_day(known)
+    if not names:
         return Figure("input-trend", SECTION, title, "", empty_reason="No job counted its reads.")
-    lines = tuple(
-        (str(day), sum(map(hours.input, some)), len(some))
-        for day, some in list(by_day.items())[-MOST_DAYS:]
-    )
+    sums = np.bincount(day, hours.input(dated)).tolist()
+    lines = tuple(zip(names, sums, np.bincount(day).tolist(), strict=True))[-MOST_DAYS:]
     columns = (Column("day"), Column(f"input ({hours.noun} h)", "number"), Column("jobs", "count"))
     caption = f"Hours of {hours.noun}s in reads of the dataset, by the day on which jobs started."
     most = max(lines, key=lambda line: line[1])
@@ -77,28 +66,26 @@ def _bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
     }  # fmt: skip
 
 
-def share_by_day(read: Sequence[Row]) -> Figure:
+def share_by_day(jobs: Fleet) -> Figure:
     """A point per day: medians do not move with the number of jobs."""
     title = "Share of I/O by day"
-    by_day = _by_day([row for row in read if row["io_share"] is not None])
-    if not by_day:
+    dated, names, day = _by_day(jobs.only(jobs.known("io_share")))
+    if not names:
         reason = "No job has a trace of its operations."
         return Figure("trend", SECTION, title, "", empty_reason=reason)
-    names, groups = [str(day) for day in by_day], list(by_day.values())
-    shares = [float(np.median([row["io_share"] for row in some])) for some in groups]
+    shares = _medians(dated.numbers("io_share"), day)
+    many = np.bincount(day).tolist()
+    rank_time_s = np.bincount(day, dated.numbers("ranks") * dated.numbers("io_per_rank_mean_s"))
     caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
     spec: Spec = {
-        "data": [_line(names, shares, [f"{len(some)}" for some in groups])],
+        "data": [_line(names, shares, [f"{jobs}" for jobs in many])],
         "layout": palette.layout(
             260, xaxis=palette.axis(type="date"), yaxis=palette.axis("share", tickformat=".0%")
         ),
     }
     columns = (Column("day"), Column("jobs", "count"), Column("median share", "share"),
                Column("rank time in I/O", "s"))  # fmt: skip
-    rows = tuple(
-        (day, len(some), share, _rank_time_s(some))
-        for day, some, share in zip(names, groups, shares, strict=True)
-    )
+    rows = tuple(zip(names, many, shares, rank_time_s.tolist(), strict=True))
     alt_text = f"From {percent(shares[0])} on {names[0]} to {percent(shares[-1])} on {names[-1]}."
     table = Table(columns, rows[-MOST_POINTS:])
     return Figure("trend", SECTION, title, caption, spec, table, alt_text=alt_text)
@@ -116,5 +103,8 @@ def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
     }
 
 
-def _rank_time_s(rows: Sequence[Row]) -> float:
-    return float(sum(row["ranks"] * row["io_per_rank_mean_s"] for row in rows))
+def _medians(values: NDArray[np.float64], day: NDArray[np.intp]) -> list[float]:
+    """The median of each day's values."""
+    order = np.argsort(day, kind="stable")
+    borders = np.flatnonzero(np.diff(day[order])) + 1
+    return [float(np.median(some)) for some in np.split(values[order], borders)]

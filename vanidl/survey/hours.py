@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vanidl.analyses.input_time import HOUR_S
-from vanidl.survey.rows import Row
+from vanidl.survey.fleet import Fleet, Parts, labelled
+
+UNKNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,30 +19,33 @@ class HoursOf:
 
     noun: str  # "node" or "rank"
 
-    def input(self, row: Row) -> float:
-        """Hours in reads of the dataset; 0 where they are not known."""
-        return float(row[f"input_{self.noun}_hours"] or 0.0)
+    def input(self, jobs: Fleet) -> NDArray[np.float64]:
+        """Hours of each job in reads of the dataset; 0 where they are not known."""
+        return jobs.amounts(f"input_{self.noun}_hours")
 
-    def all(self, row: Row) -> float:
-        """Hours that the job had: nodes, or ranks, x run time."""
-        many = row["nodes"] if self.noun == "node" else row["ranks"]
-        return float((many or 0) * (row["run_time_s"] or 0.0)) / HOUR_S
+    def all(self, jobs: Fleet) -> NDArray[np.float64]:
+        """Hours that each job had: nodes, or ranks, x run time."""
+        return self._many(jobs) * jobs.amounts("run_time_s") / HOUR_S
 
-    def gain(self, row: Row, gain_s: float) -> float:
-        """Hours of a gain of so many seconds per rank."""
-        many = row["nodes"] if self.noun == "node" else row["ranks"]
-        return float(many or 0) * gain_s / HOUR_S
+    def gains(self, jobs: Fleet, job: NDArray[np.intp], gain_s: NDArray[np.float64]) -> (
+        NDArray[np.float64]
+    ):  # fmt: skip
+        """Hours of gains of so many seconds per rank, each of one of the jobs."""
+        return self._many(jobs)[job] * gain_s / HOUR_S
+
+    def _many(self, jobs: Fleet) -> NDArray[np.float64]:
+        return jobs.amounts("nodes" if self.noun == "node" else "ranks")
 
 
-def hours_of(rows: Iterable[Row]) -> HoursOf:
+def hours_of(jobs: Fleet) -> HoursOf:
     """Those of nodes where they are known of all jobs that counted their reads."""
-    nodes = all(row["input_node_hours"] is not None for row in with_input(rows))
+    nodes = with_input(jobs).known("input_node_hours").all()
     return HoursOf("node" if nodes else "rank")
 
 
-def with_input(rows: Iterable[Row]) -> list[Row]:
+def with_input(jobs: Fleet) -> Fleet:
     """Jobs of which the time in reads was counted."""
-    return [row for row in rows if row["input_rank_hours"] is not None]
+    return jobs.only(jobs.known("input_rank_hours"))
 
 
 def program_of(command: str | None) -> str:
@@ -61,10 +68,26 @@ def program_of(command: str | None) -> str:
 _INTERPRETERS = ("python", "bash", "sh", "perl", "julia", "Rscript", "java", "node")
 
 
-def file_systems_of(row: Row) -> Sequence[tuple[str, float]]:
-    """(type of the file system, share of the time in reads of the dataset)."""
-    total = row["input_s"]
-    if not total:
-        return ()
-    pairs = zip(row["input_file_systems"], row["input_file_system_s"], strict=True)
-    return [(kind or "not known", seconds / total) for kind, seconds in pairs]
+def known_name(name: str | None) -> str:
+    """The name, where there is one."""
+    return name or UNKNOWN
+
+
+def by_user(jobs: Fleet) -> Parts:
+    """The one user, with all of the job's time."""
+    return jobs.parts("user", known_name)
+
+
+def by_program(jobs: Fleet) -> Parts:
+    """The one program, with all of the job's time."""
+    return jobs.parts("command", program_of)
+
+
+def by_file_system(jobs: Fleet) -> Parts:
+    """Types of file systems, with their shares of the job's time in reads of the dataset."""
+    is_timed = jobs.amounts("input_s") != 0
+    timed = jobs.only(is_timed)
+    job, kinds = timed.items("input_file_systems")
+    group, names = labelled(kinds, known_name)
+    share = timed.item_numbers("input_file_system_s") / timed.numbers("input_s")[job]
+    return Parts(np.flatnonzero(is_timed)[job], group, share, names)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import Cell, Link, scaled
+from vanidl.formatting.units import Cell, scaled
+from vanidl.survey.fleet import Fleet, coded
+from vanidl.survey.groups import job_cell
 from vanidl.survey.rows import Row
 
 MOST_ROWS = 1000
@@ -23,21 +28,33 @@ def io_of_all_ranks_s(row: Row) -> float | None:
     return None if mean is None else float(row["ranks"] * mean)
 
 
-def worst_first(rows: Sequence[Row]) -> list[int]:
-    """Indices of the jobs that were read: most time in I/O first, untraced ones by bytes moved."""
-    read = [i for i, row in enumerate(rows) if row["problem"] is None]
-    return sorted(read, key=lambda i: _order(rows[i]))
+def worst_first(jobs: Fleet) -> NDArray[np.intp]:
+    """Places of the jobs that were read: most time in I/O first, untraced ones by bytes moved."""
+    import pyarrow
+    from pyarrow import compute
+
+    read = jobs.only(~jobs.known("problem"))
+    time_s = read.numbers("ranks") * read.numbers("io_per_rank_mean_s")
+    keys = pyarrow.table(
+        {
+            "untraced": np.isnan(time_s),
+            "time_s": -np.where(np.isnan(time_s), 0.0, time_s),
+            "moved": -(read.amounts("bytes_read") + read.amounts("bytes_written")),
+            "first_log": read.column("first_log"),
+        }
+    )
+    by = [(name, "ascending") for name in keys.column_names]
+    places: NDArray[np.intp] = read.index[compute.sort_indices(keys, sort_keys=by).to_numpy()]
+    return places
 
 
-def _order(row: Row) -> tuple[bool, float, int, str]:
-    time_s = io_of_all_ranks_s(row)
-    moved = (row["bytes_read"] or 0) + (row["bytes_written"] or 0)
-    return time_s is None, -(time_s or 0.0), -moved, row["first_log"]
-
-
-def shared_codes(read: Sequence[Row]) -> dict[str, int]:
+def shared_codes(read: Fleet) -> dict[str, int]:
     """Codes of the warnings that nearly all of several jobs have, and how many have each."""
-    jobs = Counter(code for row in read for code in set((row["warnings"] or "").split()))
+    which, values = coded(read.column("warnings"))
+    jobs: Counter[str] = Counter()
+    for value, many in zip(values, np.bincount(which, minlength=len(values)).tolist(), strict=True):
+        for code in set((value or "").split()):
+            jobs[code] += many
     return {c: n for c, n in sorted(jobs.items()) if n >= _NEARLY_ALL * len(read) and n > 1}
 
 
@@ -60,22 +77,24 @@ _NUMBERS: tuple[tuple[str, str, _Value], ...] = (
 """Title, quantity and value of the columns of numbers, the one first by which rows are sorted."""
 
 
-def jobs_figure(rows: Sequence[Row], reports: Mapping[int, str]) -> Figure:
-    """The jobs that were read; `reports` are addresses by index of the row."""
-    order = worst_first(rows)
-    if not order:
+def jobs_figure(jobs: Fleet, reports: Mapping[int, str]) -> Figure:
+    """The jobs that were read; `reports` are addresses by place of the job."""
+    order = worst_first(jobs)
+    if not len(order):
         reason = "No job could be read: see the column problem of jobs.parquet."
         return Figure("worst", "Jobs", "Jobs by time in I/O", "", empty_reason=reason)
-    shown = order[:MOST_ROWS]
-    numbers = [_column([value(rows[i]) for i in shown], *named) for *named, value in _NUMBERS]
-    common = shared_codes([rows[i] for i in order])
+    shown = order[:MOST_ROWS].tolist()
+    rows = jobs.rows(shown)
+    numbers = [_column([value(row) for row in rows], *named) for *named, value in _NUMBERS]
+    read = jobs.only(~jobs.known("problem"))
+    common = shared_codes(read)
     lines = tuple(
         (
-            _job(rows[i], reports.get(i)),
+            job_cell(row, reports.get(place)),
             *(cells[at] for _, cells in numbers),
-            *_words(rows[i], common),
+            *_words(row, common),
         )
-        for at, i in enumerate(shown)
+        for at, (place, row) in enumerate(zip(shown, rows, strict=True))
     )
     columns = (
         Column("job"),
@@ -83,15 +102,15 @@ def jobs_figure(rows: Sequence[Row], reports: Mapping[int, str]) -> Figure:
         *map(Column, ("start (UTC)", "warnings", "command", "first log")),
     )
     table = Table(columns, lines, n_of_m(len(shown), len(order), "jobs"), sorted_by=1)
-    caption = _caption(rows, order, reports)
+    caption = _caption(read, reports)
     return Figure("worst", "Jobs", "Jobs by time in I/O", caption, None, table)
 
 
-def _caption(rows: Sequence[Row], order: Sequence[int], reports: Mapping[int, str]) -> str:
+def _caption(read: Fleet, reports: Mapping[int, str]) -> str:
     said = ["Sorted by I/O, all ranks (I/O per rank x ranks)."]
-    if any(io_of_all_ranks_s(rows[i]) is None for i in order):
+    if not read.known("io_per_rank_mean_s").all():
         said.append("Jobs without a trace of their operations come last, by bytes moved.")
-    if len(reports) < len(order):
+    if len(reports) < len(read):
         said.append("vanidl survey --reports N writes and links the reports of the first N.")
     return " ".join(said)
 
@@ -102,11 +121,6 @@ def _column(values: Sequence[float | None], title: str, unit: str) -> tuple[Colu
         return Column(title, "count"), list(values)
     name, cells = scaled(values, unit)
     return Column(f"{title} ({name})", "number"), list(cells)
-
-
-def _job(row: Row, report: str | None) -> Cell:
-    name = elided(row["job"] or row["first_log"], limit=22)
-    return name if report is None else Link(name, report)
 
 
 def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
@@ -120,10 +134,10 @@ def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
     )
 
 
-def benchmarks_figure(read: Sequence[Row]) -> tuple[Figure, ...]:
+def benchmarks_figure(read: Fleet) -> tuple[Figure, ...]:
     """A line for each result of a storage benchmark; nothing where there is none."""
     rows = sorted(
-        (row for row in read if row["utilization_percent"] is not None),
+        read.only(read.known("utilization_percent")).rows(),
         key=lambda row: (row["workload"] or "", -row["utilization_percent"], row["first_log"]),
     )
     if not rows:

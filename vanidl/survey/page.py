@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -15,12 +16,14 @@ from vanidl.formatting.units import count, nbytes, percent, plural, seconds
 from vanidl.report.page import Page, render_page, write_page
 from vanidl.report.tiles import Tile
 from vanidl.survey.days import input_by_day, share_by_day
+from vanidl.survey.fleet import Fleet
 from vanidl.survey.groups import group_figures
 from vanidl.survey.listing import benchmarks_figure, jobs_figure, shared_codes
 from vanidl.survey.rows import Row
 from vanidl.survey.weeks import changes_figure
 from vanidl.wording.headline import Headline
 
+_MOST_PROBLEMS = 20
 TERMS = (
     ("I/O, all ranks", "I/O per rank x ranks: the time of processors that the I/O of a job took."),
     ("I/O per rank", "Time a rank was in at least one operation, mean over the job's ranks."),
@@ -36,38 +39,38 @@ TERMS = (
 
 
 def write_survey_page(
-    rows: Sequence[Row], folder: str, path: Path, reports: Mapping[int, str] | None = None
+    jobs: Fleet, folder: str, path: Path, reports: Mapping[int, str] | None = None
 ) -> None:
-    """Writes the page of the rows: whole or not at all.
+    """Writes the page of the jobs: whole or not at all.
 
-    `reports` are the places of reports, relative to the page, by the index of their job's row.
+    `reports` are the places of reports, relative to the page, by the place of their job.
 
     Raises:
         VanidlError: it cannot be written there.
     """
-    write_page(render_page(page(rows, folder, reports)), path)
+    write_page(render_page(page(jobs, folder, reports)), path)
 
 
-def page(rows: Sequence[Row], folder: str, reports: Mapping[int, str] | None = None) -> Page:
+def page(jobs: Fleet, folder: str, reports: Mapping[int, str] | None = None) -> Page:
     """The page of all jobs."""
-    read = [row for row in rows if row["problem"] is None]
-    warnings = tuple(_problems(rows) + _common(read))
+    read = jobs.only(~jobs.known("problem"))
+    warnings = tuple(_problems(jobs) + _common(read))
     return Page(
-        title=f"I/O of {plural(len(rows), 'job')}",
+        title=f"I/O of {plural(len(jobs), 'job')}",
         kind="I/O survey",
-        headline=_headline(rows, read),
-        facts=_facts(rows, folder),
+        headline=_headline(jobs, read),
+        facts=_facts(jobs, folder),
         tiles=_tiles(read),
         warnings=warnings,
         warned_section="Jobs" if warnings else "",
         figures=(
-            jobs_figure(rows, reports or {}),
+            jobs_figure(jobs, reports or {}),
             *benchmarks_figure(read),
-            *group_figures(rows, reports or {}),
+            *group_figures(jobs, reports or {}),
             _share(read),
             _moved(read),
             _sizes(read),
-            changes_figure(rows),
+            changes_figure(jobs),
             input_by_day(read),
             share_by_day(read),
         ),
@@ -76,27 +79,21 @@ def page(rows: Sequence[Row], folder: str, reports: Mapping[int, str] | None = N
     )
 
 
-def _headline(rows: Sequence[Row], read: Sequence[Row]) -> Headline:
-    known = [row for row in read if row["io_share"] is not None]
-    heavy = sum(row["io_share"] >= 0.1 for row in known)
+def _headline(jobs: Fleet, read: Fleet) -> Headline:
+    shares = read.values("io_share")
+    heavy = sum(share >= 0.1 for share in shares)
     title = (
-        f"{count(heavy)} of {plural(len(known), 'job')} spent 10 % of their time or more in I/O."
-        if known
+        f"{count(heavy)} of {plural(len(shares), 'job')} spent 10 % of their time or more in I/O."
+        if shares
         else "No job has a trace of its operations, so how long its I/O took is not known."
     )
-    support = [f"{plural(len(rows) - len(read), 'job')} could not be read."]
-    without = len(read) - len(known)
+    support = [f"{plural(len(jobs) - len(read), 'job')} could not be read."]
+    without = len(read) - len(shares)
     more = [f"Of {plural(without, 'job')} only counters are known." if without else ""]
-    return Headline(title, tuple(s for s in (*support[: len(rows) > len(read)], *more) if s))
+    return Headline(title, tuple(s for s in (*support[: len(jobs) > len(read)], *more) if s))
 
 
-def _problem(row: Row) -> str:
-    """What is wrong, with the log that it is wrong with."""
-    problem = str(row["problem"])
-    return problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
-
-
-def _common(read: Sequence[Row]) -> list[tuple[str, str, str]]:
+def _common(read: Fleet) -> list[tuple[str, str, str]]:
     """Warnings that nearly all jobs have, said once: the table leaves them out."""
     return [
         (code, f"{count(jobs)} of {plural(len(read), 'job')} have this warning: it is left out "
@@ -105,68 +102,79 @@ def _common(read: Sequence[Row]) -> list[tuple[str, str, str]]:
     ]  # fmt: skip
 
 
-def _facts(rows: Sequence[Row], folder: str) -> tuple[tuple[str, str], ...]:
-    starts = sorted(row["start"] for row in rows if row["start"])
-    span = f"{starts[0][:10]} to {starts[-1][:10]}" if starts else "not recorded"
-    logs = sum(row["logs"] for row in rows)
+def _facts(jobs: Fleet, folder: str) -> tuple[tuple[str, str], ...]:
+    starts = [start for start in jobs.values("start") if start]
+    span = f"{min(starts)[:10]} to {max(starts)[:10]}" if starts else "not recorded"
     return (
         ("folder", elided(folder, limit=80)),
-        ("jobs", count(len(rows))),
-        ("logs", count(logs)),
+        ("jobs", count(len(jobs))),
+        ("logs", count(sum(jobs.values("logs")))),
         ("started", span),
     )
 
 
-def _tiles(read: Sequence[Row]) -> tuple[Tile, ...]:
-    timed = [row for row in read if row["io_share"] is not None]
-    cost = [row["ranks"] * row["run_time_s"] for row in timed]
-    lost = [row["ranks"] * row["io_per_rank_mean_s"] for row in timed]
-    median = float(np.median([row["io_share"] for row in timed])) if timed else None
-    moved = [(_total(row, "read"), _total(row, "written")) for row in read]
+def _tiles(read: Fleet) -> tuple[Tile, ...]:
+    timed = read.only(read.known("io_share"))
+    ranks = timed.numbers("ranks")
+    cost_s = sum((ranks * timed.numbers("run_time_s")).tolist())
+    lost_s = sum((ranks * timed.numbers("io_per_rank_mean_s")).tolist())
+    median = float(np.median(timed.numbers("io_share"))) if len(timed) else None
     return (
-        Tile("I/O of all", percent(sum(lost) / sum(cost)) if sum(cost) else "not recorded",
+        Tile("I/O of all", percent(lost_s / cost_s) if cost_s else "not recorded",
              "time in I/O / run time, summed over the ranks of jobs with a trace"),
-        Tile("Median job", percent(median) if timed else "not recorded", "its share of I/O"),
-        Tile("I/O, all ranks", seconds(sum(lost)) if timed else "not recorded",
+        Tile("Median job", percent(median), "its share of I/O"),
+        Tile("I/O, all ranks", seconds(lost_s) if len(timed) else "not recorded",
              "hidden or not, summed over the jobs with a trace"),
-        Tile("Read", nbytes(sum(r for r, _ in moved)), "POSIX and STDIO, all jobs"),
-        Tile("Written", nbytes(sum(w for _, w in moved)), "POSIX and STDIO, all jobs"),
+        Tile("Read", nbytes(sum(_totals(read, "read").tolist())), "POSIX and STDIO, all jobs"),
+        Tile("Written", nbytes(sum(_totals(read, "written").tolist())),
+             "POSIX and STDIO, all jobs"),
     )  # fmt: skip
 
 
-def _total(row: Row, what: str) -> int:
-    stored = row[f"storage_bytes_{what}"]
-    return int(stored if stored is not None else row[f"bytes_{what}"] or 0)
+def _totals(read: Fleet, what: str) -> NDArray[np.float64]:
+    stored = read.numbers(f"storage_bytes_{what}")
+    return np.where(np.isnan(stored), read.amounts(f"bytes_{what}"), stored)
 
 
-def _problems(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
-    found = [row for row in rows if row["problem"] is not None]
-    shown = [("unreadable", elided(_problem(row), limit=400), "warning") for row in found[:20]]
+def _problems(jobs: Fleet) -> list[tuple[str, str, str]]:
+    found = jobs.only(jobs.known("problem"))
+    rows = jobs.rows(found.index[:_MOST_PROBLEMS].tolist())
+    shown = [("unreadable", elided(_problem(row), limit=400), "warning") for row in rows]
     if len(found) > len(shown):
         more = f"{plural(len(found) - len(shown), 'more job')} with a problem: see jobs.parquet."
         shown.append(("unreadable", more, "warning"))
     return shown
 
 
-def _share(read: Sequence[Row]) -> Figure:
-    values = [row["io_share"] for row in read if row["io_share"] is not None]
+def _problem(row: Row) -> str:
+    """What is wrong, with the log that it is wrong with."""
+    problem = str(row["problem"])
+    return problem if row["first_log"] in problem else f"{row['first_log']}: {problem}"
+
+
+def _share(read: Fleet) -> Figure:
     bins = [_Bin(f"{low} to {low + 5} %", low / 100, f"{low} %") for low in range(0, 100, 5)]
     caption = "How many jobs spent which share of their run time in I/O, mean over ranks."
-    return _histogram(("share", "Share of time in I/O", caption), values, bins, 4)
+    names = ("share", "Share of time in I/O", caption)
+    return _histogram(names, _known(read, "io_share"), bins, 4)
 
 
-def _moved(read: Sequence[Row]) -> Figure:
-    values = [_total(row, "read") + _total(row, "written") for row in read]
+def _moved(read: Fleet) -> Figure:
     caption = "How many jobs read and wrote how much together, through POSIX and STDIO."
+    values = _totals(read, "read") + _totals(read, "written")
     return _powers(("moved", "Bytes of a job", caption), values)
 
 
-def _sizes(read: Sequence[Row]) -> Figure:
-    values = [row["size_median"] for row in read if row["size_median"] is not None]
+def _sizes(read: Fleet) -> Figure:
     caption = (
         "The median size of a job's operations: in small ones, latency counts more than bandwidth."
     )
-    return _powers(("sizes", "Median size of an operation", caption), values)
+    names = ("sizes", "Median size of an operation", caption)
+    return _powers(names, _known(read, "size_median"))
+
+
+def _known(read: Fleet, name: str) -> NDArray[np.float64]:
+    return read.only(read.known(name)).numbers(name)
 
 
 _Names = tuple[str, str, str]  # id, title, caption
@@ -181,10 +189,10 @@ class _Bin:
     border: str
 
 
-def _powers(names: _Names, values: Sequence[float]) -> Figure:
+def _powers(names: _Names, values: NDArray[np.float64]) -> Figure:
     """A histogram over powers of four from the least value on, nothing moved apart."""
-    moved = [v for v in values if v >= 1]
-    first, last = _power(min(moved, default=1)), _power(max(moved, default=1))
+    moved = values[values >= 1]
+    first, last = (_power(edge) for edge in ((moved.min(), moved.max()) if len(moved) else (1, 1)))
     bins = [
         _Bin(f"{nbytes(4**n)} to {nbytes(4 ** (n + 1))}", float(4**n), nbytes(4**n))
         for n in range(first, last + 1)
@@ -199,10 +207,12 @@ def _power(value: float) -> int:
     return (int(value).bit_length() - 1) // 2
 
 
-def _histogram(names: _Names, values: Sequence[float], bins: Sequence[_Bin], every: int) -> Figure:
+def _histogram(
+    names: _Names, values: NDArray[np.float64], bins: Sequence[_Bin], every: int
+) -> Figure:
     """Jobs by bin; the axis names the border of every so many bins."""
     key, title, caption = names
-    if not values:
+    if not len(values):
         return Figure(key, "Distributions", title, "", empty_reason="No job has recorded it.")
     lows = np.array([b.low for b in bins])
     place = np.clip(np.searchsorted(lows, values, "right") - 1, 0, len(bins) - 1)

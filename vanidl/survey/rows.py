@@ -93,7 +93,7 @@ def row_kind() -> dict[str, Kind]:
     """What a row is: any of it may be null where the job could not be read."""
     columns = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
     return {
-        name: _PYTHON[kind] if name in _ALWAYS else _PYTHON[kind] | None for name, kind in columns
+        name: _PYTHON[kind] if name in ALWAYS else _PYTHON[kind] | None for name, kind in columns
     }
 
 
@@ -150,7 +150,7 @@ def checked(row: object) -> Row:
     if not isinstance(row, dict) or row.keys() != kinds.keys():
         raise TypeError("a row with other columns")
     for name, value in row.items():
-        if value is None and name not in _ALWAYS:
+        if value is None and name not in ALWAYS:
             continue
         if kinds[name] in _ITEMS and type(value) is list:
             for item in value:
@@ -171,7 +171,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "double": (float, int), "int64": (int,), "bool": (bool,),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {"strings": (str,), "doubles": (float, int, type(None))}
-_ALWAYS = ("logs", "first_log")
+ALWAYS = ("logs", "first_log")
 
 
 def missing(job: Job, problem: str) -> Row:

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import InputError, UsageError
@@ -20,6 +24,7 @@ from vanidl.readers.format import Progress
 from vanidl.survey import table
 from vanidl.survey.anonymous import anonymous_rows
 from vanidl.survey.cache import FOLDER, RowCache
+from vanidl.survey.fleet import Fleet
 from vanidl.survey.jobs import Job, batches, jobs_of, results_of, states_of
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.listing import worst_first
@@ -41,13 +46,23 @@ _KILLED = (
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Rows by start; `kept` of them were done before."""
+    """All jobs by start, a pyarrow.Table with a row for each; `kept` of them were done before."""
 
-    rows: tuple[Row, ...]
+    table: Any
     kept: int
     parquet: Path
     page: Path
     reports: tuple[Path, ...] = ()  # of the jobs with most time in I/O, that one first
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the table as plain values."""
+        return tuple(self.table.to_pylist())
+
+    @property
+    def unread(self) -> int:
+        """How many jobs could not be read."""
+        return len(self.table) - int(self.table.column("problem").null_count)
 
 
 def survey(  # noqa: PLR0913 - all but two by keyword
@@ -80,14 +95,16 @@ def survey(  # noqa: PLR0913 - all but two by keyword
         _refuse_names(target)
     with open_executor(executor_options or ExecutorOptions()) as executor:
         work = _Work(limits, names, executor, tell)
-        pairs, before = _pairs(root, target, results, paths, work)
-        done, place = [row for row, _ in pairs], str(root)
+        done, jobs, before = _read(root, target, results, paths, work)
+        place = str(root)
         if names is not None:
-            done, place = anonymous_rows(done, root, names), names.folder(place)
-        worst = [(i, pairs[i][1]) for i in worst_first(done)[:reports]]
-        links = _write_reports(worst, done, target, work)
+            done = table.table_of(anonymous_rows(done.to_pylist(), root, names))
+            place = names.folder(place)
+        fleet = Fleet(done)
+        worst = [(i, jobs[i]) for i in worst_first(fleet)[:reports].tolist()]
+        links = _write_reports(worst, fleet, target, work)
     files = _written(done, place, target, links)
-    return Survey(tuple(done), before, *files, tuple(target / link for link in links.values()))
+    return Survey(done, before, *files, tuple(target / link for link in links.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,32 +117,49 @@ class _Work:
     tell: Progress
 
 
-def _pairs(
+def _read(
     root: Path, target: Path, results: Sequence[Job], paths: Sequence[str], work: _Work
-) -> tuple[list[tuple[Row, Job]], int]:
-    """Every job with its row, by start, and how many of them were done before."""
+) -> tuple[Any, list[Job], int]:
+    """(the table of all jobs by start, the job of each row, how many were done before)."""
     cache = RowCache(target, kept=work.names is None)
     known = KnownLogs(target / FOLDER, kept=work.names is None)
     read = partial(_identities, executor=work.executor, tell=work.tell)
     states = states_of(paths)
     jobs, unread = jobs_of(str(root), known.identities(states, read), states)
     jobs += results
-    before = sum(job.key in cache.rows for job in jobs)
-    _read_jobs([job for job in jobs if job.key not in cache.rows], cache, work)
-    pairs = [(cache.rows[job.key], job) for job in jobs]
-    pairs += [(missing(job, why), job) for job, why in unread]
-    pairs.sort(key=lambda pair: (pair[0]["start"] or "", pair[0]["first_log"]))
-    return pairs, before
+    new = [job for job in jobs if job.key not in cache]
+    _read_jobs(new, cache, work)
+    cache.settle()
+    done = cache.table([job.key for job in jobs], [missing(job, why) for job, why in unread])
+    order = _by_start(done)
+    every = [*jobs, *(job for job, _ in unread)]
+    return done.take(order), [every[place] for place in order.tolist()], len(jobs) - len(new)
+
+
+def _by_start(done: Any) -> NDArray[np.int64]:  # noqa: ANN401 - pyarrow has no types
+    """Places of the jobs in their order, those of an unknown start first."""
+    import pyarrow
+    from pyarrow import compute
+
+    start = compute.fill_null(done.column("start"), "")
+    keys = pyarrow.table({"start": start, "first_log": done.column("first_log")})
+    by = [(name, "ascending") for name in keys.column_names]
+    order: NDArray[np.int64] = compute.sort_indices(keys, sort_keys=by).to_numpy().astype(np.int64)
+    return order
 
 
 _Indexed = tuple[int, Job]  # index of its row, and the job
 
 
 def _write_reports(
-    worst: Sequence[_Indexed], rows: Sequence[Row], target: Path, work: _Work
+    worst: Sequence[_Indexed], fleet: Fleet, target: Path, work: _Work
 ) -> dict[int, str]:
     """Where the reports went that could be made, relative to the page, by the index of the row."""
-    places = {i: place_of(rank, rows[i]) for rank, (i, _) in enumerate(worst, 1)}
+    rows = fleet.rows([i for i, _ in worst])
+    places = {
+        i: place_of(rank, row)
+        for rank, ((i, _), row) in enumerate(zip(worst, rows, strict=True), 1)
+    }
     made = set()
     texts_of = partial(report_texts, limits=work.limits, names=work.names)
     one_each = [[one] for one in worst]
@@ -138,13 +172,11 @@ def _write_reports(
     return {i: place for i, place in places.items() if i in made}
 
 
-def _written(
-    rows: Sequence[Row], place: str, target: Path, links: Mapping[int, str]
-) -> tuple[Path, Path]:
-    """The table and the page of the rows."""
+def _written(done: Any, place: str, target: Path, links: Mapping[int, str]) -> tuple[Path, Path]:  # noqa: ANN401
+    """The table and the page of the jobs."""
     parquet, page = target / "jobs.parquet", target / "fleet.html"
-    table.write(rows, parquet)
-    write_survey_page(rows, place, page, links)
+    table.write(done, parquet)
+    write_survey_page(Fleet(done), place, page, links)
     return parquet, page
 
 

@@ -1,4 +1,4 @@
-"""The rows of a survey as a Parquet file."""
+"""The rows of a survey as a table of columns, and as a Parquet file."""
 
 from __future__ import annotations
 
@@ -12,21 +12,34 @@ from vanidl.schema.meanings import meaning_of
 from vanidl.survey.rows import COLUMNS, MORE, Row
 
 
-def write(rows: Sequence[Row], path: Path) -> None:
-    """One row per job; what was not recorded is null.
+def schema() -> Any:  # noqa: ANN401 - pyarrow has no types
+    """A pyarrow.Schema: the columns of a row, what they mean and in which units."""
+    import pyarrow
+
+    kinds = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
+    return pyarrow.schema([_field(name, kind) for name, kind in kinds])
+
+
+def table_of(rows: Sequence[Row]) -> Any:  # noqa: ANN401
+    """A pyarrow.Table with one row per job; what was not recorded is null."""
+    import pyarrow
+
+    columns = schema()
+    # One column after the other: cleaned values of all at once take more than the table itself.
+    arrays = [pyarrow.array((_clean(row[f.name]) for row in rows), f.type) for f in columns]
+    return pyarrow.table(arrays, schema=columns)
+
+
+def write(table: Any, path: Path) -> None:  # noqa: ANN401
+    """Writes a table as Parquet: whole or not at all.
 
     Raises:
         VanidlError: it cannot be written there.
     """
-    import pyarrow
     from pyarrow import parquet
 
-    kinds = [(name, kind) for name, kind, _ in COLUMNS] + list(MORE)
-    schema = pyarrow.schema([_field(name, kind) for name, kind in kinds])
-    # One column after the other: cleaned values of all at once take more than the table itself.
-    columns = [pyarrow.array((_clean(row[f.name]) for row in rows), f.type) for f in schema]
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.table(columns, schema=schema), buffer)
+    parquet.write_table(table, buffer)
     write_whole(path, buffer.getvalue(), "the table of jobs")
 
 

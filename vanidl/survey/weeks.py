@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import Amount, Cell
-from vanidl.survey.days import SECTION, day_of
+from vanidl.survey.days import SECTION
+from vanidl.survey.fleet import NO_DAY, Fleet, labelled
 from vanidl.survey.groups import GROUPS
 from vanidl.survey.hours import HoursOf, hours_of, with_input
-from vanidl.survey.rows import Row
 
 DAYS = 7
 MOST_CHANGES = 5  # of users, of commands, of file systems and of findings
@@ -23,15 +23,16 @@ _Lines = list[tuple[str, str, float | None, float | None, str]]
 """What, whose, in the last week, in the one before, unit."""
 
 
-def changes_figure(rows: Sequence[Row]) -> Figure:
+def changes_figure(jobs: Fleet) -> Figure:
     """The last seven days that jobs started on beside the seven before."""
     title = "The last week and the one before"
-    days = [day for row in rows if (day := day_of(row))]
-    now, before = (_between(rows, max(days, default=date.min), weeks) for weeks in (0, 1))
-    if not before:
+    days = jobs.days()
+    last = int(days.max(initial=NO_DAY))
+    now, before = (jobs.only(_in_week(days, last - DAYS * weeks)) for weeks in (0, 1))
+    if not len(before):
         reason = "No job started in the week before the last one."
         return Figure("changes", SECTION, title, "", empty_reason=reason)
-    hours = hours_of([*now, *before])
+    hours = hours_of(jobs.only(_in_week(days, last) | _in_week(days, last - DAYS)))
     lines = _totals(now, before, hours) + _movers(now, before, hours) + _findings(now, before)
     table = Table(
         (Column("what"), Column("of"), Column("last week"), Column("week before"),
@@ -39,62 +40,57 @@ def changes_figure(rows: Sequence[Row]) -> Figure:
         tuple((what, elided(whose, limit=60), Amount(a, unit), Amount(b, unit), _change(a, b))
               for what, whose, a, b, unit in lines),
     )  # fmt: skip
-    last = max(days)
+    day = date.fromordinal(last)
     caption = (
-        f"Jobs that started from {last - timedelta(DAYS - 1)} to {last} (UTC) and in the seven "
+        f"Jobs that started from {day - timedelta(DAYS - 1)} to {day} (UTC) and in the seven "
         f"days before; of users, commands, file systems and findings the {MOST_CHANGES} that "
         "changed most."
     )
     return Figure("changes", SECTION, title, caption, table=table)
 
 
-def _between(rows: Sequence[Row], last: date, weeks: int) -> list[Row]:
-    """Jobs of the week that ended so many weeks before the last day."""
-    if last == date.min:
-        return []
-    days = {last - timedelta(n) for n in range(DAYS * weeks, DAYS * (weeks + 1))}
-    return [row for row in rows if day_of(row) in days]
+def _in_week(days: NDArray[np.int64], last: int) -> NDArray[np.bool_]:
+    """Whether a day is known and one of the week that ends with the last one."""
+    found: NDArray[np.bool_] = (days != NO_DAY) & (days > last - DAYS) & (days <= last)
+    return found
 
 
-def _totals(now: Sequence[Row], before: Sequence[Row], hours: HoursOf) -> _Lines:
-    share = _median("io_share")
-    values: tuple[tuple[str, Callable[[Sequence[Row]], float | None], str], ...] = (
+def _totals(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
+    values: tuple[tuple[str, Callable[[Fleet], float | None], str], ...] = (
         ("jobs", len, "count"),
-        ("jobs not read", lambda some: sum(row["problem"] is not None for row in some), "count"),
-        (f"run time ({hours.noun} h)", lambda some: sum(map(hours.all, some)), "number"),
-        (f"input ({hours.noun} h)", lambda some: sum(map(hours.input, with_input(some))), "number"),
-        ("median share of I/O", share, "share"),
-        ("read", lambda some: sum(row["storage_bytes_read"] or 0 for row in some), "bytes"),
-    )
+        ("jobs not read", lambda jobs: int(jobs.known("problem").sum()), "count"),
+        (f"run time ({hours.noun} h)", lambda jobs: sum(hours.all(jobs).tolist()), "number"),
+        (f"input ({hours.noun} h)",
+         lambda jobs: sum(hours.input(with_input(jobs)).tolist()), "number"),
+        ("median share of I/O", _median_share, "share"),
+        ("read", lambda jobs: sum(jobs.values("storage_bytes_read")), "bytes"),
+    )  # fmt: skip
     return [(name, "all jobs", of(now), of(before), unit) for name, of, unit in values]
 
 
-def _median(name: str) -> Callable[[Sequence[Row]], float | None]:
-    def of(rows: Sequence[Row]) -> float | None:
-        known = [row[name] for row in rows if row[name] is not None]
-        return float(np.median(known)) if known else None
-
-    return of
+def _median_share(jobs: Fleet) -> float | None:
+    known = jobs.values("io_share")
+    return float(np.median(known)) if known else None
 
 
-def _movers(now: Sequence[Row], before: Sequence[Row], hours: HoursOf) -> _Lines:
+def _movers(now: Fleet, before: Fleet, hours: HoursOf) -> _Lines:
     lines: _Lines = []
+    weeks = [with_input(week) for week in (now, before)]
     for _, noun, parts in GROUPS:
-        sums: list[defaultdict[str, float]] = [defaultdict(float), defaultdict(float)]
-        for week, found in zip((now, before), sums, strict=True):
-            for row in with_input(week):
-                for name, share in parts(row):
-                    found[name] += share * hours.input(row)
+        sums = [parts(week).by_name(hours.input(week)) for week in weeks]
         what = f"input by {noun} ({hours.noun} h)"
         lines += [(what, *line, "number") for line in _most_changed(*sums)]
     return lines
 
 
-def _findings(now: Sequence[Row], before: Sequence[Row]) -> _Lines:
-    sums = [
-        Counter(c for row in week for c in row["finding_codes"] or ()) for week in (now, before)
-    ]
+def _findings(now: Fleet, before: Fleet) -> _Lines:
+    sums = [_jobs_by_finding(week) for week in (now, before)]
     return [("jobs with finding", *line, "count") for line in _most_changed(*sums)]
+
+
+def _jobs_by_finding(jobs: Fleet) -> dict[str, int]:
+    code, names = labelled(jobs.items("finding_codes")[1], str)
+    return dict(zip(names, np.bincount(code, minlength=len(names)).tolist(), strict=True))
 
 
 def _most_changed(

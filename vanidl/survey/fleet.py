@@ -1,0 +1,156 @@
+"""All jobs of a survey, column by column: of a hundred thousand jobs none is an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.survey.rows import Row
+
+NO_DAY = 0
+"""Of a job whose start is not known; days are counted as by `date.toordinal`, which begins at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """In which groups jobs are: one entry for each job in each group.
+
+    Attributes:
+        job: index of the job.
+        group: index into `names`, which are numbered as they come.
+        share: of the job's time.
+        names: of the groups.
+    """
+
+    job: NDArray[np.intp]
+    group: NDArray[np.intp]
+    share: NDArray[np.float64]
+    names: tuple[str, ...]
+
+    def sums(self, of_jobs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For each group what its jobs have of it, by share, added up in their order."""
+        parts = self.share * of_jobs[self.job]
+        return np.bincount(self.group, parts, len(self.names)).astype(np.float64)
+
+    def by_name(self, of_jobs: NDArray[np.float64]) -> dict[str, float]:
+        """The same by name of the group."""
+        return dict(zip(self.names, self.sums(of_jobs).tolist(), strict=True))
+
+
+class Fleet:
+    """Jobs in the order of their table, or some of them.
+
+    Args:
+        table: a pyarrow.Table with the columns of a row.
+        index: of the jobs that are meant, in the table; None: of all.
+    """
+
+    def __init__(self, table: Any, index: NDArray[np.intp] | None = None) -> None:  # noqa: ANN401
+        self._table = table
+        self.index = np.arange(table.num_rows) if index is None else index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def column(self, name: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+        """A pyarrow.Array."""
+        column = self._table.column(name)
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return whole if len(self) == self._table.num_rows else whole.take(self.index)
+
+    def known(self, name: str) -> NDArray[np.bool_]:
+        """Of which jobs the column says something."""
+        valid: NDArray[np.bool_] = self.column(name).is_valid().to_numpy(zero_copy_only=False)
+        return valid
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A number of each job, NaN where it was not recorded."""
+        return _numbers(self.column(name))
+
+    def amounts(self, name: str) -> NDArray[np.float64]:
+        """The same, 0 where it was not recorded."""
+        found = self.numbers(name)
+        return np.where(np.isnan(found), 0.0, found)
+
+    def values(self, name: str) -> list[Any]:
+        """What is known: texts, or numbers as they were recorded."""
+        found: list[Any] = self.column(name).drop_null().to_pylist()
+        return found
+
+    def days(self) -> NDArray[np.int64]:
+        """The day on which each job started, in UTC, or NO_DAY."""
+        codes, starts = coded(self.column("start"))
+        return np.array([_day(start) for start in starts], np.int64)[codes]
+
+    def only(self, chosen: NDArray[np.bool_]) -> Fleet:
+        """The jobs that are chosen."""
+        return Fleet(self._table, self.index[chosen])
+
+    def rows(self, places: Sequence[int] | None = None) -> list[Row]:
+        """These jobs, or others by their places in the table, whole."""
+        chosen = np.asarray(self.index if places is None else places, np.intp)
+        found: list[Row] = self._table.take(chosen).to_pylist()
+        return found
+
+    def parts(self, name: str, label: Callable[[str | None], str]) -> Parts:
+        """Every job in the one group that its text is labelled with."""
+        group, names = labelled(self.column(name), label)
+        return Parts(np.arange(len(self)), group, np.ones(len(self)), names)
+
+    def items(self, name: str) -> tuple[NDArray[np.intp], Any]:
+        """(index of the job, the item) for each item of a column of lists, a pyarrow.Array."""
+        from pyarrow import compute
+
+        lists = self.column(name)
+        return compute.list_parent_indices(lists).to_numpy(), lists.flatten()
+
+    def item_numbers(self, name: str) -> NDArray[np.float64]:
+        """The items of a column of lists of numbers, NaN where one was not recorded."""
+        return _numbers(self.items(name)[1])
+
+
+def coded(texts: Any) -> tuple[NDArray[np.intp], list[str | None]]:  # noqa: ANN401
+    """(index of the value of each, the values as they come) of a pyarrow.Array of texts."""
+    found = texts.dictionary_encode(null_encoding="encode")
+    return found.indices.to_numpy().astype(np.intp), found.dictionary.to_pylist()
+
+
+def labelled(
+    texts: Any,  # noqa: ANN401 - pyarrow has no types
+    label: Callable[[str | None], str],
+) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """(index of the label of each, the labels as they come): one call for each distinct text."""
+    codes, values = coded(texts)
+    return renumbered(codes, map(label, values))
+
+
+def renumbered(
+    codes: NDArray[np.intp], labels: Iterable[str]
+) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """The same where several values have one label."""
+    ids: dict[str, int] = {}
+    places = [ids.setdefault(label, len(ids)) for label in labels]
+    return np.array(places, np.intp)[codes], tuple(ids)
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    found: NDArray[np.float64] = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    return found
+
+
+@lru_cache(1024)
+def _day_of(text: str) -> int:
+    try:
+        return date.fromisoformat(text).toordinal()
+    except ValueError:
+        return NO_DAY
+
+
+def _day(start: str | None) -> int:
+    return NO_DAY if start is None else _day_of(start[:10])
