@@ -41,7 +41,7 @@ from vanidl_loaders.loader.loader import Loader, Settings, open_loader
 from vanidl_loaders.ranks.world import World
 from vanidl_loaders.workloads.making import make
 
-EPOCHS, IN_TURN = 200, 4
+EPOCHS, IN_TURN = 200, 8
 PEERS = {"SPDL": ("spdl", "spdl"), "nodes": ("nodes", "torchdata")}
 """Row -> (kind of benchmarks/programs/peer_ranks.py, package)."""
 

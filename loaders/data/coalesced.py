@@ -8,9 +8,10 @@ are read by HDF5 in whole chunks. Samples in files of their own are read one by 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -60,7 +61,7 @@ class ContiguousRows:
     """Rows of a contiguous dataset, by position in the file."""
 
     def __init__(self, file: NamedFile, offset: int, field: Field, most_gap: int) -> None:
-        self._file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
+        self.file, self._offset, self._field, self.most_gap = file, offset, field, most_gap
         self._nbytes = field.nbytes
         self._most_rows = max(1, MOST_RUN_NBYTES // self._nbytes)
 
@@ -84,14 +85,19 @@ class ContiguousRows:
             return self.read_rows([start], target)
         nbytes, begin = self._nbytes, self._offset + start * self._nbytes
         block = np.empty((stop - start, nbytes), np.uint8)
-        requests = self._file.read_into(block.reshape(-1).data, begin)
+        requests = self.file.read_into(block.reshape(-1).data, begin)
         for row in wanted.tolist():
             target(self._field.name, row).reshape(-1).view(np.uint8)[:] = block[row - start]
         return ReadTotals(block.nbytes, requests)
 
+    def pieces(self, rows: Int64Array, addresses: Int64Array) -> list[tuple[int, int, int]]:
+        """(offset in the file, address, bytes) of each row, for `NamedFile.read_pieces`."""
+        offsets = (self._offset + rows * self._nbytes).tolist()
+        return list(zip(offsets, addresses.tolist(), repeat(self._nbytes), strict=False))
+
     def read_rows(self, rows: list[int], target: Target) -> ReadTotals:
         """Each row by itself, straight to its target."""
-        name, nbytes, offset, read = self._field.name, self._nbytes, self._offset, self._file
+        name, nbytes, offset, read = self._field.name, self._nbytes, self._offset, self.file
         requests = 0
         for row in rows:
             requests += read.read_into(target(name, row), offset + row * nbytes)
@@ -197,6 +203,24 @@ class RowReads:
             tasks += [partial(source.read, *part, target) for part in known[source.limits]]
         return tasks
 
+    @property
+    def flat(self) -> bool:
+        """True where all arrays lie contiguous in the file: `straight` can read them."""
+        return all(isinstance(source, ContiguousRows) for source in self._open().values())
+
+    def straight(self, ids: Int64Array, addresses: Mapping[str, Int64Array]) -> list[Task]:
+        """Reads of `ids`, each by itself, to the address of each field's row.
+
+        The memory is the caller's to hold until they are done.
+        """
+        tasks = list[Task]()
+        for name, source in self._open().items():
+            assert isinstance(source, ContiguousRows)
+            pieces, read = source.pieces(ids, addresses[name]), source.file.read_pieces
+            parts = range(0, len(pieces), TOGETHER)
+            tasks += [partial(read, pieces[at : at + TOGETHER]) for at in parts]
+        return tasks
+
     def close(self) -> None:
         """Closes the file; reading opens it again."""
         if self._file >= 0:
@@ -258,7 +282,7 @@ class SampleReads:
 
     speed: StorageSpeed | None = None
     measured = ReadTotals()
-    merging = False
+    merging = flat = False
 
     def __init__(self, samples: SampleSet, threads: int) -> None:
         self._samples = samples

@@ -29,8 +29,8 @@ from .ending import ending_all_ranks
 from .options import loader_options
 from .samples import DlioSamples, dlio_samples, require_whole_files
 
-READY = 2
-"""Preprocessed batches that wait for the training process."""
+READY = 3
+"""Preprocessed batches that wait for the training process or are in the making."""
 
 
 class PluginDataLoader(BaseDataLoader):

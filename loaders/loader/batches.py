@@ -27,7 +27,8 @@ def pinned(batch: Batch) -> Batch:
 
 
 KEPT_MOST = 8
-"""Batches whose memory is kept: those that wait, that train, and that a user may hold."""
+"""Batches whose memory is kept, where they are made one by one: those that wait, that train, and
+that a user may hold."""
 
 
 def _free(arrays: list[NDArray[Any]], references: int) -> int:
@@ -51,10 +52,18 @@ class BatchMemory:
         shape: Of a sample's array.
         dtype: Of its numbers.
         pin_memory: Page-locked, where there is a CUDA device: PyTorch uses that again itself.
+        kept: Batches whose memory is kept, at most.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, *, pin_memory: bool = False) -> None:
-        self._shape, self._dtype, self._rows = shape, dtype, 0
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        *,
+        pin_memory: bool = False,
+        kept: int = KEPT_MOST,
+    ) -> None:
+        self._shape, self._dtype, self._rows, self._most = shape, dtype, 0, kept
         self._pinned = pin_memory and torch.cuda.is_available()
         self._kept: list[NDArray[Any]] = []
 
@@ -69,13 +78,14 @@ class BatchMemory:
 
     def rows(self, count: int) -> NDArray[Any]:
         """(count, *shape) that nobody else has, until what is made of it is dropped."""
-        self._rows = max(self._rows, count)
-        free = _free(self._kept, _ONLY_LISTED)
-        if free >= 0 and len(self._kept[free]) >= count:
-            return self._kept[free][:count]
+        if count > self._rows:
+            self._rows = count
+        kept, free = self._kept, _free(self._kept, _ONLY_LISTED)
+        if free >= 0 and len(kept[free]) >= count:
+            return kept[free][:count]
         fresh = np.empty((self._rows, *self._shape), self._dtype)
         if free >= 0:
-            self._kept[free] = fresh
-        elif len(self._kept) < KEPT_MOST:
-            self._kept.append(fresh)
+            kept[free] = fresh
+        elif len(kept) < self._most:
+            kept.append(fresh)
         return fresh[:count]

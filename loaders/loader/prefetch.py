@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Items of a generator, made in a thread of its own, at most `ahead` waiting.
+    """Items of a generator, made in a thread of its own, at most `ahead` before they are asked for.
 
     What the generator raises is raised in `__next__`, behind the items made before it.
 
     Args:
         items: Made in the thread.
-        ahead: Most items that wait.
+        ahead: Most items that wait or are in the making.
         timeout_s: Longest wait for one, after which the thread is left behind; None: no limit.
 
     Attributes:
@@ -85,20 +85,64 @@ class Background(Generic[T]):
     def _run(self) -> None:
         with self._caught:
             try:
-                while not self._closed and self._make():
+                while self._has_room() and self._make():
                     pass
             finally:
                 self._items.close()
         self._waiting.put(None)
 
+    def _has_room(self) -> bool:
+        """Waits for room for an item; False: nobody wants one any more."""
+        self._room.get()
+        return not self._closed
+
     def _make(self) -> bool:
-        """Makes one item and waits for room for it; False behind the last."""
+        """Makes one item; False behind the last."""
         for item in self._items:
-            self._room.get()
-            if not self._closed:
-                self._waiting.put((item,))
+            self._waiting.put((item,))
             return True
         return False
+
+
+class BackgroundGroups(Generic[T]):
+    """The items of groups that are made in a thread of their own, one by one.
+
+    A thread is woken once a group.
+
+    Args:
+        groups: Made in the thread.
+        ahead: Most groups that wait or are in the making.
+        timeout_s: Longest wait for one, as of `Background`.
+    """
+
+    def __init__(
+        self, groups: Generator[list[T], None, None], ahead: int, timeout_s: float | None = None
+    ) -> None:
+        self._groups, self._rest = Background(groups, ahead, timeout_s), list[T]()
+
+    def __iter__(self) -> BackgroundGroups[T]:
+        """Itself."""
+        return self
+
+    def __next__(self) -> T:
+        """The next item, waiting for its group if need be.
+
+        Raises:
+            StalledError: It did not come within the limit.
+        """
+        while not self._rest:
+            self._rest = next(self._groups)[::-1]
+        return self._rest.pop()
+
+    @property
+    def stalled(self) -> bool:
+        """The thread was left behind: what it uses is not to be used, nor closed."""
+        return self._groups.stalled
+
+    def close(self) -> None:
+        """Ends the thread and waits for its end unless it hangs; the generator is closed."""
+        self._rest = []
+        self._groups.close()
 
 
 class _Caught:

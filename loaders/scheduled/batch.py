@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..data.samples import SampleSet
-from ..loader.batches import BatchMemory
+from ..loader.batches import KEPT_MOST, BatchMemory
 from .buffer import Memory
 
 Int64Array = NDArray[np.int64]
+Addresses = dict[str, Int64Array]
+"""Of each field, the addresses of some rows."""
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,44 +45,67 @@ class Batches:
         samples: What they are.
         places: Where samples wait; a slot is a row of it.
         pin_memory: Batches in page-locked memory, where there is a CUDA device.
+        together: As many are made, wait and are used at once.
     """
 
-    def __init__(self, samples: SampleSet, places: Memory, *, pin_memory: bool) -> None:
+    def __init__(
+        self, samples: SampleSet, places: Memory, *, pin_memory: bool, together: int
+    ) -> None:
         self._places = places
+        self._nbytes = {each.name: each.nbytes for each in samples.fields}
+        kept = KEPT_MOST + 3 * (together - 1)
         self._memory = {
-            each.name: BatchMemory(each.shape, each.dtype, pin_memory=pin_memory)
+            each.name: BatchMemory(each.shape, each.dtype, pin_memory=pin_memory, kept=kept)
             for each in samples.fields
         }
 
-    def open(self, ids: list[int], direct: list[int]) -> OpenBatch:
-        """Memory for `ids`, of which those in `direct` will be read into it."""
+    def open(self, count: int, direct: Mapping[int, int] = NOTHING) -> OpenBatch:
+        """Memory for so many samples, of which `direct` will be read into their rows of it."""
         tensors, rows = {}, {}
         for name, memory in self._memory.items():
-            tensors[name], rows[name] = memory.open(len(ids))
-        return OpenBatch(tensors, rows, {sample: ids.index(sample) for sample in direct})
+            tensors[name], rows[name] = memory.open(count)
+        return OpenBatch(tensors, rows, direct)
 
-    def gather(self, batch: OpenBatch, ids: list[int], slots: Int64Array) -> None:
+    def gather(self, batch: OpenBatch, ids: Int64Array, slots: list[int]) -> None:
         """Copies to each row what lies in its slot; -1: the row was read, or repeats one that was.
 
         One call for neighbouring rows, which lets go of the interpreter lock.
         """
-        for first, last in _stretches(slots, bool(batch.direct)):
+        for first, last in _stretches(slots):
+            held = np.array(slots[first:last])
             for name, rows in batch.rows.items():
                 # "clip" (no slot is outside) writes straight to `out`.
-                self._places[name].take(slots[first:last], 0, rows[first:last], "clip")
+                self._places[name].take(held, 0, rows[first:last], "clip")
         if not batch.direct:
             return
-        for row, sample in enumerate(ids):
+        for row, sample in enumerate(ids.tolist()):
             source = batch.direct.get(sample, row)
             if source != row:
                 for rows in batch.rows.values():
                     rows[row] = rows[source]
 
+    def place_addresses(self, slots: Int64Array) -> Addresses:
+        """Where the samples in these slots lie."""
+        rows = self._places.items()
+        return {name: each.ctypes.data + slots * self._nbytes[name] for name, each in rows}
 
-def _stretches(slots: Int64Array, gaps: bool) -> list[tuple[int, int]]:
-    """[first, last) of neighbouring rows that have a slot; without `gaps` all have one."""
-    if not gaps:
-        return [(0, len(slots))]
-    has = np.concatenate([[False], slots >= 0, [False]])
+    def addresses(self, batches: list[OpenBatch], at: Int64Array) -> Addresses:
+        """Where rows of `batches` lie, counted through from the first batch's first row."""
+        name = next(iter(self._nbytes))
+        first = np.cumsum([0, *(len(each.rows[name]) for each in batches)])
+        batch = np.searchsorted(first, at, "right") - 1
+        row, found = at - first[batch], Addresses()
+        for name, nbytes in self._nbytes.items():
+            start = np.array([each.tensors[name].data_ptr() for each in batches])
+            found[name] = start[batch] + row * nbytes
+        return found
+
+
+def _stretches(slots: list[int]) -> list[tuple[int, int]]:
+    """[first, last) of neighbouring rows that have a slot."""
+    held = slots.index(-1) if -1 in slots else len(slots)
+    if held == len(slots) or max(slots[held:]) < 0:  # a plan has what is read behind what is held
+        return [(0, held)] if held else []
+    has = np.concatenate([[False], np.array(slots) >= 0, [False]])
     border = np.flatnonzero(has[1:] != has[:-1]).tolist()
     return list(zip(border[::2], border[1::2], strict=True))

@@ -28,7 +28,8 @@ from ..loader.position import Position
 from ..loader.stats import Counts, Stats
 from .counts import StageCounts
 from .plan import Plan
-from .stage import Stage, StageSettings
+from .stage import Stage
+from .stage_settings import StageSettings
 from .steps import rank_steps
 
 

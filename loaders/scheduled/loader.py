@@ -26,7 +26,7 @@ from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.epochs import EpochLoader, Stream
 from ..loader.loader import Batch, Loader, Settings
-from ..loader.prefetch import Background
+from ..loader.prefetch import BackgroundGroups
 from ..loader.stalls import ATTEMPTS, Retried
 from ..loader.stats import Counts, Stats
 from ..ranks.messages import Alone, Transport, launched_transport
@@ -43,7 +43,8 @@ from .plan import Plan, load_plan, make_plan
 from .plan_settings import EPOCH_ORDERS, PlanSettings
 from .share import BALANCES
 from .shared_plan import NodePlan, shared_plan
-from .stage import Stage, StageSettings
+from .stage import Stage
+from .stage_settings import StageSettings
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
@@ -51,8 +52,8 @@ MEMORY_NBYTES = 1 << 30
 """Of each rank's buffer and staging, where no option says."""
 NODE_BUFFERS = ("auto", "no")
 """auto: where ranks are connected when the loader is opened, and nodes have equally many."""
-READY = 2
-"""Batches that wait for the training process."""
+READY = 1
+"""Groups of batches that wait for the training process or are in the making."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -247,7 +248,7 @@ class ScheduledLoader(EpochLoader):
         rank = settings.world.rank
         self._new_stage = partial(Stage, samples, plan, rank, stage, counts, node)
         self._stage = self._new_stage()
-        self._reading: Background[Batch] | None = None
+        self._reading: BackgroundGroups[Batch] | None = None
         # Memory that other ranks use too is not left behind: a late answer would change it.
         self._attempts = ATTEMPTS if node is None else 1
 
@@ -256,12 +257,12 @@ class ScheduledLoader(EpochLoader):
             return self._stage.batches(epoch, start)
         return Retried(lambda given: self._begun(epoch, start + given), self._attempts)
 
-    def _begun(self, epoch: int, start: int) -> Background[Batch]:
+    def _begun(self, epoch: int, start: int) -> BackgroundGroups[Batch]:
         """The batches from a step on. A stage that hangs is left behind, with all that it has."""
         if self._hangs():
             self._stage = self._new_stage()
-        batches = self._stage.batches(epoch, start)
-        self._reading = Background(batches, READY, self._settings.read_timeout_s)
+        groups = self._stage.groups(epoch, start)
+        self._reading = BackgroundGroups(groups, READY, self._settings.read_timeout_s)
         return self._reading
 
     def _hangs(self) -> bool:

@@ -139,8 +139,8 @@ class NodeBuffer:
         return [sample for sample in samples if sample not in self]
 
     def slots(self, samples: list[int]) -> list[int]:
-        """The row of each; -1: the plan has none for it."""
-        return [self._place[sample] for sample in samples]
+        """The row of each; -1: it is not held."""
+        return [self._place[sample] if sample in self else -1 for sample in samples]
 
     def check(self) -> None:
         """Asserts the bound: called at every step."""

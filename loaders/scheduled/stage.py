@@ -8,7 +8,8 @@ window are done; windows are done in order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,65 +22,41 @@ from ..data.coalesced import Target, Task, open_reads
 from ..data.pread import ReadTotals
 from ..data.samples import SampleSet
 from ..data.together import GroupedReads, ReadGroup
-from ..errors import UsageError
 from ..loader.loader import WEIGHT, Batch
 from .batch import Batches, OpenBatch
-from .budget import EXTRA_SHARE, wanted_staging
+from .budget import EXTRA_SHARE
 from .counts import StageCounts
 from .exchange import NodeAccess, require_exchange
 from .node import open_places
 from .plan import Plan
-from .plan_settings import PlanSettings
+from .stage_settings import StageSettings
 from .steps import RankStep, StepsAhead, Walk
+from .straight import Straight
 
 Int64Array = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class StageSettings:
-    """How far and how to read ahead.
-
-    Attributes:
-        look_ahead: Steps whose reads are merged into one window; while one is used the next is
-            read. 0: a step is read when it is asked for.
-        gap: Rows read through rather than asking again; None: by the measured speed.
-        threads: Reads under way at once.
-        staging_nbytes: Most bytes of samples that wait outside buffer and batches; None: as many
-            as two windows can use.
-        pin_memory: Batches in page-locked memory, where there is a CUDA device.
-    """
-
-    look_ahead: int = 8
-    gap: int | None = None
-    threads: int = 8
-    staging_nbytes: int | None = None
-    pin_memory: bool = False
-
-    def __post_init__(self) -> None:
-        if self.look_ahead < 0 or self.threads < 1 or (self.gap or 0) < 0:
-            raise UsageError(
-                f"expected look-ahead and gap of at least 0 and a thread or more, found "
-                f"{self.look_ahead}, {self.gap}, {self.threads}: correct the options"
-            )
-
-    def staging(self, plan: PlanSettings, sample_nbytes: int) -> int:
-        """Samples of a rank that may wait outside buffer and batches."""
-        if self.staging_nbytes is not None:
-            return self.staging_nbytes // max(sample_nbytes, 1)
-        return wanted_staging(plan, self.look_ahead)
 
 
 @dataclass(frozen=True)
 class Window:
     """Steps whose reads are under way, and the samples that the buffer gets from them.
 
-    `batch` is that of its only step, where some of it is read straight into the batch.
+    `slots` are those of each step's samples; -1: it is read into its batch, whatever a later window
+    reads. `batches` are those of its steps, where there are such samples.
     """
 
     steps: list[RankStep]
+    slots: list[list[int]]
     reads: ReadGroup
     pinned: list[int]
-    batch: OpenBatch | None
+    batches: list[OpenBatch]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The steps of the next window; `straight`: what they lack is read into their batches."""
+
+    steps: list[RankStep]
+    straight: bool
 
 
 class Stage:
@@ -107,7 +84,10 @@ class Stage:
         places = open_places(samples, plan, rank, staged, memory)
         self.buffer, self.staging = places.buffer, places.staging
         self._staging_slot, self._node = places.staging_slot, plan.settings.node(rank)
-        self._batches = Batches(samples, places.rows, pin_memory=settings.pin_memory)
+        self._together = settings.together(plan.settings.batch * samples.sample_nbytes)
+        self._batches = Batches(
+            samples, places.rows, pin_memory=settings.pin_memory, together=self._together
+        )
         share = len(samples) // plan.settings.ranks
         self._reads = open_reads(samples, gap=settings.gap, threads=settings.threads, share=share)
         self._measured = ReadTotals()
@@ -117,6 +97,7 @@ class Stage:
         self._early: set[int] = set()
         self._extras = staged // EXTRA_SHARE
         self._half = max(0, staged - self._extras - plan.settings.padding) // 2
+        self._straight = Straight(plan, self._node, self.buffer, self._batches, self._reads)
 
     @property
     def speed(self) -> StorageSpeed | None:
@@ -130,15 +111,25 @@ class Stage:
             UsageError: No such epoch.
             InputError: The data are not as described.
         """
+        with closing(self.groups(epoch, start)) as groups:
+            for group in groups:
+                yield from group
+
+    def groups(self, epoch: int, start: int = 0) -> Generator[list[Batch], None, None]:
+        """As `batches`: as many at once as are made together.
+
+        Raises:
+            UsageError: No such epoch.
+            InputError: The data are not as described.
+        """
         walk = Walk(self._steps.of(epoch, start), self._settings.look_ahead)
         reading: deque[Window] = deque()
         try:
             following = self._take(walk)
-            while following or reading:
+            while following.steps or reading:
                 following = self._submit_what_fits(epoch, walk, following, reading)
                 self._finish(reading[0])
-                for step in reading[0].steps:
-                    yield self._batch(step, walk, reading[0].batch)
+                yield from self._made(reading[0], walk)
                 reading.popleft()
         finally:
             self._abandon(reading)
@@ -148,33 +139,49 @@ class Stage:
         self._grouped.close()
         self._reads.close()
 
-    def _take(self, walk: Walk) -> list[RankStep]:
-        if self._grouped.quick:
-            return walk.take_one()
-        return walk.take(min(self._half, self.staging.room), self._to_stage)
+    def _take(self, walk: Walk) -> Taken:
+        if not self._grouped.quick:
+            most = min(self._half, self.staging.room)
+            return Taken(walk.take(most, self._to_stage), straight=False)
+        straight = self._exchange is None and walk.once and self._reads.flat
+        return Taken(walk.take_straight(self._together if straight else 1), straight)
 
     def _to_stage(self, ids: Int64Array) -> set[int]:
         """Those of `ids` that need a place in staging and have none."""
         return set(self.staging.absent(ids[self._plan.owner[ids] != self._node].tolist()))
 
     def _submit_what_fits(
-        self, epoch: int, walk: Walk, following: list[RankStep], reading: deque[Window]
-    ) -> list[RankStep]:
-        """Submits windows until two are under way; the one that has to wait, if one has.
+        self, epoch: int, walk: Walk, following: Taken, reading: deque[Window]
+    ) -> Taken:
+        """Submits windows until two are under way; what has to wait, if something has.
 
-        Several steps were only taken together where staging had room for them. A step alone needs
-        none: what finds no place is read into its batch. Quick reads are not begun ahead.
+        Several steps were only taken together where staging had room for them, or none needs it.
+        A step alone needs none: what finds no place is read into its batch. Quick reads are not
+        begun ahead.
         """
         most = 2 if self._settings.look_ahead and not self._grouped.quick else 1
-        while following and len(reading) < most:
-            reading.append(self._submit(epoch, following, walk))
+        while following.steps and len(reading) < most:
+            submit = self._submit_straight if following.straight else self._submit
+            reading.append(submit(epoch, following.steps, walk))
+            self._count_measured()
             following = self._take(walk)
         return following
+
+    def _submit_straight(self, _epoch: int, steps: list[RankStep], _walk: Walk) -> Window:
+        slots = self._slots(steps)
+        laid = self._straight.lay(steps, slots)
+        early = sum([self._used_early(step.ids.tolist()) for step in steps]) if self._early else 0
+        self._counts.hits(sum(map(len, slots)) - laid.missing - early)
+        if laid.missing:
+            self._counts.planned(loads=laid.loads, reloads=laid.missing - laid.loads)
+        if laid.pinned:
+            slots = self._slots(steps)
+        return Window(steps, slots, self._grouped.begin(laid.tasks), laid.pinned, laid.batches)
 
     def _submit(self, epoch: int, steps: list[RankStep], walk: Walk) -> Window:
         missing, planned = self._missing(steps)
         if not len(missing):
-            return Window(steps, self._grouped.begin([]), [], None)
+            return Window(steps, self._slots(steps), self._grouped.begin([]), [], [])
         self._reads.merging = not self._grouped.quick
         ids, sent = self._divided(missing, walk)
         batch = self._open_direct(missing, steps, walk)
@@ -186,13 +193,16 @@ class Stage:
         reads = self._grouped.begin(
             [*self._fetches(epoch, sent, target), *self._reads.tasks(ids, extra, target)]
         )
-        if self._reads.measured != self._measured:  # its files were opened, maybe again
-            self._counts.read(self._reads.measured - self._measured)
-            self._measured = self._reads.measured
         self._early.update(extra.tolist())
         planned += sum(walk.is_load(i) for i in extra.tolist())
         self._counts.planned(loads=planned, reloads=len(ids) + len(extra) - planned)
-        return Window(steps, reads, pinned, batch)
+        return Window(steps, self._slots(steps), reads, pinned, [batch] if batch else [])
+
+    def _count_measured(self) -> None:
+        """Counts what the reads measured: their files were opened, maybe again."""
+        if self._reads.measured != self._measured:
+            self._counts.read(self._reads.measured - self._measured)
+            self._measured = self._reads.measured
 
     def _divided(self, missing: Int64Array, walk: Walk) -> tuple[Int64Array, dict[int, Int64Array]]:
         """Sorted ids that this rank reads, and those that each other node sends."""
@@ -229,7 +239,9 @@ class Stage:
         (step,) = steps
         if again:
             staged.sort(key=lambda sample: walk.uses(sample) < 2)
-        return self._batches.open(step.ids.tolist(), staged[room:])
+        samples = step.ids.tolist()
+        direct = {sample: samples.index(sample) for sample in staged[room:]}
+        return self._batches.open(len(samples), direct)
 
     def _missing(self, steps: list[RankStep]) -> tuple[Int64Array, int]:
         """Sorted ids that have to be read for some steps, and how many of them as planned."""
@@ -242,11 +254,15 @@ class Stage:
             for sample in absent:
                 # Padding may repeat a sample in the step that loads it.
                 missing[sample] = missing.get(sample, False) or sample in loads
-            early = self._early.intersection(ids)
-            self._early -= early
-            hits += len(ids) - (len(missing) - known) - len(early)
+            hits += len(ids) - (len(missing) - known) - self._used_early(ids)
         self._counts.hits(hits)
         return np.array(sorted(missing), np.int64), sum(missing.values())
+
+    def _used_early(self, ids: list[int]) -> int:
+        """How many of `ids` were read ahead beside what was asked for: no hits, but loads."""
+        early = self._early.intersection(ids) if self._early else self._early
+        self._early = self._early - early
+        return len(early)
 
     def _extra(self, ids: Int64Array, missing: Int64Array, walk: Walk) -> Int64Array:
         """Sorted ids that pass by in gaps and are needed later in the epoch, as far as they fit."""
@@ -259,7 +275,7 @@ class Stage:
         to_stage, chosen = self._to_stage(passing), list[int]()
         for sample in self.staging.absent(self.buffer.absent(passing.tolist())):
             staged, here = sample in to_stage, walk.source(sample, self._node) == self._node
-            if here and walk.is_to_come(sample) and (not staged or room > 0):
+            if here and walk.is_needed_later(sample) and (not staged or room > 0):
                 chosen.append(sample)
                 room -= staged
         return np.array(chosen, np.int64)
@@ -284,28 +300,40 @@ class Stage:
         self._counts.read(window.reads.totals())
         self.buffer.settle(window.pinned)
 
-    def _batch(self, step: RankStep, walk: Walk, opened: OpenBatch | None) -> Batch:
+    def _made(self, window: Window, walk: Walk) -> Iterator[list[Batch]]:
+        """The window's batches, as many at once as go together."""
+        for at in range(0, len(window.steps), self._together):
+            part = slice(at, at + self._together)
+            steps, slots = window.steps[part], window.slots[part]
+            opened = window.batches[part] or [self._batches.open(len(each)) for each in slots]
+            made = [self._batch(*each, walk) for each in zip(steps, slots, opened, strict=True)]
+            self.buffer.check()
+            self.staging.check()
+            yield made
+
+    def _batch(self, step: RankStep, slots: list[int], made: OpenBatch, walk: Walk) -> Batch:
         """The step's samples stacked; those used for the last time leave staging."""
-        ids = step.ids.tolist()
-        made = opened or self._batches.open(ids, [])
-        self._batches.gather(made, ids, self._slots(ids))
+        self._batches.gather(made, step.ids, slots)
         batch = dict(made.tensors)
         batch["sample"] = torch.from_numpy(step.ids.copy())
         batch[WEIGHT] = torch.from_numpy(np.array(step.weight))
-        used_up = walk.use(ids)
-        for sample in used_up if len(self.staging) else ():
-            self.staging.discard(sample)
-        self.buffer.check()
-        self.staging.check()
+        walk.use()
+        for sample in step.ids.tolist() if len(self.staging) else ():
+            if not walk.is_to_come(sample):
+                self.staging.discard(sample)
         return batch
 
-    def _slots(self, ids: list[int]) -> Int64Array:
-        """The row of each in the places; -1: it has none, but was read into the batch."""
-        held = np.array(self.buffer.slots(ids), np.int64)
+    def _slots(self, steps: list[RankStep]) -> list[list[int]]:
+        """The rows of each step's samples in the places; -1: it has none."""
+        ids = [step.ids.tolist() for step in steps]
+        slots = [self.buffer.slots(each) for each in ids]
         if len(self.staging):
-            staged = np.array(self.staging.slots(ids), np.int64)
-            held = np.where((held < 0) & (staged >= 0), staged + self._staging_slot, held)
-        return held
+            slots = [self._staged(*each) for each in zip(ids, slots, strict=True)]
+        return slots
+
+    def _staged(self, ids: list[int], slots: list[int]) -> list[int]:
+        first, staged = self._staging_slot, self.staging.slots(ids)
+        return [s + first if h < 0 <= s else h for h, s in zip(slots, staged, strict=True)]
 
     def _abandon(self, reading: deque[Window]) -> None:
         """Waits for what is under way; what was not read whole has no place any more."""

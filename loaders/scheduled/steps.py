@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -103,23 +104,21 @@ class Walk:
     """Steps taken window by window, and the uses of each sample that are still to come.
 
     Windows grow from one step to `look_ahead`, so that the first batch does not wait for many.
+    Uses are counted when they are first asked for: where all is in the buffer nobody asks.
     """
 
     def __init__(self, steps: list[RankStep], look_ahead: int) -> None:
-        self._steps, self._most = steps, max(look_ahead, 1)
-        self._at, self._size = 0, 1
-        self._uses, self._loads, self._source = Counter[int](), set[int](), dict[int, int]()
+        self._steps, self._most, self._size = steps, max(look_ahead, 1), 1
+        self._taken, self._used = Uses(steps), Uses(steps)
+        self._source = dict[int, int]()
         for step in steps:
-            self._uses.update(step.ids.tolist())
-            self._loads.update(step.ids[step.load].tolist())
             if step.source is not None:  # no rank of DistributedSampler's has a sample twice
                 self._source.update(zip(step.ids.tolist(), step.source.tolist(), strict=True))
 
-    def take_one(self) -> list[RankStep]:
-        """A window of the next step alone; none behind the last."""
-        window = self._steps[self._at : self._at + 1]
-        self._at += len(window)
-        return window
+    def take_straight(self, most: int) -> list[RankStep]:
+        """The next steps, at most so many; none behind the last."""
+        at = self._taken.at
+        return self._take(self._steps[at : at + most])
 
     def take(self, most: int, need: Callable[[Int64Array], set[int]]) -> list[RankStep]:
         """The next window; none behind the last step.
@@ -129,23 +128,36 @@ class Walk:
         """
         window: list[RankStep] = []
         needed: set[int] = set()
-        for step in self._steps[self._at : self._at + self._size]:
+        for step in self._steps[self._taken.at : self._taken.at + self._size]:
             more = needed | need(step.ids)
             if window and len(more) > most:
                 break
             window.append(step)
             needed = more
-        self._at += len(window)
         self._size = min(2 * self._size, self._most)
+        return self._take(window)
+
+    def _take(self, window: list[RankStep]) -> list[RankStep]:
+        self._taken.go_on(len(window))
         return window
+
+    @cached_property
+    def once(self) -> bool:
+        """True where no two uses in these steps are of the same sample."""
+        ids = np.concatenate([step.ids for step in self._steps] or [np.empty(0, np.int64)])
+        return len(np.unique(ids)) == len(ids)
 
     def uses(self, sample: int) -> int:
         """Uses of the sample that are still to come."""
-        return self._uses[sample]
+        return self._used.left[sample]
 
     def is_to_come(self, sample: int) -> bool:
         """True where a step that was not yet used up needs the sample."""
-        return self._uses[sample] > 0
+        return self._used.left[sample] > 0
+
+    def is_needed_later(self, sample: int) -> bool:
+        """True where a step that was not yet taken needs the sample."""
+        return self._taken.left[sample] > 0
 
     def source(self, sample: int, node: int) -> int:
         """The node that a sample of the steps comes from; `node`, this one, where none is named."""
@@ -155,9 +167,33 @@ class Walk:
         """True where the plan has the sample read in one of the steps."""
         return sample in self._loads
 
-    def use(self, samples: list[int]) -> list[int]:
-        """One use of each is over; those of them that are not to come again."""
-        uses = self._uses
-        for sample in samples:
-            uses[sample] -= 1
-        return [sample for sample in samples if not uses[sample]]
+    def use(self) -> None:
+        """The next step is used up."""
+        self._used.go_on(1)
+
+    @cached_property
+    def _loads(self) -> set[int]:
+        return {i for step in self._steps for i in step.ids[step.load].tolist()}
+
+
+class Uses:
+    """How often each sample is used in the steps from one that moves on.
+
+    Attributes:
+        at: That step.
+    """
+
+    def __init__(self, steps: list[RankStep]) -> None:
+        self._steps, self.at = steps, 0
+
+    @cached_property
+    def left(self) -> Counter[int]:
+        """Sample -> uses."""
+        return Counter(i for step in self._steps[self.at :] for i in step.ids.tolist())
+
+    def go_on(self, steps: int) -> None:
+        """So many steps are over."""
+        if "left" in self.__dict__:
+            for step in self._steps[self.at : self.at + steps]:
+                self.left.subtract(step.ids.tolist())
+        self.at += steps

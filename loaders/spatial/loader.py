@@ -196,7 +196,7 @@ class SpatialLoader(EpochLoader):
         steps = self._steps(epoch, start)
         ahead = self._spatial.ahead if not transport.mpi or mpiio.multithreaded() else 0
         timeout_s = self._settings.read_timeout_s
-        reading = Background(steps, ahead, timeout_s) if ahead else steps
+        reading = Background(steps, ahead + 1, timeout_s) if ahead else steps
         return self._completed(reading, len(self) - start, transport)
 
     def stats(self) -> SpatialStats:

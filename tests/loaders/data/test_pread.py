@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from vanidl_loaders.data import pread
-from vanidl_loaders.data.pread import read_into
+from vanidl_loaders.data.pread import NamedFile, read_into
 from vanidl_loaders.errors import InputError
 
 
@@ -43,6 +43,40 @@ def test_what_one_call_does_not_bring_the_next_ones_do(stored, monkeypatch):
     target = np.zeros(99_000, np.uint8)
     assert read_into(file, target.data, 7) == 4
     np.testing.assert_array_equal(target, content[7:99_007])
+
+
+PIECES = ((90_000, 3_000), (0, 1), (5, 0), (4_095, 2), (99_999, 1))
+"""(offset, bytes)"""
+
+
+@pytest.mark.parametrize("most", [1_000, 100_000])
+def test_pieces_are_those_of_the_file(stored, most, monkeypatch, tmp_path):
+    """However many calls a piece takes."""
+    file, content = stored
+    whole, calls = pread._PREAD, []
+
+    def some(number, address, nbytes, offset):
+        calls.append(nbytes)
+        return whole(number, address, min(nbytes, most), offset)
+
+    monkeypatch.setattr(pread, "_PREAD", some)
+    targets = [np.full(nbytes + 2, 7, np.uint8) for _, nbytes in PIECES]
+    pieces = [(at, t.ctypes.data + 1, n) for (at, n), t in zip(PIECES, targets, strict=True)]
+    totals = NamedFile(file, tmp_path / "data.bin").read_pieces(pieces)
+    assert totals.nbytes == sum(nbytes for _, nbytes in PIECES)
+    assert totals.requests <= len(calls)
+    for (at, nbytes), target in zip(PIECES, targets, strict=True):
+        np.testing.assert_array_equal(target[1:-1], content[at : at + nbytes])
+        assert target[0] == target[-1] == 7  # nothing beside it
+
+
+def test_a_piece_that_cannot_be_read_names_the_file(stored, tmp_path):
+    file, _ = stored
+    target = np.empty(11, np.uint8)
+    with pytest.raises(InputError, match=r"data\.bin: expected data at byte 100000"):
+        NamedFile(file, tmp_path / "data.bin").read_pieces([(99_990, target.ctypes.data, 11)])
+    with pytest.raises(InputError, match=r"bytes 0 to 11 of .*data\.bin, found: Bad file descr"):
+        NamedFile(-1, tmp_path / "data.bin").read_pieces([(0, target.ctypes.data, 11)])
 
 
 def test_the_file_ends_before(stored):

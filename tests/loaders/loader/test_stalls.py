@@ -28,13 +28,13 @@ def flat(tmp_path_factory):
 
 
 class Storage:
-    """`_pread`, of which some calls hang until the storage comes back."""
+    """`pread`, of which some calls hang until the storage comes back."""
 
     def __init__(self, monkeypatch, hangs):
-        self._pread, self._hangs, self.calls = pread._pread, hangs, 0
+        self._pread, self._hangs, self.calls = pread._PREAD, hangs, 0
         self.back = threading.Event()
         self.late = []
-        monkeypatch.setattr(pread, "_pread", self)
+        monkeypatch.setattr(pread, "_PREAD", self)
 
     def __call__(self, file, address, nbytes, offset):
         self.calls += 1

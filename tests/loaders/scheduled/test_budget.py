@@ -45,14 +45,14 @@ def test_buffer_and_staging_fit_and_cost_a_twentieth_of_the_bound(budget):
 
 def reads(loader, epoch, row_nbytes):
     """Samples that the file system was asked for in an epoch, counted at the call."""
-    arrived, inner = [], pread._pread
+    arrived, inner = [], pread._PREAD
 
     def counting(*arguments):
         arrived.append(inner(*arguments))
         return arrived[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pread, "_pread", counting)
+        patch.setattr(pread, "_PREAD", counting)
         for _ in stream(loader, [epoch]):
             pass
     return sum(arrived) / row_nbytes

@@ -30,7 +30,7 @@ from vanidl_loaders.scheduled.joining import ExchangeLimits, exchanges, join, sa
 from vanidl_loaders.scheduled.loader import ScheduledLoader
 from vanidl_loaders.scheduled.node import NodeMemory, NodeSize
 from vanidl_loaders.scheduled.serving import HEADER
-from vanidl_loaders.scheduled.stage import StageSettings
+from vanidl_loaders.scheduled.stage_settings import StageSettings
 
 EPOCHS = 3
 

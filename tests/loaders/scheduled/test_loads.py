@@ -112,13 +112,13 @@ def test_measuring_the_storage_is_counted_and_costs_three_per_cent(ranks, tmp_pa
 
     samples = make("ptycho", tmp_path, samples=1000, seed=0, size=8)
     arrived = []
-    inner = pread._pread
+    inner = pread._PREAD
 
     def counting(*arguments):
         arrived.append(inner(*arguments))
         return arrived[-1]
 
-    monkeypatch.setattr(pread, "_pread", counting)
+    monkeypatch.setattr(pread, "_PREAD", counting)
     loader = scheduled(samples, 0, ranks, gap=None, buffer=0)
     for _ in loader:
         pass

@@ -23,7 +23,7 @@ from vanidl_loaders.scheduled import PlanSettings, make_plan
 from vanidl_loaders.scheduled.exchange import NodeAccess
 from vanidl_loaders.scheduled.loader import ScheduledLoader
 from vanidl_loaders.scheduled.node import NodeMemory, NodeSize
-from vanidl_loaders.scheduled.stage import StageSettings
+from vanidl_loaders.scheduled.stage_settings import StageSettings
 
 
 @contextmanager

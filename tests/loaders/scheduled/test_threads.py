@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ from tests.loaders.data.stored import N, direct, written
 from tests.loaders.scheduled.planned import scheduled, stream
 from vanidl_loaders.data.samples import SampleSet
 from vanidl_loaders.errors import InputError, UsageError
-from vanidl_loaders.loader.prefetch import Background
-from vanidl_loaders.scheduled.stage import StageSettings
+from vanidl_loaders.scheduled.stage_settings import StageSettings
 
 
 def readers():
@@ -122,28 +120,3 @@ def test_epochs_beyond_the_plan_are_refused(flat):
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(UsageError, match="expected"):
         StageSettings(**wrong)
-
-
-def test_a_background_makes_so_many_items_ahead_and_no_more():
-    made = []
-
-    def items():
-        try:
-            for i in range(20):
-                made.append(i)
-                yield i
-        finally:
-            made.append("closed")
-
-    background = Background(items(), 3)
-    for _ in range(200):
-        if len(made) == 4:
-            break
-        time.sleep(0.01)
-    time.sleep(0.05)
-    assert made == [0, 1, 2, 3]  # three wait, one is in hand
-    assert next(background) == 0
-    background.close()
-    background.close()
-    assert made[-1] == "closed"
-    assert list(background) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+import errno
 import gzip
 import json
 from pathlib import Path
@@ -159,9 +161,10 @@ def test_an_error_of_the_storage_names_the_file(loader, ptycho, capsys, monkeypa
     from vanidl_loaders.data import pread
 
     def broken(*_arguments):
-        raise OSError(5, "Input/output error")
+        ctypes.set_errno(errno.EIO)
+        return -1
 
-    monkeypatch.setattr(pread, "_pread", broken)
+    monkeypatch.setattr(pread, "_PREAD", broken)
     assert main(train_line(ptycho, "--loader", loader)) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert str(ptycho.path(0)) in line
