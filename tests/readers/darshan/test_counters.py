@@ -16,13 +16,14 @@ import vanidl
 from tests.makers.darshan_logs import MAGIC, Log, job_record
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.needed import needed
+from tests.makers.sameness import same
 from vanidl.errors import InputError
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan import log as darshan_log
 from vanidl.readers.darshan.counter_checks import HEATMAP_LAYERS, LAYERS
 from vanidl.readers.darshan.counter_names import NAMES
 from vanidl.readers.darshan.library import read_counters
-from vanidl.readers.records import Columns, CounterFile
+from vanidl.readers.records import Columns, CounterFile, TracerLog
 
 needed("darshan", reason="PyDarshan is not installed")
 
@@ -179,6 +180,27 @@ def test_every_version_of_every_module(
     else:
         assert len(theirs.layers[0].file) == 3
         assert_same(mine, theirs, LOST.get((module, version), set()))
+
+
+@pytest.mark.parametrize("odd", ["whole", "impossible", "cut"])
+def test_counters_of_many_logs_at_once_are_those_of_each(odd: str, tmp_path: Path) -> None:
+    """Of every version and both orders of bytes; with one log of records that cannot be, or cut."""
+    paths = []
+    for i, (module, version, order) in enumerate(CASES):
+        for records in (1, 3, 2):
+            raw = random_region(module, version, order, records)
+            paths.append(tmp_path / f"{i}-{records}.darshan")
+            paths[-1].write_bytes(log_with({module: (version, raw)}, order))
+    raw = random_region("STDIO", 2, "<")
+    wrong = {"whole": raw, "impossible": raw[:16] + b"\x7f" * (len(raw) - 16), "cut": raw[:-8]}
+    paths.append(tmp_path / "odd.darshan")
+    paths[-1].write_bytes(log_with({"STDIO": (2, wrong[odd])}, "<"))
+    for path, found in zip(paths, darshan_log.read_logs(paths), strict=True):
+        assert isinstance(found, TracerLog)
+        assert same(found.counters, darshan_log.read_log(path).counters), path
+    assert isinstance(found, TracerLog)
+    assert (found.counters is None) == (odd == "cut")
+    assert found.counters is None or bool(found.counters.losses) == (odd == "impossible")
 
 
 @pytest.mark.usefixtures("darshan_library")

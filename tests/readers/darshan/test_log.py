@@ -263,6 +263,23 @@ def test_impossible_operations_are_left_out_of_many_logs(tmp_path: Path) -> None
     assert "1 of 2 operations" in found.losses[0]
 
 
+def test_logs_of_machines_of_both_orders_of_bytes_at_once(tmp_path: Path) -> None:
+    paths = []
+    for name, order in (("a", "<"), ("b", ">"), ("c", "<"), ("d", ">")):
+        record = Record(int.from_bytes(name.encode()), 0, f"node-{name}", [], [(0, 8, 1.0, 2.0, 3)])
+        other = Record(77, 0, f"node-{name}", [(8, 16, 2.0, 3.0, 3)], [])
+        log = Log(byte_order=order, dxt={"DXT_POSIX": [[record, other]]})
+        paths.append(tmp_path / f"{name}.darshan")
+        paths[-1].write_bytes(log_bytes(log))
+    assert_together_as_alone(paths)
+    for path, found in zip(paths, read_logs(paths), strict=True):
+        assert isinstance(found, TracerLog)
+        (table,) = found.operations
+        assert table.record_host == (f"node-{path.stem}",) * 2
+        assert table.record_file.tolist() == [ord(path.stem), 77]
+        assert table.nbytes.tolist() == [8, 16]
+
+
 def test_cosmictagger_runs_988_seconds(shared: Path) -> None:
     folder = shared / "data/public/vanidl_cosmictagger"
     read = read_log(folder / "cosmictagger_8ranks.darshan")

@@ -66,6 +66,14 @@ def layer_records(
     module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
 ) -> tuple[CounterRecords, str]:
     """The records of one module without impossible ones, and a sentence about those ("")."""
+    table, loss = possible(module, names, times, table)
+    return records(module, names, times, table), loss
+
+
+def possible(
+    module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
+) -> tuple[Table, str]:
+    """A table without impossible records, and a sentence about those ("")."""
     wrong = _impossible(names, times, table)
     loss = ""
     if wrong.any():
@@ -77,9 +85,16 @@ def layer_records(
         table = ids[~wrong], ranks[~wrong], counters[:, ~wrong], seconds[:, ~wrong]
     for array in table:
         array.setflags(write=False)
+    return table, loss
+
+
+def records(
+    module: str, names: tuple[str, ...], times: tuple[str, ...], table: Table
+) -> CounterRecords:
+    """A table of possible records of one module as a record."""
     ids, ranks, counters, seconds = table
     columns = Columns(names, counters), Columns(times, seconds)
-    return CounterRecords(LAYERS[module], ids, ranks, *columns), loss
+    return CounterRecords(LAYERS[module], ids, ranks, *columns)
 
 
 def disjoint(layers: Sequence[CounterRecords]) -> Iterator[CounterRecords]:

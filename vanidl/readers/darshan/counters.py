@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from vanidl.readers.darshan.counter_checks import (
     Table,
     disjoint,
     heatmap_records,
-    layer_records,
+    possible,
+    records,
     stripe_records,
 )
 from vanidl.readers.darshan.counter_names import NAMES, Names
@@ -152,38 +154,97 @@ def is_known(module: str, version: int) -> bool:
     return version in OTHER_VERSIONS.get(module, ()) or (module, version) in FORMS
 
 
-def decode(header: Header, regions: Mapping[str, bytes]) -> CounterFile | None:
-    """The counters of a whole log; None where Darshan's library has to read them.
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A whole log's counters, not yet decoded: module to the inflated bytes of its region."""
+
+    header: Header
+    regions: Mapping[str, bytes]
+
+
+Layer = tuple[CounterRecords, str]
+"""The records of one module, and a sentence about what is left out."""
+
+
+def decode(log: Raw, known: Mapping[str, Layer]) -> CounterFile | None:
+    """The counters of a log; None where Darshan's library has to read them.
 
     Args:
-        header: Of the log.
-        regions: Module to the inflated bytes of its region, all of them whole.
+        log: Its regions.
+        known: By module what `layers` decoded of it.
     """
+    header, regions = log.header, log.regions
     if not decodable(header):
         return None
-    layers, losses = [], []
+    records_of, losses = [], []
     for module in (m for m in LAYERS if m in header.regions):
-        found = _layer(module, header, regions[module])
+        found = known.get(module) or _layer(module, header, regions[module])
         if found is None:
             return None
-        layers.append(found[0])
+        records_of.append(found[0])
         losses += [found[1]] if found[1] else []
     stripes = _stripes(header, regions)
     heatmaps = _heatmaps(header, regions)
     if stripes is None or heatmaps is None:
         return None
     return CounterFile(
-        tuple(disjoint(layers)),
+        tuple(disjoint(records_of)),
         tuple(losses),
         tuple(stripe_records(stripes)),
         tuple(heatmap_records(heatmaps)),
     )
 
 
-def _layer(module: str, header: Header, data: bytes) -> tuple[CounterRecords, str] | None:
+def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
+    """By module the records of each log that could be decoded with those of others, at once."""
+    found: list[dict[str, Layer]] = [{} for _ in logs]
+    alike: dict[tuple[str, int, str], list[int]] = {}
+    for i, log in enumerate(logs):
+        for module, region in log.header.regions.items():
+            if (module, region.version) in FORMS:
+                key = module, region.version, log.header.byte_order
+                alike.setdefault(key, []).append(i)
+    for (module, *_), some in alike.items():
+        if len(some) > 1:
+            for i, layer in zip(some, _layers(module, [logs[i] for i in some]), strict=False):
+                found[i][module] = layer
+    return found
+
+
+def _layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
+    """The records of a module in logs that are alike; none where each is to be looked at."""
+    width = _WORD * _form(module, logs[0].header).width(NAMES[module])
+    lengths = [len(log.regions[module]) for log in logs]
+    if not all(length and length % width == 0 for length in lengths):
+        return []
+    data = b"".join([log.regions[module] for log in logs])
+    whole = _table(module, logs[0].header, data)
+    if whole is None or whole[1]:
+        return []
+    ids, ranks, counters, seconds = whole[0]
+    pairs = pairwise(accumulate((length // width for length in lengths), initial=0))
+    tables = ((ids[a:b], ranks[a:b], counters[:, a:b], seconds[:, a:b]) for a, b in pairs)
+    return [(_records(module, table), "") for table in tables]
+
+
+def _form(module: str, header: Header) -> _Form:
+    return FORMS[module, header.regions[module].version]
+
+
+def _layer(module: str, header: Header, data: bytes) -> Layer | None:
     """The records of one module; None where they do not fill the region exactly."""
+    found = _table(module, header, data)
+    return found and (_records(module, found[0]), found[1])
+
+
+def _records(module: str, table: Table) -> CounterRecords:
+    return records(module, NAMES[module].counters, NAMES[module].times, table)
+
+
+def _table(module: str, header: Header, data: bytes) -> tuple[Table, str] | None:
+    """The possible records of one module, and a sentence about others."""
     names = NAMES[module]
-    form = FORMS[module, header.regions[module].version]
+    form = _form(module, header)
     width = form.width(names)
     if not len(data) or len(data) % (_WORD * width):
         return None
@@ -200,8 +261,8 @@ def _layer(module: str, header: Header, data: bytes) -> tuple[CounterRecords, st
             dict.fromkeys(form.absent_times, -1),
         ),
     )
-    records, loss = layer_records(module, names.counters, names.times, table)
-    return records, "; ".join(filter(None, (left_out, loss)))
+    table, loss = possible(module, names.counters, names.times, table)
+    return table, "; ".join(filter(None, (left_out, loss)))
 
 
 def _placed(rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int]) -> NDArray[Any]:

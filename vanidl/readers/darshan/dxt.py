@@ -8,7 +8,6 @@ writes first: offset, length, start and end in seconds, and from record version 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -19,28 +18,30 @@ from numpy.typing import NDArray
 
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
 from vanidl.readers.bounds import impossible, left_out
-from vanidl.readers.budget import OBJECT_BYTES, Budget
+from vanidl.readers.budget import Budget
+from vanidl.readers.darshan.dxt_records import (
+    Heads,
+    HeadWords,
+    Segments,
+    parted,
+    read_heads,
+    records_of,
+    walked,
+    words_of,
+)
 from vanidl.readers.darshan.inflate import Stream
-from vanidl.readers.darshan.job import text
 from vanidl.readers.records import OperationTable
 
 LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}
 THREAD_VERSION = {POSIX: 2, MPIIO: 3}
 NEWEST_VERSION = {POSIX: 2, MPIIO: 3}
 
-_HEAD = "Qq8x64sqq"
-_HEAD_BYTES = 104
-_HELD_BYTES = 3 * OBJECT_BYTES  # of a record: its head, its host and the view of its segments
 _BLOCK = 16384  # rows that stay in the cache between two passes
 _FREE_ROOM = 1 << 26  # rows: memory that is not written to costs nothing, moving it later does
 
 _SHIFT = np.float64(3 << 51)
 
 _Table = dict[str, NDArray[Any]]
-_Segments = NDArray[np.int64]  # the words of some segments, one segment behind the other
-
-_Record = tuple[int, int, bytes, int, int]
-"""File, rank, host, writes and reads, as a head is unpacked: there are millions."""
 
 
 def decode(
@@ -65,17 +66,18 @@ def decode(
     budget = budget or Budget.of_file(nbytes)
     layer = LAYERS[name]
     columns = _Columns(_width(layer, version), nbytes)
-    records, losses, longest = list[_Record](), list[str](), 0
+    heads, losses, longest = list[HeadWords](), list[str](), 0
     for stream in streams:
         budget.hold(max(0, len(stream.data) - longest))  # one is held at a time
         longest = max(longest, len(stream.data))
-        found, segments, loss = _records(stream.data, columns.width, byte_order, budget)
-        records += found
+        found, segments, loss = records_of(stream.data, columns.width, byte_order, budget)
+        heads.append(found)
         columns.add(segments, stream.end)
         if stream.problem or loss:
             losses.append(f"{name} is incomplete: {stream.problem or loss}")
         if budget.held_bytes < 0:
             break
+    records = read_heads(heads)
     table = _table(records, columns)
     if layer == MPIIO and version == 1:
         # This version wrote no valid offsets.
@@ -92,12 +94,12 @@ def _width(layer: str, version: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """The records of one short region; their operations are still rows of words."""
+    """The records of one short region, not yet decoded."""
 
     layer: str
     width: int
-    records: list[_Record]
-    segments: list[_Segments]
+    words: NDArray[np.int64]  # of the whole region, in the order of bytes of its log
+    places: list[int]  # of heads in them
 
 
 def walk(data: bytes | memoryview, name: str, version: int, byte_order: str) -> Walked | None:
@@ -106,16 +108,18 @@ def walk(data: bytes | memoryview, name: str, version: int, byte_order: str) -> 
     if layer == MPIIO and version == 1:
         return None
     width = _width(layer, version)
-    records, segments, loss = _records(data, width, byte_order, Budget.of_file(len(data)))
-    return Walked(layer, width, records, segments) if records and not loss else None
+    found = walked(data, width, byte_order, Budget.of_file(len(data)))
+    if not found.places or found.problem:
+        return None
+    return Walked(layer, width, words_of(data, byte_order), found.places)
 
 
 def tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
     """The operations of many short regions, decoded at once; None where any is impossible."""
     found: dict[int, OperationTable] = {}
-    for width in {one.width for one in walked}:
-        places = [i for i, one in enumerate(walked) if one.width == width]
-        some = _tables([walked[i] for i in places], width)
+    for kind in {(one.width, one.words.dtype) for one in walked}:
+        places = [i for i, one in enumerate(walked) if (one.width, one.words.dtype) == kind]
+        some = _tables([walked[i] for i in places], kind[0])
         if some is None:
             return None
         found |= zip(places, some, strict=True)
@@ -124,19 +128,22 @@ def tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
 
 def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None:
     """As `tables`, of rows of one width: one table of all, then slices of it."""
-    segments = [rows for one in walked for rows in one.segments]
-    lengths = [sum(map(len, one.segments)) // width for one in walked]
+    words = np.concatenate([one.words for one in walked], dtype=walked[0].words.dtype)
+    counts = [len(one.places) for one in walked]
+    first = [0, *accumulate(len(one.words) for one in walked)][:-1]
+    at = np.repeat(first, counts) + np.array([place for one in walked for place in one.places])
+    heads, segments = parted(words, at)
     columns = _Columns(width, 0)
-    columns.add(segments, 1)
-    records = [record for one in walked for record in one.records]
+    columns.add([segments], 1)
+    records = read_heads([heads])
     whole = _frozen(POSIX, records, _table(records, columns))
     if not columns.plain:
         return None
-    rows = pairwise(accumulate(lengths, initial=0))
-    of_records = pairwise(accumulate((len(one.records) for one in walked), initial=0))
+    of_records = list(pairwise(accumulate(counts, initial=0)))
+    ends = np.append(0, np.cumsum(records.counts.sum(axis=1)))
     return [
-        _sliced(whole, one.layer, slice(*r), slice(*of))
-        for one, r, of in zip(walked, rows, of_records, strict=True)
+        _sliced(whole, one.layer, slice(*ends[[*of]].tolist()), slice(*of))
+        for one, of in zip(walked, of_records, strict=True)
     ]
 
 
@@ -159,14 +166,6 @@ def _sliced(whole: OperationTable, layer: str, rows: slice, records: slice) -> O
     )
 
 
-def first_host(stream: Stream, byte_order: str) -> str:
-    """The host that the first record of a stream names, "" for none."""
-    head = struct.Struct(byte_order + _HEAD)
-    if len(stream.data) < head.size:
-        return ""
-    return text(head.unpack_from(stream.data)[2])
-
-
 class _Columns:
     """Columns that grow stream by stream; what lies behind `rows` is not in use."""
 
@@ -180,10 +179,10 @@ class _Columns:
         types = [np.uint32, np.uint32, *(width - 2) * [np.int64]]
         self._columns: list[NDArray[Any]] = [np.empty(0, each) for each in types]
         self._scratch = np.empty(0, np.int64)
-        self._waiting: list[_Segments] = []  # of streams too short to be worth a pass each
+        self._waiting: list[Segments] = []  # of streams too short to be worth a pass each
         self._waiting_rows = 0
 
-    def add(self, segments: list[_Segments], used: int) -> None:
+    def add(self, segments: list[Segments], used: int) -> None:
         """Append the segments of a stream that ends `used` bytes into the region."""
         self._waiting += segments
         self._waiting_rows += sum(map(len, segments)) // self.width
@@ -271,55 +270,17 @@ def _to_ns(seconds: NDArray[np.float64], out: NDArray[np.int64]) -> bool:
     return plain
 
 
-def _records(
-    data: bytes | memoryview, width: int, byte_order: str, budget: Budget
-) -> tuple[list[_Record], list[_Segments], str]:
-    """The records of one stream, their segments, and what is wrong with the stream's end."""
-    unpack, hold = struct.Struct(byte_order + _HEAD).unpack_from, budget.hold
-    words = _words(data, byte_order)
-    records: list[_Record] = []
-    segments: list[_Segments] = []
-    at, size, row_bytes, problem = 0, len(data), 8 * width, ""
-    while size - at >= _HEAD_BYTES and not problem:
-        if not hold(_HELD_BYTES):
-            return records, segments, "it has more records than a log of its size may"
-        record = unpack(data, at)
-        at += _HEAD_BYTES
-        _, _, _, writes, reads = record
-        found = writes + reads
-        if found * row_bytes > size - at or writes < 0 or reads < 0:
-            found = max(0, min(found, (size - at) // row_bytes))
-            problem = (
-                f"a record announces {writes:,} writes and {reads:,} reads, "
-                f"{found:,} operations of it are there"
-            )
-            written = min(max(0, writes), found)
-            record = (*record[:3], written, found - written)
-        records.append(record)
-        if found:  # a view of nothing would hold the whole stream
-            segments.append(words[at // 8 : at // 8 + width * found])
-        at += row_bytes * found
-    if not problem and at < len(data):
-        problem = f"{len(data) - at} bytes at the end of a stream are no record"
-    return records, segments, problem
-
-
-def _words(data: bytes | memoryview, byte_order: str) -> NDArray[np.int64]:
-    words = np.frombuffer(data, f"{byte_order}i8", len(data) // 8)
-    return words.astype(np.int64, copy=False)
-
-
 def _code_type(count: int) -> type[np.uint16] | type[np.int32]:
     """Of numbers of records: a row has one each."""
     return np.uint16 if count <= 1 << 16 else np.int32
 
 
-def _table(records: list[_Record], columns: _Columns) -> _Table:
-    counts = np.array([record[3:] for record in records], np.int64).reshape(-1, 2)
-    number = np.arange(len(records), dtype=_code_type(len(records)))
+def _table(records: Heads, columns: _Columns) -> _Table:
+    counts = records.counts
+    number = np.arange(len(counts), dtype=_code_type(len(counts)))
     table: _Table = {
         "record": np.repeat(number, counts.sum(axis=1)),
-        "op": np.repeat(np.tile(np.array([WRITE, READ], np.uint8), len(records)), counts.ravel()),
+        "op": np.repeat(np.tile(np.array([WRITE, READ], np.uint8), len(counts)), counts.ravel()),
     }
     names = ("offset", "nbytes", "start_ns", "end_ns", "thread")[: columns.width]
     table |= {name: columns.column(i) for i, name in enumerate(names)}
@@ -336,14 +297,13 @@ def _drop_nonsense(table: _Table) -> str:
     return left_out(int(wrong.sum()), len(wrong))
 
 
-def _frozen(layer: str, records: list[_Record], table: _Table) -> OperationTable:
+def _frozen(layer: str, records: Heads, table: _Table) -> OperationTable:
     thread = table["thread"].view(np.uint64) if "thread" in table else None
-    hosts = {raw: text(raw) for raw in {raw for _, _, raw, _, _ in records}}
     result = OperationTable(
         layer=layer,
-        record_file=np.array([file for file, _, _, _, _ in records], np.uint64),
-        record_rank=np.array([rank for _, rank, _, _, _ in records], np.int64),
-        record_host=tuple([hosts[raw] for _, _, raw, _, _ in records]),
+        record_file=records.file,
+        record_rank=records.rank,
+        record_host=records.host,
         record=table["record"],
         op=table["op"],
         offset=table["offset"],

@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from vanidl.errors import InputError
 from vanidl.readers.budget import Budget, whole_number, without_waiting
-from vanidl.readers.darshan import apmpi, dxt, start_error
+from vanidl.readers.darshan import apmpi, dxt, dxt_records, start_error
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS
+from vanidl.readers.darshan.counters import Layer, Raw
 from vanidl.readers.darshan.dxt import Walked
 from vanidl.readers.darshan.header import (
     JOB,
@@ -32,7 +33,7 @@ from vanidl.readers.darshan.job import JobRecord, read_job, read_names
 from vanidl.readers.darshan.log_bytes import log_bytes
 from vanidl.readers.file_bytes import AnyBytes
 from vanidl.readers.one_file import read_one
-from vanidl.readers.records import CounterFile, MpiRecord, OperationTable, TracerLog
+from vanidl.readers.records import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan
 _LARGEST_TIME = 2**62
@@ -65,40 +66,48 @@ def read_log(path: str | os.PathLike[str]) -> TracerLog:
             or not even its job record can be read.
     """
     found = _gathered(os.fspath(path), _decoded)
-    return _log(found, [table for table in found.dxt if isinstance(table, OperationTable)])
+    return _log(found, [table for table in found.dxt if isinstance(table, OperationTable)], {})
 
 
 def read_logs(paths: Sequence[str | os.PathLike[str]]) -> list[TracerLog | InputError]:
     """What each of many logs says, as `read_log`, or why it says nothing.
 
-    The operations of all short logs are decoded at once, so all are in memory.
+    The operations of all short logs are decoded at once, so all are in memory, and so are counters.
     """
     gathered = [_or_said(_gathered_shortly, path) for path in paths]
-    walked = [
-        one
-        for found in gathered
-        if isinstance(found, _Gathered)
-        for one in found.dxt
-        if isinstance(one, Walked)
-    ]
-    tables = _tables(walked)
-    if tables is None:
+    parts = _decoded_together([one for one in gathered if isinstance(one, _Gathered)])
+    if parts is None:
         return [_or_said(read_log, path) for path in paths]
-    ready = iter(tables)
-    return [
-        found if isinstance(found, InputError) else _log(
-            found, [next(ready) if isinstance(one, Walked) else one for one in found.dxt]
-        )
-        for found in gathered
-    ]  # fmt: skip
+    ready = iter(parts)
+    return [one if isinstance(one, InputError) else _made(one, *next(ready)) for one in gathered]
 
 
-def _tables(walked: Sequence[Walked]) -> list[OperationTable] | None:
-    """The operations of many logs at once; None where they have to be decoded one by one."""
+def _decoded_together(
+    gathered: Sequence[_Gathered],
+) -> list[tuple[list[OperationTable], dict[str, Layer]]] | None:
+    """Operations and counters of many logs; None where they have to be decoded one by one."""
+    counted = [one.counters for one in gathered if one.counters]
     try:
-        return dxt.tables(walked)
+        tables = dxt.tables([t for one in gathered for t in one.dxt if isinstance(t, Walked)])
+        layers = iter(darshan_counters.layers(counted))
     except MemoryError:  # together they need too much: each of them may not
         return None
+    if tables is None:
+        return None
+    ready = iter(tables)
+    return [
+        (
+            [next(ready) if isinstance(t, Walked) else t for t in one.dxt],
+            next(layers) if one.counters else {},
+        )
+        for one in gathered
+    ]
+
+
+def _made(
+    found: _Gathered, tables: list[OperationTable], layers: dict[str, Layer]
+) -> TracerLog | InputError:
+    return _or_said(lambda _: _log(found, tables, layers), found.name)
 
 
 def _or_said(read: Callable[[_Path], Found], path: _Path) -> Found | InputError:
@@ -124,7 +133,7 @@ class _Gathered:
     dxt: tuple[OperationTable | Walked, ...]
     mpi: tuple[MpiRecord, ...]
     losses: list[str]
-    counters: CounterFile | None
+    counters: Raw | None  # of a sound log
 
 
 _Traced = OperationTable | Walked
@@ -158,7 +167,7 @@ def _opened(name: str) -> tuple[_Source, list[str], list[str]]:
     data = log_bytes(name)
     header = _header(data if isinstance(data, memoryview) else data[:_HEADER_BYTES], name)
     misplaced = layout_losses(header, len(data))
-    header, doubtful = believed(header, len(data))
+    header, doubtful = believed(header, len(data)) if misplaced else (header, [])
     return _Source(data, header, Budget.of_file(len(data))), misplaced, doubtful
 
 
@@ -181,7 +190,7 @@ def _gathered(name: str, traced: Callable[[_Source, str, list[str]], _Traced | N
         tuple(one for one in found if one is not None),
         mpi,
         losses,
-        darshan_counters.decode(header, others) if sound else None,
+        Raw(header, others) if sound else None,
     )
 
 
@@ -197,7 +206,8 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     source, _, _ = _opened(name)
     job = _job(source, name, [])
     host = next((h for module in dxt.LAYERS if (h := _first_host(source, module))), "")
-    return replace(_log(_Gathered(name, source.header, job, {}, (), (), [], None), []), host=host)
+    found = _Gathered(name, source.header, job, {}, (), (), [], None)
+    return replace(_log(found, [], {}), host=host)
 
 
 def needs_library(path: str | os.PathLike[str]) -> bool:
@@ -220,10 +230,13 @@ def _first_host(source: _Source, module: str) -> str:
     if region is None:
         return ""
     first = next(source.streams(region, cut=source.cut(region)), None)
-    return "" if first is None else dxt.first_host(first, source.header.byte_order)
+    return "" if first is None else dxt_records.first_host(first.data)
 
 
-def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
+def _log(
+    found: _Gathered, tables: Sequence[OperationTable], layers: Mapping[str, Layer]
+) -> TracerLog:
+    """The record of a log whose operations and, by module, some counters are decoded."""
     name, header, job, losses = found.name, found.header, found.job, found.losses
     pid = _PID.search(os.path.basename(name))  # noqa: PTH119
     if job.end_ns < job.start_ns:
@@ -254,7 +267,7 @@ def _log(found: _Gathered, tables: Sequence[OperationTable]) -> TracerLog:
         whole=not losses,
         losses=tuple(losses),
         mpi=found.mpi,
-        counters=found.counters,
+        counters=darshan_counters.decode(found.counters, layers) if found.counters else None,
         counts_apart=True,
         unread_modules=tuple(m for m in header.regions if m not in _READ),
     )
