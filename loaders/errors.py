@@ -32,6 +32,11 @@ class UsageError(LoadersError):
     exit_status = 2
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 sample`, `2 samples`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 EXTRAS = {
     "torch": "loaders",
     "h5py": "loaders",

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from ..errors import counted
+
 if TYPE_CHECKING:
     from ..data.samples import SampleSet
     from ..loader.loader import Settings
@@ -65,6 +67,7 @@ def _epochs(
         loader.close()
     taken, stats = time.perf_counter() - begin, loader.stats()
     return taken, (
-        f"{seen / taken:9.1f} samples/s, {stats.loads} loads, {stats.hits} hits, "
-        f"{stats.nbytes} bytes, {stats.requests} requests"
+        f"{seen / taken:9.1f} samples/s, {counted(stats.loads, 'load')}, "
+        f"{counted(stats.hits, 'hit')}, "
+        f"{stats.nbytes} bytes, {counted(stats.requests, 'request')}"
     )

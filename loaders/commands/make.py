@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ..errors import counted
 from .progress import bar
 
 NAME = "make"
@@ -37,5 +38,6 @@ def run(options: argparse.Namespace) -> int:
             progress=progress,
         )
     total = len(made) * made.sample_nbytes
-    sys.stdout.write(f"{len(made)} samples of {made.sample_nbytes} bytes, {total} in all\n")
+    held = f"{counted(len(made), 'sample')} of {made.sample_nbytes} bytes"
+    sys.stdout.write(f"{held}, {total} in all\n")
     return 0

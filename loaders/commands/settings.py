@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from ..data.samples import SampleSet, open_samples
-from ..errors import UsageError
+from ..errors import UsageError, counted
 from ..loader.limits import add_limits
 from ..loader.loader import LOADERS, Loader, Settings, find_loader
 from ..loader.stalls import ATTEMPTS, WaitWatch
@@ -70,9 +70,9 @@ def require_steps(opened: Loader, samples: SampleSet, settings: Settings) -> Non
     """Nothing; raises UsageError where an epoch has no step: nothing has been read yet."""
     if not len(opened):
         raise UsageError(
-            f"expected at least one step per epoch, found none: {len(samples)} samples make no "
-            f"full batch of {settings.world.ranks} x {settings.batch}; lower --batch or do not "
-            "set --drop-last"
+            "expected at least one step per epoch, found none: "
+            f"{counted(len(samples), 'sample')} cannot fill a batch of {settings.world.ranks} x "
+            f"{settings.batch}; lower --batch or do not set --drop-last"
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import UsageError, counted
 
 if TYPE_CHECKING:
     from ..train.train import Outcome
@@ -83,8 +83,9 @@ def _text(outcome: Outcome, loader: str, ranks: int) -> str:
     stats = outcome.stats
     wait = sum(stats.exposed_wait_s)
     return (
-        f"{loader}: {len(outcome.losses)} steps on each of {ranks} ranks in {outcome.seconds:.2f} s"
-        f", loss {outcome.losses[0]:.4f} to {outcome.losses[-1]:.4f}\n"
-        f"rank 0: {outcome.samples} samples, {stats.loads} loads, {stats.hits} hits, "
-        f"{stats.nbytes} bytes in {stats.requests} requests, waited {wait:.2f} s for input\n"
+        f"{loader}: {counted(len(outcome.losses), 'step')} on each of {counted(ranks, 'rank')} in "
+        f"{outcome.seconds:.2f} s, loss {outcome.losses[0]:.4f} to {outcome.losses[-1]:.4f}\n"
+        f"rank 0: {counted(outcome.samples, 'sample')}, {counted(stats.loads, 'load')}, "
+        f"{counted(stats.hits, 'hit')}, {stats.nbytes} bytes in "
+        f"{counted(stats.requests, 'request')}, waited {wait:.2f} s for input\n"
     )

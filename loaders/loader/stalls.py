@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, NoReturn, Protocol, TypeVar
 
-from ..errors import InputError
+from ..errors import InputError, counted
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -87,7 +87,8 @@ class Retried(Generic[T]):
         self._stalled += 1
         if self._stalled >= self._attempts:
             raise StalledError(
-                f"{error}; asked {self._attempts} times: see to the storage and start again"
+                f"{error}; asked {counted(self._attempts, 'time')}: see to the storage and start "
+                "again"
             ) from error
         _log.warning("%s; asking again, attempt %d", error, self._stalled + 1)
         self._items = self._begin(self._given)

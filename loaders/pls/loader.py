@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..data.samples import SampleSet
-from ..errors import UsageError
+from ..errors import UsageError, counted
 from ..loader.batches import collate, pinned
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
@@ -78,8 +78,8 @@ def _require_memory(samples: SampleSet, settings: Settings, fraction: float) -> 
     if settings.memory_nbytes is not None and most > settings.memory_nbytes:
         raise UsageError(
             f"expected --memory of at least {most} bytes, found {settings.memory_nbytes}: a rank "
-            f"keeps {own} samples and {int(fraction * own)} that are exchanged; raise it, or keep "
-            "them on the node with --local-folder"
+            f"keeps {counted(own, 'sample')} and {int(fraction * own)} in exchange; raise it, or "
+            "keep them on the node with --local-folder"
         )
 
 

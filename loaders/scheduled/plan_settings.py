@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.order import IdArray, compact_order, padded_order
-from ..errors import UsageError
+from ..errors import UsageError, counted
 from .share import costs
 
 Int64Array = NDArray[np.int64]
@@ -65,12 +65,14 @@ class PlanSettings:
         costs(self.balance, self.load_s, self.compute_s)
         if self.samples < self.ranks:
             raise UsageError(
-                f"expected at least one sample per rank, found {self.samples} samples for "
-                f"{self.ranks} ranks: use fewer ranks"
+                f"expected at least one sample per rank, found "
+                f"{counted(self.samples, 'sample')} for {counted(self.ranks, 'rank')}: use fewer "
+                "ranks"
             )
         if self.ranks % self.node_ranks:
             raise UsageError(
-                f"expected as many ranks on every node, found {self.ranks} ranks and "
+                f"expected as many ranks on every node, found "
+                f"{counted(self.ranks, 'rank')} and "
                 f"{self.node_ranks} of a node: let each rank have its own buffer"
             )
         if self.epoch_order not in EPOCH_ORDERS:

@@ -342,3 +342,23 @@ def test_credentials_by_option_and_by_kind():
 def test_hiding_takes_no_more_than_the_text_is_long():
     for text in ("a" * 20_000, "a." * 10_000, "-" * 20_000, "token" * 4_000, "a+" * 10_000):
         assert hidden(text) == text
+
+
+def test_one_is_said_as_one(tmp_path, capsys):
+    pytest.importorskip("h5py", reason="h5py is not installed")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    data = ["--data", str(tmp_path)]
+    said = []
+    for line in (
+        ["make", "--workload", "ptycho", "--samples", "1", "--size", "8", *data],
+        ["train", "--loader", "scheduled", "--batch", "1", "--epochs", "1", *data],
+        ["bench", "--loaders", "scheduled", "--batch", "1", "--epochs", "1", *data],
+        ["train", "--batch", "2", "--drop-last", *data],
+    ):
+        main(line)
+        said += capsys.readouterr()
+    text = " ".join(said)
+    assert "1 sample of" in text
+    assert "1 step on each of 1 rank " in text
+    assert "1 sample cannot fill a batch of 1 x 2" in text
+    assert not re.search(r"(?<![\d.,])1 (sample|step|rank|load|hit|request|time)s\b", text), text
