@@ -8,10 +8,9 @@ are read by HDF5 in whole chunks. Samples in files of their own are read one by 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -90,10 +89,9 @@ class ContiguousRows:
             target(self._field.name, row).reshape(-1).view(np.uint8)[:] = block[row - start]
         return ReadTotals(block.nbytes, requests)
 
-    def pieces(self, rows: Int64Array, addresses: Int64Array) -> list[tuple[int, int, int]]:
-        """(offset in the file, address, bytes) of each row, for `NamedFile.read_pieces`."""
-        offsets = (self._offset + rows * self._nbytes).tolist()
-        return list(zip(offsets, addresses.tolist(), repeat(self._nbytes), strict=False))
+    def piece(self, row: int, address: int) -> tuple[int, int, int]:
+        """(offset in the file, address, bytes) of a row, for `NamedFile.read_pieces`."""
+        return self._offset + row * self._nbytes, address, self._nbytes
 
     def read_rows(self, rows: list[int], target: Target) -> ReadTotals:
         """Each row by itself, straight to its target."""
@@ -208,17 +206,17 @@ class RowReads:
         """True where all arrays lie contiguous in the file: `straight` can read them."""
         return all(isinstance(source, ContiguousRows) for source in self._open().values())
 
-    def straight(self, ids: Int64Array, addresses: Mapping[str, Int64Array]) -> list[Task]:
-        """Reads of `ids`, each by itself, to the address of each field's row.
+    def straight(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> list[Task]:
+        """Reads of samples, each by itself, to the addresses of its fields.
 
         The memory is the caller's to hold until they are done.
         """
         tasks = list[Task]()
-        for name, source in self._open().items():
+        for number, source in enumerate(self._open().values()):
             assert isinstance(source, ContiguousRows)
-            pieces, read = source.pieces(ids, addresses[name]), source.file.read_pieces
+            pieces = [source.piece(sample, to[number]) for sample, to in wanted]
             parts = range(0, len(pieces), TOGETHER)
-            tasks += [partial(read, pieces[at : at + TOGETHER]) for at in parts]
+            tasks += [partial(source.file.read_pieces, pieces[at : at + TOGETHER]) for at in parts]
         return tasks
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ from ..loader.batches import KEPT_MOST, BatchMemory
 from .buffer import Memory
 
 Int64Array = NDArray[np.int64]
-Addresses = dict[str, Int64Array]
-"""Of each field, the addresses of some rows."""
+Addresses = list[int]
+"""Of a sample's fields in memory, in order."""
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
@@ -84,21 +84,15 @@ class Batches:
                 for rows in batch.rows.values():
                     rows[row] = rows[source]
 
-    def place_addresses(self, slots: Int64Array) -> Addresses:
-        """Where the samples in these slots lie."""
-        rows = self._places.items()
-        return {name: each.ctypes.data + slots * self._nbytes[name] for name, each in rows}
+    def addresses(self, batch: OpenBatch, row: int) -> Addresses:
+        """Where a row of a batch lies."""
+        nbytes = self._nbytes
+        return [each.data_ptr() + row * nbytes[name] for name, each in batch.tensors.items()]
 
-    def addresses(self, batches: list[OpenBatch], at: Int64Array) -> Addresses:
-        """Where rows of `batches` lie, counted through from the first batch's first row."""
-        name = next(iter(self._nbytes))
-        first = np.cumsum([0, *(len(each.rows[name]) for each in batches)])
-        batch = np.searchsorted(first, at, "right") - 1
-        row, found = at - first[batch], Addresses()
-        for name, nbytes in self._nbytes.items():
-            start = np.array([each.tensors[name].data_ptr() for each in batches])
-            found[name] = start[batch] + row * nbytes
-        return found
+    def place_addresses(self, slot: int) -> Addresses:
+        """Where a place lies."""
+        nbytes = self._nbytes
+        return [each.ctypes.data + slot * nbytes[name] for name, each in self._places.items()]
 
 
 def _stretches(slots: list[int]) -> list[tuple[int, int]]:
