@@ -36,7 +36,7 @@ def test_a_run_leaves_a_trace_and_an_event_file(ptycho, tmp_path, capsys):
     tb = tmp_path / "tb"
     line = train_line(ptycho, "--profile", tb, "--events", tb, "--epochs", 2)
     assert main(line) == 0
-    assert "12 steps on each of 1 ranks" in capsys.readouterr().out
+    assert "12 steps on each of 1 rank" in capsys.readouterr().out
     names = [e.get("name", "") for e in trace_events(tb)]
     steps = {n for n in names if n.startswith("ProfilerStep#")}
     assert steps == {f"ProfilerStep#{i}" for i in range(1, 12)}  # step 0 warms up
