@@ -45,7 +45,10 @@ def instant(value: float | None) -> str:
 
 def change(now_s: float, then_s: float) -> str:
     """`423 to 169 ms`, `1.20 s to 870 ms`: one unit where both have the same."""
-    now, then = seconds(now_s), seconds(then_s)
+    return _in_one_unit(seconds(now_s), seconds(then_s))
+
+
+def _in_one_unit(now: str, then: str) -> str:
     number, _, unit = now.rpartition(" ")
     return f"{number} to {then}" if then.rpartition(" ")[2] == unit else f"{now} to {then}"
 
@@ -55,10 +58,11 @@ def range_words(low_s: float, high_s: float) -> str:
 
     What is the same at both ends is said once.
     """
-    if offset(low_s) == offset(high_s):
-        return offset(low_s)
+    low, high = offset(low_s), offset(high_s)
+    if low == high:
+        return low
     if max(abs(low_s), abs(high_s)) < 1:
-        return change(low_s, high_s)
+        return _in_one_unit(low, high)
     return f"{low_s:.6f} to {high_s:.6f} s"
 
 

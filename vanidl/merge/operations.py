@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,12 @@ from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.packed import packed
 from vanidl.model.spill import Parts, Store
-from vanidl.model.trace import COLUMNS
+from vanidl.model.trace import COLUMNS, Part
+from vanidl.parallel.batches import batches
 from vanidl.readers.records import OperationTable, TracerLog
+
+_TOGETHER_ROWS = 1 << 17  # operations of small logs that are merged at once: they fit the cache
+_SMALL_ROWS = 4096
 
 Int64Array = NDArray[np.int64]
 Rows = Int64Array | slice
@@ -43,12 +48,91 @@ def parts(
     """
     rows = sum(len(table.op) for log in logs for table in log.operations)
     store = Store.for_rows(rows, spilled=spilled)
-    for i, log in enumerate(logs):
-        for table in log.operations:
-            for process, columns in _of_table(i, log, table, processes, code):
-                for piece in _sliced(columns, max_rows):
-                    store.add(packed(process, table.layer, piece))
+    most = min(_SMALL_ROWS, max_rows)
+    tables = ((i, log, table) for i, log in enumerate(logs) for table in log.operations)
+    for some in batches(tables, lambda one: _weight(*one[1:], most), _TOGETHER_ROWS):
+        if len(some) > 1:
+            for part in _small_parts(some, processes, code):
+                store.add(part)
+            continue
+        ((i, log, table),) = some
+        for process, columns in _of_table(i, log, table, processes, code):
+            for piece in _sliced(columns, max_rows):
+                store.add(packed(process, table.layer, piece))
     return store.finished()
+
+
+def _weight(log: TracerLog, table: OperationTable, most: int) -> int:
+    """The operations of a small log of one process; what is to be taken alone weighs too much."""
+    return len(table.op) if log.nprocs <= 1 and len(table.op) <= most else _TOGETHER_ROWS + 1
+
+
+_Table = tuple[int, TracerLog, OperationTable]  # of a log and its number
+
+
+def _small_parts(
+    some: Sequence[_Table], processes: ProcessTable, code: FileCodes
+) -> Iterator[Part]:
+    """The parts of small logs of one process each: a few calls of numpy for thousands of them."""
+    by_layer: dict[str, list[_Table]] = {}
+    for i, log, table in some:
+        if len(table.op) and (i, 0) in processes.of_log:
+            by_layer.setdefault(table.layer, []).append((i, log, table))
+    for layer, tables in by_layer.items():
+        columns = _columns_together(tables, processes, code)
+        for column in columns:
+            column.flags.writeable = False
+        pairs = pairwise(accumulate((len(table.op) for _, _, table in tables), initial=0))
+        for (i, _, _), rows in zip(tables, (slice(*pair) for pair in pairs), strict=True):
+            yield Part(processes.of_log[i, 0], layer, *[column[rows] for column in columns])
+
+
+def _columns_together(
+    tables: Sequence[_Table], processes: ProcessTable, code: FileCodes
+) -> list[NDArray[Any]]:
+    """Columns as in `Part` of tables behind one another, each by start."""
+    lengths = [len(table.op) for _, _, table in tables]
+    start, end, offset, nbytes, op = (
+        np.concatenate([getattr(table, name) for _, _, table in tables], dtype=kind)
+        for name, kind in _READ_AS.items()
+    )
+    since = np.repeat([log.start_ns for _, log, _ in tables], lengths)
+    start += since
+    end += since
+    codes = [code.of_ids(log, table.record_file) for _, log, table in tables]
+    record = np.concatenate([table.record for _, _, table in tables], dtype=np.intp)
+    record += np.repeat([0, *accumulate(map(len, codes))][:-1], lengths)
+    thread = np.concatenate(
+        [
+            _threads(table, slice(None), processes.threads.get(processes.of_log[i, 0], ()))
+            for i, _, table in tables
+        ]
+    )
+    columns = [start, end, offset, nbytes, thread, np.concatenate(codes)[record], op]
+    _put_in_time(columns, lengths)
+    return columns
+
+
+_READ_AS: dict[str, type[np.integer]] = {
+    "start_ns": np.int64,
+    "end_ns": np.int64,
+    "offset": np.int64,
+    "nbytes": np.int64,
+    "op": np.uint8,
+}
+
+
+def _put_in_time(columns: Sequence[NDArray[Any]], lengths: Sequence[int]) -> None:
+    """Puts the rows of each table by start where they are not."""
+    start, _, offset, nbytes, _, file, _ = columns
+    first = np.array([0, *accumulate(lengths)])
+    late = np.append(False, start[1:] <= start[:-1])
+    late[first[:-1]] = False
+    for i in np.unique(np.searchsorted(first, np.flatnonzero(late), "right") - 1).tolist():
+        rows = slice(first[i], first[i + 1])
+        order = _in_time(start[rows], (file[rows], offset[rows], nbytes[rows]))
+        for column in columns:
+            column[rows] = column[rows][order]
 
 
 def metadata_calls(

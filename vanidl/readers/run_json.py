@@ -130,6 +130,8 @@ class Records:
 
     def above(self, path: str) -> RunRecord | None:
         """The record of the run that a log belongs to."""
+        if not self.of_folder:
+            return None
         absolute = str(Path(path).absolute())
         return next((r for folder, r in self.of_folder if absolute.startswith(folder)), None)
 
