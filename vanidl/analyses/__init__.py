@@ -8,7 +8,7 @@ order, here or elsewhere, give the same bits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -152,35 +152,51 @@ def finish(
     reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
+    with ThreadPoolExecutor(1) as pool:  # with thousands of ranks both halves take as long
+        alone = pool.submit(_each_alone, reduced, seen, whole, chosen, layer)
+        results = Results(**_on_one_another(reduced, chosen, layer), **alone.result())
+    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+
+
+def _each_alone(
+    reduced: dict[str, Any], seen: coverage.Traced, whole: Trace, chosen: Trace, layer: str
+) -> dict[str, Any]:
+    """The results that build on reduced values only, by name."""
+    return {
+        "coverage": coverage.finish(seen, whole),
+        "summary": summary.finish(reduced["operations"], chosen, layer),
+        "sizes": sizes.finish(reduced["sizes"], chosen),
+        "timeline": timeline.finish(reduced["timeline"], chosen),
+        "access": access.finish(reduced["access"], chosen, layer),
+        "files": files.finish(reduced["files"], chosen, layer),
+        "balance": balance.finish(reduced["operations"], chosen),
+        "filetimeline": filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
+        "placement": placement.finish(chosen),
+        "durations": durations.finish(reduced["durations"]),
+        "latencies": latencies.finish(reduced["latencies"], chosen),
+        "benchmarks": benchmark.finish(reduced["operations"], chosen),
+    }
+
+
+def _on_one_another(reduced: dict[str, Any], chosen: Trace, layer: str) -> dict[str, Any]:
+    """The other results by name: they build on steps, on the dataset or on the time of ranks."""
     step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
     splits = overlap.rank_splits(chosen, reduced["operations"])
     data = dataset.finish(reduced["dataset"], chosen, layer)
     saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
     stages = phases.finish(reduced["operations"], saved, chosen, data)
-    results = Results(
-        coverage=coverage.finish(seen, whole),
-        summary=summary.finish(reduced["operations"], chosen, layer),
-        sizes=sizes.finish(reduced["sizes"], chosen),
-        timeline=timeline.finish(reduced["timeline"], chosen),
-        access=access.finish(reduced["access"], chosen, layer),
-        files=files.finish(reduced["files"], chosen, layer),
-        balance=balance.finish(reduced["operations"], chosen),
-        steps=step_result,
-        overlap=overlap.finish(splits, reduced["operations"], chosen, table, reduced["files"].busy),
-        dataset=data,
-        phases=stages,
-        filetimeline=filetimeline.finish(reduced["filetimeline"], reduced["files"], chosen),
-        placement=placement.finish(chosen),
-        perstep=perstep.finish(reduced["perstep"], splits, chosen, table, stages),
-        workers=workers.finish(reduced["workers"], chosen, data),
-        fetching=fetching.finish(reduced["fetches"], splits, chosen),
-        durations=durations.finish(reduced["durations"]),
-        latencies=latencies.finish(reduced["latencies"], chosen),
-        benchmarks=benchmark.finish(reduced["operations"], chosen),
-        fates=fates.finish(splits),
-    )
-    return results if reduced["operations"].totals else _untraced(results, chosen, layer)
+    busy = reduced["files"].busy
+    return {
+        "steps": step_result,
+        "overlap": overlap.finish(splits, reduced["operations"], chosen, table, busy),
+        "dataset": data,
+        "phases": stages,
+        "perstep": perstep.finish(reduced["perstep"], splits, chosen, table, stages),
+        "workers": workers.finish(reduced["workers"], chosen, data),
+        "fetching": fetching.finish(reduced["fetches"], splits, chosen),
+        "fates": fates.finish(splits),
+    }
 
 
 def _untraced(results: Results, chosen: Trace, layer: str) -> Results:

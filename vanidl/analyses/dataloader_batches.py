@@ -298,7 +298,7 @@ def _data_reads(trace: Trace, workers: set[int]) -> dict[int, Part]:
     """The same of all reads of data files."""
     is_data = trace.files.is_data
     found: dict[int, list[Part]] = {process: [] for process in sorted(workers)}
-    for part in trace.io:  # once, as parts may have to be read from disk
+    for part in trace.io if workers else ():  # once, as parts may have to be read from disk
         if part.layer == POSIX and part.process in workers:
             reads = found[part.process]
             reads.append(part.rows((part.op == READ) & is_data[part.file]))

@@ -107,8 +107,9 @@ class SelectedParts(Sequence[Part]):
 
     def __iter__(self) -> Iterator[Part]:
         """The parts that keep at least one row."""
-        chosen = (self._keep(self._parts[i]) for i in self._at)
-        return (p for p in chosen if len(p))
+        all_of_them = len(self._at) == len(self._parts)
+        chosen = self._parts if all_of_them else (self._parts[i] for i in self._at)
+        return (p for p in (map(self._keep, chosen) if self._keep.masks else chosen) if len(p))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,7 +138,13 @@ class Parts(Sequence[Part]):
         """One part, unpacked or read where it lies in the file, or fewer of them."""
         if isinstance(index, slice):
             return Parts(self._places[index], self._folder)
-        place = self._places[index]
+        return self._part(self._places[index])
+
+    def __iter__(self) -> Iterator[Part]:
+        """Every part in turn."""
+        return map(self._part, self._places)
+
+    def _part(self, place: _Place) -> Part:
         if isinstance(place.part, Part):
             return place.part
         if place.part is not None:

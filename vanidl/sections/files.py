@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from vanidl.analyses.files import FileRow
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
@@ -87,17 +89,17 @@ def _by_time(run: Run) -> list[FileRow]:
 
 def _opens(run: Run) -> dict[str, int]:
     """Path -> how often it was opened, over the storage layers, where that was counted."""
-    found: dict[str, int] = {}
+    paths = run.trace.files.path
+    opens, known = np.zeros(len(paths), np.int64), np.zeros(len(paths), bool)
     for layer in STORAGE_LAYERS:
         table = run.trace.counters.get(layer)
         counts = table.counters.get(f"{layer}_OPENS") if table is not None else None
         if table is None or counts is None:
             continue
-        for file, count in zip(table.file.tolist(), counts.tolist(), strict=True):
-            if count >= 0:  # below 0: not monitored
-                path = run.trace.files.path[file]
-                found[path] = found.get(path, 0) + count
-    return found
+        monitored = counts >= 0
+        np.add.at(opens, table.file[monitored], counts[monitored])
+        known[table.file[monitored]] = True
+    return {paths[file]: int(opens[file]) for file in np.flatnonzero(known).tolist()}
 
 
 def _empty_reads(file: FileRow, counted: Mapping[str, int]) -> int | None:

@@ -1,0 +1,88 @@
+"""Operations of logs as parts, against plain sorting of each process's rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.makers.records import Io, darshan_log
+from vanidl.merge.files import file_codes, path_of
+from vanidl.merge.operations import parts
+from vanidl.merge.processes import identify
+from vanidl.model.trace import MPIIO
+from vanidl.readers.records import OperationTable, TracerLog
+
+OPERATIONS = st.builds(
+    Io,
+    start=st.integers(0, 6),
+    end=st.integers(6, 9),
+    offset=st.integers(-1, 2),
+    nbytes=st.integers(0, 3),
+    file=st.integers(1, 3),
+    op=st.integers(0, 1),
+    rank=st.just(0),
+)
+MANY = st.lists(st.lists(OPERATIONS, max_size=6), min_size=1, max_size=5)
+
+
+def logs_of(processes: list[list[Io]], *, threads: bool) -> list[TracerLog]:
+    """A process each, its operations through POSIX and once more through MPI-IO."""
+    logs = []
+    for i, operations in enumerate(processes):
+        log = darshan_log(operations, pid=100 + i, start_ns=1000 + 3 * i)
+        numbers = np.arange(len(operations), dtype=np.uint64) % 2 if threads else None
+        own = [replace(table, thread=numbers) for table in log.operations]
+        both = [replace(table, layer=layer) for table in own for layer in (table.layer, MPIIO)]
+        logs.append(replace(log, operations=tuple(both)))
+    return logs
+
+
+def rows_of(log: TracerLog, table: OperationTable) -> list[tuple[object, ...]]:
+    """Start, end, offset, bytes, path and direction of each row by start, then place."""
+    rows = [
+        (
+            int(table.start_ns[i]) + log.start_ns,
+            int(table.end_ns[i]) + log.start_ns,
+            int(table.offset[i]),
+            int(table.nbytes[i]),
+            path_of(log, int(table.record_file[table.record[i]])),
+            int(table.op[i]),
+        )
+        for i in range(len(table.op))
+    ]
+    return sorted(rows, key=lambda row: (row[0], row[4], row[2], row[3]))
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("max_rows", [1, 2, 8_000_000])
+@given(processes=MANY)
+def test_parts_hold_the_rows_of_each_process_and_layer_by_start(
+    max_rows: int, threads: bool, processes: list[list[Io]]
+) -> None:
+    """However many logs are merged at once, and where parts are cut."""
+    logs = logs_of(processes, threads=threads)
+    table, codes = identify(logs, []), file_codes(logs, {})
+    paths = list(codes)
+    found: dict[tuple[int, str], list[tuple[object, ...]]] = {}
+    for part in parts(logs, table, codes, max_rows, spilled=False):
+        assert 0 < len(part) <= max_rows
+        assert not part.start.flags.writeable
+        columns = (part.start, part.end, part.offset, part.nbytes, part.file, part.op)
+        rows = zip(*(c.tolist() for c in columns), strict=True)
+        named = [(*row[:4], paths[row[4]], row[5]) for row in rows]
+        found.setdefault((part.process, part.layer), []).extend(named)
+        assert (part.thread >= 0).all() if threads else (part.thread == -1).all()
+    wanted = {
+        (table.of_log[i, 0], each.layer): rows_of(log, each)
+        for i, log in enumerate(logs)
+        for each in log.operations
+    }
+    for key, rows in wanted.items():
+        places = [(row[0], row[4], row[2], row[3]) for row in found[key]]
+        assert places == [(row[0], row[4], row[2], row[3]) for row in rows]
+        assert sorted(found[key], key=repr) == sorted(rows, key=repr)
+    assert found.keys() == wanted.keys()
