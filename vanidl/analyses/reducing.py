@@ -64,7 +64,9 @@ def _folded(reductions: dict[str, Reduction], partials: Iterable[Values]) -> Val
             other, before = stack.pop()
             weight, values = weight + other, _combine(reductions, before, values)
         stack.append((weight, values))
-    total = {name: r.NOTHING for name, r in reductions.items()}
+    if not stack:
+        return {name: r.NOTHING for name, r in reductions.items()}
+    _, total = stack.pop()
     for _, values in reversed(stack):
         total = _combine(reductions, values, total)
     return total

@@ -19,7 +19,7 @@ FINEST = 16_384
 
 _MAX_PAIRS = 1_000_000  # operations x bins expanded at a time
 _GRID = 1 << 15  # the same where they make a table: it stays in the cache
-_STRIDE = 1 << 14  # operations whose edges are gone through together: theirs, too
+_STRIDE = 1 << 16  # operations whose edges are gone through together: fewer keep threads waiting
 _FEW = 16  # operations over equally many bins that are worth a table
 _SAFE_PRODUCT = 2**62
 _EXACT = float(1 << 52)
@@ -151,23 +151,33 @@ def _add_by_edges(
     A share is the difference of two of them: adding these up is half of the work.
     """
     _, _, nbytes, first, bins, _ = columns
-    behind = [np.zeros_like(each.sums) for each in into]
+    behind = [np.zeros(len(each.sums)) for each in into]
     for each in into:
         np.add.at(each.sums, each.place(slice(None), first + bins - 1), nbytes)
     for i, rows, at, done in _done_at_edges(columns, bounds, widest):
-        for each, sums in zip(into, behind, strict=True):
+        for each, until in zip(into, behind, strict=True):
             if (i + 1) % each.every == 0:
-                np.add.at(sums, each.place(rows, at), done)
-    for each, sums in zip(into, behind, strict=True):
+                _add_at(until, each.place(rows, at), done)
+    for each, until in zip(into, behind, strict=True):
         # No operation goes on behind the last bin of a row, so nothing is taken from the next.
+        sums = until.astype(np.int64)
         each.sums[:] += sums
         each.sums[1:] -= sums[:-1]
 
 
+def _add_at(sums: NDArray[np.float64], at: Int64Array, values: NDArray[np.float64]) -> None:
+    """Adds each value at its place: where these are few in a way that other threads can go on."""
+    if len(sums) > len(at):
+        np.add.at(sums, at, values)
+        return
+    found = np.bincount(at, values)
+    sums[: len(found)] += found
+
+
 def _done_at_edges(
     columns: Sequence[Int64Array], bounds: Int64Array, widest: int
-) -> Iterator[tuple[int, slice, Int64Array, Int64Array]]:
-    """Blocks of (i, operations, bin, bytes moved until its end), of all bins but the last.
+) -> Iterator[tuple[int, slice, Int64Array, NDArray[np.float64]]]:
+    """Blocks of (i, operations, bin, whole bytes moved until its end), of all bins but the last.
 
     The bin is the i-th of the widest one in which the operation starts: so all wider ones end
     together, and what lies before the start counts as 0. The bins of one i are taken at once;
@@ -187,14 +197,14 @@ def _done_at_edges(
             if i < widest - 1:
                 np.maximum(done, 0, out=done)
             done /= length[:n]
-            yield i, slice(low, low + n), at[:n], done.astype(np.int64)  # rounded down
+            yield i, slice(low, low + n), at[:n], np.floor(done, out=done)
             at += 1
 
 
 def _exact(columns: Sequence[Int64Array], bounds: Int64Array) -> NDArray[np.bool_]:
-    """Of which operations over several bins floats give the exact shares."""
+    """Of which operations over several bins floats give the exact shares, and sums of these."""
     start, end, nbytes, _, bins = columns
-    if bounds[-1] - bounds[0] >= _EXACT:
+    if bounds[-1] - bounds[0] >= _EXACT or nbytes.sum(dtype=float) >= _EXACT:
         return np.zeros(len(start), bool)
     # floor(a / b) is exact in float64 for integers with a + b < 2**53.
     product = (nbytes.astype(float) + 1) * (end - start)
