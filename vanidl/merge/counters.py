@@ -38,15 +38,24 @@ def _table(
     processes: ProcessTable,
     code: FileCodes,
 ) -> CounterTable:
-    ranks = records.rank.tolist()
-    of_rank = {rank: processes.of_record(i, log, rank) for rank in set(ranks)}
     return CounterTable(
         records.layer,
-        np.array([of_rank[rank] for rank in ranks], np.int32),
+        _processes(i, log, records.rank, processes),
         code.of_ids(log, records.file),
         records.counters,
         records.seconds,
     )
+
+
+def _processes(
+    i: int, log: TracerLog, ranks: NDArray[np.int64], processes: ProcessTable
+) -> NDArray[np.int32]:
+    """The process of each record of a log."""
+    if log.nprocs <= 1:
+        return np.full(len(ranks), processes.of_record(i, log, 0), np.int32)
+    each = ranks.tolist()
+    of_rank = {rank: processes.of_record(i, log, rank) for rank in set(each)}
+    return np.array([of_rank[rank] for rank in each], np.int32)
 
 
 def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -60,7 +61,7 @@ class Content:
     worst: tuple[WorstStep, ...]
     fates: dict[int, RankFates]
 
-    @property
+    @cached_property
     def held_count(self) -> int:
         """How many slices the page holds."""
         return sum(map(len, self.held))
@@ -170,7 +171,7 @@ class _Chosen:
         last = np.searchsorted(block.start, self._high)
         for i in np.flatnonzero(first < last).tolist():
             ends = block.end[first[i] : last[i]]
-            yield i, first[i] + np.flatnonzero(ends > self._low[i])
+            yield i, first[i] + (ends > self._low[i]).nonzero()[0]
 
     def fitting(
         self, most: int, wanted: Sequence[tuple[int, int]]
