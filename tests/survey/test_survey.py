@@ -24,8 +24,10 @@ from tests.makers.large_logs import Workload, write_log
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.commands import COMMANDS
 from vanidl.commands.schema import output_schema
+from vanidl.merge.jobs import group
 from vanidl.parallel.executors import ExecutorOptions
 from vanidl.parallel.limits import Limits
+from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
 from vanidl.survey import rows as survey_rows
@@ -36,7 +38,7 @@ from vanidl.survey.fleet import Fleet
 from vanidl.survey.groups import GROUPS, group_figures
 from vanidl.survey.hours import program_of
 from vanidl.survey.jobs import Job, states_of
-from vanidl.survey.known_logs import Identity, KnownLogs
+from vanidl.survey.known_logs import Grouped, Identity, KnownLogs
 from vanidl.survey.page import TERMS, page
 from vanidl.survey.reports import place_of
 from vanidl.survey.rows import COLUMNS, MORE, Row, missing
@@ -154,13 +156,14 @@ def test_only_a_job_whose_log_changed_is_redone(folder: Path, tmp_path: Path) ->
     assert survey(folder, tmp_path).kept == JOBS - 1
 
 
-def known(folder: Path, paths: Sequence[str], read) -> list[Identity]:
-    """What is known of some logs, as a survey asks for it."""
-    return KnownLogs(folder, kept=True).identities(states_of(paths), read)
+def known(folder: Path, paths: Sequence[str], read) -> Grouped:
+    """The jobs of some logs, as a survey asks for them."""
+    return KnownLogs(folder, "", states_of(paths), kept=True).grouped(read)
 
 
 def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path) -> None:
     paths = sorted(map(str, folder.rglob("*.darshan")))
+    bad = [path for path in paths if "bad_x" in path]
     opened: list[str] = []
 
     def read(some: Sequence[str]) -> list[Identity]:
@@ -169,58 +172,104 @@ def test_only_new_and_changed_logs_are_opened_again(folder: Path, tmp_path: Path
 
     first = known(tmp_path, paths, read)
     assert opened == paths
+    assert (len(first.jobs), first.settled) == (JOBS, [])
     opened.clear()
     again = known(tmp_path, paths, read)
-    assert opened == [path for path in paths if "bad_x" in path]  # which nobody can read
-    pairs = [(a, b) for (_, a, _), (_, b, _) in zip(first, again, strict=True) if a and b]
-    assert len(pairs) == JOBS
-    assert all(replace(a, metadata={}, mounts=(), modules=()) == b for a, b in pairs)
+    assert opened == bad  # which nobody can read
+    assert sorted(again.settled) == sorted(job.key for job in first.jobs)
+    assert again.jobs == []
+    kept = KnownLogs(tmp_path, "", states_of(paths), kept=True)
+    assert kept.jobs([job.key for job in first.jobs]) == first.jobs
     Path(paths[1]).touch()
     opened.clear()
-    known(tmp_path, paths[:2], read)
-    assert paths[1] in opened
-    assert known(tmp_path, [], read) == []
+    changed = known(tmp_path, paths[:2], read)
+    assert opened == [*bad, paths[1]]
+    assert (len(changed.jobs), changed.settled) == (1, [])
+    nothing = known(tmp_path, [], read)
+    assert (nothing.jobs, nothing.settled, nothing.unread) == ([], [], [])
 
 
-_KNOWN = b'{"version":2}\n'
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [b"{", b"[]", b'{"version":0,"logs":{}}', b"", _KNOWN, _KNOWN + b"[[],{}]\n[{},1]\n1\n\xff",
-     None],
-)  # fmt: skip
-def test_what_is_known_of_logs_is_not_believed(
-    folder: Path, tmp_path: Path, damage: bytes | None
+@pytest.mark.parametrize("at", [0, 5, 40, -2000, -1])
+def test_what_is_known_of_logs_is_believed_only_where_it_is_whole(
+    folder: Path, tmp_path: Path, at: int
 ) -> None:
-    paths = [str(path) for path in folder.rglob("me_*.darshan")]
+    paths = sorted(str(path) for path in folder.rglob("me_*.darshan"))
     expected = known(tmp_path, paths, survey_rows.identities)
     file = tmp_path / "logs.known"
-    file.write_bytes(
-        file.read_bytes().replace(b'"nprocs":2', b'"nprocs":"2"') if damage is None else damage
-    )
-    assert known(tmp_path, paths, survey_rows.identities) == expected
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[at] ^= 1
+    for content in (damaged, whole[:at], b""):
+        file.write_bytes(content)
+        assert known(tmp_path, paths, survey_rows.identities) == expected
+    assert known(tmp_path, paths, survey_rows.identities).jobs == []
 
 
-def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path, monkeypatch) -> None:
-    """Of logs that are known but not asked for, none but their lines are in memory."""
+def test_many_known_logs_take_little_memory(folder: Path, tmp_path: Path) -> None:
+    """Of logs that are known none is an object: their names, sizes and times are, twice."""
     many = 1_000
     (path,) = map(str, folder.glob("day1/*.darshan"))
     ((_, log, why),) = survey_rows.identities([path])
-    others = [f"{path}.{i}" for i in range(many)]
-    known(tmp_path, others, lambda some: [(p, log, why) for p in some])
+    logs = {f"{path}.{i}": replace(log, path=f"{path}.{i}", user_id=i) for i in range(many)}
+    known(tmp_path, list(logs), lambda some: [(p, logs[p], why) for p in some])
     nbytes = (tmp_path / "logs.known").stat().st_size
+    states = states_of(logs)
     tracemalloc.start()
     try:
-        known(tmp_path, [path], lambda _: [])
-        assert tracemalloc.get_traced_memory()[1] < 3 * nbytes
+        found = KnownLogs(tmp_path, "", states, kept=True).grouped(lambda _: [])
+        assert tracemalloc.get_traced_memory()[1] < 2 * nbytes
     finally:
         tracemalloc.stop()
+    assert len(found.settled) == many
+
+
+COMMANDS_DRAWN = ("", "python train.py", "sh python train.py", "python -u train.py", "cat x",
+                  "python -c from multiprocessing.spawn import spawn_main")  # fmt: skip
+
+
+def drawn_logs(draw: random.Random, like: TracerLog, many: int) -> dict[str, TracerLog]:
+    """Logs by path, of few users, jobs, processes and commands, so that many are linked."""
+    logs = {}
+    for i in range(many):
+        start = draw.randrange(120)
+        path = f"{draw.choice('xy')}/{i}"
+        logs[path] = replace(
+            like, path=path, user_id=draw.randrange(3), job_id=draw.choice(["", "1", f"j{i}"]),
+            pid=draw.randrange(9), parent_pid=draw.choice([None, draw.randrange(9)]),
+            nprocs=draw.choice([1, 1, 2]), command=draw.choice(COMMANDS_DRAWN),
+            start_ns=start, end_ns=start + draw.choice([-3, 0, 1, 5, 20]),
+            host=draw.choice(["", "n1"]), beside=draw.random() < 0.2,
+        )  # fmt: skip
+    return logs
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_jobs_of_logs_that_come_and_go_by_night_are_those_of_all_logs(
+    folder: Path, tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    ((_, like, _),) = survey_rows.identities([str(next(folder.glob("day1/*.darshan")))])
+    logs = drawn_logs(draw, like, draw.choice([6, 12, 25]))
+    for night in range(6):
+        there = draw.sample(sorted(logs), draw.randrange(len(logs) // 2, len(logs) + 1))
+        states = {path: f"{path}\0{draw.randrange(20) // 19}" for path in there}
+        kept = KnownLogs(tmp_path, "", states, kept=True)
+        found = kept.grouped(lambda some: [(path, logs[path], "") for path in some])
+        jobs = [*found.jobs, *kept.jobs(found.settled)]
+        expected = group([logs[path] for path in sorted(there)], ()) if there else ()
+        assert sorted(job.paths for job in jobs) == sorted(
+            tuple(sorted(log.path for log in one.logs)) for one in expected
+        )
+        assert {job.id for job in jobs} == {"+".join(one.job_ids) for one in expected}
+        if night == 4:  # and one in which nothing happens
+            again = KnownLogs(tmp_path, "", states, kept=True).grouped(lambda _: [])
+            assert (again.jobs, len(again.settled)) == ([], len(jobs))
 
 
 def test_where_names_may_not_stay_nothing_is_known(folder: Path, tmp_path: Path) -> None:
     paths = [str(path) for path in folder.rglob("me_*.darshan")]
-    KnownLogs(tmp_path, kept=False).identities(states_of(paths), survey_rows.identities)
+    found = KnownLogs(tmp_path, "", states_of(paths), kept=False).grouped(survey_rows.identities)
+    assert len(found.jobs) == JOBS
     assert not list(tmp_path.iterdir())
 
 

@@ -160,8 +160,7 @@ def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     by_pid: dict[tuple[int, str], list[int]] = {}
     by_command: dict[tuple[int, str], list[int]] = {}
     for i, log in enumerate(logs):
-        job = log.job_id or str(Path(log.path).parent)  # without one: what lies together
-        yield by_job.setdefault((log.user_id, job), i), i
+        yield by_job.setdefault((log.user_id, run_of(log)), i), i
         by_pid.setdefault((log.user_id, str(log.pid)), []).append(i)
         by_command.setdefault((log.user_id, log.command), []).append(i)
     for i, log in enumerate(logs):
@@ -175,6 +174,11 @@ def _log_links(logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:
     for (_, command), members in by_command.items():
         if command and not HELPER.search(command):
             yield from _overlapping(members, logs)
+
+
+def run_of(log: TracerLog) -> str:
+    """What logs of one user that are one run have in common: the job id, else the folder."""
+    return log.job_id or str(Path(log.path).parent)
 
 
 def _overlapping(members: list[int], logs: Sequence[TracerLog]) -> Iterable[tuple[int, int]]:

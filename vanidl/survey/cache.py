@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 
 from vanidl.errors import InputError, VanidlError
 from vanidl.files.atomic import write_whole
 from vanidl.readers.budget import read_whole
 from vanidl.survey.rows import ALWAYS, LIMITED, Row, checked
+from vanidl.survey.stored import read_table, write_table
 from vanidl.survey.table import schema, table_of
 
 FOLDER = "done"
@@ -27,7 +27,6 @@ FILE = "jobs.known"
 _VERSION = 2  # of the rows; raised when a column comes or changes its meaning
 _HEAD = b"vanidl jobs %d\n" % _VERSION
 _KEY = "key"
-_SUM_NBYTES = 4
 _MOST_ROWS = 4096  # that are objects at one time
 
 
@@ -47,8 +46,9 @@ class RowCache:
             raise VanidlError(
                 f"cannot write {output}: {error.strerror or error}; choose another place with -o"
             ) from error
-        keys, stored = _stored(self._folder / FILE)
-        self._tables = [stored]
+        stored = read_table(self._folder / FILE, _HEAD, _schema())
+        keys = stored.column(_KEY).to_pylist()
+        self._tables = [stored.drop_columns([_KEY]).cast(schema())]
         self._place = {key: place for place, key in enumerate(keys)}
         self._rows: list[Row] = []  # which are in no table yet
         self._batches = sorted(self._folder.glob("*.json"))
@@ -93,7 +93,9 @@ class RowCache:
         """
         if not self._batches:
             return
-        write_whole(self._folder / FILE, _packed(list(self._place), self._whole()), "what is done")
+        rows = self._whole()
+        rows = rows.append_column(_KEY, [list(self._place)]).filter(_is_settled(rows))
+        write_table(rows.cast(_schema()), self._folder / FILE, _HEAD, "what is done")
         for path in self._batches:
             path.unlink(missing_ok=True)
         self._batches = []
@@ -117,54 +119,20 @@ class RowCache:
         return pyarrow.concat_tables(self._tables)
 
 
-def _packed(keys: Sequence[str], rows: Any) -> bytes:  # noqa: ANN401
-    """The file of all rows: a head, a table of Arrow with the keys, and a sum over it."""
+def _schema() -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Columns of the file of all rows, which says what is never null."""
     import pyarrow
+
+    fields = [field.with_nullable(field.name not in ALWAYS) for field in schema()]
+    return pyarrow.schema([*fields, pyarrow.field(_KEY, "string", nullable=False)])
+
+
+def _is_settled(rows: Any) -> Any:  # noqa: ANN401
+    """Of which rows the problem, if any, is none that other limits may change."""
     from pyarrow import compute
 
-    whole = rows.append_column(_KEY, pyarrow.array(keys, "string"))
-    limited = compute.ends_with(compute.fill_null(whole.column("problem"), ""), LIMITED)
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_file(sink, whole.schema) as file:
-        file.write_table(whole.filter(compute.invert(limited)).combine_chunks())
-    content = sink.getvalue()
-    return b"".join((_HEAD, content, _sum(content)))
-
-
-def _stored(path: Path) -> tuple[list[str], Any]:
-    """(keys, table of the rows) of the file of all rows.
-
-    There are none where it is of another version or damaged: they are redone then.
-    """
-    import pyarrow
-
-    with suppress(OSError, InputError, ValueError, pyarrow.ArrowException):
-        whole = pyarrow.py_buffer(read_whole(path))
-        content = whole.slice(len(_HEAD), max(whole.size - len(_HEAD) - _SUM_NBYTES, 0))
-        if whole.slice(0, len(_HEAD)) == _HEAD and whole.slice(whole.size - _SUM_NBYTES) == _sum(
-            content
-        ):
-            return _unpacked(content)
-    return [], schema().empty_table()
-
-
-def _unpacked(content: Any) -> tuple[list[str], Any]:  # noqa: ANN401
-    """Keys and table; raises ValueError where it is no table of these columns."""
-    import pyarrow
-
-    whole = pyarrow.ipc.open_file(content).read_all()
-    whole.validate(full=True)
-    columns = schema()
-    if not whole.schema.equals(columns.append(pyarrow.field(_KEY, "string"))):
-        raise ValueError("a table with other columns")
-    if any(whole.column(name).null_count for name in (_KEY, *ALWAYS)):
-        raise ValueError("a table without what every row has")
-    return whole.column(_KEY).to_pylist(), whole.drop_columns([_KEY]).cast(columns)
-
-
-def _sum(content: Any) -> bytes:  # noqa: ANN401 - pyarrow has no types
-    value: int = google_crc32c.value(content)
-    return value.to_bytes(_SUM_NBYTES, "little")
+    problem = compute.fill_null(rows.column("problem"), "")
+    return compute.invert(compute.ends_with(problem, LIMITED))
 
 
 def _rows(path: Path) -> dict[str, Row]:

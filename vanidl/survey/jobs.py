@@ -50,22 +50,21 @@ def _state(path: str) -> str:
     return f"{path}\0{found.st_size}\0{found.st_mtime_ns}"
 
 
-def jobs_of(
-    root: str, read: Sequence[tuple[str, TracerLog | None, str]], states: Mapping[str, str]
-) -> tuple[list[Job], list[tuple[Job, str]]]:
-    """(jobs, earliest first; logs that say nothing, each as a job with the reason)."""
-    logs = [log for _, log, _ in read if log is not None]
-    jobs = []
-    for found in group(logs, ()) if logs else ():
-        paths = tuple(sorted(log.path for log in found.logs))
-        key, user_id = _key(paths, states), found.logs[0].user_id
-        jobs.append(Job("+".join(found.job_ids), paths, root, key, user_id))
-    unread = [
-        (Job(None, (path,), root, _key([path], states)), why)
-        for path, log, why in read
-        if log is None
-    ]
-    return jobs, unread
+def jobs_of(root: str, logs: Sequence[TracerLog], states: Mapping[str, str]) -> list[Job]:
+    """The jobs of logs, earliest first."""
+    return [job_of(root, found.logs, states) for found in (group(logs, ()) if logs else ())]
+
+
+def job_of(root: str, logs: Sequence[TracerLog], states: Mapping[str, str]) -> Job:
+    """The job that some logs are."""
+    ids = "+".join(sorted({log.job_id for log in logs}))
+    paths = tuple(sorted(log.path for log in logs))
+    return Job(ids, paths, root, _key(paths, states), logs[0].user_id)
+
+
+def unread_job(root: str, path: str, states: Mapping[str, str]) -> Job:
+    """A log that says nothing, as a job."""
+    return Job(None, (path,), root, _key([path], states))
 
 
 def results_of(

@@ -25,7 +25,7 @@ from vanidl.survey import table
 from vanidl.survey.anonymous import anonymous_rows
 from vanidl.survey.cache import FOLDER, RowCache
 from vanidl.survey.fleet import Fleet
-from vanidl.survey.jobs import Job, batches, jobs_of, results_of, states_of
+from vanidl.survey.jobs import Job, batches, results_of, states_of
 from vanidl.survey.known_logs import Identity, KnownLogs
 from vanidl.survey.listing import worst_first
 from vanidl.survey.page import write_survey_page
@@ -95,16 +95,17 @@ def survey(  # noqa: PLR0913 - all but two by keyword
         _refuse_names(target)
     with open_executor(executor_options or ExecutorOptions()) as executor:
         work = _Work(limits, names, executor, tell)
-        done, jobs, before = _read(root, target, results, paths, work)
-        place = str(root)
+        read = _read(root, target, results, paths, work)
+        done, place = read.table, str(root)
         if names is not None:
             done = table.table_of(anonymous_rows(done.to_pylist(), root, names))
             place = names.folder(place)
         fleet = Fleet(done)
-        worst = [(i, jobs[i]) for i in worst_first(fleet)[:reports].tolist()]
+        first = worst_first(fleet)[:reports].tolist()
+        worst = list(zip(first, read.jobs(first), strict=True))
         links = _write_reports(worst, fleet, target, work)
     files = _written(done, place, target, links)
-    return Survey(done, before, *files, tuple(target / link for link in links.values()))
+    return Survey(done, read.kept, *files, tuple(target / link for link in links.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +118,47 @@ class _Work:
     tell: Progress
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The table of all jobs by start, and the key of each; `kept` of them were done before.
+
+    `others` are the jobs by key that `known` has not.
+    """
+
+    table: Any
+    keys: Sequence[str]
+    kept: int
+    known: KnownLogs
+    others: dict[str, Job]
+
+    def jobs(self, places: Sequence[int]) -> list[Job]:
+        """Jobs by their places in the table."""
+        keys = [self.keys[place] for place in places]
+        known = [key for key in keys if key not in self.others]
+        found = self.others | dict(zip(known, self.known.jobs(known), strict=True))
+        return [found[key] for key in keys]
+
+
 def _read(
     root: Path, target: Path, results: Sequence[Job], paths: Sequence[str], work: _Work
-) -> tuple[Any, list[Job], int]:
-    """(the table of all jobs by start, the job of each row, how many were done before)."""
+) -> _Read:
     cache = RowCache(target, kept=work.names is None)
-    known = KnownLogs(target / FOLDER, kept=work.names is None)
-    read = partial(_identities, executor=work.executor, tell=work.tell)
-    states = states_of(paths)
-    jobs, unread = jobs_of(str(root), known.identities(states, read), states)
-    jobs += results
+    known = KnownLogs(target / FOLDER, str(root), states_of(paths), kept=work.names is None)
+    found = known.grouped(partial(_identities, executor=work.executor, tell=work.tell))
+    settled = [key for key in found.settled if key in cache]
+    lost = [key for key in found.settled if key not in cache]
+    jobs = [*known.jobs(lost), *found.jobs, *results]
     new = [job for job in jobs if job.key not in cache]
     _read_jobs(new, cache, work)
     cache.settle()
-    done = cache.table([job.key for job in jobs], [missing(job, why) for job, why in unread])
+    others = {job.key: job for job in (*jobs, *(job for job, _ in found.unread))}
+    done = cache.table(
+        [*settled, *(job.key for job in jobs)], [missing(job, why) for job, why in found.unread]
+    )
     order = _by_start(done)
-    every = [*jobs, *(job for job, _ in unread)]
-    return done.take(order), [every[place] for place in order.tolist()], len(jobs) - len(new)
+    keys = [*settled, *others]
+    kept = len(settled) + len(jobs) - len(new)
+    return _Read(done.take(order), [keys[i] for i in order.tolist()], kept, known, others)
 
 
 def _by_start(done: Any) -> NDArray[np.int64]:  # noqa: ANN401 - pyarrow has no types
