@@ -22,6 +22,7 @@ from tests.makers.dlio_results import Plan
 from tests.makers.dlio_results import write as write_result
 from tests.makers.large_logs import Workload, write_log
 from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.cli import main
 from vanidl.commands import COMMANDS
 from vanidl.commands.schema import output_schema
 from vanidl.merge.jobs import group
@@ -30,8 +31,8 @@ from vanidl.parallel.limits import Limits
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import open_run
+from vanidl.survey import Survey, survey, table
 from vanidl.survey import rows as survey_rows
-from vanidl.survey import survey, table
 from vanidl.survey.cache import RowCache
 from vanidl.survey.days import input_by_day
 from vanidl.survey.fleet import Fleet
@@ -683,6 +684,57 @@ def test_findings_are_what_adding_up_job_by_job_gives() -> None:
         assert (jobs, share) == (len(gains), len(gains) / len(read))
         assert unbounded == len(gains) - len(bounded)
         assert int(most) == max(bounded)[1]
+
+
+def sentences(rows: Sequence[Row]) -> str:
+    """What the page says of jobs in words: headline, captions, pictures in words, hover texts."""
+    made = page(fleet(rows), "x")
+    figures = [f"{f.caption} {f.alt_text} {json.dumps(f.spec)}" for f in made.figures]
+    return f"{made.headline} {' '.join(figures)}"
+
+
+def test_one_job_is_not_several(done) -> None:
+    (row, *_) = [row for row in done.rows if row["problem"] is None]
+    for more in ({"io_share": 0.5}, {"input_node_hours": None}):
+        said = sentences([row | more])
+        assert not re.search(r"\b1 jobs\b|of 1 job spent 10 % of their|of 1 jobs? do\b", said)
+        assert "1 job" in said
+    two = sentences([row, row | {"io_share": 0.5, "input_node_hours": None}])
+    assert "2 jobs" in two
+    assert "1 of 2 jobs does not say on which nodes all its ranks ran" in two
+
+
+def test_a_picture_of_bins_says_no_majority_that_there_is_not(done) -> None:
+    rows = [done.rows[-1] | {"io_share": share} for share in (0.01, 0.11, 0.21, 0.22)]
+    (figure,) = [f for f in page(fleet(rows), "x").figures if f.id == "share"]
+    assert figure.alt_text == "Most often 20 to 25 %: 2 of 4 jobs."
+
+
+def test_the_headline_tells_counters_from_nothing(done) -> None:
+    row = done.rows[-1] | {"io_share": None}
+    rows = [row | {"source": "counters"}] * 2 + [row | {"source": None}]
+    said = str(page(fleet(rows), "x").headline)
+    assert "Of 2 jobs only counters are known." in said
+    assert "Of 1 job not even counters are known." in said
+
+
+def test_a_log_that_is_named_itself_has_its_name(folder: Path, tmp_path: Path) -> None:
+    (log,) = folder.glob("day0/*.darshan")
+    (row,) = survey(log, tmp_path / "out").rows
+    assert (row["first_log"], row["user"]) == (log.name, "me")
+    (hidden,) = survey(log, tmp_path / "hidden", names=Pseudonyms()).rows
+    assert "me_x" not in hidden["first_log"] != "."
+
+
+def test_the_terminal_separates_thousands(
+    folder: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    done = Survey(
+        table.table_of([missing(Job("", ("x",), "", ""), "")]), 12_345, tmp_path, tmp_path
+    )
+    monkeypatch.setattr("vanidl.commands.survey.survey", lambda *_, **__: done)
+    assert main(["survey", "x", "-o", str(tmp_path)]) == 0
+    assert "12,345 done before" in capsys.readouterr().out
 
 
 def test_findings_say_what_they_save_over_all_jobs(done) -> None:

@@ -84,8 +84,8 @@ def run(options: argparse.Namespace) -> int:
         )
     jobs, unread = len(done.table), done.unread
     said = [plural(jobs, "job")]
-    said += [f"{done.kept} of them done before"] if done.kept else []
-    said += [f"{unread} could not be read (column problem)"] if unread else []
+    said += [f"{count(done.kept)} done before"] if done.kept else []
+    said += [f"{count(unread)} could not be read (column problem)"] if unread else []
     if options.reports > 0:
         said.append(_reports(len(done.reports), min(options.reports, jobs - unread)))
     sys.stdout.write(f"{', '.join(said)}\n{done.parquet}\n{done.page}\n")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vanidl.figures import palette
 from vanidl.figures.figure import Column, Figure, Spec, Table
-from vanidl.formatting.units import count, number, percent
+from vanidl.formatting.units import number, percent, plural
 from vanidl.survey.fleet import NO_DAY, Fleet
 from vanidl.survey.hours import hours_of, with_input
 
@@ -40,7 +40,7 @@ def input_by_day(jobs: Fleet) -> Figure:
     columns = (Column("day"), Column(f"input ({hours.noun} h)", "number"), Column("jobs", "count"))
     caption = f"Hours of {hours.noun}s in reads of the dataset, by the day on which jobs started."
     most = max(lines, key=lambda line: line[1])
-    alt_text = f"Most on {most[0]}: {number(most[1])} {hours.noun} h of {count(most[2])} jobs."
+    alt_text = f"Most on {most[0]}: {number(most[1])} {hours.noun} h of {plural(most[2], 'job')}."
     spec = _bars(lines, f"{hours.noun} h")
     return Figure(
         "input-trend", SECTION, title, caption, spec, Table(columns, lines), alt_text=alt_text
@@ -54,7 +54,7 @@ def _bars(lines: Sequence[tuple[str, float, int]], unit: str) -> Spec:
                 "type": "bar",
                 "x": [day for day, _, _ in lines],
                 "y": [hours for _, hours, _ in lines],
-                "customdata": [f"{number(hours)} {unit} of {count(jobs)} jobs"
+                "customdata": [f"{number(hours)} {unit} of {plural(jobs, 'job')}"
                                for _, hours, jobs in lines],
                 "marker": palette.fill(palette.IN_WAIT),
                 "hovertemplate": "%{x}: %{customdata}<extra></extra>",
@@ -78,7 +78,7 @@ def share_by_day(jobs: Fleet) -> Figure:
     rank_time_s = np.bincount(day, dated.numbers("ranks") * dated.numbers("io_per_rank_mean_s"))
     caption = "Median over the jobs that started that day (UTC) of the share of time in I/O."
     spec: Spec = {
-        "data": [_line(names, shares, [f"{jobs}" for jobs in many])],
+        "data": [_line(names, shares, [plural(jobs, "job") for jobs in many])],
         "layout": palette.layout(
             260, xaxis=palette.axis(type="date"), yaxis=palette.axis("share", tickformat=".0%")
         ),
@@ -86,7 +86,8 @@ def share_by_day(jobs: Fleet) -> Figure:
     columns = (Column("day"), Column("jobs", "count"), Column("median share", "share"),
                Column("rank time in I/O", "s"))  # fmt: skip
     rows = tuple(zip(names, many, shares, rank_time_s.tolist(), strict=True))
-    alt_text = f"From {percent(shares[0])} on {names[0]} to {percent(shares[-1])} on {names[-1]}."
+    ends = [f"{percent(shares[at])} on {names[at]}" for at in (0, -1)]
+    alt_text = f"From {' to '.join(ends)}." if len(names) > 1 else f"{ends[0]}."
     table = Table(columns, rows[-MOST_POINTS:])
     return Figure("trend", SECTION, title, caption, spec, table, alt_text=alt_text)
 
@@ -99,7 +100,7 @@ def _line(x: list[str], y: list[float], jobs: list[str]) -> Spec:
         "y": y,
         "customdata": jobs,
         "line": {"color": palette.READ},
-        "hovertemplate": "%{x}: %{y:.1%} of %{customdata} jobs<extra></extra>",
+        "hovertemplate": "%{x}: %{y:.1%}, median of %{customdata}<extra></extra>",
     }
 
 

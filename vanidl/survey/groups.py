@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Table
 from vanidl.formatting.names import elided
-from vanidl.formatting.units import Cell, Link, count
+from vanidl.formatting.units import Cell, Link, count, plural
 from vanidl.survey.fleet import Fleet, Parts, labelled
 from vanidl.survey.hours import (
     HoursOf,
@@ -122,8 +122,14 @@ def _caption(jobs: Fleet, hours: HoursOf) -> str:
     ]
     if hours.noun == "rank":
         missing = len(jobs) - int(jobs.known("input_node_hours").sum())
-        of = f"{count(missing)} of {count(len(jobs))} jobs"
-        said.append(f"Hours of ranks, as {of} do not say on which nodes all their ranks ran.")
+        says = (
+            "does not say on which nodes all its"
+            if missing == 1
+            else ("do not say on which nodes all their")
+        )
+        said.append(
+            f"Hours of ranks, as {count(missing)} of {plural(len(jobs), 'job')} {says} ranks ran."
+        )
     return " ".join(said)
 
 

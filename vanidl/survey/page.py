@@ -83,14 +83,19 @@ def _headline(jobs: Fleet, read: Fleet) -> Headline:
     shares = read.values("io_share")
     heavy = sum(share >= 0.1 for share in shares)
     title = (
-        f"{count(heavy)} of {plural(len(shares), 'job')} spent 10 % of their time or more in I/O."
+        f"{count(heavy)} of {plural(len(shares), 'job')} spent 10 % of "
+        f"{'its' if heavy == 1 else 'their'} time or more in I/O."
         if shares
         else "No job has a trace of its operations, so how long its I/O took is not known."
     )
-    support = [f"{plural(len(jobs) - len(read), 'job')} could not be read."]
-    without = len(read) - len(shares)
-    more = [f"Of {plural(without, 'job')} only counters are known." if without else ""]
-    return Headline(title, tuple(s for s in (*support[: len(jobs) > len(read)], *more) if s))
+    only_counters = sum(source == "counters" for source in read.values("source"))
+    nothing = len(read) - len(shares) - only_counters
+    said = (
+        (len(jobs) - len(read), "{} could not be read."),
+        (only_counters, "Of {} only counters are known."),
+        (nothing, "Of {} not even counters are known."),
+    )
+    return Headline(title, tuple(text.format(plural(n, "job")) for n, text in said if n))
 
 
 def _common(read: Fleet) -> list[tuple[str, str, str]]:
@@ -225,9 +230,12 @@ def _histogram(
                 "type": "bar",
                 "x": list(range(len(labels))),
                 "y": numbers,
-                "customdata": labels,
+                "customdata": [
+                    f"{label}: {plural(jobs, 'job')}"
+                    for label, jobs in zip(labels, numbers, strict=True)
+                ],
                 "marker": palette.fill(palette.READ),
-                "hovertemplate": "%{customdata}: %{y:,} jobs<extra></extra>",
+                "hovertemplate": "%{customdata}<extra></extra>",
             }
         ],
         "layout": palette.layout(
@@ -246,5 +254,6 @@ def _histogram(
     rows = tuple(zip(labels, numbers, strict=True))
     table = Table((Column(title[0].lower() + title[1:]), Column("jobs", "count")), rows)
     most = labels[int(np.argmax(numbers))]
-    alt_text = f"Most of {plural(len(values), 'job')}, {count(max(numbers))}, are at {most}."
+    found = f"{count(max(numbers))} of {plural(len(values), 'job')}"
+    alt_text = f"Most often {most}: {found}."
     return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)

@@ -90,15 +90,16 @@ def survey(  # noqa: PLR0913 - all but two by keyword
     require_arrow("a survey needs")
     tell = progress or _silent
     root, target = Path(folder), Path(output)
-    results, paths = _found_below(root)
+    base = root if root.is_dir() else root.parent
+    results, paths = _found_below(root, base)
     if names is not None:
         _refuse_names(target)
     with open_executor(executor_options or ExecutorOptions()) as executor:
         work = _Work(limits, names, executor, tell)
-        read = _read(root, target, results, paths, work)
+        read = _read(base, target, results, paths, work)
         done, place = read.table, str(root)
         if names is not None:
-            done = table.table_of(anonymous_rows(done.to_pylist(), root, names))
+            done = table.table_of(anonymous_rows(done.to_pylist(), base, names))
             place = names.folder(place)
         fleet = Fleet(done)
         first = worst_first(fleet)[:reports].tolist()
@@ -205,8 +206,8 @@ def _written(done: Any, place: str, target: Path, links: Mapping[int, str]) -> t
     return parquet, page
 
 
-def _found_below(root: Path) -> tuple[list[Job], list[str]]:
-    """Results of benchmarks, each a job, and the logs that lie beside none."""
+def _found_below(root: Path, base: Path) -> tuple[list[Job], list[str]]:
+    """Results of benchmarks, each a job, and the logs that lie beside none; names begin at base."""
     found = discover.find(root, max_depth=MOST_LEVELS)
     logs, results = (
         [str(path) for files in found.of(known).values() for path in files]
@@ -217,7 +218,7 @@ def _found_below(root: Path) -> tuple[list[Job], list[str]]:
             f"{root}: expected Darshan logs of jobs or results of DLIO, found none; name their "
             "folder."
         )
-    return results_of(str(root), results, logs)
+    return results_of(str(base), results, logs)
 
 
 def _refuse_names(target: Path) -> None:
