@@ -95,7 +95,7 @@ def test_what_was_traced_is_said_of_its_layer_where_another_holds_bytes(stdio_by
         assert [part.name for part in screen.bar.parts] == ["in POSIX I/O", "not in POSIX I/O"]
         assert run.headline.startswith("POSIX I/O took")
     else:
-        assert traced == ["100 % of operations traced"]
+        assert traced == ["100 % of POSIX operations traced"]
         assert run.headline.startswith("I/O took")
 
 

@@ -155,12 +155,12 @@ def _trust(run: Run) -> Iterator[Link]:
 
 
 def _operations(run: Run) -> Iterator[Link]:
-    """What was traced: of one layer by name where others beside it were not."""
+    """What was traced, of one layer by name: those beside it may not have been."""
     layers = {layer.layer: layer for layer in run.coverage.layers}
     layer = layers.get(run.summary.layer)
     fraction = layer.traced_fraction if layer else None
     others, share = untraced_beside(run.coverage, run.summary)
-    which = f"{run.summary.layer} operations" if others else "operations"
+    which = f"{run.summary.layer} operations"
     if fraction is not None:
         yield Link(f"{percent(fraction)} of {which} traced", "#coverage", fraction < 1)
     elif run.summary.source == "trace":
