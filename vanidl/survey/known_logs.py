@@ -152,27 +152,32 @@ def _schema() -> Any:  # noqa: ANN401 - pyarrow has no types
     )
 
 
-def _lines(logs: Sequence[TracerLog], states: Mapping[str, str], keys: Mapping[str, str]) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _lines(logs: Sequence[TracerLog], states: Mapping[str, str], keys: Mapping[str, str]) -> Any:  # noqa: ANN401
     """What is kept of logs, a line each; `keys` are those of their jobs, by path."""
     import pyarrow
 
-    rows = [_line(log, states[log.path], keys.get(log.path, "")) for log in logs]
-    return pyarrow.Table.from_pylist(rows, _schema())
-
-
-def _line(log: TracerLog, state: str, key: str) -> dict[str, Any]:
-    fields = checked_fields(TracerLog, {name: getattr(log, name) for name in log.__slots__})
-    user, run = f"{log.user_id}", f"{log.user_id}\0{run_of(log)}"
-    begin_ns, end_ns = sorted((log.start_ns, log.end_ns))
-    return {
-        "state": os.fsencode(state),
-        "user": os.fsencode(user),
-        "run": os.fsencode(run),
-        "begin_ns": max(begin_ns, -_LATEST_NS),
-        "end_ns": min(end_ns, _LATEST_NS),
-        "fields": json.dumps({name: value for name, value in fields.items() if name != "path"}),
-        "job": key,
+    columns = {
+        "state": (os.fsencode(states[log.path]) for log in logs),
+        "user": (b"%d" % log.user_id for log in logs),
+        "run": (os.fsencode(f"{log.user_id}\0{run_of(log)}") for log in logs),
+        "begin_ns": (_within(min(log.start_ns, log.end_ns)) for log in logs),
+        "end_ns": (_within(max(log.start_ns, log.end_ns)) for log in logs),
+        "fields": map(_fields, logs),
+        "job": (keys.get(log.path, "") for log in logs),
     }
+    schema = _schema()
+    # One column after the other: lines as objects take more than the table itself.
+    return pyarrow.table([pyarrow.array(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def _fields(log: TracerLog) -> str:
+    fields = checked_fields(TracerLog, {name: getattr(log, name) for name in log.__slots__})
+    return json.dumps({name: value for name, value in fields.items() if name != "path"})
+
+
+def _within(time_ns: int) -> int:
+    """The time, or the nearest that 64 bits hold: logs may say anything."""
+    return max(min(time_ns, _LATEST_NS), -_LATEST_NS)
 
 
 def _codes(texts: Any) -> NDArray[np.intp]:  # noqa: ANN401 - pyarrow has no types
