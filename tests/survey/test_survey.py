@@ -713,6 +713,7 @@ def test_a_picture_of_bins_says_no_majority_that_there_is_not(done) -> None:
 def test_the_headline_tells_counters_from_nothing(done) -> None:
     row = done.rows[-1] | {"io_share": None}
     rows = [row | {"source": "counters"}] * 2 + [row | {"source": None}]
+    rows += [row | {"source": "counters", "io_share": 0.5}]  # whose time is known
     said = str(page(fleet(rows), "x").headline)
     assert "Of 2 jobs only counters are known." in said
     assert "Of 1 job not even counters are known." in said

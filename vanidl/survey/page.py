@@ -88,12 +88,12 @@ def _headline(jobs: Fleet, read: Fleet) -> Headline:
         if shares
         else "No job has a trace of its operations, so how long its I/O took is not known."
     )
-    only_counters = sum(source == "counters" for source in read.values("source"))
-    nothing = len(read) - len(shares) - only_counters
+    untraced = read.only(~read.known("io_share"))
+    counted = int(untraced.known("source").sum())
     said = (
         (len(jobs) - len(read), "{} could not be read."),
-        (only_counters, "Of {} only counters are known."),
-        (nothing, "Of {} not even counters are known."),
+        (counted, "Of {} only counters are known."),
+        (len(untraced) - counted, "Of {} not even counters are known."),
     )
     return Headline(title, tuple(text.format(plural(n, "job")) for n, text in said if n))
 
