@@ -8,6 +8,7 @@ are read by HDF5 in whole chunks. Samples in files of their own are read one by 
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -172,7 +173,8 @@ class RowReads:
         self._samples, self._gap, self._threads = samples, gap, threads
         self._share = len(samples) if share is None else share
         self.measured = ReadTotals()
-        self._reader, self._file = HDF5Reader(samples), -1
+        self._reader = HDF5Reader(samples)
+        self._end: Callable[[], object] = _nothing_open
         self._sources: dict[str, RowSource] = {}
         self.speed: StorageSpeed | None = None
 
@@ -221,17 +223,16 @@ class RowReads:
 
     def close(self) -> None:
         """Closes the file; reading opens it again."""
-        if self._file >= 0:
-            with suppress(OSError):  # where storage is gone, the read that failed says so
-                os.close(self._file)
-        self._file, self._sources = -1, {}
+        self._end()
+        self._end, self._sources = _nothing_open, {}
         self._reader.close()
 
     def _open(self) -> dict[str, RowSource]:
         if not self._sources:
             datasets = {each: self._dataset(each) for each in self._samples.fields}
-            self._file = os.open(self._samples.path(0), os.O_RDONLY | os.O_CLOEXEC)
-            self._sources = {each.name: self._source(d, each) for each, d in datasets.items()}
+            file = os.open(self._samples.path(0), os.O_RDONLY | os.O_CLOEXEC)
+            self._end = weakref.finalize(self, _close, file)  # where nobody closes a loader
+            self._sources = {each.name: self._source(d, each, file) for each, d in datasets.items()}
             self._choose_gap()
         return self._sources
 
@@ -245,11 +246,11 @@ class RowReads:
             )
         return dataset
 
-    def _source(self, dataset: h5py.Dataset, field: Field) -> RowSource:
+    def _source(self, dataset: h5py.Dataset, field: Field, number: int) -> RowSource:
         offset = dataset.id.get_offset() if dataset.chunks is None else None
         if offset is None or dataset.dtype != np.dtype(field.dtype):
             return ChunkedRows(dataset, field)
-        file = NamedFile(self._file, self._samples.path(0))
+        file = NamedFile(number, self._samples.path(0))
         return ContiguousRows(file, offset, field, self._gap or 0)
 
     def _choose_gap(self) -> None:
@@ -320,6 +321,15 @@ def open_reads(
     """The reads for a layout of samples."""
     rows = samples.layout == "rows"
     return RowReads(samples, gap, threads, share) if rows else SampleReads(samples, threads)
+
+
+def _nothing_open() -> None:
+    """Nothing to close."""
+
+
+def _close(file: int) -> None:
+    with suppress(OSError):  # where storage is gone, the read that failed says so
+        os.close(file)
 
 
 def _parts(

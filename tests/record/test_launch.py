@@ -36,6 +36,21 @@ def test_a_signal_that_ends_the_command_is_told_as_shells_do(name: str) -> None:
     assert launched(sys.executable, "-c", code).exit_status == 128 + number
 
 
+def test_a_command_is_waited_for_beside_more_open_files_than_select_knows() -> None:
+    resource = pytest.importorskip("resource", reason="this system has no limits of resources")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] != resource.RLIM_INFINITY and limits[1] < 2048:
+        pytest.skip("this system lets a process open fewer files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2048, limits[0]), limits[1]))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert launched(sys.executable, "-c", "raise SystemExit(3)").exit_status == 3
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_the_command_starts_with_signals_as_they_were() -> None:
     code = (
         "import signal\n"

@@ -136,8 +136,10 @@ def _end_of(pid: int) -> Iterator[Callable[[float], bool]]:
     except (AttributeError, OSError):  # no Linux, or one before 5.3
         yield lambda seconds: _ended_after(pid, seconds)
         return
+    asked = select.poll()  # unlike select, of any number of descriptors
+    asked.register(descriptor, select.POLLIN)
     try:
-        yield lambda seconds: bool(select.select([descriptor], [], [], seconds)[0])
+        yield lambda seconds: bool(asked.poll(1000 * seconds))
     finally:
         os.close(descriptor)
 

@@ -222,17 +222,26 @@ def _histogram(
     lows = np.array([b.low for b in bins])
     place = np.clip(np.searchsorted(lows, values, "right") - 1, 0, len(bins) - 1)
     numbers = np.bincount(place, minlength=len(bins)).tolist()
-    labels = [b.label for b in bins]
+    rows = tuple(zip([b.label for b in bins], numbers, strict=True))
+    table = Table((Column(title[0].lower() + title[1:]), Column("jobs", "count")), rows)
+    most = bins[int(np.argmax(numbers))].label
+    found = f"{count(max(numbers))} of {plural(len(values), 'job')}"
+    alt_text = f"Most often {most}: {found}."
+    spec = _bars(bins, numbers, every)
+    return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)
+
+
+def _bars(bins: Sequence[_Bin], numbers: Sequence[int], every: int) -> Spec:
     borders = range(0, len(bins), every)
-    spec: Spec = {
+    return {
         "data": [
             {
                 "type": "bar",
-                "x": list(range(len(labels))),
+                "x": list(range(len(bins))),
                 "y": numbers,
                 "customdata": [
-                    f"{label}: {plural(jobs, 'job')}"
-                    for label, jobs in zip(labels, numbers, strict=True)
+                    f"{each.label}: {plural(jobs, 'job')}"
+                    for each, jobs in zip(bins, numbers, strict=True)
                 ],
                 "marker": palette.fill(palette.READ),
                 "hovertemplate": "%{customdata}<extra></extra>",
@@ -251,9 +260,3 @@ def _histogram(
             yaxis=palette.counts("jobs", max(numbers)),
         ),
     }
-    rows = tuple(zip(labels, numbers, strict=True))
-    table = Table((Column(title[0].lower() + title[1:]), Column("jobs", "count")), rows)
-    most = labels[int(np.argmax(numbers))]
-    found = f"{count(max(numbers))} of {plural(len(values), 'job')}"
-    alt_text = f"Most often {most}: {found}."
-    return Figure(key, "Distributions", title, caption, spec, table, alt_text=alt_text)

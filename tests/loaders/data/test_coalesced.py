@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def test_closing_says_nothing_where_storage_is_gone(tmp_path, monkeypatch):
     place = {(f.name, 0): np.empty(f.shape, f.dtype) for f in made.fields}
     for task in reads.tasks(ids, ids[:0], lambda name, i: place[name, i]):
         task()
-    opened, closed = reads._file, []
+    opened, closed = next(iter(reads._sources.values())).file.number, []
 
     def gone(file):
         closed.append(file)
@@ -54,3 +56,21 @@ def test_closing_says_nothing_where_storage_is_gone(tmp_path, monkeypatch):
         reads.close()
     assert closed == [opened]
     os.close(opened)
+
+
+def test_files_of_reads_that_nobody_closes_are_closed_with_them(tmp_path):
+    made, folder = written(tmp_path, "contiguous"), Path("/proc/self/fd")
+    if not folder.is_dir():
+        pytest.skip("this system does not list open files")
+
+    def opened():
+        return [each for each in folder.iterdir() if each.resolve() == made.path(0).resolve()]
+
+    reads, ids = RowReads(made, 0, 1), np.array([0])
+    place = {(f.name, 0): np.empty(f.shape, f.dtype) for f in made.fields}
+    for task in reads.tasks(ids, ids[:0], lambda name, i: place[name, i]):
+        task()
+    assert opened()
+    del reads, task
+    gc.collect()
+    assert not opened()

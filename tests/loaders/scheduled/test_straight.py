@@ -48,9 +48,9 @@ def test_batches_are_the_same_however_quick_the_storage_seems(seed, flat, monkey
     draw, stored = random.Random(seed), direct(flat)
     ranks, (options, epochs) = draw.choice([1, 1, 2, 3]), chosen(draw)
     rank = draw.randrange(ranks)
-    wanted = [
-        b["sample"].tolist() for _, b in stream(scheduled(flat, rank, ranks, **options), epochs)
-    ]
+    steady = scheduled(flat, rank, ranks, **options)
+    wanted = [batch["sample"].tolist() for _, batch in stream(steady, epochs)]
+    steady.close()
     storage_of_moods(draw, monkeypatch)
     loader, given = scheduled(flat, rank, ranks, **options), []
     for _, batch in stream(loader, epochs):
