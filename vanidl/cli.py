@@ -16,6 +16,7 @@ from vanidl.commands.parser import parser
 from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.allocator import keep_freed_memory
 from vanidl.parallel.children import ended_with_block
+from vanidl.parallel.interpreter import without_threads_of_numpy
 from vanidl.parallel.supervised import address_space_is_limited, supervised
 
 INTERRUPTED = 130
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")
         try:
-            _import_command(sys.argv[1:] if arguments is None else arguments)
+            with without_threads_of_numpy():
+                _import_command(sys.argv[1:] if arguments is None else arguments)
             options = parser().parse_args(arguments)
             with ended_with_block():
                 status = find_command(options.command).run(options)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,3 +31,13 @@ def test_an_error_is_raised_where_its_result_is_asked_for():
     assert next(results) == 1
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores of a process: Linux")
+def test_only_cores_that_this_process_may_use_count():
+    code = (
+        "import os; from vanidl.parallel.threads import core_count\n"
+        "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); print(core_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"

@@ -1,11 +1,27 @@
-"""What workers of test_executors.py do; each of them imports the module that holds it."""
+"""What workers do in tests; a fresh one imports the module that holds it."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 
 from vanidl.parallel import limits
+
+KEPT: list[str] = []
+"""What a caller leaves in its own process."""
+
+
+def kept() -> list[str]:
+    """The same in a worker."""
+    return KEPT
+
+
+def shouting() -> str:
+    """Prints, too."""
+    sys.stdout.write("to standard output\n")
+    sys.stdout.flush()
+    return "done"
 
 
 def squares(items: list[int]) -> list[int]:

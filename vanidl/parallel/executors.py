@@ -7,7 +7,6 @@ last item by item; only an item that kills a worker alone is given up.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from vanidl.errors import UsageError, package_missing
+from vanidl.parallel.threads import core_count
 from vanidl.parallel.workers import local_workers
 
 Item = TypeVar("Item")
@@ -98,7 +98,7 @@ class _ClusterWorkers(Executor):
 def worker_count(executor: Executor) -> int:
     """How many calls an executor works on at a time, at least 1."""
     own: int | None = getattr(executor, "count", None)
-    return max((os.cpu_count() or 1) if own is None else own, 1)
+    return max(core_count() if own is None else own, 1)
 
 
 _LOCAL: dict[str, Any] = {

@@ -15,9 +15,16 @@ Result = TypeVar("Result")
 _MOST_THREADS = 8
 
 
+def core_count() -> int:
+    """The cores that this process may use: of a shared machine a batch job has only some."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def thread_count() -> int:
     """How many threads work at a time."""
-    return min(os.cpu_count() or 1, _MOST_THREADS)
+    return min(core_count(), _MOST_THREADS)
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

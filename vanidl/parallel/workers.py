@@ -1,8 +1,10 @@
-"""Workers of this machine: fresh interpreters that run nothing of the caller's own program.
+"""Workers of this machine, which run nothing of the caller's own program.
 
 `multiprocessing` imports the caller's script once more in every worker that it spawns, which a
-script without a guard against it does not survive; a fork copies the locks of threads. These
-workers read pickled calls from a pipe and answer through another.
+script without a guard against it does not survive. A fork imports nothing, but copies the locks
+of threads: so these workers are forks of a process with one thread, as commands are, and of any
+other one fresh interpreters, whose imports take as long as reading a thousand logs. They read
+pickled calls from a pipe and answer through another.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from typing import Any, TypeVar
 
 from vanidl.parallel import interpreter
 from vanidl.parallel.allocator import keep_freed_memory
+from vanidl.parallel.forks import Fork, has_one_thread
 from vanidl.parallel.pickling import dump, load
+from vanidl.parallel.threads import core_count
 
 Value = TypeVar("Value")
 
@@ -28,13 +32,8 @@ Value = TypeVar("Value")
 class _Worker:
     """One worker: a process and the pipes to it."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            interpreter.command("from vanidl.parallel.workers import serve; serve()"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=interpreter.environment(),
-        )
+    def __init__(self, process: subprocess.Popen[bytes] | Fork) -> None:
+        self._process = process
 
     def call(self, *call: Any) -> Any:  # noqa: ANN401 - whatever the function takes and returns
         """The value that (function, arguments, keywords) has there.
@@ -66,17 +65,33 @@ class _Worker:
         self._process.wait()
 
 
+def _fresh() -> subprocess.Popen[bytes]:
+    """An interpreter that serves."""
+    return subprocess.Popen(
+        interpreter.command("from vanidl.parallel.workers import serve; serve()"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=interpreter.environment(),
+    )
+
+
+_MOST_FORKS = 8
+
+
 class LocalWorkers(Executor):
-    """An executor of so many workers, started when they are needed.
+    """An executor of so many workers: a few forks at once, fresh ones when they are needed.
 
     A worker that dies fails the call at hand with BrokenExecutor; another takes its place.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="workers")
+        forks = min(count, _MOST_FORKS) if has_one_thread() else 0
+        self._all = [_Worker(Fork(serve)) for _ in range(forks)]
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
-        self._all: list[_Worker] = []
+        for worker in self._all:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="workers")
 
     def submit(self, fn: Callable[..., Value], /, *args: object, **kwargs: object) -> Future[Value]:
         """Calls the function, which a module defines, in the next idle worker."""
@@ -99,7 +114,7 @@ class LocalWorkers(Executor):
         try:
             return self._idle.get_nowait()
         except Empty:
-            worker = _Worker()
+            worker = _Worker(_fresh())
             self._all.append(worker)
             return worker
 
@@ -113,8 +128,8 @@ class LocalWorkers(Executor):
 
 @contextmanager
 def local_workers(count: int | None = None) -> Iterator[LocalWorkers]:
-    """An executor of so many workers, None: one for each processor; they end with the block."""
-    executor = LocalWorkers(count or os.cpu_count() or 1)
+    """An executor of so many workers, None: one for each core; they end with the block."""
+    executor = LocalWorkers(count or core_count())
     try:
         yield executor
     finally:

@@ -9,7 +9,6 @@ it kills a fresh child is it given up.
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import subprocess
@@ -24,6 +23,7 @@ import numpy as np
 
 from vanidl.errors import InputError, VanidlError
 from vanidl.parallel import children, interpreter
+from vanidl.parallel.threads import core_count
 from vanidl.readers.darshan.counter_checks import (
     LAYERS,
     OTHERS,
@@ -82,7 +82,7 @@ def start_counters(paths: Sequence[str]) -> PendingCounters:
     """Start reading counters in children, at most one a CPU, and return at once."""
     if not paths:
         return PendingCounters((), [])
-    workers = max(1, min(os.cpu_count() or 1, -(-len(paths) // BATCH)))
+    workers = max(1, min(core_count(), -(-len(paths) // BATCH)))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="counters")
     batches = [list(paths[i : i + BATCH]) for i in range(0, len(paths), BATCH)]
     mine = children.current()
