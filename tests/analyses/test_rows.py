@@ -14,7 +14,7 @@ from tests.makers.records import Io
 from tests.makers.sameness import same
 from vanidl.analyses import byte_ranges, timebins
 from vanidl.analyses.rows import rows_of
-from vanidl.analyses.sorting import counted, sorted_rows, stable_order
+from vanidl.analyses.sorting import counted, sorted_rows
 from vanidl.model import intervals
 
 codes = st.lists(
@@ -100,17 +100,6 @@ def test_busy_time_and_rows_by_position(ios, max_part_rows):
         for at, own in rows.by_position({0, 1, 2}):
             assert own.start.tolist() == rows.start[position == at].tolist()
             assert own.file.tolist() == rows.file[position == at].tolist()
-
-
-@given(codes)
-def test_the_order_of_codes_is_stable(values):
-    for kind in (np.int32, np.int64):
-        order = stable_order(np.array(values, kind))
-        assert order.tolist() == sorted(range(len(values)), key=values.__getitem__)
-
-
-def test_codes_beyond_32_bits_are_ordered():
-    assert stable_order(np.array([2**40, 5, 2**40, 1])).tolist() == [3, 1, 0, 2]
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 2)] * 3), max_size=12), st.booleans())

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import stable_order
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import stable_order
 from vanidl.parallel.batches import batches
 from vanidl.parallel.threads import in_threads
 
@@ -74,7 +74,7 @@ def by_owner(
     memory of the whole.
     """
     if (owner[1:] < owner[:-1]).any():
-        order = np.argsort(owner, kind="stable")
+        order = stable_order(owner)
         ranges, owner, key = _ordered(ranges, order), owner[order], key[order]
     borders = np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()
     rows = ranges.first[borders].tolist()

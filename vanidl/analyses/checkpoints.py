@@ -21,6 +21,7 @@ from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.file_kinds import is_named_checkpoint
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 Int64Array = NDArray[np.int64]
@@ -102,7 +103,7 @@ def checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
 
 def _members(group: Int64Array) -> list[NDArray[np.intp]]:
     """The rows of each group 0, 1, ..."""
-    order = np.argsort(group, kind="stable")
+    order = stable_order(group)
     return np.split(order, np.searchsorted(group[order], np.arange(1, int(group.max()) + 1)))
 
 

@@ -27,6 +27,7 @@ from vanidl.analyses.transfermodes import TransferMode
 from vanidl.analyses.visits import Borders, VisitOrder, Visits
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Trace
 
 Int64Array = NDArray[np.int64]
@@ -122,7 +123,7 @@ def combine(a: Uses, b: Uses) -> Uses:
     """The dataset reads of both."""
     names = ("key", "sums", "first", "last")
     both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
-    order = np.argsort(both[0], kind="stable")
+    order = stable_order(both[0])
     return Uses(
         *grouped(*(column[order] for column in both)),
         _merged(a.ranges, b.ranges),
@@ -186,7 +187,7 @@ def _sums(reads: ByFile) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array
     unplaced = reads.sums(reads.offset < 0)
     sums = np.stack([reads.counts, reads.group_nbytes, unplaced], axis=1)
     key = reads.file * _POSITIONS + reads.position + 1
-    order = np.argsort(key, kind="stable")
+    order = stable_order(key)
     columns = (key, sums, reads.group_start, reads.group_end)
     return grouped(*(column[order] for column in columns))
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.counter_tables import CounterTable
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import POSIX, READ, Part, Trace
 
 OPENS = "POSIX_OPENS"
@@ -106,7 +107,7 @@ def _by_file(
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """(file, offsets, ends) of the part's reads, in order of start."""
     rows = part.rows(np.isin(part.file, files) & (part.op == READ))
-    order = np.argsort(rows.file, kind="stable")
+    order = stable_order(rows.file)
     code, offset, nbytes = rows.file[order], rows.offset[order], rows.nbytes[order]
     borders = np.flatnonzero(np.diff(code)) + 1
     for at in np.split(np.arange(len(code)), borders):

@@ -15,6 +15,7 @@ from vanidl.model import intervals
 from vanidl.model.counter_tables import CounterTable, Stripes
 from vanidl.model.counter_totals import COUNTED, prefix_of, record_counts
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 Int64Array = NDArray[np.int64]
@@ -104,7 +105,7 @@ def partial(rows: Rows, trace: Trace) -> FileSums:
     sums = np.concatenate([_sums(groups, op) for op, groups in enumerate(both)])
     first = np.concatenate([groups.group_start for groups in both])
     last = np.concatenate([groups.group_end for groups in both])
-    order = np.argsort(file, kind="stable")
+    order = stable_order(file)
     by_file = grouped(*(column[order] for column in (file, sums, first, last)))
     touched = distinct(file * _POSITIONS + position + 1)
     return FileSums(*by_file, touched, _busy_by_group(rows, trace, by_file[0]))
@@ -122,7 +123,7 @@ def combine(a: FileSums, b: FileSums) -> FileSums:
     """The files of both."""
     names = ("file", "sums", "first", "last")
     both = [np.concatenate([getattr(a, name), getattr(b, name)]) for name in names]
-    order = np.argsort(both[0], kind="stable")
+    order = stable_order(both[0])
     rows = grouped(*(column[order] for column in both))
     busy = intervals.merge_by_key(a.busy, b.busy)
     return FileSums(*rows, distinct(np.concatenate([a.touched, b.touched])), busy)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part, Trace
 from vanidl.parallel.batches import batches
 from vanidl.parallel.threads import in_threads
@@ -100,7 +101,7 @@ def _sample_reads(trace: Trace) -> _Reads | None:
         blocks.append(block)
     start, process, place, nbytes = map(np.concatenate, zip(*blocks, strict=True))
     rows = np.flatnonzero(nbytes >= _SMALL * _usual_nbytes(np.concatenate(sizes)))
-    rows = rows[np.argsort(start[rows], kind="stable")]
+    rows = rows[stable_order(start[rows])]
     item = np.unique(place[rows], return_inverse=True)[1].reshape(-1).astype(np.int64)
     return _Reads(start[rows], process[rows], item) if len(rows) else None
 
@@ -239,7 +240,7 @@ def _in_scope(reads: _Reads, member: Int64Array) -> _Passes:
 
     Of thousands of members mostly a few are looked at: one that differs is enough.
     """
-    order = np.argsort(member, kind="stable")
+    order = stable_order(member)
     borders = np.flatnonzero(np.diff(member[order])) + 1
     groups = [order[low:high] for low, high in pairwise([0, *borders.tolist(), len(order)])]
     most = max(map(len, groups))
@@ -294,7 +295,7 @@ def _is_of_its_own(first: Int64Array, last: Int64Array, items: int) -> bool:
 
 def _without_repeats(item: Int64Array, items: int) -> Int64Array:
     """Reads of items that were not read just before."""
-    order = np.argsort(item, kind="stable")
+    order = stable_order(item)
     near = np.zeros(len(item), bool)
     near[order[1:]] = (np.diff(item[order]) == 0) & (np.diff(order) <= _NEAR * items)
     return np.flatnonzero(~near)
@@ -331,7 +332,7 @@ def _borders(item: Int64Array, items: int) -> list[int]:
 
 def _read_before(item: Int64Array) -> Int64Array:
     """For each read the read of the same item before it, -1 for the first."""
-    order = np.argsort(item, kind="stable")
+    order = stable_order(item)
     same = np.flatnonzero(np.diff(item[order]) == 0)
     before = np.full(len(item), -1, np.int64)
     before[order[same + 1]] = order[same]

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ROW_COLUMNS, ByFile
-from vanidl.analyses.sorting import stable_order
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, WRITE, Part, Trace
 
 Int64Array = NDArray[np.int64]
@@ -206,7 +206,7 @@ def rows_of(parts: Sequence[Part], trace: Trace) -> Rows:
         part = np.broadcast_to(np.intp(0), len(parts[0]))
         columns = {name: getattr(parts[0], name) for name in _COLUMNS}
         return Rows(parts[0].layer, owner, part, **columns)
-    order = np.argsort(np.concatenate([p.start for p in parts]), kind="stable")
+    order = stable_order(np.concatenate([p.start for p in parts]))
     part = np.repeat(np.arange(len(parts)), [len(p) for p in parts])[order]
     columns = {name: np.concatenate([getattr(p, name) for p in parts])[order] for name in _COLUMNS}
     return Rows(parts[0].layer, owner, part, **columns)

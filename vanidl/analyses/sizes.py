@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.rows import Rows
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Trace
 
 Int64Array = NDArray[np.int64]
@@ -122,7 +123,7 @@ def finish(counts: SizeCounts, trace: Trace) -> Sizes:  # noqa: ARG001
 
 
 def _gather(nbytes: Int64Array, reads: Int64Array, writes: Int64Array) -> SizeCounts:
-    order = np.argsort(nbytes, kind="stable")
+    order = stable_order(nbytes)
     nbytes = nbytes[order]
     first = np.flatnonzero(np.concatenate([[True], nbytes[1:] != nbytes[:-1]])[: len(nbytes)])
     if len(first) == 0:

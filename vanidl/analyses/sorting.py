@@ -8,24 +8,7 @@ from numpy.typing import NDArray
 Int64Array = NDArray[np.int64]
 Codes = NDArray[np.int32] | NDArray[np.int64] | NDArray[np.intp]
 
-_SMALL = 1 << 16
 _DENSE = 4  # a table may have as many entries a row
-
-
-def stable_order(code: NDArray[np.int32] | NDArray[np.int64]) -> NDArray[np.intp]:
-    """Positions that sort non-negative codes, equal ones in the order in which they came.
-
-    numpy sorts 16-bit integers by radix, several times faster than wider ones: codes of up to
-    32 bits are sorted by their lower half, then by their upper half.
-    """
-    highest = int(code.max(initial=0))
-    if highest >= _SMALL**2:
-        return np.argsort(code, kind="stable")
-    order = np.argsort(code.astype(np.uint16), kind="stable")
-    if highest < _SMALL:
-        return order
-    upper = (code >> 16).astype(np.uint16)[order]
-    return order[np.argsort(upper, kind="stable")]
 
 
 def sorted_rows(rows: Int64Array) -> Int64Array:

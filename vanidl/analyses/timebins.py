@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.analyses.sorting import stable_order
+from vanidl.model.ordering import stable_order
 
 Int64Array = NDArray[np.int64]
 

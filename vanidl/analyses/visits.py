@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.by_file import ByFile
-from vanidl.analyses.sorting import sorted_rows, stable_order
+from vanidl.analyses.sorting import sorted_rows
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Files
 
 Int64Array = NDArray[np.int64]
@@ -139,7 +140,7 @@ def visit_order(found: Visits, files: Files) -> VisitOrder:
     own = np.full(len(file), -1, np.int64)
     own[first] = np.arange(int(first.sum()))
     key = process * (len(files) + 1) + file
-    place = np.argsort(key[first], kind="stable")
+    place = stable_order(key[first])
     at = np.searchsorted(key[first][place], key)
     own = own[first][place][np.minimum(at, len(place) - 1)] if len(place) else own
     repeated, _ = _concordance(sequence[~first], own[~first])
@@ -149,7 +150,7 @@ def visit_order(found: Visits, files: Files) -> VisitOrder:
 
 def _in_passes(found: Visits) -> NDArray[np.intp]:
     """Places of visits by process, pass and start; equal ones stay by file, as visits come."""
-    order = np.argsort(found.start, kind="stable")
+    order = stable_order(found.start)
     for key in (found.ordinal, found.process):
         order = order[stable_order(key[order])]
     return order

@@ -14,6 +14,7 @@ from vanidl.merge.files import FileCodes
 from vanidl.merge.process_table import ProcessTable
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
+from vanidl.model.ordering import stable_order
 from vanidl.model.packed import packed
 from vanidl.model.spill import Parts, Store
 from vanidl.model.trace import COLUMNS, Part
@@ -200,7 +201,7 @@ def _columns(
 
 def _in_time(start: Int64Array, place: Sequence[NDArray[np.integer]]) -> Int64Array:
     """Rows by start, equal starts by file, offset and size: so parts may be cut anywhere."""
-    order = np.argsort(start, kind="stable")
+    order = stable_order(start)
     in_order = start[order]
     equal = in_order[1:] == in_order[:-1]
     if equal.any():

@@ -13,6 +13,7 @@ from vanidl.analyses.fates import RankFates
 from vanidl.analyses.timeline import JobTimeline
 from vanidl.figures import palette
 from vanidl.formatting.names import elided
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import Trace
 from vanidl.viewer.blocks import Block, cut, fates_of, joined_blocks
 from vanidl.viewer.content import Content, Room, Slices
@@ -129,7 +130,7 @@ def _by_track(held: Sequence[Block]) -> dict[tuple[int, int], Block]:
         whole = joined_blocks(by_lane[lane])  # of thousands of blocks: a few calls a lane
         for row in np.unique(whole.row).tolist():
             mine = np.flatnonzero(whole.row == row)
-            order = np.argsort(whole.start[mine], kind="stable")
+            order = stable_order(whole.start[mine])
             found[lane, row] = whole.pick(mine[order])
     return found
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from vanidl.formatting.units import plural
 from vanidl.model.file_kinds import kind_of
+from vanidl.model.ordering import stable_order
 from vanidl.model.warnings import Notice
 from vanidl.readers.dftracer.calls import CLOSES, OPENS, READS, WRITES, is_call
 from vanidl.readers.dftracer.lines import ABSENT
@@ -103,7 +104,7 @@ def _calls(process: TracedProcess) -> _Calls:
     opens &= (columns["ret"] >= 0) | (columns["ret"] == ABSENT)
     closes = is_call(events, _POSIX, CLOSES)
     moves = is_call(events, _POSIX, (*READS[_POSIX], *WRITES[_POSIX]))
-    order = np.argsort(columns["tid"], kind="stable")  # events are sorted by start
+    order = stable_order(columns["tid"])  # events are sorted by start
     thread, ts = columns["tid"][order], columns["ts"][order]
     following = np.full(len(order), process.end_ns, np.int64)
     following[:-1] = np.where(thread[1:] == thread[:-1], ts[1:], process.end_ns)

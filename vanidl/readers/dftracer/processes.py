@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.ordering import stable_order
 from vanidl.readers.bounds import left_out
 from vanidl.readers.dftracer import sums
 from vanidl.readers.dftracer.calls import impossible
@@ -126,7 +127,7 @@ def _members(file: TraceFile, names: Mapping[str, str], table: PathTable) -> Ite
 
 
 def _by_process(events: Events) -> dict[int, Events]:
-    order = np.argsort(events.columns["pid"], kind="stable")
+    order = stable_order(events.columns["pid"])
     pids, first = np.unique(events.columns["pid"][order], return_index=True)
     return {
         pid: picked(events, rows)
@@ -229,7 +230,7 @@ def _joined(blocks: Sequence[Events], paths: tuple[str, ...]) -> Events:
     columns = {key: np.concatenate([b.columns[key] for b in blocks]) for key in blocks[0].columns}
     columns["name"] = np.concatenate([_renamed(block, names) for block in blocks])
     joined = Events(columns, tuple(names), paths)
-    return picked(joined, np.argsort(columns["ts"], kind="stable"))
+    return picked(joined, stable_order(columns["ts"]))
 
 
 def _once(events: Events) -> Events:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import FROM_COMPUTE, SpanKind
 from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.processes import TracedProcess
@@ -77,7 +78,7 @@ def _spans(events: Events) -> dict[str, Int64Array]:
         "thread": np.concatenate([threads[rows], np.full(n, -1)]),
         "name": np.concatenate([columns["name"][rows], np.full(n, len(events.names))]),
     }
-    order = np.argsort(spans["start"], kind="stable")
+    order = stable_order(spans["start"])
     return {key: column[order] for key, column in spans.items()}
 
 

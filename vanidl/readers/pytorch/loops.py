@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.model.ordering import stable_order
 from vanidl.readers.operator_names import SAMPLING
 from vanidl.readers.pytorch.columns import CPU_CATEGORIES, EventTable
 
@@ -91,4 +92,4 @@ def _rows(table: EventTable, wanted: Callable[[str, str], bool]) -> Int64Array:
     """Events whose label is wanted, in order of start."""
     chosen = np.array([wanted(*label) for label in table.labels] or [False])
     rows = np.flatnonzero(chosen[table.label])
-    return rows[np.argsort(table.start_ns[rows], kind="stable")]
+    return rows[stable_order(table.start_ns[rows])]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.names import elided
+from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
 from vanidl.readers.budget import bounded_name, whole_number
 from vanidl.readers.encoding import json_stream
@@ -189,7 +190,7 @@ def _profile_trace(
     table = loops.with_creation(table)
     own = np.array([device or lane_pid == pid for device, lane_pid, _ in table.lanes])
     keep = np.flatnonzero((kind != NONE) & own[table.lane])
-    keep = keep[np.argsort(table.start_ns[keep], kind="stable")]
+    keep = keep[stable_order(table.start_ns[keep])]
     start = table.start_ns[keep] + content.base_ns(table)
     labels, name = _renumbered(table.label[keep])
     lanes, thread = _renumbered(table.lane[keep])

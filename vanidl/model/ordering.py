@@ -1,0 +1,35 @@
+"""The order of whole numbers, fast: times, codes and keys of millions of operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BITS = 63  # of a signed integer
+_SHORT_BITS = 16
+
+
+def stable_order(values: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
+    """Positions that sort whole numbers, equal ones in the order in which they came.
+
+    numpy sorts 16-bit integers by radix, and 64-bit integers in vector registers where the
+    processor has them, each ten times as fast as it finds a stable order of wide ones. So each
+    number and its position are sorted as one, where both have room in 63 bits.
+    """
+    if (values[1:] >= values[:-1]).all():
+        return np.arange(len(values))
+    low, high = values.min(), values.max()
+    span_bits, position_bits = (int(high) - int(low)).bit_length(), len(values).bit_length()
+    if span_bits + position_bits > _BITS:
+        return np.argsort(values, kind="stable")
+    since = values.astype(np.int64)
+    since -= low.astype(np.int64)
+    if span_bits <= _SHORT_BITS:
+        return np.argsort(since.astype(np.uint16), kind="stable")
+    since <<= position_bits
+    since |= np.arange(len(values))
+    since.sort()
+    since &= (1 << position_bits) - 1
+    return since
