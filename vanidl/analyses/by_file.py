@@ -106,6 +106,10 @@ class ByFile:
         """For each row the value of its group."""
         return np.repeat(values, self.counts)
 
+    def each_of(self, values: Int64Array, rows: NDArray[np.intp]) -> Int64Array:
+        """For each of some rows, which ascend, the value of its group."""
+        return np.repeat(values, np.diff(np.searchsorted(rows, self.first)))
+
     def groups(self, keep: NDArray[np.bool_]) -> ByFile:
         """Only some of the groups."""
         if keep.all():

@@ -210,7 +210,7 @@ def _grid(reads: ByFile, trace: Trace) -> tuple[Int64Array, Int64Array]:
     new = bins[1:] != bins[:-1]
     new[reads.first[1:-1] - 1] = True
     cell = np.append(0, np.flatnonzero(new) + 1)
-    file = reads.file[np.searchsorted(reads.first, cell, "right") - 1]
+    file = reads.each_of(reads.file, cell)
     nbytes = np.add.reduceat(reads.nbytes, cell)
     moved = nbytes > 0
     return sum_by_key((file * TIME_BINS + bins[cell])[moved], nbytes[moved])

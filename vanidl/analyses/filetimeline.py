@@ -96,12 +96,10 @@ def _add(rows: ByFile, key: Int64Array, bounds: Int64Array, sums: Int64Array) ->
     cell = np.append(0, np.flatnonzero(new) + 1)
     reach = np.repeat(bounds[1:][at[cell]], np.diff(cell, append=len(rows)))
     long = rows.end > reach
-    group = np.searchsorted(rows.first, cell, "right") - 1
-    np.add.at(sums, key[group] + at[cell], np.add.reduceat(rows.nbytes * ~long, cell))
+    np.add.at(sums, rows.each_of(key, cell) + at[cell], np.add.reduceat(rows.nbytes * ~long, cell))
     some = np.flatnonzero(long)
-    group = np.searchsorted(rows.first, some, "right") - 1
     operations = rows.start[some], rows.end[some], rows.nbytes[some]
-    timebins.add_spread(operations, bounds, timebins.Sums(sums, base=key[group]))
+    timebins.add_spread(operations, bounds, timebins.Sums(sums, base=rows.each_of(key, some)))
 
 
 def of_all(trace: Trace) -> OfFiles | None:

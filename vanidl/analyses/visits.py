@@ -81,7 +81,7 @@ def partial(reads: ByFile) -> Borders:
     first, last = reads.first[:-1], reads.first[1:] - 1
     lowest = np.minimum.reduceat(offset, first)
     low = np.flatnonzero(offset == reads.each_row(lowest))
-    group = np.searchsorted(reads.first, low, "right") - 1
+    group = reads.each_of(np.arange(len(first)), low)
     # A return: not the first read of the file, nor right after another at the lowest byte.
     returns = (low > first[group]) & (np.diff(low, prepend=-2) > 1)
     again, group = low[returns], group[returns]
