@@ -29,6 +29,14 @@ gc.set_threshold(100_000)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture
+def collect() -> Iterator[Callable[[], object]]:
+    """Looks for garbage in what a test made: in all that a suite holds it takes ten seconds."""
+    gc.freeze()
+    yield gc.collect
+    gc.unfreeze()
+
+
 LONGEST = (
     "report/test_browser.py",
     "compare/report/test_browser.py",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -142,10 +141,12 @@ def test_nodes_read_spilled_parts_themselves(
     assert (max(nodes.sent) > part_nbytes) == through_here
 
 
-def test_a_copy_of_spilled_parts_leaves_their_file(log: Path) -> None:
+def test_a_copy_of_spilled_parts_leaves_their_file(
+    log: Path, collect: Callable[[], object]
+) -> None:
     whole = trace(log, spilled=True, rows=8_000_000)
     copy = pickle.loads(pickle.dumps(whole.io))
     assert all(same(a, b) for a, b in zip(whole.io, copy, strict=True))
     del copy
-    gc.collect()
+    collect()
     assert len(whole.io[0])

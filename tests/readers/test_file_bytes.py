@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 
@@ -47,7 +46,6 @@ def test_the_file_is_closed_with_the_last_of_its_bytes(tmp_path: Path) -> None:
     part = FileBytes(path).between(0, 1)
     assert is_open()
     del part
-    gc.collect()
     assert not is_open()
 
 

@@ -92,4 +92,4 @@ def test_the_first_screens_are_marked(both: Both) -> None:
     assert "of the POSIX operations were traced" in text
     assert "of POSIX operations traced" in render_html(cut)
     text = plain(brief(whole)) + render_html(whole)
-    assert set(re.findall(r"(\S+ %) of POSIX operations traced", text)) == {"100 %"}
+    assert set(re.findall(r"([\d.]+ %) of POSIX operations traced", text)) == {"100 %"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 from pathlib import Path
 
@@ -58,7 +57,7 @@ def test_closing_says_nothing_where_storage_is_gone(tmp_path, monkeypatch):
     os.close(opened)
 
 
-def test_files_of_reads_that_nobody_closes_are_closed_with_them(tmp_path):
+def test_files_of_reads_that_nobody_closes_are_closed_with_them(tmp_path, collect):
     made, folder = written(tmp_path, "contiguous"), Path("/proc/self/fd")
     if not folder.is_dir():
         pytest.skip("this system does not list open files")
@@ -72,5 +71,5 @@ def test_files_of_reads_that_nobody_closes_are_closed_with_them(tmp_path):
         task()
     assert opened()
     del reads, task
-    gc.collect()
+    collect()
     assert not opened()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 
 import numpy as np
@@ -24,7 +23,6 @@ def readers():
 
 
 def test_threads_end_on_close(flat):
-    gc.collect()
     before = readers()
     loader = scheduled(flat, look_ahead=2)
     iteration = iter(loader)
@@ -52,7 +50,6 @@ def cut(path):
 
 def test_an_error_while_reading_ahead_is_raised_in_next_and_ends_the_threads(tmp_path):
     made = written(tmp_path, "contiguous")
-    gc.collect()
     before = readers()
     loader = scheduled(made, look_ahead=1)
     iteration = iter(loader)
