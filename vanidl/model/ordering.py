@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 _BITS = 63  # of a signed integer
 _SHORT_BITS = 16
+_FEW = 16
 
 
 def stable_order(values: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
@@ -16,10 +17,14 @@ def stable_order(values: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
 
     numpy sorts 16-bit integers by radix, and 64-bit integers in vector registers where the
     processor has them, each ten times as fast as it finds a stable order of wide ones. So each
-    number and its position are sorted as one, where both have room in 63 bits.
+    number and its position are sorted as one, where both have room in 63 bits. A few runs in
+    order, as of the files of a log, are merged as fast, everywhere.
     """
-    if (values[1:] >= values[:-1]).all():
+    falls = np.count_nonzero(values[1:] < values[:-1])
+    if not falls:
         return np.arange(len(values))
+    if falls < _FEW:
+        return np.argsort(values, kind="stable")
     low, high = values.min(), values.max()
     span_bits, position_bits = (int(high) - int(low)).bit_length(), len(values).bit_length()
     if span_bits + position_bits > _BITS:
