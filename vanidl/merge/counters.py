@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,24 +67,59 @@ def _stack(layer: str, tables: Sequence[CounterTable]) -> CounterTable:
         layer,
         np.concatenate([t.process for t in tables]),
         np.concatenate([t.file for t in tables]),
-        _stacked([t.counters for t in tables], lengths, np.dtype(np.int64)),
-        _stacked([t.seconds for t in tables], lengths, np.dtype(np.float64)),
+        _Stacked(_joined([t.counters for t in tables], lengths), np.dtype(np.int64)),
+        _Stacked(_joined([t.seconds for t in tables], lengths), np.dtype(np.float64)),
     )
 
 
-def _stacked(
-    tables: Sequence[Mapping[str, NDArray[Any]]], lengths: Sequence[int], dtype: np.dtype[Any]
-) -> dict[str, NDArray[Any]]:
-    """The columns of all tables behind one another, each table with its number of rows."""
-    first = tables[0]
-    if isinstance(first, Columns):
-        blocks = [t.rows for t in tables if isinstance(t, Columns) and t.names == first.names]
-        if len(blocks) == len(tables):  # as in nearly every run: one copy does for all columns
-            return dict(zip(first.names, np.concatenate(blocks, axis=1), strict=True))
-    names = list(dict.fromkeys(name for t in tables for name in t))
-    missing = [np.full(length, -1, dtype) for length in lengths]
-    pairs = list(zip(tables, missing, strict=True))
-    return {name: np.concatenate([t.get(name, m) for t, m in pairs]) for name in names}
+_Table = Mapping[str, NDArray[Any]]
+_Piece = tuple[_Table, int]  # a table and its number of rows
+
+
+class _Stacked(_Table):
+    """The columns of tables behind one another, each put together when it is first asked for.
+
+    A report looks at a fifth of Darshan's counters.
+    """
+
+    def __init__(self, pieces: Iterable[_Piece], dtype: np.dtype[Any]) -> None:
+        self._pieces = list(pieces)
+        self._names = dict.fromkeys(name for table, _ in self._pieces for name in table)
+        self._dtype = dtype
+        self._made: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._made:
+            self._made[name] = np.concatenate([self._of(*piece, name) for piece in self._pieces])
+        return self._made[name]
+
+    def _of(self, table: _Table, rows: int, name: str) -> NDArray[Any]:
+        found = table.get(name)
+        return np.full(rows, -1, self._dtype) if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _joined(tables: Sequence[_Table], lengths: Sequence[int]) -> Iterator[_Piece]:
+    """The tables, of those that follow each other in the same rows one of all."""
+    edges = [i for i in range(1, len(tables)) if not _continues(*tables[i - 1 : i + 1])]
+    for low, high in pairwise([0, *edges, len(tables)]):
+        first, last = tables[low], tables[high - 1]
+        if isinstance(first, Columns) and isinstance(last, Columns):
+            first = replace(first, behind=last.behind)
+        yield first, sum(lengths[low:high])
+
+
+def _continues(before: _Table, table: _Table) -> bool:
+    if not (isinstance(before, Columns) and isinstance(table, Columns)):
+        return False
+    return before.rows is table.rows and before.behind == table.first
 
 
 def stripes(

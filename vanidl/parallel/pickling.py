@@ -19,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+_Kind = tuple[str, int]  # the type of arrays that are laid together, or of one alone and its number
+
+_LARGE_NBYTES = 1 << 16  # arrays of that size are sent as they are, and freed one by one
 
 
 class _Packer(pickle.Pickler):
@@ -26,15 +29,16 @@ class _Packer(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
-        self.taken: dict[str, list[Array]] = {}
-        self._next: dict[str, int] = {}
+        self.taken: dict[_Kind, list[Array]] = {}
+        self._next: dict[_Kind, int] = {}
 
     def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 - pickle's protocol
         """The place of an array, the fields of a record; what else there is goes its usual way."""
-        kind = _kind_of(obj.dtype) if type(obj) is np.ndarray else ""
-        if not kind:
+        dtype = _type_of(obj.dtype) if type(obj) is np.ndarray else ""
+        if not dtype:
             taken = _fields_of(obj.__class__)
             return (obj.__class__, taken(obj)) if taken else NotImplemented
+        kind = dtype, 0 if obj.nbytes < _LARGE_NBYTES else 1 + len(self.taken)
         if kind not in self.taken:
             self.taken[kind], self._next[kind] = [], 0
         first = self._next[kind]
@@ -44,7 +48,7 @@ class _Packer(pickle.Pickler):
 
 
 @cache
-def _kind_of(dtype: np.dtype[Any]) -> str:
+def _type_of(dtype: np.dtype[Any]) -> str:
     """What the arrays of a type are laid together under, "" where they are not."""
     return "" if dtype.hasobject or dtype.names else dtype.str
 
@@ -53,9 +57,9 @@ def _kind_of(dtype: np.dtype[Any]) -> str:
 def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
     """What takes all fields from a dataclass whose constructor takes them in turn, else None.
 
-    Its own way through pickle takes five times as long.
+    Its own way through pickle takes five times as long, but where it has one that it states.
     """
-    if not is_dataclass(kind):
+    if not is_dataclass(kind) or "__reduce__" in kind.__dict__:
         return None
     known = fields(kind)
     if len(known) < 2 or not all(f.init and not f.kw_only for f in known):
@@ -63,7 +67,7 @@ def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
     return attrgetter(*(f.name for f in known))
 
 
-def _placed(kind: str, first: int, shape: tuple[int, ...]) -> Array:
+def _placed(kind: _Kind, first: int, shape: tuple[int, ...]) -> Array:
     """Stands for `_Joined.placed` in what is written."""
     raise AssertionError((kind, first, shape))
 
@@ -71,10 +75,10 @@ def _placed(kind: str, first: int, shape: tuple[int, ...]) -> Array:
 class _Joined:
     """All arrays of a value, by type."""
 
-    def __init__(self, arrays: dict[str, Array]) -> None:
+    def __init__(self, arrays: dict[_Kind, Array]) -> None:
         self._arrays = arrays
 
-    def placed(self, kind: str, first: int, shape: tuple[int, ...]) -> Array:
+    def placed(self, kind: _Kind, first: int, shape: tuple[int, ...]) -> Array:
         """The array of a place."""
         if len(shape) == 1:
             return self._arrays[kind][first : first + shape[0]]
@@ -84,7 +88,7 @@ class _Joined:
 class _Unpacker(pickle.Unpickler):
     """Puts read-only views of the arrays back into their places."""
 
-    def __init__(self, file: io.BytesIO, arrays: dict[str, Array]) -> None:
+    def __init__(self, file: io.BytesIO, arrays: dict[_Kind, Array]) -> None:
         super().__init__(file)
         # Not a method of this object: it would hold itself, and with it all arrays, until the
         # collector looks.
@@ -102,8 +106,12 @@ def dump(value: object, file: IO[bytes]) -> None:
     written = io.BytesIO()
     packer = _Packer(written)
     packer.dump(value)
-    joined = {kind: np.concatenate(arrays, dtype=kind) for kind, arrays in packer.taken.items()}
+    joined = {kind: _joined(kind[0], arrays) for kind, arrays in packer.taken.items()}
     pickle.dump((written.getvalue(), joined), file, protocol=5)
+
+
+def _joined(dtype: str, arrays: list[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, dtype=dtype)
 
 
 def load(file: IO[bytes]) -> Any:  # noqa: ANN401 - whatever was written

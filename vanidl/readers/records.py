@@ -42,15 +42,17 @@ class OperationTable:
 
 @dataclass(frozen=True, slots=True)
 class Columns(Mapping[str, NDArray[Any]]):
-    """Columns by name that lie in one array, shape (names, records)."""
+    """Columns by name: rows, one a name, of some of the records in them."""
 
     names: tuple[str, ...]
-    rows: NDArray[Any]
+    rows: NDArray[Any] | tuple[NDArray[Any], ...]
+    first: int = 0
+    behind: int | None = None  # the last of them
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.names:
             raise KeyError(name)
-        column: NDArray[Any] = self.rows[self.names.index(name)]
+        column: NDArray[Any] = self.rows[self.names.index(name)][self.first : self.behind]
         return column
 
     def __iter__(self) -> Iterator[str]:

@@ -30,6 +30,7 @@ from vanidl.readers.darshan.counter_checks import (
     stripe_records,
 )
 from vanidl.readers.darshan.counter_names import NAMES, Names
+from vanidl.readers.darshan.counters_together import Together
 from vanidl.readers.darshan.header import Header
 from vanidl.readers.records import CounterFile, CounterRecords
 
@@ -221,10 +222,10 @@ def _layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
     whole = _table(module, logs[0].header, data)
     if whole is None or whole[1]:
         return []
-    ids, ranks, counters, seconds = whole[0]
+    names = NAMES[module]
+    together = Together(LAYERS[module], names.counters, names.times, *whole[0])
     pairs = pairwise(accumulate((length // width for length in lengths), initial=0))
-    tables = ((ids[a:b], ranks[a:b], counters[:, a:b], seconds[:, a:b]) for a, b in pairs)
-    return [(_records(module, table), "") for table in tables]
+    return [(together.records(*pair), "") for pair in pairs]
 
 
 def _form(module: str, header: Header) -> _Form:

@@ -140,18 +140,34 @@ def _tables(walked: Sequence[Walked], width: int) -> list[OperationTable] | None
     if not columns.plain:
         return None
     of_records = list(pairwise(accumulate(counts, initial=0)))
-    ends = np.append(0, np.cumsum(records.counts.sum(axis=1)))
+    ends = np.append(0, np.cumsum(records.counts.sum(axis=1)))[[0, *accumulate(counts)]].tolist()
     return [
-        _sliced(whole, one.layer, slice(*ends[[*of]].tolist()), slice(*of))
-        for one, of in zip(walked, of_records, strict=True)
+        _sliced(whole, one.layer, (*rows, *of))
+        for one, rows, of in zip(walked, pairwise(ends), of_records, strict=True)
     ]
 
 
-def _sliced(whole: OperationTable, layer: str, rows: slice, records: slice) -> OperationTable:
+@dataclass(frozen=True, slots=True)
+class _Slice(OperationTable):
+    """The operations of one of many logs that were decoded together: sent as places in these."""
+
+    whole: OperationTable
+    place: _Place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _sliced, (self.whole, self.layer, self.place)
+
+
+_Place = tuple[int, int, int, int]
+"""Where the rows of a log begin and end among those of many, and where its records do."""
+
+
+def _sliced(whole: OperationTable, layer: str, place: _Place) -> OperationTable:
+    rows, records = slice(*place[:2]), slice(*place[2:])
     kind = _code_type(records.stop - records.start)
     record: NDArray[Any] = (whole.record[rows] - np.int32(records.start)).astype(kind)
     record.setflags(write=False)
-    return OperationTable(
+    return _Slice(
         layer,
         whole.record_file[records],
         whole.record_rank[records],
@@ -163,6 +179,8 @@ def _sliced(whole: OperationTable, layer: str, rows: slice, records: slice) -> O
         whole.start_ns[rows],
         whole.end_ns[rows],
         None if whole.thread is None else whole.thread[rows],
+        whole,
+        place,
     )
 
 
