@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.analyses.test_laws import operations, trace_of
 from tests.makers.records import Io
 from tests.makers.sameness import same
-from vanidl.analyses import byte_ranges, timebins
+from vanidl.analyses import byte_ranges
 from vanidl.analyses.rows import rows_of
 from vanidl.analyses.sorting import counted, sorted_rows
 from vanidl.model import intervals
@@ -79,12 +79,12 @@ def test_some_groups_and_some_rows(ios, max_part_rows, files, least):
         chosen = rows.reads.groups(np.isin(rows.reads.file, list(files)))
         wanted = (rows.op == 0) & np.isin(rows.file, list(files))
         assert set(chosen.file.tolist()) == set(rows.file[wanted].tolist())
-        assert sorted(chosen.start.tolist()) == rows.start[wanted].tolist()
+        assert sorted(chosen.start.tolist()) == sorted(rows.start[wanted].tolist())
         if len(chosen):
             large = chosen.rows(chosen.nbytes >= least)
             wanted &= rows.nbytes >= least
             assert set(large.file.tolist()) == set(rows.file[wanted].tolist())
-            assert sorted(large.start.tolist()) == rows.start[wanted].tolist()
+            assert sorted(large.start.tolist()) == sorted(rows.start[wanted].tolist())
             assert large.first[-1] == len(large) == wanted.sum()
 
 
@@ -128,15 +128,6 @@ def test_values_are_counted(values):
     wanted = {v: values.count(v) for v in sorted(set(values))}
     assert dict(zip(found.tolist(), counts.tolist(), strict=True)) == wanted
     assert found.tolist() == list(wanted)
-
-
-@given(st.lists(st.integers(-50, 250), max_size=60), st.integers(1, 12))
-def test_rows_begin_in_the_bins_of_their_starts(starts, bins):
-    start = np.sort(np.array(starts, np.int64))
-    bounds = np.arange(bins + 1) * 17
-    begin = timebins.begin(start, bounds)
-    wanted = timebins.bin_of(start, bounds)
-    assert np.repeat(np.arange(bins), np.diff(begin)).tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("window", [1, 3, 1 << 18])

@@ -46,7 +46,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Rows:
-    """Operations of one layer by start, one entry per operation in every array.
+    """Operations of one layer, part by part, each by start; one entry each in every array.
 
     `part` tells of each which part it was in: an index into the arrays of `owner`.
     """
@@ -98,7 +98,7 @@ class Rows:
         """As `busy_of`; of operations that follow each other, apart from others, no copies."""
         low, count = int(mine.argmax()), int(np.count_nonzero(mine))
         rows = slice(low, low + count)
-        if len(self.owner.positions) > 1 or not mine[rows].all():
+        if len(self.owner.process) > 1 or not mine[rows].all():
             return self.busy_of(mine)
         ((position, busy),) = self.busy.items()
         inside = _between(busy, self.start, rows)
@@ -199,16 +199,15 @@ def _between(busy: Intervals, start: Int64Array, rows: slice) -> Intervals | Non
 
 
 def rows_of(parts: Sequence[Part], trace: Trace) -> Rows:
-    """The operations of parts of one layer by start, of equal ones in the order of the parts."""
+    """The operations of parts of one layer."""
     process = np.array([p.process for p in parts], np.int64)
     owner = Owner(process, trace.family[process].astype(np.int64))
     if len(parts) == 1:
         part = np.broadcast_to(np.intp(0), len(parts[0]))
         columns = {name: getattr(parts[0], name) for name in _COLUMNS}
         return Rows(parts[0].layer, owner, part, **columns)
-    order = stable_order(np.concatenate([p.start for p in parts]))
-    part = np.repeat(np.arange(len(parts)), [len(p) for p in parts])[order]
-    columns = {name: np.concatenate([getattr(p, name) for p in parts])[order] for name in _COLUMNS}
+    part = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _COLUMNS}
     return Rows(parts[0].layer, owner, part, **columns)
 
 

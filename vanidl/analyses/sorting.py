@@ -9,6 +9,7 @@ Int64Array = NDArray[np.int64]
 Codes = NDArray[np.int32] | NDArray[np.int64] | NDArray[np.intp]
 
 _DENSE = 4  # a table may have as many entries a row
+_EXACT = float(1 << 52)
 
 
 def sorted_rows(rows: Int64Array) -> Int64Array:
@@ -74,6 +75,8 @@ def dense_codes(code: NDArray[np.int32] | NDArray[np.int64]) -> tuple[Int64Array
 
 def sum_by_group(group: NDArray[np.intp], values: Int64Array, n: int) -> Int64Array:
     """Exact sums of the values by group, shape (n,)."""
+    if np.abs(values).sum(dtype=float) < _EXACT:  # of floats, too: five times as fast
+        return np.bincount(group, values, n).astype(np.int64)
     sums = np.zeros(n, np.int64)
     np.add.at(sums, group, values)
     return sums

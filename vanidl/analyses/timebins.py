@@ -221,18 +221,6 @@ def _with_bins(
     return start, end, nbytes, first, np.maximum(bin_of(end - 1, bounds), first) - first + 1
 
 
-def begin(start: Int64Array, bounds: Int64Array) -> Int64Array:
-    """Of ascending starts the rows where bins begin: those of bin i are result[i] to result[i + 1].
-
-    What starts outside the bounds counts in the first or last bin.
-    """
-    bins = len(bounds) - 1
-    if len(start) > bins:
-        return np.concatenate([[0], np.searchsorted(start, bounds[1:-1]), [len(start)]])
-    counts = np.bincount(bin_of(start, bounds), minlength=bins)
-    return np.append(0, np.cumsum(counts))
-
-
 def folded(sums: Int64Array, bins: int) -> Int64Array:
     """Sums of neighbouring bins along the last axis, which `bins` divides."""
     shape = (*sums.shape[:-1], bins, sums.shape[-1] // bins)

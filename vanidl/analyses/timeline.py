@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import timebins
 from vanidl.analyses.rows import Rows
+from vanidl.analyses.sorting import sum_by_group
 from vanidl.model.trace import READ, WRITE, Trace
 
 Int64Array = NDArray[np.int64]
@@ -92,19 +93,18 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     row_of_part = [row_of(p, len(trace.ranks)) for p in rows.owner.position.tolist()]
     if not len(rows):
         return Bins(job, {row: np.zeros((4, BINS), np.int64) for row in row_of_part})
-    begin = timebins.begin(rows.start, bounds)
-    long = np.flatnonzero(rows.end > np.repeat(bounds[1:], np.diff(begin)))
+    at = timebins.bin_of(rows.start, bounds)
+    long = np.flatnonzero(rows.end > bounds[1:][at])
     nbytes = rows.nbytes.copy()
     nbytes[long] = 0
-    _add_where_they_start(rows, nbytes, begin, job)
+    job[:] = _where_they_start(rows, nbytes, at, JOB_BINS)
     keys, place = np.unique(row_of_part, return_inverse=True)
     if len(keys) == 1:
         for op in (READ, WRITE):
             _spread(rows, long[rows.op[long] == op], bounds, timebins.Sums(job[op]))
         return Bins(job, {int(keys[0]): timebins.folded(job, BINS)})
     first = place[rows.part] * BINS
-    in_bin = np.repeat(np.arange(JOB_BINS) // _EVERY, np.diff(begin))
-    by_row = _by_row(rows, nbytes, first + in_bin, len(keys) * BINS)
+    by_row = _where_they_start(rows, nbytes, first + at // _EVERY, len(keys) * BINS)
     for op in (READ, WRITE):
         some = long[rows.op[long] == op]
         of_rows = timebins.Sums(by_row[op], _EVERY, first[some])
@@ -113,40 +113,25 @@ def partial(rows: Rows, trace: Trace) -> Bins:
     return Bins(job, dict(zip(keys.tolist(), by_key, strict=True)))
 
 
-def _add_where_they_start(
-    rows: Rows, nbytes: Int64Array, begin: Int64Array, sums: Int64Array
-) -> None:
-    """Adds each operation, with these bytes, to the bin in which it starts."""
-    counts = np.diff(begin)
-    used = np.flatnonzero(counts)
-    moved = np.add.reduceat(nbytes, begin[used])
+def _where_they_start(
+    rows: Rows, nbytes: Int64Array, cell: NDArray[np.intp], cells: int
+) -> Int64Array:
+    """Sums of bytes and operations, shape (4, cells), each operation in the cell of its start."""
+    sums = np.zeros((4, cells), np.int64)
+    sums[READ] = sum_by_group(cell, nbytes, cells)
+    sums[2 + READ] = np.bincount(cell, minlength=cells)
     if rows.write_count:
-        is_write = rows.op.astype(np.int64)
-        sums[2 + WRITE, used] = np.add.reduceat(is_write, begin[used])
-        sums[WRITE, used] = np.add.reduceat(is_write * nbytes, begin[used])
-    sums[READ, used] = moved - sums[WRITE, used]
-    sums[2 + READ] = counts - sums[2 + WRITE]
+        writes = np.flatnonzero(rows.op == WRITE)
+        sums[WRITE] = sum_by_group(cell[writes], nbytes[writes], cells)
+        sums[2 + WRITE] = np.bincount(cell[writes], minlength=cells)
+        sums[READ::2] -= sums[WRITE::2]
+    return sums
 
 
 def _spread(rows: Rows, some: NDArray[np.intp], bounds: Int64Array, *into: timebins.Sums) -> None:
     """Spreads the bytes of some operations over the bins that these last."""
     if len(some):
         timebins.add_spread((rows.start[some], rows.end[some], rows.nbytes[some]), bounds, *into)
-
-
-def _by_row(rows: Rows, nbytes: Int64Array, cell: NDArray[np.intp], cells: int) -> Int64Array:
-    """Sums of the rows of the timeline behind one another, shape (4, rows x BINS).
-
-    `cell` is for each operation the bin in which it starts: there it counts, with these bytes.
-    """
-    sums = np.zeros((4, cells), np.int64)
-    sums[2 + READ] = np.bincount(cell, minlength=cells)
-    if rows.write_count:
-        sums[2 + WRITE] = np.bincount(cell[rows.op == WRITE], minlength=cells)
-        sums[2 + READ] -= sums[2 + WRITE]
-    moved = np.flatnonzero(nbytes)
-    np.add.at(sums.reshape(-1), rows.op[moved].astype(np.intp) * cells + cell[moved], nbytes[moved])
-    return sums
 
 
 def combine(a: Bins, b: Bins) -> Bins:

@@ -96,6 +96,8 @@ def joined(
 ) -> tuple[bytes, str]:
     """All trusted bytes of a region, and what is wrong with it ("" for nothing)."""
     budget = budget or Budget.of_file(len(region))
+    if only := only_stream(region, compression, budget):
+        return (bytes(only.data), "") if budget.hold(len(only.data)) else (b"", _BEYOND)
     text, problem = BytesIO(), ""
     for part in streams(region, compression, cut=cut, budget=budget):
         if not budget.hold(len(part.data)):
