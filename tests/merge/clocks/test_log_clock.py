@@ -41,30 +41,44 @@ def late_log(first_ns=20 * MS, last_ns=5 * SECOND, length_ns=10 * SECOND):
     return replace(log, start_late_ns=FORKED_NS)
 
 
+def recorded_alone(log, counted=None):
+    (clock,) = log_clock.recorded([log], {log.path: counted} if counted else {})
+    return clock
+
+
 def test_a_forked_process_is_late_by_no_more_than_its_first_operation():
-    clock = log_clock.recorded(late_log(), None)
+    clock = recorded_alone(late_log())
     assert (clock.low_ns, clock.offset_ns, clock.high_ns) == (-21 * MS, 0, MS)
-    assert log_clock.recorded(late_log(first_ns=2 * SECOND), None).low_ns == -FORKED_NS - MS
+    assert recorded_alone(late_log(first_ns=2 * SECOND)).low_ns == -FORKED_NS - MS
 
 
 def test_an_open_comes_before_the_first_read_and_says_more():
     seconds = {"POSIX_F_OPEN_START_TIMESTAMP": np.array([0.0, 0.012])}
     one_file, none = np.zeros(2, np.uint64), np.zeros(2, np.int64)
     counted = CounterFile((CounterRecords(POSIX, one_file, none, {}, seconds),))
-    assert log_clock.recorded(late_log(), counted).low_ns == -13 * MS
+    assert recorded_alone(late_log(), counted).low_ns == -13 * MS
 
 
 def test_no_operation_ends_after_its_process_did():
     """As logged the last one does, by 8 ms: that much late it is at least."""
-    clock = log_clock.recorded(late_log(last_ns=SECOND, length_ns=SECOND - 8 * MS), None)
+    clock = recorded_alone(late_log(last_ns=SECOND, length_ns=SECOND - 8 * MS))
     assert (clock.low_ns, clock.high_ns) == (-21 * MS, -7 * MS)
     assert clock.offset_ns == clock.high_ns
 
 
 def test_a_process_that_was_not_forked_is_not_late():
-    assert log_clock.recorded(replace(late_log(), start_late_ns=0), None) == log_clock.LogClock(
-        0, -MS, MS
-    )
+    clock = recorded_alone(replace(late_log(), start_late_ns=0))
+    assert clock == log_clock.LogClock(0, -MS, MS)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1 << 18])
+def test_many_logs_leave_open_what_each_does(rows, monkeypatch):
+    monkeypatch.setattr(log_clock, "_TOGETHER_ROWS", rows)
+    silent = replace(late_log(), operations=())
+    logs = [late_log(), silent, replace(late_log(), start_late_ns=0), late_log(first_ns=3 * MS)]
+    each = [recorded_alone(log) for log in logs]
+    assert log_clock.recorded(logs, {}) == each
+    assert len({clock.low_ns for clock in each}) == 4
 
 
 @pytest.fixture(scope="module")

@@ -124,6 +124,7 @@ def traced_processes(
     """Each process that a log knows, by its index, with the operations that were merged."""
     parts = io.by_process(POSIX)
     own = {number for (i, _), number in processes.of_log.items() if not logs[i].beside}
+    clocks = recorded(logs, counters)
     return {
         number: TracedProcess(
             number=number,
@@ -132,7 +133,7 @@ def traced_processes(
             rank=rank,
             parts=parts.get(number, ()),
             file_codes=file_codes,
-            clock=recorded(logs[i], counters.get(logs[i].path)),
+            clock=clocks[i],
         )
         for (i, rank), number in processes.of_log.items()
         if not logs[i].beside or number not in own

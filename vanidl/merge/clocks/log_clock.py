@@ -8,19 +8,27 @@ ends after the log does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.formatting.units import range_words
 from vanidl.model.trace import ClockReason
+from vanidl.parallel.batches import batches
 from vanidl.readers.records import CounterFile, TracerLog
+
+Int64Array = NDArray[np.int64]
 
 METHOD = "own records"
 
 _COARSE_NS = 100_000_000
 _NONE = 2**62
+_TOGETHER_ROWS = 1 << 18
 _OPENED = "_OPEN_START_TIMESTAMP"
 
 
@@ -40,18 +48,36 @@ class LogClock:
         return max(self.high_ns - self.offset_ns, self.offset_ns - self.low_ns)
 
 
-def recorded(log: TracerLog, counted: CounterFile | None) -> LogClock:
-    """What one log leaves open; as logged is used, moved no further than that asks for."""
+def recorded(logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]) -> list[LogClock]:
+    """What each log leaves open; as logged is used, moved no further than that asks for.
+
+    Args:
+        logs: what was read.
+        counters: path of a log to what Darshan summed up in it.
+    """
+    bounds = _bounds_ns([log for log in logs if _may_be_late(log)], counters)
+    return [_late(log, *next(bounds)) if _may_be_late(log) else _as_logged(log) for log in logs]
+
+
+def _may_be_late(log: TracerLog) -> bool:
+    exact = log.start_resolution_ns < _COARSE_NS
+    return bool(log.start_late_ns) and exact and log.nprocs <= 1
+
+
+def _as_logged(log: TracerLog) -> LogClock:
     half = log.start_uncertainty_ns
-    if not log.start_late_ns or log.start_resolution_ns >= _COARSE_NS or log.nprocs > 1:
-        return LogClock(0, -half, half)
-    first = _first_ns(log, counted)
-    low = -min(log.start_late_ns, first) - half
+    return LogClock(0, -half, half)
+
+
+def _late(log: TracerLog, first_ns: int, last_ns: int) -> LogClock:
+    """What a log leaves open whose first operation began, and whose last one ended then."""
+    half = log.start_uncertainty_ns
+    low = -min(log.start_late_ns, first_ns) - half
     high = half
-    last = log.end_ns - log.start_ns - _last_ns(log) + half
+    last = log.end_ns - log.start_ns - last_ns + half
     if log.whole and low <= last < high:
         high = last
-    bound = "its first operation" if first < log.start_late_ns else "what was ever measured"
+    bound = "its first operation" if first_ns < log.start_late_ns else "what was ever measured"
     reason = (
         f"a forked process: its times may be late, by no more than {bound}, and as logged none "
         "may end after the process"
@@ -60,16 +86,33 @@ def recorded(log: TracerLog, counted: CounterFile | None) -> LogClock:
     return LogClock(min(0, high), low, high, (why,), late=True)
 
 
-def _first_ns(log: TracerLog, counted: CounterFile | None) -> int:
-    """Start of the first operation or open since the log's time zero, a large number for none."""
-    starts = [table.start_ns for table in log.operations]
-    opened = [
-        (layer.seconds[name] * 1e9).astype(np.int64)
-        for layer in (counted.layers if counted else ())
-        for name in _of_opens(tuple(layer.seconds))
-    ]
-    known = np.concatenate([*starts, *opened, [_NONE]])
-    return int(known.min(where=known > 0, initial=_NONE))
+def _bounds_ns(
+    logs: Sequence[TracerLog], counters: Mapping[str, CounterFile]
+) -> Iterator[tuple[int, int]]:
+    """(start of the first operation or open, end of the last operation) since each log's zero.
+
+    A large number and 0 for none. Small logs are looked at together: there may be thousands.
+    """
+    for some in batches(logs, _row_count, _TOGETHER_ROWS):
+        started = [[table.start_ns for table in log.operations] for log in some]
+        opened = [list(_opened_s(counters.get(log.path))) for log in some]
+        ended = [[table.end_ns for table in log.operations] for log in some]
+        first = np.minimum(
+            _of_each(started, _counting, np.minimum, _NONE),
+            _of_each(opened, lambda s: _counting((s * 1e9).astype(np.int64)), np.minimum, _NONE),
+        )
+        last = _of_each(ended, np.asarray, np.maximum, 0)
+        yield from zip(first.tolist(), last.tolist(), strict=True)
+
+
+def _row_count(log: TracerLog) -> int:
+    return sum(len(table.op) for table in log.operations)
+
+
+def _opened_s(counted: CounterFile | None) -> Iterator[NDArray[np.float64]]:
+    for layer in counted.layers if counted else ():
+        for name in _of_opens(tuple(layer.seconds)):
+            yield layer.seconds[name]
 
 
 @lru_cache(64)
@@ -77,5 +120,22 @@ def _of_opens(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name.endswith(_OPENED))
 
 
-def _last_ns(log: TracerLog) -> int:
-    return max((int(t.end_ns.max()) for t in log.operations if len(t.end_ns)), default=0)
+def _counting(since_ns: Int64Array) -> Int64Array:
+    """Times that were measured as they are, others as a large number."""
+    return np.where(since_ns > 0, since_ns, _NONE)
+
+
+def _of_each(
+    columns: Sequence[Sequence[NDArray[Any]]],
+    prepared: Callable[[NDArray[Any]], Int64Array],
+    reduction: np.ufunc,
+    nothing: int,
+) -> Int64Array:
+    """The reduction over all columns of each log, of prepared values; `nothing` without any."""
+    lengths = np.array([sum(map(len, each)) for each in columns], np.intp)
+    found = np.full(len(columns), nothing, np.int64)
+    held = np.flatnonzero(lengths)
+    if len(held):
+        values = prepared(np.concatenate(list(chain.from_iterable(columns))))
+        found[held] = reduction.reduceat(values, (np.cumsum(lengths) - lengths)[held])
+    return found
