@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ _GROUPS = ("kind", "mount", "file_system")
 SUMS = ("reads", "writes", "bytes_read", "bytes_written", "sum_ns")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileSums:
     """Per file code: sums (n, 5), first start, last end; and who touched it.
 
@@ -91,6 +92,12 @@ class FileSums:
     last: Int64Array
     touched: Int64Array
     busy: dict[tuple[str, str, int], Intervals]
+
+    @cached_property
+    def length_ns(self) -> dict[int, int]:
+        """Identity of busy times to their length: groups of the same files share theirs."""
+        different = {id(each): each for each in self.busy.values()}
+        return dict(zip(different, intervals.lengths(different.values()), strict=True))
 
 
 _NONE = np.empty(0, np.int64)
@@ -318,10 +325,8 @@ def _with_type(row: GroupRow, trace: Trace) -> GroupRow:
 
 def _mean_busy_s(sums: FileSums, group: str, ranks: int) -> dict[str, float]:
     """By name, of those that a rank was busy with: their time over all ranks."""
-    held: dict[str, list[Intervals]] = {}
-    for (g, name, position), spans in sums.busy.items():
+    total_ns: dict[str, int] = {}
+    for (g, name, position), busy in sums.busy.items():
         if g == group and position >= 0:
-            held.setdefault(name, []).append(spans)
-    return {
-        name: intervals.sum_of_lengths(sets) / max(ranks, 1) / 1e9 for name, sets in held.items()
-    }
+            total_ns[name] = total_ns.get(name, 0) + sums.length_ns[id(busy)]
+    return {name: nanoseconds / max(ranks, 1) / 1e9 for name, nanoseconds in total_ns.items()}

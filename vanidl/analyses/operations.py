@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class Totals:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operations:
     """Totals and busy intervals, keyed by position in Trace.ranks (-1: in no rank).
 
@@ -62,7 +63,11 @@ class Operations:
 
     def busy_ns(self, ranks: int) -> list[int]:
         """Busy time of each rank, 0 of a silent one."""
-        return intervals.lengths(self.busy.get(i, intervals.EMPTY) for i in range(ranks))
+        return [self._length.get(position, 0) for position in range(ranks)]
+
+    @cached_property
+    def _length(self) -> dict[int, int]:
+        return dict(zip(self.busy, intervals.lengths(self.busy.values()), strict=True))
 
 
 NOTHING = Operations({}, {}, np.empty(0, np.int64), np.empty(0, np.int64))

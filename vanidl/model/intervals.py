@@ -133,15 +133,6 @@ def lengths(sets: Iterable[Intervals]) -> list[int]:
     return found
 
 
-def sum_of_lengths(sets: Iterable[Intervals]) -> int:
-    """The lengths of all sets, which may overlap each other, added up; small sets at once."""
-    total = 0
-    for batch in _batches(sets):
-        start, end = (np.concatenate(bounds) for bounds in zip(*batch, strict=True))
-        total += int((end - start).sum())
-    return total
-
-
 def _batches(sets: Iterable[Intervals]) -> Iterator[list[Intervals]]:
     """Sets that are not empty, small ones together, as many as fill a window."""
     return batches((one for one in sets if len(one.start)), lambda one: len(one.start), _WINDOW)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +137,9 @@ class _Gathered:
         )  # fmt: skip
 
 
+_Part = tuple[int, int, int]  # a block of `_Chosen.inside`, and which of its slices
+
+
 class _Chosen:
     """Collects what is held, block by block."""
 
@@ -145,7 +148,8 @@ class _Chosen:
         self._low, self._high = np.array(wanted, np.int64).reshape(-1, 2).T
         self.total: Counter[tuple[int, int]] = Counter()
         self.whole: list[Block] = []
-        self._parts: list[list[Block]] = [[] for _ in wanted]
+        self._inside: list[Block] = []  # of each block what lies in windows, one behind the other
+        self._parts: list[list[_Part]] = [[] for _ in wanted]
         self._counts = [0] * len(wanted)
 
     def add(self, block: Block, fates: RankFates, *, whole: bool) -> None:
@@ -157,14 +161,19 @@ class _Chosen:
             self.whole.append(block)
             return
         self.bins.add(block, fates)
-        for i, inside in self._inside(block):
+        held, low = [], 0
+        for i, inside in self._in_windows(block):
             self._counts[i] += len(inside)
             if self._counts[i] > self._most:
-                self._parts[i] = []  # more than a page holds: not to be kept meanwhile
+                self._parts[i] = []  # more than a page holds: not to be looked at
             elif len(inside):
-                self._parts[i].append(block.pick(inside))
+                held.append(inside)
+                self._parts[i].append((len(self._inside), low, low + len(inside)))
+                low += len(inside)
+        if held:  # at once: there are thousands of windows and blocks
+            self._inside.append(block.pick(np.concatenate(held)))
 
-    def _inside(self, block: Block) -> Iterator[tuple[int, Int64Array]]:
+    def _in_windows(self, block: Block) -> Iterator[tuple[int, Int64Array]]:
         """The slices that overlap each window [low, high), of windows that may have some."""
         longest = (block.end - block.start).max(initial=0)
         first = np.searchsorted(block.start, self._low - longest)
@@ -182,32 +191,34 @@ class _Chosen:
         """
         left = most - sum(map(len, self.whole))
         windows: list[tuple[int, int]] = []
-        found: list[Block] = []
+        keep = [np.zeros(len(block), bool) for block in self._inside]
         place = {window: i for i, window in enumerate(self._wanted)}
         for window in wanted:
             count = self._counts[place[window]]
             if count <= left:
                 left -= count
                 taken = np.array(windows, np.int64).reshape(-1, 2)
-                found += _outside(self._parts[place[window]], taken)
+                self._mark_outside(self._parts[place[window]], taken, keep)
                 windows.append(window)
-        return tuple(windows), found
+        found = zip(self._inside, keep, strict=True)
+        return tuple(windows), [block.pick(mine) for block, mine in found if mine.any()]
 
-
-def _outside(parts: Sequence[Block], windows: Int64Array) -> list[Block]:
-    """Slices that lie in none of the windows that were taken before; no part is empty."""
-    if not parts or not len(windows):
-        return list(parts)
-    start = np.concatenate([part.start for part in parts])
-    end = np.concatenate([part.end for part in parts])
-    keep = np.ones(len(start), bool)
-    near = (start.min() < windows[:, 1]) & (end.max() > windows[:, 0])
-    for low, high in windows[near]:
-        keep &= ~((start < high) & (end > low))
-    bounds = list(accumulate(map(len, parts), initial=0))
-    kept = np.add.reduceat(keep, bounds[:-1], dtype=np.int64).tolist()
-    places = zip(parts, kept, pairwise(bounds), strict=True)
-    return [p if n == len(p) else p.pick(keep[a:b]) for p, n, (a, b) in places if n]
+    def _mark_outside(
+        self, parts: Sequence[_Part], windows: Int64Array, keep: Sequence[NDArray[np.bool_]]
+    ) -> None:
+        """Marks the slices that lie in none of the windows that were taken before."""
+        if not parts:
+            return
+        start = np.concatenate([self._inside[i].start[low:high] for i, low, high in parts])
+        end = np.concatenate([self._inside[i].end[low:high] for i, low, high in parts])
+        outside = np.ones(len(start), bool)
+        near = (start.min() < windows[:, 1]) & (end.max() > windows[:, 0])
+        for low, high in windows[near]:
+            outside &= ~((start < high) & (end > low))
+        at = 0
+        for i, low, high in parts:
+            keep[i][low:high] = outside[at : at + high - low]
+            at += high - low
 
 
 def shown_lanes(trace: Trace, room: Room) -> tuple[Lanes, str]:
