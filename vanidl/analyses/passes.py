@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any
@@ -89,7 +90,7 @@ def _sample_reads(trace: Trace) -> _Reads | None:
     every = -(-count // _MOST_READS)
 
     def reads_of(parts: list[Part]) -> tuple[Int64Array, _Block]:
-        some = _some(parts)
+        some = _Some(parts)
         rows = np.flatnonzero(_is_read(some, wanted))
         return some.nbytes[rows], _sampled(some, rows, every)
 
@@ -106,34 +107,44 @@ def _sample_reads(trace: Trace) -> _Reads | None:
     return _Reads(start[rows], process[rows], item) if len(rows) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Some:
-    """A part, or small ones that follow each other, row by row."""
+    """A part, or small ones that follow each other, row by row: what is asked for."""
 
-    number: Int64Array  # of the part
-    process: Int64Array
-    start: Int64Array
-    offset: Int64Array
-    nbytes: Int64Array
-    file: NDArray[np.int32]
-    op: NDArray[np.uint8]
+    parts: Sequence[Part]
 
     def __len__(self) -> int:
-        return len(self.start)
+        return sum(map(len, self.parts))
 
+    @property
+    def number(self) -> Int64Array:
+        """Of the part."""
+        return np.repeat(np.arange(len(self.parts)), [len(part) for part in self.parts])
 
-_COLUMNS = ("start", "offset", "nbytes", "file", "op")
+    @cached_property
+    def process(self) -> Int64Array:
+        process = np.array([part.process for part in self.parts], np.int64)
+        return np.repeat(process, [len(part) for part in self.parts])
 
+    @cached_property
+    def start(self) -> Int64Array:
+        return _column(self.parts, "start")
 
-def _some(parts: Sequence[Part]) -> _Some:
-    """The parts in turn, small ones together: a few calls of numpy for thousands of them."""
-    lengths = [len(part) for part in parts]
-    process = np.array([part.process for part in parts], np.int64)
-    return _Some(
-        np.repeat(np.arange(len(parts)), lengths),
-        np.repeat(process, lengths),
-        **{name: _column(parts, name) for name in _COLUMNS},
-    )
+    @cached_property
+    def offset(self) -> Int64Array:
+        return _column(self.parts, "offset")
+
+    @cached_property
+    def nbytes(self) -> Int64Array:
+        return _column(self.parts, "nbytes")
+
+    @cached_property
+    def file(self) -> NDArray[np.int32]:
+        return _column(self.parts, "file")
+
+    @cached_property
+    def op(self) -> NDArray[np.uint8]:
+        return _column(self.parts, "op")
 
 
 def _column(parts: Sequence[Part], name: str) -> NDArray[Any]:
@@ -163,7 +174,7 @@ def _busiest_layer(trace: Trace) -> _Layer:
     every = np.ones(len(trace.files), bool)
 
     def layer_of(parts: list[Part]) -> _Layer:
-        some = _some(parts)
+        some = _Some(parts)
         reads = np.bincount(some.file[_is_read(some, every)], minlength=len(every))
         without_offsets = bool((some.offset < 0).any())
         return _Layer(parts[0].layer, reads, len(parts), len(some), without_offsets)

@@ -16,6 +16,7 @@ from vanidl.analyses.timeline import Timeline
 from vanidl.figures.downsample import spread_out
 from vanidl.model.selection import select
 from vanidl.model.trace import SpanKind, Trace
+from vanidl.parallel.batches import batches
 from vanidl.run import Run
 from vanidl.viewer.bins import BusyBins, equal_edges
 from vanidl.viewer.blocks import Block, blocks, fates_of, io_processes
@@ -41,6 +42,7 @@ _MOST_WINDOWS = 200
 _CELLS = 1 << 16  # bins of all lanes together
 _FEWEST_BINS, _MOST_BINS = 256, 8192
 _MARGIN = 0.1  # of a step, before and after it
+_TOGETHER_ROWS = 1 << 16  # slices near windows that are looked at at once
 _FIRST = ("steps", "waits", "epochs", "checkpoints", "validation", "communication")
 
 
@@ -137,7 +139,7 @@ class _Gathered:
         )  # fmt: skip
 
 
-_Part = tuple[int, int, int]  # a block of `_Chosen.inside`, and which of its slices
+_Part = tuple[int, int, int]  # a block that `_Chosen` holds, and which of its slices
 
 
 class _Chosen:
@@ -162,25 +164,34 @@ class _Chosen:
             return
         self.bins.add(block, fates)
         held, low = [], 0
-        for i, inside in self._in_windows(block):
-            self._counts[i] += len(inside)
-            if self._counts[i] > self._most:
-                self._parts[i] = []  # more than a page holds: not to be looked at
-            elif len(inside):
-                held.append(inside)
-                self._parts[i].append((len(self._inside), low, low + len(inside)))
-                low += len(inside)
-        if held:  # at once: there are thousands of windows and blocks
+        for windows, found, inside in self._in_windows(block):
+            held.append(inside)
+            for i, count in zip(windows, found, strict=True):
+                if not count:
+                    continue
+                self._counts[i] += count
+                self._parts[i].append((len(self._inside), low, low + count))
+                low += count
+                if self._counts[i] > self._most:  # more than a page holds: not to be looked at
+                    self._parts[i] = []
+        if low:  # at once: there are thousands of windows and blocks
             self._inside.append(block.pick(np.concatenate(held)))
 
-    def _in_windows(self, block: Block) -> Iterator[tuple[int, Int64Array]]:
-        """The slices that overlap each window [low, high), of windows that may have some."""
+    def _in_windows(self, block: Block) -> Iterator[tuple[list[int], list[int], Int64Array]]:
+        """Windows [low, high), how many slices overlap each, and these, window after window.
+
+        Windows of which more was found already than fits are left out.
+        """
         longest = (block.end - block.start).max(initial=0)
         first = np.searchsorted(block.start, self._low - longest)
-        last = np.searchsorted(block.start, self._high)
-        for i in np.flatnonzero(first < last).tolist():
-            ends = block.end[first[i] : last[i]]
-            yield i, first[i] + (ends > self._low[i]).nonzero()[0]
+        counts = np.searchsorted(block.start, self._high) - first
+        near = np.flatnonzero((counts > 0) & (np.array(self._counts) <= self._most))
+        for some in batches(near.tolist(), lambda i: int(counts[i]), _TOGETHER_ROWS):
+            begin = np.cumsum(counts[some]) - counts[some]
+            rows = np.repeat(first[some] - begin, counts[some])
+            rows += np.arange(len(rows))
+            inside = block.end[rows] > np.repeat(self._low[some], counts[some])
+            yield some, np.add.reduceat(inside, begin, dtype=np.int64).tolist(), rows[inside]
 
     def fitting(
         self, most: int, wanted: Sequence[tuple[int, int]]
