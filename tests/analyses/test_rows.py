@@ -131,18 +131,21 @@ def test_values_are_counted(values):
 
 
 @pytest.mark.parametrize("window", [1, 3, 1 << 18])
-def test_the_length_of_all_sets_is_that_of_their_union(window, monkeypatch):
+@pytest.mark.parametrize("cell_bits", [1, 2, 3, 14])
+@pytest.mark.parametrize("scale", [1, 10**9])
+def test_the_length_of_all_sets_is_that_of_their_union(window, cell_bits, scale, monkeypatch):
     monkeypatch.setattr(intervals, "_WINDOW", window)
+    monkeypatch.setattr(intervals, "_CELL_BITS", cell_bits)
 
     @given(st.lists(ranges, max_size=4))
     def check(sets):
         unions = [
-            intervals.union(np.array([r[1] for r in rows]), np.array([r[1] + r[2] for r in rows]))
+            intervals.union(*(scale * np.array([[at, at + n] for _, at, n in rows], np.int64).T))
             for rows in sets
             if rows
         ]
         cells = {cell for rows in sets for _, at, n in rows for cell in range(at, at + n)}
-        assert intervals.length_of_all(unions) == len(cells)
+        assert intervals.length_of_all(unions) == scale * len(cells)
 
     check()
 

@@ -94,8 +94,10 @@ def test_covered_between_counts_the_cells_between_edges(a, edges):
 
 @pytest.mark.parametrize("window", [1, 3, 1 << 18])
 @pytest.mark.parametrize("far", [0, 2**60])
-def test_covered_within_all_adds_up_the_sets(window, far, monkeypatch):
+@pytest.mark.parametrize("few", [0, 16])
+def test_covered_within_all_adds_up_the_sets(window, far, few, monkeypatch):
     monkeypatch.setattr(intervals, "_WINDOW", window)
+    monkeypatch.setattr(intervals, "_FEW", few)
 
     @given(st.lists(pairs, max_size=4), pairs)
     def check(sets, windows):

@@ -39,7 +39,7 @@ def distinct(values: Int64Array) -> Int64Array:
 
     By sorting: numpy's `unique` takes a hash table, in which keys with equal low bits collide.
     """
-    values = np.sort(values)
+    values = np.sort(values, kind="stable")  # mostly a few runs in order, which are merged
     first: Int64Array = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
     return first
 

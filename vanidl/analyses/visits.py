@@ -171,7 +171,7 @@ def _concordance(sequence: Int64Array, value: Int64Array) -> tuple[float | None,
 
     Variance of Kendall's tau of n items in random order: 2 (2n + 5) / (9 n (n - 1)).
     """
-    _, counts = np.unique(sequence, return_counts=True)
+    counts = np.bincount(sequence)
     n = counts[counts > 1].astype(float)
     pairs = n * (n - 1) / 2
     if pairs.sum() == 0:
