@@ -131,8 +131,10 @@ def numbers(found: dict) -> tuple[dict, list[dict]]:
     return found, twice
 
 
+@pytest.mark.parametrize("many", [0, 512])
 @pytest.mark.parametrize("name", RUNS)
-def test_doubling_any_input_file_changes_no_number(capsys, tmp_path, name):
+def test_doubling_any_input_file_changes_no_number(capsys, tmp_path, name, many, monkeypatch):
+    monkeypatch.setattr(copies, "_MANY", many)
     RUNS[name](tmp_path)
     alone, said = numbers(summary(capsys, tmp_path))
     assert not said
@@ -204,7 +206,9 @@ def test_a_log_that_darshan_did_not_finish_gives_way_to_the_finished_one(tmp_pat
     assert "versions_left_out" in {w.code for w in run.coverage.warnings}
 
 
-def test_a_copy_under_the_name_of_another_process_counts_once(capsys, tmp_path):
+@pytest.mark.parametrize("many", [0, 512])
+def test_a_copy_under_the_name_of_another_process_counts_once(capsys, tmp_path, many, monkeypatch):
+    monkeypatch.setattr(copies, "_MANY", many)
     darshan(tmp_path)
     alone, _ = numbers(summary(capsys, tmp_path))
     (log,) = tmp_path.iterdir()
@@ -228,6 +232,20 @@ def test_only_files_of_one_size_and_beginning_are_read_whole(tmp_path, monkeypat
     again.write_bytes(b"0007 of one size")
     copies.distinct(discover.find(tmp_path))
     assert sorted(path.name[13:15] for path in opened) == ["7_", "99"]
+
+
+def test_of_many_logs_only_those_of_one_process_are_opened_again(tmp_path, monkeypatch):
+    opened, look = [], copies._beginning
+    monkeypatch.setattr(copies, "_MANY", 3)
+    monkeypatch.setattr(copies, "_beginning", lambda path: opened.append(path) or look(path))
+    logs = [tmp_path / f"u_python_id7-{pid}_11-14-80000-{pid}_1.darshan" for pid in (41, 42, 43)]
+    for late_s, path in enumerate(logs):
+        path.write_bytes(log_bytes(darshan_log(late_s=late_s)))
+    assert len(vanidl.open_run(tmp_path).trace.processes) == 3
+    assert not opened
+    shutil.copyfile(logs[1], copy := tmp_path / "copy.darshan")
+    assert len(vanidl.open_run(tmp_path).trace.processes) == 3
+    assert sorted(opened) == sorted([copy, logs[1]])
 
 
 def mpi(folder: Path, late_s: int, name: str = "", *, reads: int = 3) -> Path:

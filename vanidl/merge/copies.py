@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from vanidl import readers
 from vanidl.model.trace import SpanKind
 from vanidl.model.warnings import Notice
 from vanidl.readers.discover import Found
@@ -26,26 +27,30 @@ Item = TypeVar("Item")
 
 _SECOND_NS = 1_000_000_000
 _MOST_NAMES = 3
+_MANY = 512  # logs: on a parallel file system opening each of them once more takes longest
 _BLOCK = 1 << 20
 _START = 4096  # of a log: its header and job, with the time of its start
 _ENDS = (".darshan_partial", ".darshan")
 
 
-def distinct(found: Found, before: Sequence[Path] = ()) -> tuple[Found, tuple[Notice, ...]]:
+def many_logs(found: Found) -> frozenset[str]:
+    """Kinds of which there are so many logs that copies are looked for once they are read."""
+    files = (pair for known in readers.FORMATS for pair in found.of(known).items())
+    return frozenset(kind.name for kind, some in files if kind.is_log and len(some) >= _MANY)
+
+
+def distinct(
+    found: Found, before: Sequence[Path] = (), later: frozenset[str] = frozenset()
+) -> tuple[Found, tuple[Notice, ...]]:
     """The files without copies of one another, and a warning that names these.
 
     Args:
         found: the files of a run.
         before: files that are read as well, so that copies of them are left out.
+        later: kinds of files that are left to `distinct_logs`.
     """
-    records = [path.absolute().parent for path in found.run_records]
-    files = [path for some in found.files.values() for path in some]
-    copies = dict(
-        pair
-        for same_size in _of_one_size([*before, *files])
-        for alike in _of_one_beginning(same_size)
-        for pair in _copies(sorted(alike, key=lambda path: _order(path, records, before)), before)
-    )
+    files = [path for kind, some in found.files.items() if kind not in later for path in some]
+    copies = _copies_among([*before, *files], found, before)
     if not copies:
         return found, ()
     kept = {
@@ -54,6 +59,24 @@ def distinct(found: Found, before: Sequence[Path] = ()) -> tuple[Found, tuple[No
     }
     kept = {kind: some for kind, some in kept.items() if some}
     return replace(found, files=kept), (_said(copies),)
+
+
+def distinct_logs(
+    logs: Sequence[TracerLog], found: Found, kinds: frozenset[str]
+) -> tuple[list[TracerLog], tuple[Notice, ...]]:
+    """The logs without copies among those of some kinds of files, and a warning that names these.
+
+    Copies tell of one process from its start to its end: other logs are not opened again.
+    """
+    looked_at = {str(path) for kind in kinds for path in found.files[kind]}
+    by_process: dict[Hashable, list[str]] = {}
+    for log in logs:
+        if log.path in looked_at:
+            by_process.setdefault((_log_key(log), log.end_ns), []).append(log.path)
+    alike = [list(map(Path, paths)) for paths in by_process.values() if len(paths) > 1]
+    copies = {copy: of for some in alike for copy, of in _copies_among(some, found, ()).items()}
+    left_out = set(map(str, copies))
+    return [log for log in logs if log.path not in left_out], (_said(copies),) if copies else ()
 
 
 def most_complete_logs(logs: Sequence[TracerLog]) -> tuple[list[TracerLog], list[Notice]]:
@@ -66,6 +89,17 @@ def most_complete_profiles(
 ) -> tuple[list[ProfileTrace], list[Notice]]:
     """One profile of each process and time, and a warning that names the others."""
     return _most_complete(profiles, _profile_key, _is_same_window, _profile_completeness)
+
+
+def _copies_among(files: Sequence[Path], found: Found, before: Sequence[Path]) -> dict[Path, Path]:
+    """Copy -> what it is a copy of."""
+    records = [path.absolute().parent for path in found.run_records]
+    return dict(
+        pair
+        for same_size in _of_one_size(files)
+        for alike in _of_one_beginning(same_size)
+        for pair in _copies(sorted(alike, key=lambda path: _order(path, records, before)), before)
+    )
 
 
 def _order(

@@ -120,9 +120,11 @@ class _Read:
 def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     records, unusable = run_json.gather(found.run_records)
     found, ceilings = left_out(found, records)
-    once, doubled = copies.distinct(found)
+    many = copies.many_logs(found)
+    once, doubled = copies.distinct(found, later=many)
     traced = merge_steps.read_formats([once], reading, traces_io=True)
     every = [run_json.complete(log, records) for one in traced for log in one.logs]
+    every, doubled_logs = copies.distinct_logs(every, found, many)
     logs, other_logs = copies.most_complete_logs(every)
     offsets = (one.utc_offset_s for one in traced if one.utc_offset_s is not None)
     reading = replace(reading, utc_offset_s=next(offsets, 0))
@@ -131,7 +133,7 @@ def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     own = _own_profiles((p for one in traced for p in one.profiles), logs, steps.profiles)
     told = without_bare_loops([*steps.profiles, *own])
     profiles, other_profiles = copies.most_complete_profiles(told)
-    notices = [*_unread(found, reading), *doubled, *other_logs, *other_profiles]
+    notices = [*_unread(found, reading), *doubled, *doubled_logs, *other_logs, *other_profiles]
     notices += [*unusable, *ceilings, *run_json.losses(records)]
     notices += [*(n for one in traced for n in one.notices)]
     return _Read(logs, profiles, traced, steps, [*notices, *steps.notices])

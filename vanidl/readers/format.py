@@ -33,7 +33,8 @@ class FileKind:
     """One kind of file of a format: known by the end or beginning of its name, or all of it.
 
     Names with one of the ends `perhaps` are given to other files as well: such a file is of this
-    kind where `Format.sniff_among` says so.
+    kind where `Format.sniff_among` says so. `is_log`: each file is one `TracerLog`, so copies show
+    once it is read.
     """
 
     name: str
@@ -42,6 +43,7 @@ class FileKind:
     prefix: str = ""
     perhaps: tuple[str, ...] = ()
     pattern: str = ""  # regular expression for the whole name
+    is_log: bool = False
 
 
 class PendingCounters(Protocol):

@@ -24,8 +24,8 @@ FORMAT = Format(
     title="Darshan logs",
     patterns=(".darshan",),
     kinds=(
-        FileKind(LOG, "Darshan log", (".darshan",)),
-        FileKind(UNFINISHED_LOG, "Darshan log", (UNFINISHED,)),
+        FileKind(LOG, "Darshan log", (".darshan",), is_log=True),
+        FileKind(UNFINISHED_LOG, "Darshan log", (UNFINISHED,), is_log=True),
     ),
     read=read,
     check=check,
