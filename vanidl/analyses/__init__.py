@@ -7,7 +7,7 @@ order, here or elsewhere, give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -153,8 +153,10 @@ def finish(
 ) -> Results:
     """Results from reduced values: the last, cheap part of `analyse`."""
     with ThreadPoolExecutor(1) as pool:  # with thousands of ranks both halves take as long
+        unique = pool.submit(dataset.unique_by_file, reduced["dataset"])
         alone = pool.submit(_each_alone, reduced, seen, whole, chosen, layer)
-        results = Results(**_on_one_another(reduced, chosen, layer), **alone.result())
+        others = _on_one_another(reduced, chosen, layer, unique.result)
+        results = Results(**others, **alone.result())
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 
 
@@ -178,12 +180,17 @@ def _each_alone(
     }
 
 
-def _on_one_another(reduced: dict[str, Any], chosen: Trace, layer: str) -> dict[str, Any]:
+def _on_one_another(
+    reduced: dict[str, Any],
+    chosen: Trace,
+    layer: str,
+    unique_by_file: Callable[[], dataset.UniqueByFile],
+) -> dict[str, Any]:
     """The other results by name: they build on steps, on the dataset or on the time of ranks."""
     step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
     splits = overlap.rank_splits(chosen, reduced["operations"])
-    data = dataset.finish(reduced["dataset"], chosen, layer)
+    data = dataset.finish(reduced["dataset"], chosen, layer, unique_by_file)
     saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
     stages = phases.finish(reduced["operations"], saved, chosen, data)
     busy = reduced["files"].busy

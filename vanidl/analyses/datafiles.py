@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from vanidl.analyses.sorting import sum_by_key
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
 from vanidl.model.trace import STORAGE_LAYERS, Trace
@@ -121,7 +122,5 @@ def _by_file(
     rows: np.ndarray[tuple[int], np.dtype[np.intp]],
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
 ) -> dict[int, int]:
-    files, inverse = np.unique(table.file[rows], return_inverse=True)
-    total = np.zeros(len(files), np.int64)
-    np.add.at(total, inverse, values[rows])
+    files, total = sum_by_key(table.file[rows].astype(np.int64), values[rows])
     return dict(zip(files.tolist(), total.tolist(), strict=True))

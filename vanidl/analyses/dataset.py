@@ -6,7 +6,7 @@ was not recorded count as read, not as unique.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,9 @@ class Dataset:
 
 
 SAME_SHARE = 0.9
+
+UniqueByFile = tuple[Int64Array, Int64Array, Int64Array]
+"""Codes of files ascending; of each the bytes that any rank read, and the highest end."""
 
 
 def read_by_all(data: Dataset, epochs: int) -> bool:
@@ -139,16 +142,31 @@ def _merged(a: dict[int, ByteRanges], b: dict[int, ByteRanges]) -> dict[int, Byt
     return a | b | both
 
 
-def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
-    """The dataset view; None where no dataset file was read through the layer."""
+def unique_by_file(uses: Uses) -> UniqueByFile:
+    """What all ranks together read of each file."""
+    return byte_ranges.together(list(uses.ranges.values()))
+
+
+def finish(
+    uses: Uses, trace: Trace, layer: str, unique_by_file: Callable[[], UniqueByFile]
+) -> Dataset | None:
+    """The dataset view; None where no dataset file was read through the layer.
+
+    Args:
+        uses: the reads, put together.
+        trace: the run.
+        layer: what was read through.
+        unique_by_file: gives that of `uses`, which may be worked out meanwhile.
+    """
     counted = datafiles.counted(trace, layer)
-    by_file = byte_ranges.together(list(uses.ranges.values()))
+    traced = len(uses.key) > 0
+    found = visits.visits(uses.borders, trace.job.start_ns) if traced else None
+    order = visits.visit_order(found, trace.files) if found is not None else None
+    visited = _visited(found)
+    by_file = unique_by_file()
     table = _table(uses, by_file, trace, counted)
     if not table:
         return None
-    traced = len(uses.key) > 0
-    found = visits.visits(uses.borders, trace.job.start_ns) if traced else None
-    visited = _visited(found)
     files = tuple(_file(row, visited, trace, counted) for row in table)
     within = access.finish(uses.runs, trace, layer)
     unique = _sum(f.unique_bytes for f in files)
@@ -165,7 +183,7 @@ def finish(uses: Uses, trace: Trace, layer: str) -> Dataset | None:
         datafiles.traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
         tuple(_shares(uses, trace, size or int(by_file[1].sum()))),
         "size on disk" if size else "bytes that any rank read",
-        visits.visit_order(found, trace.files) if found is not None else None,
+        order,
         within.read if within else None,
         samples.per_file(files, record),
         transfermodes.modes(uses.sizes, tuple(f.path for f in files), trace.user_data),
@@ -231,7 +249,7 @@ class _Row:
 
 def _table(
     uses: Uses,
-    by_file: tuple[Int64Array, Int64Array, Int64Array],
+    by_file: UniqueByFile,
     trace: Trace,
     counted: datafiles.Counted,
 ) -> list[_Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,11 +176,12 @@ def row_of(position: int, ranks: int) -> int:
 
 
 def _labels(keys: Sequence[int], trace: Trace) -> tuple[str, ...]:
-    names = [trace.processes[process].label for process in trace.ranks]
-    rows = np.array([row_of(i, len(names)) for i in range(len(names))], np.int64)
-    bounds = [np.searchsorted(rows, [key, key + 1]).tolist() for key in keys if key >= 0]
-    labels = [
-        names[low] if high - low == 1 else f"{names[low]} to {names[high - 1]}"
-        for low, high in bounds
+    ranks = trace.ranks
+    rows = [row_of(i, len(ranks)) for i in range(len(ranks))]
+    bounds = np.searchsorted(rows, np.arange(len(keys) + 1)).tolist()
+    ends = [
+        [trace.processes[ranks[i]].label for i in sorted({low, high - 1})]
+        for (low, high), key in zip(pairwise(bounds), keys, strict=True)
+        if key >= 0
     ]
-    return (*labels, *(["no rank"] if -1 in keys else []))
+    return (*map(" to ".join, ends), *(["no rank"] if -1 in keys else []))
