@@ -70,6 +70,21 @@ def test_a_large_cluster_is_kept_at_work() -> None:
         assert len(list(found)) == 999
 
 
+def test_batches_are_taken_as_workers_become_free() -> None:
+    taken: list[int] = []
+
+    def batches() -> Iterator[list[int]]:
+        for i in range(100, 1100):
+            taken.append(i)
+            yield [i]
+
+    with ThreadPoolExecutor(2) as executor:
+        found = run_batches(squares, batches(), executor, lambda item: -item)
+        next(found)
+        assert 0 < len(taken) < 1000
+        assert [result for _, result in found] == [[i * i] for i in range(101, 1100)]
+
+
 def test_nothing_to_do() -> None:
     with open_executor(ExecutorOptions()) as executor:
         assert list(run_batches(squares, [], executor, lambda item: -item)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanidl.errors import InputError
-from vanidl.readers.file_bytes import FileBytes
+from vanidl.readers.file_bytes import FileBytes, whole_bytes
+
+OPEN_FILES = Path("/proc/self/fd")  # of Linux
 
 places = st.none() | st.integers(-25, 25)
 
@@ -34,26 +37,37 @@ def test_a_file_that_becomes_shorter_gives_less(tmp_path: Path) -> None:
     assert (len(found), len(found[:]), len(found[6:])) == (10, 4, 0)
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux lists open files")
+def is_open(path: Path) -> bool:
+    known = OPEN_FILES.iterdir() if OPEN_FILES.is_dir() else ()
+    return any(os.path.realpath(each) == str(path.resolve()) for each in known)
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="only Linux lists open files")
 def test_the_file_is_closed_with_the_last_of_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x")
-
-    def is_open() -> bool:
-        known = Path("/proc/self/fd").iterdir()
-        return any(os.path.realpath(each) == str(path.resolve()) for each in known)
-
     part = FileBytes(path).between(0, 1)
-    assert is_open()
+    assert is_open(path)
     del part
-    assert not is_open()
+    assert not is_open(path)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nbytes", [0, 1, 19, 20, 21])
+def test_short_files_are_read_whole(tmp_path: Path, nbytes: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content := bytes(range(nbytes)))
+    found = whole_bytes(path, 20)
+    assert (found is None) == (nbytes > 20)
+    assert found is None or bytes(found) == content
+    assert not is_open(path)
+
+
+@pytest.mark.parametrize("read", [FileBytes, lambda path: whole_bytes(path, 1 << 20)])
+def test_what_is_no_file_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
     with pytest.raises(IsADirectoryError):
-        FileBytes(tmp_path)
+        read(tmp_path)
     with pytest.raises(FileNotFoundError):
-        FileBytes(tmp_path / "none")
+        read(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="another kind"):
-        FileBytes(tmp_path / "pipe")
+        read(tmp_path / "pipe")

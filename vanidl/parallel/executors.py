@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -18,6 +18,7 @@ from concurrent.futures import (
 )
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from vanidl.errors import UsageError, package_missing
@@ -160,7 +161,7 @@ def open_executor(options: ExecutorOptions) -> Iterator[Executor]:
 
 def run_batches(
     work: Callable[[list[Item]], list[Result]],
-    batches: Sequence[list[Item]],
+    batches: Iterable[list[Item]],
     executor: Executor,
     lost: Callable[[Item], Result],
 ) -> Iterator[tuple[list[Item], list[Result]]]:
@@ -168,13 +169,14 @@ def run_batches(
 
     Args:
         work: the results of the items of one batch, in turn; sent to the workers.
-        batches: what to do.
+        batches: what to do; taken as workers become free.
         executor: whose workers do it; one that died is replaced.
         lost: the result of an item that killed its worker twice, alone.
     """
-    waiting, suspects = deque(batches), deque[list[Item]]()
+    source, suspects = iter(batches), deque[list[Item]]()
+    waiting = deque(islice(source, 1))  # the next one
     while waiting:
-        yield from _together(work, waiting, executor, suspects)
+        yield from _together(work, (waiting, source), executor, suspects)
     seen: set[int] = set()
     while suspects:
         items = suspects.popleft()
@@ -193,17 +195,22 @@ def run_batches(
 
 def _together(
     work: Callable[[list[Item]], list[Result]],
-    waiting: deque[list[Item]],
+    batches: tuple[deque[list[Item]], Iterator[list[Item]]],
     executor: Executor,
     suspects: deque[list[Item]],
 ) -> Iterator[tuple[list[Item], list[Result]]]:
-    """Results until all is done or a worker died: what was under way then is suspect."""
+    """Results until all is done or a worker died: what was under way then is suspect.
+
+    `batches`: the next one, and where those behind it come from.
+    """
+    waiting, source = batches
     running: deque[tuple[list[Item], Future[list[Result]]]] = deque()
     try:
         while waiting or running:
             while waiting and len(running) < _AHEAD * worker_count(executor):
                 running.append((waiting[0], executor.submit(work, waiting[0])))
                 waiting.popleft()
+                waiting.extend(islice(source, 1))
             yield running[0][0], running[0][1].result()
             running.popleft()
     except deaths():

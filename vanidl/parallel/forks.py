@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _THREADS = Path("/proc/self/task")
+_ANSWER_NBYTES = 1 << 20  # room in the pipe for answers: with 64 KiB both wait for each other
 _HANDLED = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -29,6 +31,8 @@ class Fork:
             stream.flush()  # else both would write what waits
         from_us, to_child = os.pipe()
         from_child, to_us = os.pipe()
+        with suppress(OSError):  # of a user who has many: then it is as short as all are
+            fcntl.fcntl(to_us, fcntl.F_SETPIPE_SZ, _ANSWER_NBYTES)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *_HANDLED))
         self._pid = os.fork()
         if self._pid == 0:

@@ -9,6 +9,20 @@ from os import PathLike
 from vanidl.readers.budget import checked_size, without_waiting
 
 
+def whole_bytes(path: str | PathLike[str], most: int) -> memoryview | None:
+    """The bytes of a file, None where these are more than `most`.
+
+    Raises:
+        OSError, InputError: as `FileBytes`.
+    """
+    number = without_waiting(os.fspath(path), os.O_RDONLY)
+    try:
+        nbytes = checked_size(number, path)
+        return memoryview(_read(number, 0, nbytes)) if nbytes <= most else None
+    finally:
+        os.close(number)
+
+
 class FileBytes:
     """Takes the place of a memoryview of a file: slices of it are read when they are asked for.
 
@@ -50,11 +64,15 @@ class _Descriptor:
         self.nbytes = checked_size(self._number, path)
 
     def read(self, start: int, count: int) -> bytes:
-        parts = []
-        while count and (part := os.pread(self._number, count, start)):
-            parts.append(part)
-            start, count = start + len(part), count - len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return _read(self._number, start, count)
+
+
+def _read(number: int, start: int, count: int) -> bytes:
+    parts = []
+    while count and (part := os.pread(number, count, start)):
+        parts.append(part)
+        start, count = start + len(part), count - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 AnyBytes = memoryview | FileBytes

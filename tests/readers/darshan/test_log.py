@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.makers.darshan_logs import Log, Record, log_bytes, log_parts, random_
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.sameness import same
 from vanidl.errors import InputError
+from vanidl.parallel.pickling import dump, load
 from vanidl.readers.darshan.log import read_log, read_logs
 from vanidl.readers.records import TracerLog
 
@@ -222,13 +224,20 @@ def test_shared_logs_equal_pydarshan(finished_logs: tuple[Path, ...]) -> None:
 
 
 def assert_together_as_alone(paths: list[Path]) -> None:
-    """Many logs at once say what each says alone."""
-    for path, found in zip(paths, read_logs(paths), strict=True):
+    """Many logs at once say what each says alone, also where another process read them."""
+    together = read_logs(paths)
+    sent = io.BytesIO()
+    dump(together, sent)
+    sent.seek(0)
+    for path, found, received in zip(paths, together, load(sent), strict=True):
         if isinstance(found, InputError):
+            assert str(received) == str(found)
             with pytest.raises(InputError, match=re.escape(str(found))):
                 read_log(path)
         else:
-            assert same(found, read_log(path)), path
+            alone = read_log(path)
+            assert same(found, alone), path
+            assert same(received, alone), path
 
 
 def test_many_logs_at_once_say_what_each_says(

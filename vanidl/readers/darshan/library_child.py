@@ -13,7 +13,6 @@ path of a file, "memory": bytes}. The file receives one pickled answer a log, in
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import pickle
@@ -74,12 +73,14 @@ def _backend() -> Any:  # noqa: ANN401 - a module of cffi objects, which have no
     frames: an empty package and an empty pandas stand in. Where that does not work,
     everything is imported.
     """
+    from importlib import metadata  # a tenth of the imports of a command that reads no old log
+
     spec = importlib.util.find_spec("darshan")
     if spec is None:
         raise ModuleNotFoundError("darshan")
     package = types.ModuleType("darshan")
     package.__path__ = list(spec.submodule_search_locations or [])
-    package.__darshanutil_version__ = importlib.metadata.version("darshan")  # type: ignore[attr-defined]
+    package.__darshanutil_version__ = metadata.version("darshan")  # type: ignore[attr-defined]
     stand_ins = {"darshan": package, "pandas": types.ModuleType("pandas")}
     sys.modules.update(stand_ins)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.errors import InputError
 from vanidl.readers.darshan.header import version_of
-from vanidl.readers.file_bytes import AnyBytes, FileBytes
+from vanidl.readers.file_bytes import AnyBytes, FileBytes, whole_bytes
 
 _START = 16  # version and magic
 _LARGE = 64 << 20  # bytes
@@ -17,9 +17,11 @@ def log_bytes(name: str) -> AnyBytes:
         InputError: They cannot be read.
     """
     try:
-        data = FileBytes(name)
-        large = len(data) > _LARGE and version_of(bytes(data[:_START]))
-        return data if large else data[:]
+        data = whole_bytes(name, _LARGE)
+        if data is not None:
+            return data
+        large = FileBytes(name)
+        return large if version_of(bytes(large[:_START])) else large[:]
     except FileNotFoundError:
         found, remedy = "no such file", "check the name"
     except IsADirectoryError:

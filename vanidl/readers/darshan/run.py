@@ -54,7 +54,7 @@ def _by_workers(
     paths: Sequence[Path], reading: Reading, executor: Executor, size: int
 ) -> list[TracerLog]:
     found: dict[str, TracerLog | InputError] = {}
-    some_each = [list(map(str, some)) for some in _batches(paths, size)]  # cheaper to send
+    some_each = (list(map(str, some)) for some in _batches(paths, size))  # cheaper to send
     for some, records in run_batches(read_logs, some_each, executor, _killed):
         found |= zip(some, records, strict=True)
         reading.progress(_LOGS, len(found), len(paths))
