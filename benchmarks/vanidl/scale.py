@@ -2,7 +2,7 @@
 
     python -m benchmarks.vanidl.scale                        1, 5 and 20 million operations
     python -m benchmarks.vanidl.scale --millions 1 5 20 50   needs 4 GB of disk
-    python -m benchmarks.vanidl.scale --millions --logs 10000
+    python -m benchmarks.vanidl.scale --millions --logs 10000 --repeat 5
 
 Logs are synthetic (tests/makers/large_logs.py). Each measurement is a process of its own. Time is
 processor time over all threads, which other programs on the machine hardly move; wall time is
@@ -10,7 +10,8 @@ printed beside it. Limits: decode <= 1.6 x inflate; report <= 4 x (inflate + sta
 the starts); 20 s of wall time on two quiet cores and 3 GB, both for 50 million operations;
 page <= 4 MB. For many logs of one job, with counters only (what Darshan
 records unless it is told to trace, and all that job_stats reads) and with 200 traced operations
-in each: 2 GB, and logs a second >= 5 x `python -m darshan job_stats`.
+in each: 1.5 GB, and logs a second >= 5 x `python -m darshan job_stats`, both as whole commands,
+run in turn.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -57,11 +59,10 @@ from vanidl.cli import main
 def run():
     main(["report", sys.argv[1], "-o", sys.argv[2]])
 """
-JOB_STATS = """
+COMMAND = """
 import subprocess, sys
 def run():
-    command = [sys.executable, "-m", "darshan", "job_stats", "--csv", "--log_paths_file"]
-    subprocess.run([*command, sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", *sys.argv[1:]], check=True, stdout=subprocess.DEVNULL)
 """
 
 
@@ -78,7 +79,7 @@ def main() -> None:
         for millions in options.millions:
             one_log(Path(folder), millions, options.repeat)
         if options.logs:
-            many_logs(Path(folder), options.logs)
+            many_logs(Path(folder), options.logs, options.repeat)
 
 
 def one_log(folder: Path, millions: float, repeat: int) -> None:
@@ -104,27 +105,37 @@ def one_log(folder: Path, millions: float, repeat: int) -> None:
     path.unlink()
 
 
-def many_logs(folder: Path, count: int) -> None:
+def many_logs(folder: Path, count: int, repeat: int) -> None:
     """So many logs of one job, and Darshan's own statistics of the same logs."""
     for kind, traced in (("counters only", False), ("200 traced operations each", True)):
         logs = folder / f"logs-{traced}"
         logs.mkdir()
         paths = write_logs(logs, count, Workload(200, files=20, traced=traced))
-        of_logs(folder, paths, kind)
+        of_logs(folder, paths, kind, repeat)
         shutil.rmtree(logs)
 
 
-def of_logs(folder: Path, paths: list[Path], kind: str) -> None:
-    """The report of a folder of logs beside Darshan's statistics of them."""
-    names, count = folder / "names.txt", len(paths)
+def of_logs(folder: Path, paths: list[Path], kind: str, repeat: int) -> None:
+    """The report of a folder of logs beside Darshan's statistics of them: whole commands."""
+    names, page, count = folder / "names.txt", folder / "page.html", len(paths)
     names.write_text("\n".join(map(str, paths)))
-    ours = in_child(REPORT, paths[0].parent, folder / "page.html")
-    theirs = in_child(JOB_STATS, names)
+    report = ("vanidl", "report", paths[0].parent, "-o", page)
+    job_stats = ("darshan", "job_stats", "--csv", "--log_paths_file", names)
+    runs = {
+        "report": partial(in_child, COMMAND, *report),
+        "job_stats": partial(in_child, COMMAND, *job_stats),
+    }
+    found = interleaved(runs, repeat)
+    wall = medians({name: [run.wall_s for run in each] for name, each in found.items()})
+    cpu = medians({name: [run.processor_s for run in each] for name, each in found.items()})
+    ratios = [b.wall_s / a.wall_s for a, b in zip(*found.values(), strict=True)]
+    memory = in_child(REPORT, paths[0].parent, page)
     print(
-        f"{count:,} logs, {kind}: report {count / ours.wall_s:.0f} logs/s "
-        f"({ours.processor_s:.1f} s of processors), job_stats {count / theirs.wall_s:.0f} logs/s "
-        f"({theirs.processor_s:.1f} s): {theirs.wall_s / ours.wall_s:.2f} x (limit 5); "
-        f"{peak_nbytes(ours) / 1e9:.2f} GB (limit 2)",
+        f"{count:,} logs, {kind}: report {count / wall['report']:.0f} logs/s "
+        f"({wall['report']:.1f} s, {cpu['report']:.1f} s of processors), job_stats "
+        f"{count / wall['job_stats']:.0f} logs/s ({cpu['job_stats']:.1f} s): "
+        f"{statistics.median(ratios):.2f} x ({min(ratios):.2f} to {max(ratios):.2f}; limit 5); "
+        f"{peak_nbytes(memory) / 1e9:.2f} GB (limit 1.5)",
         flush=True,
     )
 
