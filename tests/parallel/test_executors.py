@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,22 @@ def test_batches_are_taken_as_workers_become_free() -> None:
         next(found)
         assert 0 < len(taken) < 1000
         assert [result for _, result in found] == [[i * i] for i in range(101, 1100)]
+
+
+def test_a_worker_that_is_dead_before_it_is_asked_takes_nothing_along() -> None:
+    class Dies(ThreadPoolExecutor):
+        dead = False
+
+        def submit(self, *call: Any, **named: Any) -> Any:
+            if call[1] == [14] and not self.dead:
+                self.dead = True
+                raise BrokenExecutor
+            return super().submit(*call, **named)
+
+    with Dies(2) as executor:
+        found = list(run_batches(squares, [[i] for i in range(10, 40)], executor, lambda i: -i))
+    assert executor.dead
+    assert sorted(found) == [([i], [i * i]) for i in range(10, 40)]
 
 
 def test_nothing_to_do() -> None:

@@ -18,7 +18,7 @@ from concurrent.futures import (
 )
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from vanidl.errors import UsageError, package_missing
@@ -174,9 +174,8 @@ def run_batches(
         lost: the result of an item that killed its worker twice, alone.
     """
     source, suspects = iter(batches), deque[list[Item]]()
-    waiting = deque(islice(source, 1))  # the next one
-    while waiting:
-        yield from _together(work, (waiting, source), executor, suspects)
+    for batch in source:  # once more after each death
+        yield from _together(work, chain([batch], source), executor, suspects)
     seen: set[int] = set()
     while suspects:
         items = suspects.popleft()
@@ -195,22 +194,19 @@ def run_batches(
 
 def _together(
     work: Callable[[list[Item]], list[Result]],
-    batches: tuple[deque[list[Item]], Iterator[list[Item]]],
+    batches: Iterator[list[Item]],
     executor: Executor,
     suspects: deque[list[Item]],
 ) -> Iterator[tuple[list[Item], list[Result]]]:
-    """Results until all is done or a worker died: what was under way then is suspect.
-
-    `batches`: the next one, and where those behind it come from.
-    """
-    waiting, source = batches
+    """Results until all is done or a worker died: what was under way then is suspect."""
     running: deque[tuple[list[Item], Future[list[Result]]]] = deque()
     try:
-        while waiting or running:
-            while waiting and len(running) < _AHEAD * worker_count(executor):
-                running.append((waiting[0], executor.submit(work, waiting[0])))
-                waiting.popleft()
-                waiting.extend(islice(source, 1))
+        while True:
+            room = max(0, _AHEAD * worker_count(executor) - len(running))
+            for items in islice(batches, room):
+                running.append((items, _submitted(work, items, executor)))
+            if not running:
+                return
             yield running[0][0], running[0][1].result()
             running.popleft()
     except deaths():
@@ -220,6 +216,18 @@ def _together(
             else:
                 future.cancel()
                 suspects.append(items)
+
+
+def _submitted(
+    work: Callable[[list[Item]], list[Result]], items: list[Item], executor: Executor
+) -> Future[list[Result]]:
+    """The results to come; a worker may be dead already."""
+    try:
+        return executor.submit(work, items)
+    except deaths() as error:
+        dead = Future[list[Result]]()
+        dead.set_exception(error)
+        return dead
 
 
 def _alone(
