@@ -7,8 +7,8 @@ order, here or elsewhere, give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -155,7 +155,7 @@ def finish(
     with ThreadPoolExecutor(1) as pool:  # with thousands of ranks both halves take as long
         unique = pool.submit(dataset.unique_by_file, reduced["dataset"])
         alone = pool.submit(_each_alone, reduced, seen, whole, chosen, layer)
-        others = _on_one_another(reduced, chosen, layer, unique.result)
+        others = _on_one_another(reduced, chosen, layer, unique)
         results = Results(**others, **alone.result())
     return results if reduced["operations"].totals else _untraced(results, chosen, layer)
 
@@ -181,16 +181,13 @@ def _each_alone(
 
 
 def _on_one_another(
-    reduced: dict[str, Any],
-    chosen: Trace,
-    layer: str,
-    unique_by_file: Callable[[], dataset.UniqueByFile],
+    reduced: dict[str, Any], chosen: Trace, layer: str, unique: Future[dataset.UniqueByFile]
 ) -> dict[str, Any]:
     """The other results by name: they build on steps, on the dataset or on the time of ranks."""
     step_result = steps.finish(reduced["operations"], chosen) or undated_steps.finish(chosen)
     table = None if step_result is None else step_result.table
     splits = overlap.rank_splits(chosen, reduced["operations"])
-    data = dataset.finish(reduced["dataset"], chosen, layer, unique_by_file)
+    data = dataset.finish(reduced["dataset"], chosen, layer, unique)
     saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
     stages = phases.finish(reduced["operations"], saved, chosen, data)
     busy = reduced["files"].busy

@@ -6,7 +6,8 @@ was not recorded count as read, not as unique.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,29 +148,22 @@ def unique_by_file(uses: Uses) -> UniqueByFile:
     return byte_ranges.together(list(uses.ranges.values()))
 
 
-def finish(
-    uses: Uses, trace: Trace, layer: str, unique_by_file: Callable[[], UniqueByFile]
-) -> Dataset | None:
+def finish(uses: Uses, trace: Trace, layer: str, unique: Future[UniqueByFile]) -> Dataset | None:
     """The dataset view; None where no dataset file was read through the layer.
 
-    Args:
-        uses: the reads, put together.
-        trace: the run.
-        layer: what was read through.
-        unique_by_file: gives that of `uses`, which may be worked out meanwhile.
+    `unique` is `unique_by_file` of the uses, worked out meanwhile.
     """
     counted = datafiles.counted(trace, layer)
     traced = len(uses.key) > 0
-    found = visits.visits(uses.borders, trace.job.start_ns) if traced else None
-    order = visits.visit_order(found, trace.files) if found is not None else None
+    found, order = _visits(uses, trace) if traced else (None, None)
     visited = _visited(found)
-    by_file = unique_by_file()
+    by_file = unique.result()
     table = _table(uses, by_file, trace, counted)
     if not table:
         return None
     files = tuple(_file(row, visited, trace, counted) for row in table)
     within = access.finish(uses.runs, trace, layer)
-    unique = _sum(f.unique_bytes for f in files)
+    unique_nbytes = _sum(f.unique_bytes for f in files)
     read = sum(f.bytes_read for f in files)
     size = _sum(f.size for f in files)
     record = samples.record_size(trace.user_data, uses.sizes, within.read if within else None)
@@ -177,8 +171,8 @@ def finish(
     return Dataset(
         files,
         read,
-        unique,
-        read / unique if unique else None,
+        unique_nbytes,
+        read / unique_nbytes if unique_nbytes else None,
         size,
         datafiles.traced_share(counted, int(uses.sums[:, 0].sum()) if traced else 0),
         tuple(_shares(uses, trace, size or int(by_file[1].sum()))),
@@ -271,6 +265,11 @@ def _table(
         sums_of = np.array([counted.reads[code], counted.nbytes[code], 0])
         rows.append(_Row(code, sums_of, None, None, None, None, None))
     return sorted(rows, key=lambda r: (-int(r.sums[1]), trace.files.path[r.code]))
+
+
+def _visits(uses: Uses, trace: Trace) -> tuple[Visits, VisitOrder]:
+    found = visits.visits(uses.borders, trace.job.start_ns)
+    return found, visits.visit_order(found, trace.files)
 
 
 def _visited(found: Visits | None) -> dict[int, int] | None:
