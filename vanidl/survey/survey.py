@@ -97,10 +97,7 @@ def survey(  # noqa: PLR0913 - all but two by keyword
     with open_executor(executor_options or ExecutorOptions()) as executor:
         work = _Work(limits, names, executor, tell)
         read = _read(base, target, results, paths, work)
-        done, place = read.table, str(root)
-        if names is not None:
-            done = table.table_of(anonymous_rows(done.to_pylist(), base, names))
-            place = names.folder(place)
+        done, place = _shown(read.table, root, base, names)
         fleet = Fleet(done)
         first = worst_first(fleet)[:reports].tolist()
         worst = list(zip(first, read.jobs(first), strict=True))
@@ -196,6 +193,14 @@ def _write_reports(
                 made.add(i)
     work.tell("reports", len(made), len(worst))
     return {i: place for i, place in places.items() if i in made}
+
+
+def _shown(done: Any, root: Path, base: Path, names: Pseudonyms | None) -> tuple[Any, str]:  # noqa: ANN401
+    """The table and the folder as the outputs have them: with names under pseudonyms."""
+    if names is None:
+        return done, str(root)
+    public = table.table_of(anonymous_rows(done.to_pylist(), base, names))
+    return public, names.folder(str(root))
 
 
 def _written(done: Any, place: str, target: Path, links: Mapping[int, str]) -> tuple[Path, Path]:  # noqa: ANN401
