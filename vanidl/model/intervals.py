@@ -22,7 +22,7 @@ Key = TypeVar("Key", bound=Hashable)
 _MIN = np.iinfo(np.int64).min
 _MAX = np.iinfo(np.int64).max
 _SAFE = 2**62
-_CELL_BITS = 14
+_CELL_BITS = 14  # of the number of cells: counts of them stay in the cache
 _FEW = 16  # instants that are not worth sorting intervals for
 _WINDOW = 1 << 18  # intervals that are united at a time: few enough for the cache
 

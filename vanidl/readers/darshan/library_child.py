@@ -73,7 +73,7 @@ def _backend() -> Any:  # noqa: ANN401 - a module of cffi objects, which have no
     frames: an empty package and an empty pandas stand in. Where that does not work,
     everything is imported.
     """
-    from importlib import metadata  # a tenth of the imports of a command that reads no old log
+    from importlib import metadata  # here: it takes time, and commands import this module, too
 
     spec = importlib.util.find_spec("darshan")
     if spec is None:
