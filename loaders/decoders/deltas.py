@@ -57,7 +57,7 @@ NEAREST = _nearest()
 
 
 @compiled
-def encode(  # noqa: PLR0913 - compiled functions take arrays, not records
+def encode(  # compiled functions take arrays, not records
     lines: Floats,
     bits: Bits,
     rounded: Floats,
@@ -108,7 +108,7 @@ def decode(
 
 
 @compiled
-def _encode_line(  # noqa: PLR0913 - compiled functions take arrays, not records
+def _encode_line(  # compiled functions take arrays, not records
     line: Floats,
     bits: Bits,
     rounded: Floats,
@@ -222,7 +222,7 @@ def _exponent(largest: float) -> int:
 
 
 @compiled
-def _differences(  # noqa: PLR0913 - compiled functions take arrays, not records
+def _differences(  # compiled functions take arrays, not records
     line: Floats,
     codes: Bytes,
     begin: int,

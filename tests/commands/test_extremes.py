@@ -18,7 +18,7 @@ from tests.makers.darshan_logs import Log, header, header_length, job_record
 from tests.makers.event_files import Event, event_file
 from tests.makers.large_logs import Workload, write_log
 from tests.makers.pytorch_traces import event, steps, trace
-from vanidl.readers import budget
+from vanidl.encoding import budget
 
 EVENTS = "events.out.tfevents.1700000000.node000.7.0"
 T0 = 1_700_000_000.0

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vanidl.dataset import FORMATS, hdf5, inspect_file, tfrecord
+from vanidl.encoding.crc32c import masked_crc
 from vanidl.errors import InputError
-from vanidl.readers.encoding.crc32c import masked_crc
 
 
 def tfrecord_bytes(payloads: list[bytes]) -> bytes:

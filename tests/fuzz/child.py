@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.fuzz import costs, verdicts
 from tests.fuzz.readers import READERS
-from vanidl.readers import budget
+from vanidl.encoding import budget
 
 MEMORY_BYTES = 3 << 30
 

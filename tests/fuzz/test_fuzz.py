@@ -30,8 +30,8 @@ from tests.fuzz.verdicts import (
 )
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log
+from vanidl.encoding.budget import FREE_TEXT_BYTES
 from vanidl.parallel import interpreter
-from vanidl.readers.budget import FREE_TEXT_BYTES
 
 LOGS = {"3.00": Log("3.00"), "3.41": Log(dxt_version={"DXT_POSIX": 2})}
 

@@ -12,11 +12,11 @@ import orjson
 
 from vanidl.compare.ceilings import Measured, over_pairs
 from vanidl.compare.sides import Opener, Sample, Side, sample_of
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.files.names import AB_FILE
-from vanidl.readers.budget import read_whole
 
 SCHEMA = "vanidl-ab/1"
 SIDES = ("a", "b")

@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
 
+from vanidl.encoding.crc32c import masked_crc
 from vanidl.errors import InputError
 from vanidl.model.file_facts import Block, FileFacts
-from vanidl.readers.encoding.crc32c import masked_crc
 
 MOST_RECORDS = 100_000
 READ_BUFFER = 256 * 1024

@@ -6,7 +6,7 @@ import os
 import weakref
 from os import PathLike
 
-from vanidl.readers.budget import checked_size, without_waiting
+from vanidl.encoding.budget import checked_size, without_waiting
 
 
 def whole_bytes(path: str | PathLike[str], most: int) -> memoryview | None:

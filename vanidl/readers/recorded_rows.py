@@ -11,8 +11,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import read_whole, without_waiting
 from vanidl.errors import InputError
-from vanidl.readers.budget import read_whole, without_waiting
 
 _INTEGER_BYTES = 8
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from vanidl.readers.encoding.text_stream import TextStream
+from vanidl.encoding.text_stream import TextStream
 
 _HEAD_BYTES = 16
 _EVENT_KEYS = {"ph", "ts", "pid"}

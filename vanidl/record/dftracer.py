@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.record.tracer import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
 
 NAME = "dftracer"

@@ -37,7 +37,7 @@ class Recorded:
     unheard: tuple[str, ...] = ()  # what may be missing of processes, and why; in the record, too
 
 
-def record(  # noqa: PLR0913 - all but two by keyword
+def record(
     command: Sequence[str],
     folder: str | Path,
     *,

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from vanidl import __version__
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, VanidlError
-from vanidl.readers.budget import read_whole
 from vanidl.serve.store import VERSION, Store, open_store
 
 MOST_RUNS = 8

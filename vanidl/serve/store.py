@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.fates import RankFates, busy_by_fate
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.checked_json import checked_fields
 from vanidl.model import intervals
 from vanidl.model.selection import select
-from vanidl.readers.budget import read_whole
 from vanidl.run import Run
 from vanidl.serve.columns import Writer, mapped, writing
 from vanidl.viewer.blocks import COLUMNS, Block, blocks, fates_of

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError, VanidlError
 from vanidl.files.atomic import write_whole
-from vanidl.readers.budget import read_whole
 from vanidl.survey.rows import ALWAYS, LIMITED, Row, checked
 from vanidl.survey.stored import read_table, write_table
 from vanidl.survey.table import schema, table_of

@@ -8,9 +8,9 @@ from typing import Any
 
 import google_crc32c
 
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
-from vanidl.readers.budget import read_whole
 
 _SUM_NBYTES = 4
 

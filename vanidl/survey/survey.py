@@ -65,7 +65,7 @@ class Survey:
         return len(self.table) - int(self.table.column("problem").null_count)
 
 
-def survey(  # noqa: PLR0913 - all but two by keyword
+def survey(
     folder: str | PathLike[str],
     output: str | PathLike[str],
     *,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vanidl.readers.budget import whole_number
+from vanidl.encoding.budget import whole_number
 
 PROC = Path("/proc")
 _FOLDER = b"VANIDL_STEPS="

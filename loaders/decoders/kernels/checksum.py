@@ -104,7 +104,7 @@ def _exclusive_or(a: tl.tensor, b: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def _crc_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+def _crc_kernel(  # what a kernel reads has no other way in
     numbers_ptr: tl.tensor,  # staged buffer as int32
     index_ptr: tl.tensor,  # (samples, COLUMNS) int64
     lanes_ptr: tl.tensor,  # (LANES,) int32

@@ -46,7 +46,7 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
 
 
 @triton.jit
-def _gather_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+def _gather_kernel(  # what a kernel reads has no other way in
     bytes_ptr: tl.tensor,  # staged buffer as uint8
     halves_ptr: tl.tensor,  # the same as int16
     words_ptr: tl.tensor,  # the same as int64

@@ -248,7 +248,7 @@ def _listed_lines(
 
 
 @triton.jit
-def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+def _delta_kernel(  # what a kernel reads has no other way in
     bytes_ptr: tl.tensor,  # staged buffer as uint8
     numbers_ptr: tl.tensor,  # the same as int32
     words_ptr: tl.tensor,  # the same as int64
@@ -297,7 +297,7 @@ def _delta_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
 
 
 @triton.jit
-def _copy_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+def _copy_kernel(  # what a kernel reads has no other way in
     halves_ptr: tl.tensor,  # staged buffer as int16
     numbers_ptr: tl.tensor,  # the same as int32
     index_ptr: tl.tensor,  # (samples, COLUMNS) int64

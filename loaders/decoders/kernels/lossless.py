@@ -48,7 +48,7 @@ def reference(staged: Staged, out: torch.Tensor) -> None:
 
 
 @triton.jit
-def _look_up_kernel(  # noqa: PLR0913 - what a kernel reads has no other way in
+def _look_up_kernel(  # what a kernel reads has no other way in
     bytes_ptr: tl.tensor,  # staged buffer as uint8
     values_ptr: tl.tensor,  # the same in the type of `out`
     index_ptr: tl.tensor,  # (samples, COLUMNS) int64

@@ -205,7 +205,7 @@ def test_counts_are_not_believed(tmp_path: Path, writes: int, reads: int) -> Non
 
 
 def test_a_bomb_is_not_inflated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vanidl.readers.budget.FREE_TEXT_BYTES", 1 << 16)
+    monkeypatch.setattr("vanidl.encoding.budget.FREE_TEXT_BYTES", 1 << 16)
     zeros = [[Record(0, 0, "", [(0, 0, 0.0, 0.0, 0)] * 200_000, [])]]
     log = read_log(save(tmp_path, log_bytes(Log(dxt={"DXT_POSIX": zeros}))))
     assert len(log.operations[0].start_ns) == 0

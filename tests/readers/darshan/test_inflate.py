@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from vanidl.readers import budget
+from vanidl.encoding import budget
 from vanidl.readers.darshan import inflate
 from vanidl.readers.darshan.inflate import joined, streams
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vanidl.readers.budget import OBJECT_BYTES, Budget
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.readers.darshan.header import LAYOUTS, Header
 from vanidl.readers.darshan.job import read_names
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.makers.event_files import Event, crc32c, event_file
+from vanidl.encoding.crc32c import masked_crcs
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
-from vanidl.readers.encoding.crc32c import masked_crcs
 from vanidl.readers.tensorboard.event_file import read_events, read_steps
 
 NAME = "events.out.tfevents.1700000000.node07.4242.0"

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import Budget
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
 from vanidl.readers.bounds import impossible, left_out
-from vanidl.readers.budget import Budget
 from vanidl.readers.darshan.dxt_records import (
     Heads,
     HeadWords,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.budget import OBJECT_BYTES, Budget
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.readers.darshan.job import text
 
 _HEAD_BYTES = 104

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol
 
-from vanidl.readers.budget import Budget
+from vanidl.encoding.budget import Budget
 from vanidl.readers.file_bytes import AnyBytes
 
 try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 
-from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
+from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.darshan.header import Header
 
 METADATA_BYTES = 1024

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from vanidl.encoding.budget import Budget, whole_number, without_waiting
 from vanidl.errors import InputError
-from vanidl.readers.budget import Budget, whole_number, without_waiting
 from vanidl.readers.darshan import apmpi, dxt, dxt_records, start_error
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan.counter_checks import LAYERS, OTHERS

@@ -16,8 +16,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.encoding.budget import Budget
 from vanidl.errors import InputError
-from vanidl.readers.budget import Budget
 from vanidl.readers.darshan import dxt
 from vanidl.readers.darshan.header import (
     COMPRESSIONS,

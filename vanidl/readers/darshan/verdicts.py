@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import counted
 from vanidl.readers import verdict as verdicts
-from vanidl.readers.budget import read_whole
 from vanidl.readers.darshan import library
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
 from vanidl.readers.darshan.log import needs_library, read_log

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
+from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.readers.budget import OBJECT_BYTES, Budget
 from vanidl.readers.dftracer.layers import category
 from vanidl.readers.dftracer.lines import (
     ABSENT,
@@ -31,7 +32,6 @@ from vanidl.readers.dftracer.lines import (
 )
 from vanidl.readers.dftracer.settings import Settings, likely_tick_ns, version
 from vanidl.readers.dftracer.summed import SUMMED_COLUMNS, is_summed, summed_row
-from vanidl.readers.encoding.text_stream import TextStream
 
 Int64Array = NDArray[np.int64]
 

@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import OBJECT_BYTES, Budget, read_whole
 from vanidl.errors import InputError
-from vanidl.readers.budget import OBJECT_BYTES, Budget, read_whole
 
 LONGEST_S = 1e8
 """Three years: no step or epoch is longer."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.budget import bounded_name, whole_number
+from vanidl.encoding.budget import bounded_name, whole_number
 from vanidl.readers.dlio.document import Object, number, objects, read_object, seconds, unusable
 
 EXPECTED = "the steps of a rank"

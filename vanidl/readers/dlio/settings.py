@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.encoding.budget import bounded_name
 from vanidl.errors import InputError
-from vanidl.readers.budget import bounded_name
 from vanidl.readers.dlio.document import Object, number, objects, read_config, read_object, whole
 from vanidl.readers.one_file import read_one
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vanidl.readers.budget import bounded_name, whole_number
+from vanidl.encoding.budget import bounded_name, whole_number
 from vanidl.readers.dlio.document import local_ns, objects, read_object, unusable
 from vanidl.readers.dlio.output import rank_of
 

@@ -15,8 +15,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.bounds import LATEST_NS, impossible, left_out
-from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
 from vanidl.readers.recorded_rows import read_rows, unusable
 
 MAGIC = b"vanidl-objects 1".ljust(47) + b"\n"

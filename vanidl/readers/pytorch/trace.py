@@ -16,13 +16,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding import json_stream
+from vanidl.encoding.budget import bounded_name, whole_number
+from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.names import elided
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import SpanKind
-from vanidl.readers.budget import bounded_name, whole_number
-from vanidl.readers.encoding import json_stream
-from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.readers.file_names import ProfilerName, profiler_name
 from vanidl.readers.pytorch import loops
 from vanidl.readers.pytorch.columns import EventColumns, EventTable

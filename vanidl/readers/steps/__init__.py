@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from vanidl.encoding.budget import read_whole
 from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.model.warnings import Notice
-from vanidl.readers.budget import read_whole
 from vanidl.readers.format import (
     FileKind,
     Files,

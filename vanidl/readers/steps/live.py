@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vanidl.readers.budget import bounded_name
+from vanidl.encoding.budget import bounded_name
 from vanidl.readers.recorded_rows import Follower
 from vanidl.readers.steps.journal import (
     MAGICS,

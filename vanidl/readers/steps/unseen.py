@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from vanidl.encoding.budget import bounded_name
 from vanidl.formatting.units import nbytes, plural
 from vanidl.model.warnings import WARNING, Notice
-from vanidl.readers.budget import bounded_name
 from vanidl.readers.steps.journal import Journal
 
 _MOST_NAMED = 3

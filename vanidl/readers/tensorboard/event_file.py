@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import read_whole
+from vanidl.encoding.crc32c import masked_crcs
+from vanidl.encoding.protobuf import Fields, NotProtobuf, fields, varint_int64
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
-from vanidl.readers.budget import read_whole
-from vanidl.readers.encoding.crc32c import masked_crcs
-from vanidl.readers.encoding.protobuf import Fields, NotProtobuf, fields, varint_int64
 from vanidl.readers.file_names import event_file_name
 from vanidl.readers.records import EventRecords, ProfileTrace
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from vanidl.encoding.budget import read_whole
+from vanidl.encoding.protobuf import NotProtobuf, fields
 from vanidl.errors import InputError
-from vanidl.readers.budget import read_whole
-from vanidl.readers.encoding.protobuf import NotProtobuf, fields
 from vanidl.readers.file_names import session_name
 from vanidl.readers.records import StepDurations
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import whole_number
 from vanidl.model.trace import SpanKind
-from vanidl.readers.budget import whole_number
 
 NONE = 255
 """Kind of an event that no analysis uses."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from vanidl.encoding import json_stream
+from vanidl.encoding.budget import whole_number
+from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.readers.budget import whole_number
-from vanidl.readers.encoding import json_stream
-from vanidl.readers.encoding.text_stream import TextStream
 from vanidl.readers.file_names import session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import start_time

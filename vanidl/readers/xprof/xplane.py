@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.encoding.budget import read_whole
+from vanidl.encoding.protobuf import NotProtobuf
 from vanidl.errors import InputError
-from vanidl.readers.budget import read_whole
-from vanidl.readers.encoding.protobuf import NotProtobuf
 from vanidl.readers.file_names import session_name
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.xprof import span_kinds, start_time, xspace

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.budget import OBJECT_BYTES, Budget, bounded_name
-from vanidl.readers.encoding.protobuf import (
+from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
+from vanidl.encoding.protobuf import (
     Fields,
     NotProtobuf,
     field_end,
@@ -23,7 +23,7 @@ from vanidl.readers.encoding.protobuf import (
     varint_at,
     varint_int64,
 )
-from vanidl.readers.encoding.protobuf_columns import PADDING, rounds
+from vanidl.encoding.protobuf_columns import PADDING, rounds
 
 Int64Array = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.readers.encoding.protobuf import NotProtobuf, field_end, varint_at, varint_int64
+from vanidl.encoding.protobuf import NotProtobuf, field_end, varint_at, varint_int64
 
 Int64Array = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from vanidl.readers.budget import OBJECT_BYTES, Budget
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
 
 _MOST_VARINT_BYTES = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanidl.readers.encoding import json_stream
-from vanidl.readers.encoding.json_stream import CutJson, Elements, Member, NotJson
+from vanidl.encoding import json_stream
+from vanidl.encoding.json_stream import CutJson, Elements, Member, NotJson
 
 AWKWARD = st.sampled_from(
     [

@@ -7,9 +7,8 @@ from functools import cache
 
 import pytest
 
-from vanidl.readers import budget
-from vanidl.readers.encoding import text_stream
-from vanidl.readers.encoding.text_stream import TextStream
+from vanidl.encoding import budget, text_stream
+from vanidl.encoding.text_stream import TextStream
 
 
 @pytest.fixture(params=["isal.isal_zlib", "zlib"], autouse=True)

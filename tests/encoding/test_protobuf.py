@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.makers.event_files import message, varint
-from vanidl.readers.encoding import protobuf_columns
-from vanidl.readers.encoding.protobuf import NotProtobuf, fields, varint_int64
+from vanidl.encoding import protobuf_columns
+from vanidl.encoding.protobuf import NotProtobuf, fields, varint_int64
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 2**31, 2**63 - 1, -1, -(2**63)])

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from vanidl.readers.budget import Budget
-from vanidl.readers.encoding import json_lenient
-from vanidl.readers.encoding.json_borders import Borders, borders
+from vanidl.encoding import json_lenient
+from vanidl.encoding.budget import Budget
+from vanidl.encoding.json_borders import Borders, borders
 
 BLOCK_BYTES = 256 * 1024  # its values stay in the cache
 MAX_ITEM_BYTES = 8 * 1024 * 1024

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from vanidl.readers.encoding.json_borders import in_string
+from vanidl.encoding.json_borders import in_string
 
 _NOT_FINITE = re.compile(rb"(?<![\w.])-?(?:nan|inf|infinity)(?![\w.])", re.IGNORECASE)
 

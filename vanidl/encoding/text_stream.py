@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from vanidl.readers.budget import Budget
+from vanidl.encoding.budget import Budget
 
 gzip_codec: Any
 try:

@@ -16,9 +16,10 @@ from tests.fuzz import costs, verdicts
 from tests.fuzz.readers import READERS
 from tests.fuzz.shapes import SHAPES, Shape, darshan
 from tests.makers.darshan_logs import Log, log_parts
+from vanidl.encoding import budget
+from vanidl.encoding.budget import Budget, bounded_name, read_whole, whole_number
 from vanidl.errors import InputError
-from vanidl.readers import FORMATS, budget
-from vanidl.readers.budget import Budget, bounded_name, read_whole, whole_number
+from vanidl.readers import FORMATS
 from vanidl.readers.one_file import read_one
 
 MB = 1 << 20
