@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import SHARED, interleaved, medians, wall_s
+from vanidl.encoding.inflate import streams
 from vanidl.readers.darshan import dxt
 from vanidl.readers.darshan.header import Region, read_header
-from vanidl.readers.darshan.inflate import streams
 
 LOG = SHARED / "data/public/vanidl_cosmictagger/cosmictagger_8ranks.darshan"
 REPEATS = 15

@@ -30,7 +30,7 @@ from tests.makers.large_logs import Workload, write_log, write_logs
 INFLATE = """
 import sys
 from vanidl.readers.darshan.header import read_header
-from vanidl.readers.darshan.inflate import streams
+from vanidl.encoding.inflate import streams
 def run():
     data = memoryview(open(sys.argv[1], "rb").read())
     header = read_header(data, sys.argv[1])

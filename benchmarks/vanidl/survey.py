@@ -47,7 +47,7 @@ def run():
 INFLATE = """
 import pathlib, sys
 from vanidl.readers.darshan.header import read_header
-from vanidl.readers.darshan.inflate import streams
+from vanidl.encoding.inflate import streams
 def run():
     for path in pathlib.Path(sys.argv[1]).iterdir():
         data = memoryview(path.read_bytes())

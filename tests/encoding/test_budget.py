@@ -18,9 +18,9 @@ from tests.fuzz.shapes import SHAPES, Shape, darshan
 from tests.makers.darshan_logs import Log, log_parts
 from vanidl.encoding import budget
 from vanidl.encoding.budget import Budget, bounded_name, read_whole, whole_number
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.readers import FORMATS
-from vanidl.readers.one_file import read_one
 
 MB = 1 << 20
 

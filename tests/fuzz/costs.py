@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
-from vanidl.readers.one_file import read_one
 
 _KIB = 1024
 _SHARED = (type, ModuleType, FunctionType, MethodType, CodeType)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from vanidl.encoding.inflate import streams
 from vanidl.readers.darshan.header import JOB, Header, read_header, slot_names
-from vanidl.readers.darshan.inflate import streams
 
 Rng = np.random.Generator
 Mutate = Callable[[bytes, Rng], bytes]

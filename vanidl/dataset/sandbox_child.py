@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.dataset import inspect_file
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, UsageError
-from vanidl.readers.one_file import read_one
 
 MOST_ANSWER_BYTES = 16 << 20
 

@@ -1,1 +1,1 @@
-"""Streams of JSON and protobuf, and checksums: what several formats are written in."""
+"""Bytes of no format in particular: JSON, protobuf, inflated text, checksums, budgets."""

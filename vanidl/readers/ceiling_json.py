@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 
 from vanidl.encoding.budget import read_whole
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.warnings import Notice
-from vanidl.readers.one_file import read_one
 
 SCHEMA = "vanidl-ceiling/1"
 NAME = "ceiling.json"

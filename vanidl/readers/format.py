@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.warnings import Notice
-from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, ProfileTrace, StepDurations, StepLog, TracerLog
 from vanidl.readers.sniff import Opening
 from vanidl.readers.verdict import Verdict, by_reading, not_checked

@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 
 from vanidl.encoding.budget import read_whole
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
 from vanidl.model.warnings import Notice
-from vanidl.readers.one_file import read_one
 from vanidl.readers.records import ProfileTrace, TracerLog
 
 SCHEMA = "vanidl-run/1"

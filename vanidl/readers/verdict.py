@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
-from vanidl.readers.one_file import read_one
 
 WHOLE = "whole"
 PARTIAL = "partial"

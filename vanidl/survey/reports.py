@@ -10,10 +10,10 @@ from pathlib import Path
 from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import VanidlError
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.parallel.limits import Limits, TimeLimit, limited
-from vanidl.readers.one_file import read_one
 from vanidl.report.html import render_html
 from vanidl.report.page import write_page
 from vanidl.run import Run

@@ -8,6 +8,7 @@ from typing import Any
 
 from vanidl.analyses import analyse
 from vanidl.analyses.input_time import input_time, nodes
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import VanidlError
 from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
@@ -18,7 +19,6 @@ from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import needs_library, read_identity
 from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
 from vanidl.readers.discover import Found, kind_by_name
-from vanidl.readers.one_file import read_one
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
 from vanidl.run import Run

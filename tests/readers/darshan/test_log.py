@@ -128,7 +128,7 @@ def test_a_large_log_says_the_same(
     path.write_bytes(raw[: len(raw) - missing])
     read = read_log(path)
     monkeypatch.setattr("vanidl.readers.darshan.log_bytes._LARGE", 0)
-    monkeypatch.setattr("vanidl.readers.darshan.inflate._AHEAD_STREAM", 0)
+    monkeypatch.setattr("vanidl.encoding.inflate._AHEAD_STREAM", 0)
     assert same(read_log(path), read)
     assert read.whole == (not missing)
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.encoding.budget import Budget
+from vanidl.encoding.inflate import Stream
 from vanidl.model.trace import MPIIO, POSIX, READ, WRITE
 from vanidl.readers.bounds import impossible, left_out
 from vanidl.readers.darshan.dxt_records import (
@@ -29,7 +30,6 @@ from vanidl.readers.darshan.dxt_records import (
     walked,
     words_of,
 )
-from vanidl.readers.darshan.inflate import Stream
 from vanidl.readers.records import OperationTable
 
 LAYERS = {"DXT_POSIX": POSIX, "DXT_MPIIO": MPIIO}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
+from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.errors import InputError
-from vanidl.readers.file_bytes import AnyBytes
 
 MAGIC = 6567223
 NAMES = "names"

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError, VanidlError
 from vanidl.parallel import children, interpreter
 from vanidl.parallel.threads import core_count
@@ -36,7 +37,6 @@ from vanidl.readers.darshan.counter_checks import (
 from vanidl.readers.darshan.counters import is_known
 from vanidl.readers.darshan.library_child import NO_LIBRARY
 from vanidl.readers.darshan.repair import prepared
-from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile
 
 BATCH = 64

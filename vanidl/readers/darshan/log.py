@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from vanidl.encoding.budget import Budget, whole_number, without_waiting
+from vanidl.encoding.file_bytes import AnyBytes
+from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.readers.darshan import apmpi, dxt, dxt_records, start_error
 from vanidl.readers.darshan import counters as darshan_counters
@@ -28,11 +31,8 @@ from vanidl.readers.darshan.header import (
     layout_losses,
     read_header,
 )
-from vanidl.readers.darshan.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.readers.darshan.job import JobRecord, read_job, read_names
 from vanidl.readers.darshan.log_bytes import log_bytes
-from vanidl.readers.file_bytes import AnyBytes
-from vanidl.readers.one_file import read_one
 from vanidl.readers.records import MpiRecord, OperationTable, TracerLog
 
 _PID = re.compile(r"_id\d+-(\d+)_")  # USER_COMMAND_idJOB-PID_MONTH-DAY-SECONDS-....darshan

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from vanidl.encoding.file_bytes import AnyBytes, FileBytes, whole_bytes
 from vanidl.errors import InputError
 from vanidl.readers.darshan.header import version_of
-from vanidl.readers.file_bytes import AnyBytes, FileBytes, whole_bytes
 
 _START = 16  # version and magic
 _LARGE = 64 << 20  # bytes

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.encoding.budget import Budget
+from vanidl.encoding.inflate import damage, joined
 from vanidl.errors import InputError
 from vanidl.readers.darshan import dxt
 from vanidl.readers.darshan.header import (
@@ -30,7 +31,6 @@ from vanidl.readers.darshan.header import (
     read_header,
     slot_names,
 )
-from vanidl.readers.darshan.inflate import damage, joined
 
 _COMPRESSION_AT = 16  # behind version and magic
 _LEVEL = 1

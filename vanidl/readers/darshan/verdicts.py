@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vanidl.encoding.budget import read_whole
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
@@ -19,7 +20,6 @@ from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
 from vanidl.readers.darshan.log import needs_library, read_log
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.format import FileKind
-from vanidl.readers.one_file import read_one
 from vanidl.readers.records import CounterFile, CounterRecords, TracerLog
 from vanidl.readers.verdict import LayerCheck, Verdict
 

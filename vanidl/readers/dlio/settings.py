@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vanidl.encoding.budget import bounded_name
+from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.readers.dlio.document import Object, number, objects, read_config, read_object, whole
-from vanidl.readers.one_file import read_one
 
 _GIB = 1 << 30
 _CONFIGS = (".hydra/config.yaml", "configs/config.yaml", "dlio_config/config.yaml")

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from vanidl.encoding.budget import Budget
-from vanidl.readers.file_bytes import AnyBytes
+from vanidl.encoding.file_bytes import AnyBytes
 
 try:
     from isal import isal_zlib as fastest

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from vanidl.encoding import budget
-from vanidl.readers.darshan import inflate
-from vanidl.readers.darshan.inflate import joined, streams
+from vanidl.encoding import budget, inflate
+from vanidl.encoding.inflate import joined, streams
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def test_it_works_without_isal(tmp_path: Path) -> None:
     region.write_bytes(zlib.compress(noise(1)) + zlib.compress(noise(2))[:-1] + b"\0")
     code = (
         "import sys, pathlib; sys.modules['isal'] = None\n"
-        "from vanidl.readers.darshan.inflate import streams\n"
+        "from vanidl.encoding.inflate import streams\n"
         f"data = memoryview(pathlib.Path({str(region)!r}).read_bytes())\n"
         "found = list(streams(data, 'zlib', cut=False))\n"
         "assert [len(s.data) for s in found] == [20000, 0] and found[1].problem"

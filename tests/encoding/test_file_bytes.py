@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vanidl.encoding.file_bytes import FileBytes, whole_bytes
 from vanidl.errors import InputError
-from vanidl.readers.file_bytes import FileBytes, whole_bytes
 
 OPEN_FILES = Path("/proc/self/fd")  # of Linux
 
