@@ -11,7 +11,7 @@ import pytest
 from tests.makers.darshan_logs import Log, log_bytes
 from vanidl.errors import InputError, UsageError
 from vanidl.record import darshan
-from vanidl.record.tracer import CUT, ENDED
+from vanidl.record.recorder import CUT, ENDED
 
 
 @pytest.fixture(autouse=True)

@@ -13,14 +13,14 @@ import pytest
 
 from tests.record.test_secrets import SECRET
 from vanidl.record import recording
-from vanidl.record.tracer import Tracer
+from vanidl.record.recorder import Tracer
 from vanidl.record.watch import rank_in
 
 COMMAND = """
 import sys
 from vanidl import cli
 from vanidl.record import recording
-from vanidl.record.tracer import Tracer
+from vanidl.record.recorder import Tracer
 recording._tracer = lambda *chosen: Tracer("none", "1", {}, lambda pids: {})
 cli.entry()
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 from vanidl.errors import InputError, UsageError
 from vanidl.readers.darshan import log as darshan_logs
 from vanidl.readers.file_names import darshan_name
-from vanidl.record.tracer import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
+from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
 
 NAME = "darshan"
 FOLDER = "darshan"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.record.tracer import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
+from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
 
 NAME = "dftracer"
 FOLDER = "dftracer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vanidl.record.tracer import ENDED, Recorder, Tracer
+from vanidl.record.recorder import ENDED, Recorder, Tracer
 
 NAME = "none"
 

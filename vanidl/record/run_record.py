@@ -11,8 +11,8 @@ from pathlib import Path
 
 from vanidl.readers.run_json import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 from vanidl.record.launch import Ended
+from vanidl.record.recorder import ENDED, Tracer
 from vanidl.record.secrets import masked
-from vanidl.record.tracer import ENDED, Tracer
 from vanidl.record.watch import Seen
 
 _MOUNTS = Path("/proc/self/mounts")

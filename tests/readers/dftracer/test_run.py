@@ -19,7 +19,7 @@ from vanidl.readers.dftracer.run import DftracerRun
 from vanidl.readers.dftracer.trace_file import read_file
 from vanidl.readers.records import OperationTable, TracerLog
 from vanidl.record import dftracer
-from vanidl.record.tracer import ENDED
+from vanidl.record.recorder import ENDED
 
 
 class Call(NamedTuple):
