@@ -11,7 +11,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from vanidl.commands import COMMANDS, find_command, schema
+from vanidl.commands import COMMANDS, schema
+from vanidl.commands.arguments import ARGUMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = {
@@ -52,7 +53,7 @@ def _commands() -> Iterator[str]:
     os.environ["COLUMNS"] = "80"
     for name, text in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"vanidl {name}", description=text, add_help=False)
-        find_command(name).add_arguments(parser)
+        ARGUMENTS[name](parser)
         yield f"## {name}\n\n```text\n{parser.format_help().rstrip()}\n```\n"
 
 

@@ -10,7 +10,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from vanidl.commands import COMMANDS, READING, console, find_command
+from vanidl.commands import READING, console, find_command
 from vanidl.commands.installation import mixed_up
 from vanidl.commands.parser import parser
 from vanidl.errors import SeveralJobsError, VanidlError
@@ -36,11 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")
         try:
-            with without_threads_of_numpy():
-                _import_command(sys.argv[1:] if arguments is None else arguments)
             options = parser().parse_args(arguments)
+            # Imported here, not deeper: there Python 3.11 maps and unmaps a piece of its stack for
+            # each call that crosses its end, a thousand times, 3 % of a report.
+            with without_threads_of_numpy():
+                command = find_command(options.command)
             with ended_with_block():
-                status = find_command(options.command).run(options)
+                status = command.run(options)
             sys.stdout.flush()
         except KeyboardInterrupt:
             return INTERRUPTED
@@ -49,16 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (VanidlError, ImportError, MemoryError, RuntimeError) as error:
             return _fail(_as_ours(error))
         return status
-
-
-def _import_command(arguments: Sequence[str]) -> None:
-    """Imports the command, as the parser would twenty calls deeper.
-
-    There Python 3.11 maps and unmaps a piece of its stack for each call that crosses its end:
-    a thousand times, 3 % of a report.
-    """
-    if arguments and arguments[0] in COMMANDS:
-        find_command(arguments[0])
 
 
 def _as_ours(error: Exception) -> VanidlError:

@@ -10,6 +10,7 @@ import pytest
 
 from tests import DATA
 from vanidl.commands import ab as command
+from vanidl.commands.arguments import ARGUMENTS
 from vanidl.errors import VanidlError
 
 
@@ -32,7 +33,7 @@ def record(words: Sequence[str], folder: Path, *, tracer: str, darshan_lib: str 
 def ab(monkeypatch):
     monkeypatch.setattr(command, "record", record)
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    ARGUMENTS["ab"](parser)
     return lambda *words: command.run(parser.parse_args(words))
 
 

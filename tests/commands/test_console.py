@@ -14,7 +14,6 @@ import pytest
 
 from tests import DATA
 from vanidl.cli import main
-from vanidl.commands.parser import parser
 from vanidl.errors import package_missing
 
 RUN = DATA / "torch_pfs_workers0"
@@ -101,18 +100,16 @@ def test_a_reader_that_went_away_is_no_message() -> None:
 SLOW = """
 import sys, time
 from vanidl import cli
-from vanidl.commands import parser
 from vanidl.files import atomic
 from pathlib import Path
 
 class Slow:
-    def add_arguments(parser): pass
     def run(options):
         with atomic.{writer}(Path({target!r})) as made:
             print("ready", flush=True)
             time.sleep(60)
 
-cli.find_command = parser.find_command = lambda name: Slow
+cli.find_command = lambda name: Slow
 cli.entry()
 """
 
@@ -123,8 +120,8 @@ cli.entry()
 def test_a_signal_leaves_nothing_half_written(tmp_path: Path, writer: str, number: int) -> None:
     code = SLOW.format(writer=writer, target=str(tmp_path / "target"))
     with subprocess.Popen(
-        [sys.executable, "-c", code, "check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", code, "check", "LOG"], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -185,8 +182,7 @@ def test_a_start_up_that_fails_is_one_line(monkeypatch, capsys, error, words: st
     def imported(_name: str) -> None:
         raise error
 
-    monkeypatch.setattr("vanidl.commands.parser.find_command", imported)
-    parser.cache_clear()  # which may know the options of the command already
+    monkeypatch.setattr("vanidl.cli.find_command", imported)
     assert main(["summary", "RUN"]) == 1
     said = capsys.readouterr().err
     assert words in said

@@ -19,8 +19,9 @@ from tests.makers.results import EXAMPLES
 from vanidl.cli import main
 from vanidl.commands import COMMANDS, GROUPS
 from vanidl.commands import EXAMPLES as LINES_TO_COPY
+from vanidl.commands.arguments import SHELLS
 from vanidl.commands.colour import shows_blocks, wants_colour
-from vanidl.commands.completion import SHELLS, options_of
+from vanidl.commands.completion import options_of
 from vanidl.commands.parser import parser
 from vanidl.report.brief import LINES, WIDTH, brief, plain
 from vanidl.report.first_screen import first_screen

@@ -1,6 +1,6 @@
-"""Sub-commands of `vanidl`: one module each, with `add_arguments` and `run`.
+"""Sub-commands of `vanidl`: one module each, with `run`; `arguments` says what each takes.
 
-A module is imported when its command is chosen, so that no command pays for another.
+A module is imported when its command is run: no command pays for another, and help for none.
 """
 
 from __future__ import annotations
@@ -71,9 +71,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 class Command(Protocol):
     """What a module of this folder offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declares the options."""
 
     def run(self, options: argparse.Namespace) -> int:
         """Does the work; the exit status."""

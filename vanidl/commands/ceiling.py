@@ -10,15 +10,14 @@ from pathlib import Path
 
 from vanidl.ceiling import measure
 from vanidl.commands import console
+from vanidl.commands.arguments import PLACEHOLDER
 from vanidl.errors import UsageError
 from vanidl.readers.ceiling_json import write_ceiling
 from vanidl.record import Recorded, record
 from vanidl.record.no_tracer import NAME as NO_TRACER
-from vanidl.record.recording import TRACERS
-from vanidl.record.steps import WARM_UP, Replay
+from vanidl.record.steps import Replay
 from vanidl.wording.ceiling import ceiling_text
 
-PLACEHOLDER = "{run}"
 _SIZE = re.compile(r"(\d+)\s*([KMGT](?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_VALUE = (
@@ -26,30 +25,6 @@ _NO_VALUE = (
     "vanidl: what this run trains is of no value, as its batches repeat. Its checkpoints and logs "
     "go to where the command says: over those of the run before, unless that is in {run}.\n"
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to compare with, how batches are kept, and the command."""
-    add = parser.add_argument
-    add("-o", "--output", metavar="RUN", help="folder to make for the run as it trains (default: "
-        "vanidl-DATE-TIME); that with batches from memory goes to RUN-ceiling")  # fmt: skip
-    add("--against", metavar="RUN", help="a recorded run of this command: it is not run again")
-    add_replay_arguments(parser)
-    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
-    add("--tracer", choices=TRACERS, default="auto", help="of the run as it trains")
-    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
-    where = f"what to run; {PLACEHOLDER} in it, and VANIDL_RUN, are the folder of the run"
-    add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help=where)
-
-
-def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    """How batches are kept and handed out."""
-    add = parser.add_argument
-    add("--warm-up", type=int, default=WARM_UP, metavar="N",
-        help="batches of each loader that are real, and kept")  # fmt: skip
-    add("--memory", default="1GiB", metavar="SIZE", help="of each process, for kept batches")
-    add("--epoch-batches", type=int, metavar="N",
-        help="batches of a pass over a loader that does not know its length")  # fmt: skip
 
 
 def replay_of(options: argparse.Namespace) -> Replay:

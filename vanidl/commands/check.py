@@ -6,18 +6,9 @@ import argparse
 import sys
 
 from vanidl.check.check import check
-from vanidl.check.text import MOST_A_STATE, check_json, check_text
+from vanidl.check.text import check_json, check_text
 from vanidl.commands.inputs import progress_line
 from vanidl.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The paths, --json and --all."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="a log, or a folder of logs")
-    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
-    parser.add_argument(
-        "--all", action="store_true", help=f"every file, not the first {MOST_A_STATE} of each state"
-    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,40 +8,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from vanidl.commands.inputs import add_read_arguments, open_path
+from vanidl.commands.inputs import open_path
 from vanidl.commands.outputs import refuse_input
 from vanidl.compare import Comparison, compare
-from vanidl.compare.comparison import WORSE
 from vanidl.compare.report.html import write_comparison
 from vanidl.compare.report.json import comparison_json
 from vanidl.compare.report.text import comparison_text
 from vanidl.compare.runs import open_sides
 from vanidl.compare.sides import Side, anonymous_side
 from vanidl.compare.wording import headline
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The sides, how to show the comparison, and how to read runs."""
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="two or more runs, each compared with the first. A RUN is a log, a folder of logs and "
-        "profiler output, or a folder whose sub-folders are repeats of one run. A single RUN is "
-        "what vanidl ab left.",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write one HTML page")
-    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
-    parser.add_argument(
-        "--label", action="append", default=[], metavar="NAME", help="name of a side, in order"
-    )
-    parser.add_argument(
-        "--fail-on",
-        choices=(WORSE,),
-        help="exit status 3 where the first metric of a side is worse, for tests of training code",
-    )
-    add_read_arguments(parser)
-
 
 FAILED = 3
 """Exit status where --fail-on found what it looks for."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from vanidl.commands import COMMANDS
 from vanidl.commands.parser import command_parser
 
-SHELLS = ("bash", "zsh", "fish")
-
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -21,11 +19,6 @@ class Option:
     choices: tuple[str, ...]
     takes_value: bool
     help: str
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which shell."""
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,11 +14,6 @@ RUN = Path(__file__).parents[1] / "demo_run"
 """A PyTorch training on one host, without workers, from a slow parallel file system."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the page goes."""
-    parser.add_argument("-o", "--output", default="report.html", metavar="FILE")
-
-
 def run(options: argparse.Namespace) -> int:
     """Writes the page and prints its headline and what to do next; exit status 0."""
     refuse_input(options.output, [RUN])

@@ -5,19 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.commands.inputs import open_from
 from vanidl.commands.outputs import refuse_input
-from vanidl.export import FORMATS, export
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN, what to look at, the format and where it goes."""
-    add_run_arguments(parser, window_end=("--until",))  # here --to is the format
-    what = "; ".join(f"{name}: {form.holds}" for name, form in FORMATS.items())
-    parser.add_argument("--to", required=True, choices=tuple(FORMATS), help=what)
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="PATH", help="the file or new folder to write"
-    )
+from vanidl.export import export
 
 
 def run(options: argparse.Namespace) -> int:

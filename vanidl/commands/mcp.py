@@ -8,16 +8,6 @@ from vanidl.errors import UsageError
 from vanidl.mcp.known_runs import KnownRuns
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folders that may be read."""
-    parser.add_argument(
-        "roots",
-        metavar="ROOT",
-        nargs="+",
-        help="a folder with runs below it; nothing outside of it is read",
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Serves until stdin ends; exit status 0.
 

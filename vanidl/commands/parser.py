@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any, NoReturn
 
 import vanidl
-from vanidl.commands import COMMANDS, EXAMPLES, GROUPS, find_command
+from vanidl.commands import COMMANDS, EXAMPLES, GROUPS
+from vanidl.commands.arguments import ARGUMENTS
 
 _QUIET_DEFAULTS: tuple[object, ...] = (None, False, True, "", argparse.SUPPRESS)
 
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Of one command alone, with its options."""
     own = argparse.ArgumentParser(prog=f"vanidl {name}")
-    find_command(name).add_arguments(own)
+    ARGUMENTS[name](own)
     return own
 
 
@@ -113,9 +114,9 @@ class _CommandParser(_Parser):
     declared = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
-        """As of `ArgumentParser`; imports the module of the command."""
+        """As of `ArgumentParser`."""
         if not self.declared:
-            find_command(self.get_default("command")).add_arguments(self)
+            ARGUMENTS[self.get_default("command")](self)
             self.declared = True
         return super().parse_known_args(args, namespace)
 

@@ -12,30 +12,8 @@ from datetime import datetime
 from vanidl.commands import console
 from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
-from vanidl.record.recording import TRACERS
-from vanidl.record.steps import PROFILED_STEPS
 
 _WATCHER_S = 20.0  # to see that the run has ended, and say so
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the RUN goes, which tracer, and the command."""
-    add = parser.add_argument
-    add("-o", "--output", metavar="RUN", help="folder to make (default: vanidl-DATE-TIME)")
-    add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
-    add("--no-steps", action="store_true", help="do not record steps and input waits")
-    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
-    add(
-        "--profile", metavar="STEPS", type=int, nargs="?", const=PROFILED_STEPS,
-        help="switch PyTorch's profiler on for so many steps after a warm-up (default: "
-        f"{PROFILED_STEPS}), and for half as many later in a long run",
-    )  # fmt: skip
-    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
-    add(
-        "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"
-    )
-    add("--openmetrics", metavar="FILE", help="also write metrics there, see vanidl watch")
-    add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 
 def run(options: argparse.Namespace) -> int:

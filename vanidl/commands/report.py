@@ -5,15 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.commands.inputs import open_from
 from vanidl.commands.outputs import refuse_input
 from vanidl.report.html import write_html
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN, what to look at, and where the page goes."""
-    add_run_arguments(parser)
-    parser.add_argument("-o", "--output", default="report.html", metavar="FILE")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -48,17 +48,6 @@ def outputs() -> dict[str, Output]:
     }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which output; all where none is named."""
-    parser.add_argument(
-        "name",
-        nargs="?",
-        choices=(*outputs(),),
-        metavar="NAME",
-        help=f"one of {', '.join(outputs())}; without it all of them, under $defs",
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Prints the schema; exit status 0."""
     schema = output_schema(options.name) if options.name else all_schemas()

@@ -6,18 +6,10 @@ import argparse
 import sys
 
 from vanidl.commands.colour import shows_blocks, width_of, write_lines
-from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.commands.inputs import open_from
 from vanidl.report.brief import brief
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN, what to look at, --full and --json."""
-    add_run_arguments(parser)
-    output = parser.add_argument_group("output").add_mutually_exclusive_group()
-    output.add_argument("--full", action="store_true", help="every table, finding and warning")
-    output.add_argument("--json", action="store_true", help="one JSON object, for programs")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
-from vanidl.commands.inputs import add_run_arguments, open_from
+from vanidl.commands.inputs import open_from
 from vanidl.readers import discover
 from vanidl.report.html import page_of, page_with
 from vanidl.report.page import render_page
@@ -18,15 +18,6 @@ from vanidl.serve.store import Store, write_store
 from vanidl.viewer.content import SERVED
 
 _NOT_OF_THE_RUN = {"command", "port", "open", "dask", "workers", "run"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN, what to look at, and where to serve it."""
-    add_run_arguments(parser)
-    parser.add_argument(
-        "--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)"
-    )
-    parser.add_argument("--open", action="store_true", help="open the address in a browser")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vanidl.commands import console
+from vanidl.commands.arguments import LINE_S, LOOK_S
 from vanidl.commands.colour import is_terminal, wants_colour
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
@@ -21,24 +22,9 @@ from vanidl.watch.openmetrics import openmetrics
 from vanidl.watch.run import WatchedRun
 from vanidl.watch.state import RunState
 
-LOOK_S = 1.0
-LINE_S = 10.0
 _END_S = 0.5  # in which the end of a run is seen
 
 Show = Callable[[RunState, float], None]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN, how often to say something, and where to write metrics."""
-    add = parser.add_argument
-    add("run", metavar="RUN", help="folder that vanidl record -o RUN writes, now or soon")
-    add(
-        "--every", type=float, metavar="SECONDS",
-        help=f"time between looks ({LOOK_S:g} on a terminal, else {LINE_S:g})",
-    )  # fmt: skip
-    add("--openmetrics", metavar="FILE", help="also write metrics there, replaced at each look")
-    add("--plain", action="store_true", help="one line each time, on a terminal too")
-    add("--quiet", action="store_true", help="say nothing: metrics alone")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from vanidl.errors import UsageError
-from vanidl.export import chrome, dlio, document, scalars, tables
 from vanidl.files import atomic
-from vanidl.run import Run
+
+if TYPE_CHECKING:
+    from vanidl.run import Run
 
 Written = list[tuple[str, str]]
 """What was written: (name, what is in it)."""
@@ -17,31 +19,40 @@ Written = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a format is written: into a folder, or as one file."""
+    """How a format is written: into a folder, or as one file, by a function of a module."""
 
     is_folder: bool
-    write: Callable[[Run, Path], Written]
+    writer: str  # MODULE:FUNCTION, imported when it is asked for
     holds: str
 
-
-def _figures(run: Run, folder: Path) -> Written:
-    from vanidl.paper import write  # matplotlib: only where it is asked for
-
-    return write(run, folder)
+    def write(self, run: Run, target: Path) -> Written:
+        """Writes the run; what was written."""
+        module, _, name = self.writer.partition(":")
+        return cast(Written, getattr(import_module(module), name)(run, target))
 
 
 FORMATS: dict[str, Format] = {
-    "parquet": Format(True, tables.write_parquet, "a folder with one Parquet file a table"),
-    "csv": Format(True, tables.write_csv, "a folder with one CSV file a table"),
-    "json": Format(False, document.write, "one file: summary --json and every table"),
+    "parquet": Format(
+        True, "vanidl.export.tables:write_parquet", "a folder with one Parquet file a table"
+    ),
+    "csv": Format(True, "vanidl.export.tables:write_csv", "a folder with one CSV file a table"),
+    "json": Format(
+        False, "vanidl.export.document:write", "one file: summary --json and every table"
+    ),
     "chrome": Format(
-        False, chrome.write, "one timeline for Perfetto and chrome://tracing (.json, .json.gz)"
+        False,
+        "vanidl.export.chrome:write",
+        "one timeline for Perfetto and chrome://tracing (.json, .json.gz)",
     ),
     "tensorboard": Format(
-        True, scalars.write, "a folder of TensorBoard scalars: wait share and bandwidth per step"
+        True,
+        "vanidl.export.scalars:write",
+        "a folder of TensorBoard scalars: wait share and bandwidth per step",
     ),
-    "dlio": Format(False, dlio.write, "a workload for the benchmark DLIO (.yaml)"),
-    "figures": Format(True, _figures, "a folder of figures for papers: PDF, SVG and PNG"),
+    "dlio": Format(False, "vanidl.export.dlio:write", "a workload for the benchmark DLIO (.yaml)"),
+    "figures": Format(
+        True, "vanidl.paper:write", "a folder of figures for papers: PDF, SVG and PNG"
+    ),
 }
 
 

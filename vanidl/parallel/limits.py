@@ -26,10 +26,10 @@ class TimeLimit(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one piece of work may take."""
+    """What one piece of work may take; by default, what one job of many."""
 
-    seconds: float
-    nbytes: int
+    seconds: float = 600.0
+    nbytes: int = 8 << 30
 
 
 @contextmanager

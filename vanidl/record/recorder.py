@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+AUTO = "auto"
+TRACERS = (AUTO, "darshan", "dftracer", "none")
+"""What can be asked for by name; `recording.RECORDERS` are those that `auto` looks for."""
+
 PRELOAD = "LD_PRELOAD"
 
 ENDED = "ended"

@@ -11,15 +11,13 @@ from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
 from vanidl.record.launch import Ended, passed_on, run
-from vanidl.record.recorder import Tracer
+from vanidl.record.recorder import AUTO, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
 
 RECORDERS = (darshan.RECORDER, dftracer.RECORDER)
 """Every tracer, in the order in which `auto` looks for them."""
 
-AUTO = "auto"
-TRACERS = (AUTO, *(recorder.name for recorder in RECORDERS), no_tracer.NAME)
 FOLDER_VARIABLE = "VANIDL_RUN"
 """The command finds the RUN folder here, to put profiler output into it."""
 

@@ -35,7 +35,7 @@ from vanidl.survey.rows import Row, identities, missing, rows
 LOGS_A_BATCH = 32
 MOST_LEVELS = 10
 """Repositories of results have them eight levels below."""
-LIMITS = Limits(seconds=600, nbytes=8 << 30)
+LIMITS = Limits()
 """What each job may take: a log of a hundred million operations takes half of it."""
 
 _KILLED = (

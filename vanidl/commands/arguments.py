@@ -1,0 +1,351 @@
+"""What each command takes: its options, which need no package, so that help comes at once.
+
+A function a command, and ARGUMENTS, which lists them; its module has `run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from vanidl.anonymize.pseudonyms import Pseudonyms
+from vanidl.export import FORMATS
+from vanidl.parallel.limits import Limits
+from vanidl.record.recorder import TRACERS
+from vanidl.record.steps import PROFILED_STEPS, WARM_UP
+
+SHELLS = ("bash", "zsh", "fish")
+SCHEMAS = ("summary", "compare", "check", "export", "survey", "ab", "run", "ceiling")
+"""JSON outputs whose schema can be printed."""
+
+WORSE = "worse"
+"""The verdict that --fail-on looks for."""
+
+LOOK_S, LINE_S = 1.0, 10.0
+"""Between looks at a run that is being recorded: on a terminal, and elsewhere."""
+
+PLACEHOLDER = "{run}"
+"""The folder of the run, in commands that are recorded."""
+
+_GIB = 1 << 30
+
+
+def declare_summary(parser: argparse.ArgumentParser) -> None:
+    """RUN, what to look at, --full and --json."""
+    add_run_arguments(parser)
+    output = parser.add_argument_group("output").add_mutually_exclusive_group()
+    output.add_argument("--full", action="store_true", help="every table, finding and warning")
+    output.add_argument("--json", action="store_true", help="one JSON object, for programs")
+
+
+def declare_report(parser: argparse.ArgumentParser) -> None:
+    """RUN, what to look at, and where the page goes."""
+    add_run_arguments(parser)
+    parser.add_argument("-o", "--output", default="report.html", metavar="FILE")
+
+
+def declare_view(parser: argparse.ArgumentParser) -> None:
+    """RUN, what to look at, and where to serve it."""
+    add_run_arguments(parser)
+    parser.add_argument(
+        "--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the address in a browser")
+
+
+def declare_compare(parser: argparse.ArgumentParser) -> None:
+    """The sides, how to show the comparison, and how to read runs."""
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="two or more runs, each compared with the first. A RUN is a log, a folder of logs and "
+        "profiler output, or a folder whose sub-folders are repeats of one run. A single RUN is "
+        "what vanidl ab left.",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write one HTML page")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="NAME", help="name of a side, in order"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=(WORSE,),
+        help="exit status 3 where the first metric of a side is worse, for tests of training code",
+    )
+    add_read_arguments(parser)
+
+
+def declare_record(parser: argparse.ArgumentParser) -> None:
+    """Where the RUN goes, which tracer, and the command."""
+    add = parser.add_argument
+    add("-o", "--output", metavar="RUN", help="folder to make (default: vanidl-DATE-TIME)")
+    add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
+    add("--no-steps", action="store_true", help="do not record steps and input waits")
+    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add(
+        "--profile", metavar="STEPS", type=int, nargs="?", const=PROFILED_STEPS,
+        help="switch PyTorch's profiler on for so many steps after a warm-up (default: "
+        f"{PROFILED_STEPS}), and for half as many later in a long run",
+    )  # fmt: skip
+    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
+    add(
+        "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"
+    )
+    add("--openmetrics", metavar="FILE", help="also write metrics there, see vanidl watch")
+    add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
+
+
+def declare_watch(parser: argparse.ArgumentParser) -> None:
+    """RUN, how often to say something, and where to write metrics."""
+    add = parser.add_argument
+    add("run", metavar="RUN", help="folder that vanidl record -o RUN writes, now or soon")
+    add(
+        "--every", type=float, metavar="SECONDS",
+        help=f"time between looks ({LOOK_S:g} on a terminal, else {LINE_S:g})",
+    )  # fmt: skip
+    add("--openmetrics", metavar="FILE", help="also write metrics there, replaced at each look")
+    add("--plain", action="store_true", help="one line each time, on a terminal too")
+    add("--quiet", action="store_true", help="say nothing: metrics alone")
+
+
+def declare_ab(parser: argparse.ArgumentParser) -> None:
+    """Both commands, how often and how to run them, and where the page goes."""
+    add = parser.add_argument
+    place = f"{PLACEHOLDER} in it, and VANIDL_RUN in its environment, are the folder of the run"
+    add("--a", required=True, metavar="CMD", help=f"the command as it was; {place}")
+    add("--b", required=True, metavar="CMD", help="the command with the change")
+    add("--repeat", type=int, default=5, metavar="N", help="pairs that count (default 5)")
+    add("--drop-caches", action="store_true", help="empty the page cache before every run (root)")
+    add("--tracer", choices=TRACERS, default="auto", help="as of vanidl record")
+    beside = "beside each pair also --a with batches from memory: what input costs both"
+    add("--ceiling", action="store_true", help=beside)
+    add_replay_arguments(parser)
+    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
+    add("--runs", metavar="DIR", help="new folder for the runs (default vanidl-ab-DATE-TIME)")
+    add("-o", "--output", metavar="FILE", help="write one HTML page")
+    add("--label", action="append", default=[], metavar="NAME", help="name of a side, in order")
+    add_read_arguments(parser)
+
+
+def declare_ceiling(parser: argparse.ArgumentParser) -> None:
+    """What to compare with, how batches are kept, and the command."""
+    add = parser.add_argument
+    add("-o", "--output", metavar="RUN", help="folder to make for the run as it trains (default: "
+        "vanidl-DATE-TIME); that with batches from memory goes to RUN-ceiling")  # fmt: skip
+    add("--against", metavar="RUN", help="a recorded run of this command: it is not run again")
+    add_replay_arguments(parser)
+    add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
+    add("--tracer", choices=TRACERS, default="auto", help="of the run as it trains")
+    add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
+    where = f"what to run; {PLACEHOLDER} in it, and VANIDL_RUN, are the folder of the run"
+    add("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND", help=where)
+
+
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    """How batches are kept and handed out."""
+    add = parser.add_argument
+    add("--warm-up", type=int, default=WARM_UP, metavar="N",
+        help="batches of each loader that are real, and kept")  # fmt: skip
+    add("--memory", default="1GiB", metavar="SIZE", help="of each process, for kept batches")
+    add("--epoch-batches", type=int, metavar="N",
+        help="batches of a pass over a loader that does not know its length")  # fmt: skip
+
+
+def declare_check(parser: argparse.ArgumentParser) -> None:
+    """The paths, --json and --all."""
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a log, or a folder of logs")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    parser.add_argument(
+        "--all", action="store_true", help="every file, not the first hundred of each state"
+    )
+
+
+def declare_export(parser: argparse.ArgumentParser) -> None:
+    """RUN, what to look at, the format and where it goes."""
+    add_run_arguments(parser, window_end=("--until",))  # here --to is the format
+    what = "; ".join(f"{name}: {form.holds}" for name, form in FORMATS.items())
+    parser.add_argument("--to", required=True, choices=tuple(FORMATS), help=what)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="PATH", help="the file or new folder to write"
+    )
+
+
+def declare_demo(parser: argparse.ArgumentParser) -> None:
+    """Where the page goes."""
+    parser.add_argument("-o", "--output", default="report.html", metavar="FILE")
+
+
+def declare_completion(parser: argparse.ArgumentParser) -> None:
+    """Which shell."""
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
+
+
+def declare_schema(parser: argparse.ArgumentParser) -> None:
+    """Which output; all where none is named."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        choices=SCHEMAS,
+        metavar="NAME",
+        help=f"one of {', '.join(SCHEMAS)}; without it all of them, under $defs",
+    )
+
+
+def declare_mcp(parser: argparse.ArgumentParser) -> None:
+    """The folders that may be read."""
+    parser.add_argument(
+        "roots",
+        metavar="ROOT",
+        nargs="+",
+        help="a folder with runs below it; nothing outside of it is read",
+    )
+
+
+def declare_survey(parser: argparse.ArgumentParser) -> None:
+    """FOLDER, where the results go, and where work runs."""
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="Darshan logs and results of DLIO, up to ten levels below"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="survey",
+        metavar="OUT",
+        help="folder of jobs.parquet and fleet.html (default survey); what it holds is kept",
+    )
+    parser.add_argument(
+        "--reports",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also write the reports of the N jobs with most time in I/O, linked from the page",
+    )
+    _add_limits(parser)
+    parser.add_argument(
+        "--anonymize",
+        dest="names",
+        action="store_const",
+        const=Pseudonyms(),
+        help="replace users, commands and paths by numbers; job ids and times stay, and nothing to "
+        "resume from is kept",
+    )
+    add_executor_arguments(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    usual = Limits()
+    parser.add_argument(
+        "--job-seconds",
+        type=float,
+        default=usual.seconds,
+        metavar="S",
+        help=f"time for each job (default {usual.seconds:.0f})",
+    )
+    parser.add_argument(
+        "--job-memory",
+        type=float,
+        default=usual.nbytes / _GIB,
+        metavar="GIB",
+        help=f"memory for each job in GiB (default {usual.nbytes / _GIB:.0f})",
+    )
+
+
+def add_run_arguments(
+    parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
+) -> None:
+    """Declares RUN and the options that choose what to read and what to look at.
+
+    `window_end` are the names of the option that ends the time window.
+    """
+    parser.add_argument(
+        "run", metavar="RUN", help="a Darshan log, or a folder of logs and profiler output"
+    )
+    add_read_arguments(parser, window_end=window_end)
+
+
+def add_read_arguments(
+    parser: argparse.ArgumentParser, *, window_end: Sequence[str] = ("--to", "--until")
+) -> None:
+    """Declares the options that choose what to read of a run and what to look at."""
+    add = parser.add_argument_group("what to look at").add_argument
+    add(
+        "--layer",
+        default="",
+        help="layer of the I/O: POSIX (default), MPI-IO, or OBJECT, requests to object storage "
+        "(default where they alone were recorded)",
+    )
+    add("--only", metavar="KIND", help="only files of one kind, for example dataset")
+    add("--include", action="append", default=[], metavar="GLOB", help="only paths that match")
+    add("--exclude", action="append", default=[], metavar="GLOB", help="no paths that match")
+    add("--from", dest="from_s", type=float, metavar="T", help="from T seconds into the job")
+    add(*window_end, dest="to_s", type=float, metavar="T", help="up to T seconds into the job")
+    _add_inputs(parser)
+    add_executor_arguments(parser)
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("what to read, and how").add_argument
+    add(
+        "--job", action="append", default=[], metavar="ID",
+        help="this job of several, by its id or, as @2, its number in the table that is shown",
+    )  # fmt: skip
+    add(
+        "--steps",
+        action="append",
+        default=[],
+        metavar="PATH[:TAG]",
+        help="more profiler output, or event files (TAG: which scalar marks steps)",
+    )
+    add("--kind", action="append", default=[], metavar="GLOB=KIND", help="kind of such files")
+    add("--wait-name", action="append", default=[], metavar="REGEX", help="spans that are waits")
+    add("--clock-offset", type=float, metavar="SECONDS", help="added to every profiler time")
+    add("--data", action="append", default=[], metavar="PATH", help="the dataset as it lies here")
+    add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
+    add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
+    add("--samples-per-step", type=int, metavar="N", help="samples of one rank in one step")
+    add(
+        "--anonymize",
+        dest="names",
+        action="store_const",
+        const=Pseudonyms(),
+        help="replace paths, hosts, users and commands by numbers, the same in all output",
+    )
+
+
+def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options that choose where work runs: a Dask cluster."""
+    who = parser.add_argument_group("where work runs").add_mutually_exclusive_group()
+    who.add_argument(
+        "--dask", metavar="ADDRESS", help="work on this Dask scheduler, for example tls://HOST:8786"
+    )
+    who.add_argument(
+        "--workers", type=_positive, metavar="N", help="work on a Dask cluster of N processes here"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    "summary": declare_summary,
+    "report": declare_report,
+    "view": declare_view,
+    "compare": declare_compare,
+    "record": declare_record,
+    "watch": declare_watch,
+    "ab": declare_ab,
+    "ceiling": declare_ceiling,
+    "check": declare_check,
+    "export": declare_export,
+    "demo": declare_demo,
+    "completion": declare_completion,
+    "schema": declare_schema,
+    "mcp": declare_mcp,
+    "survey": declare_survey,
+}
+"""By the name of the command: what declares its options."""
