@@ -18,7 +18,7 @@ import vanidl
 from tests import ROOT, SHARED
 from tests.makers import browser
 
-settings.register_profile("explore", deadline=None)  # a busy machine is no failure
+settings.register_profile("explore", deadline=None, max_examples=5000)  # busy is no failure
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("repeatable")  # what passes once passes again; `make fuzz` explores
 

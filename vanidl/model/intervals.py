@@ -180,7 +180,9 @@ def _length_within(sets: Sequence[Intervals], low: int, high: int) -> int:
 
 
 def clipped(a: Intervals, low: int, high: int) -> Intervals:
-    """The time that a covers in [low, high)."""
+    """The time that a covers in [low, high); none where that is empty."""
+    if high <= low:
+        return EMPTY
     first = int(np.searchsorted(a.end, low, side="right"))
     last = int(np.searchsorted(a.start, high, side="left"))
     inside = slice(first, max(first, last))
@@ -204,7 +206,10 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 def complement(a: Intervals) -> Intervals:
     """All the time that a does not cover."""
     start = np.concatenate([np.array([_MIN], np.int64), a.end])
-    return Intervals(start, np.concatenate([a.start, np.array([_MAX], np.int64)]))
+    end = np.concatenate([a.start, np.array([_MAX], np.int64)])
+    # Before what begins with time itself, and after what ends with it, there is nothing.
+    rest = slice(int(end[0] == _MIN), len(end) - int(start[-1] == _MAX))
+    return Intervals(start[rest], end[rest])
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
