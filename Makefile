@@ -18,10 +18,10 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz reports notebooks docs dist browser fuse clean
+.PHONY: help demo test check coverage-map coverage lint fuzz reports notebooks docs dist browser fuse clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 demo: $(VENV)/installed  ## a report of a recorded training run, and its headline
 	$(BIN)/vanidl report $(RUN) -o report.html
@@ -31,6 +31,12 @@ test: $(VENV)/installed-loaders browser fuse  ## all tests
 
 check: lint  ## style, types, imports, and the tests of what changed since BASE (main)
 	$(PYTEST) -q $$($(BIN)/python -m tests.changed $(BASE))
+
+coverage-map: $(VENV)/installed-loaders  ## measure what each test runs, for check: minutes
+	$(BIN)/python -m tests.covered -n 2
+
+coverage: $(VENV)/installed-loaders  ## lines and branches that tests run, by room, as measured last
+	$(BIN)/python -m tests.covered -n 2 --rooms
 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, 5,000 hostile commands, laws, atheris
 	$(BIN)/python -m tests.fuzz

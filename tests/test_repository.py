@@ -12,7 +12,8 @@ import pytest
 
 import vanidl
 from tests import ROOT
-from tests.changed import targets
+from tests.changed import changed_functions, targets
+from tests.covered import Covered
 
 PACKAGES = ("vanidl", "loaders")
 INSTALLED_AS = {"loaders": "vanidl_loaders"}
@@ -168,8 +169,80 @@ def test_benchmarks_share_makers_and_no_test(path) -> None:
         (["notebooks/read_a_trace.ipynb"], ["tests/notebooks"]),
     ],
 )
-def test_changes_choose_their_tests(changed: list[str], tests: list[str]) -> None:
-    assert targets(changed) == [*tests, "tests/test_repository.py"]
+def test_without_a_map_changes_choose_the_tests_of_their_folders(
+    changed: list[str], tests: list[str]
+) -> None:
+    assert targets(dict.fromkeys(changed)) == [*tests, "tests/test_repository.py"]
+
+
+INTERVALS, LAWS, FETCHES = (
+    "vanidl/model/intervals.py",
+    "tests/analyses/test_laws.py",
+    "tests/record/test_fetches.py",
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "functions", "tests"),
+    [
+        (INTERVALS, {"union"}, [LAWS, "tests/model/test_intervals.py"]),
+        (INTERVALS, {"merge"}, [LAWS, "tests/model/test_intervals.py", FETCHES]),
+        (INTERVALS, None, [LAWS, "tests/model/test_intervals.py", FETCHES]),
+        (INTERVALS, set(), ["tests/model/test_intervals.py"]),  # a comment
+        ("vanidl/errors.py", None, [LAWS]),  # holds no function: run by who imports it
+        ("vanidl/figures/palette.py", {"any"}, ["tests/figures"]),  # nothing known runs it
+        (LAWS, None, [LAWS]),
+    ],
+)
+def test_changes_choose_the_tests_that_run_them(path, functions, tests) -> None:
+    rooms = (ROOT / "tests/model").rglob("test_*.py")
+    runs = {test.relative_to(ROOT).as_posix(): {} for test in rooms}
+    runs |= {
+        LAWS: {INTERVALS: ["merge", "union"], "vanidl/errors.py": [""], LAWS: ["test_one"]},
+        FETCHES: {INTERVALS: ["merge"], LAWS: ["helper"]},
+    }
+    covers = {test: Covered(passed=True, took_s=1.0, runs=ran) for test, ran in runs.items()}
+    assert targets({path: functions}, covers) == [*tests, "tests/test_repository.py"]
+    newer = {test: one for test, one in covers.items() if "test_spill" not in test}
+    found = targets({path: functions}, newer)
+    assert ("tests/model/test_spill.py" in found) == (path == INTERVALS)
+
+
+BEFORE = """
+'''Says what.'''
+from a import b
+LIMIT = 3
+class Shape:
+    '''Says what.'''
+    sides: int = 3
+    def area(self): return b(self)
+def inner():
+    def deep(): return 1
+    return deep
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "functions"),
+    [
+        ("b(self)", "b(self) + 1", {"Shape.area"}),
+        ("return 1", "return 2", {"inner", "inner.deep"}),
+        ("(self): return b", "(self, more=1): return b", {"Shape.area"}),
+        ("Says what", "Says it", set()),
+        ("LIMIT", "# why\nLIMIT", set()),
+        ("LIMIT = 3", "LIMIT = 3\nOTHER = 4\nfrom c import d\ndef more(): return 1", set()),
+        ("def inner", "def outer", {"inner", "inner.deep"}),
+        ("LIMIT = 3", "LIMIT = 4", None),
+        ("from a", "from c", None),
+        ("sides: int = 3", "sides: int = 4", None),
+        ("sides: int = 3", "sides: int = 3\n    edges: int = 4", None),
+        ("class Shape", "@frozen\nclass Shape", None),
+        ("def area", "def __eq__(self, other): return True\n    def area", None),
+    ],
+)
+def test_the_functions_that_changed_are_named(old, new, functions) -> None:
+    assert BEFORE.count(old) >= 1
+    assert changed_functions(BEFORE, BEFORE.replace(old, new)) == functions
 
 
 def test_changes_are_found() -> None:
