@@ -7,6 +7,8 @@ import gzip
 import json
 import random
 import re
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.makers.darshan_logs import (
     STDIO_TIMES,
     Log,
     Record,
+    header_length,
     log_bytes,
 )
 from tests.makers.dftracer_traces import PfwTrace
@@ -218,6 +221,8 @@ def decoded(path: Path) -> str:
 
         table = parquet.read_table(path)
         texts = [content.decode("latin-1"), str(table.schema), str(table.to_pylist())]
+    if path.suffix == ".darshan":
+        texts = [stream.decode("utf-8", "replace") for stream in _streams(content)]
     if path.suffix in (".json", ".gz"):
         texts.append(json.dumps(json.loads(content), ensure_ascii=False))
     if path.suffix == ".html":
@@ -226,6 +231,15 @@ def decoded(path: Path) -> str:
     return re.sub(
         r"\\u([0-9a-f]{4})", lambda m: chr(int(m[1], 16)), "\n".join(unicode).lower()
     )  # fmt: skip
+
+
+def _streams(log: bytes) -> Iterator[bytes]:
+    """The inflated streams of a Darshan log, from its job record on."""
+    left = log[header_length(Log()) :]
+    while left:
+        stream = zlib.decompressobj()
+        yield stream.decompress(left)
+        left = stream.unused_data
 
 
 def _unpacked(text: str) -> str:

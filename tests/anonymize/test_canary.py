@@ -32,6 +32,7 @@ OUTPUTS: dict[str, Callable[[Run, Path], object]] = {
     "document": lambda run, folder: export(run, "json", folder / "document.json"),
     "parquet": lambda run, folder: export(run, "parquet", folder / "parquet"),
     "chrome": lambda run, folder: export(run, "chrome", folder / "timeline.json.gz"),
+    "darshan": lambda run, folder: export(run, "darshan", folder / "run.darshan"),
     "dlio": lambda run, folder: export(run, "dlio", folder / "workload.yaml"),
 }
 NOT_SEARCHED = {"figures", "tensorboard"}  # drawn from the page's own text; numbers only
@@ -107,7 +108,7 @@ def test_no_output_of_a_run_holds_a_secret(tmp_path, secret, opened, output) -> 
 
 def test_the_search_would_notice(tmp_path, secret, opened) -> None:
     seen: set[str] = set()
-    for output in ("page", "chrome", "parquet"):
+    for output in ("page", "chrome", "parquet", "darshan"):
         for i, run in enumerate(opened[False]):
             folder = tmp_path / f"{output}-{i}"
             folder.mkdir()

@@ -44,6 +44,11 @@ FORMATS: dict[str, Format] = {
         "vanidl.export.chrome:write",
         "one timeline for Perfetto and chrome://tracing (.json, .json.gz)",
     ),
+    "darshan": Format(
+        False,
+        "vanidl.export.darshan:write",
+        "a Darshan log, for its tools (.darshan): counters and DXT",
+    ),
     "tensorboard": Format(
         True,
         "vanidl.export.scalars:write",

@@ -14,7 +14,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-_SIZES = _words("0_100 100_1K 1K_10K 10K_100K 100K_1M 1M_4M 4M_10M 10M_100M 100M_1G 1G_PLUS")
+SIZES = _words("0_100 100_1K 1K_10K 10K_100K 100K_1M 1M_4M 4M_10M 10M_100M 100M_1G 1G_PLUS")
 _SPANS = "OPEN_START READ_START WRITE_START CLOSE_START OPEN_END READ_END WRITE_END CLOSE_END"
 _RANKS = "FASTEST_RANK FASTEST_RANK_BYTES SLOWEST_RANK SLOWEST_RANK_BYTES"
 _RANK_TIMES = "FASTEST_RANK_TIME SLOWEST_RANK_TIME VARIANCE_RANK_TIME VARIANCE_RANK_BYTES"
@@ -45,7 +45,7 @@ def _numbered(pattern: str, last: int = 4) -> Iterator[str]:
 
 
 def _size_classes(infix: str) -> Iterator[str]:
-    return (f"SIZE_{op}{infix}_{size}" for op in ("READ", "WRITE") for size in _SIZES)
+    return (f"SIZE_{op}{infix}_{size}" for op in ("READ", "WRITE") for size in SIZES)
 
 
 def _shapes() -> Iterator[str]:

@@ -1,0 +1,155 @@
+"""A Darshan log of format 3.41 as it is written: its regions are put aside, then follow the header.
+
+The layout is that of darshan-log-format.h: a header that says where each region lies, the job
+record with command and mount table, the names of all records, and the modules, each region one or
+more zlib streams.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO
+
+from vanidl.formatting.names import printable
+from vanidl.readers.darshan.header import LAYOUTS, MAGIC
+from vanidl.readers.darshan.job import METADATA_BYTES
+
+_VERSION = "3.41"
+_LAYOUT = LAYOUTS[_VERSION]
+_HEADER = struct.Struct(f"<{_LAYOUT.head}{2 + 2 * _LAYOUT.slots}Q{_LAYOUT.slots}I")
+_JOB = struct.Struct(f"<{_LAYOUT.job}")
+_JOB_RECORD_BYTES = 4096  # DARSHAN_JOB_RECORD_SIZE: Darshan's own reader holds no more of it
+_LONGEST_COMMAND_BYTES = 2048  # of it; the mount table has the rest
+_LEVEL = 1  # three times as fast as zlib's default, a tenth larger
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobText:
+    """What the job record of a log says."""
+
+    user_id: int
+    job_id: int
+    nprocs: int
+    start_ns: int
+    end_ns: int
+    writer: str
+    command: str
+    mounts: tuple[tuple[str, str], ...]  # (mount point, file system type)
+
+
+@dataclass(slots=True)
+class _Region:
+    """The compressed bytes of one region so far."""
+
+    version: int
+    file: IO[bytes]
+
+
+class LogFile:
+    """Takes the records of modules, then writes the log that holds them."""
+
+    def __init__(self) -> None:
+        self._regions: dict[str, _Region] = {}
+        self._files = ExitStack()
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._files.close()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the modules that have records."""
+        return tuple(self._regions)
+
+    def add(self, module: str, version: int, records: bytes | memoryview) -> None:
+        """Appends whole records to a module, as a stream of their own.
+
+        Raises:
+            OSError: there is no room for temporary files.
+        """
+        if module not in self._regions:
+            file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  (a stack)
+            self._regions[module] = _Region(version, file)
+        self._regions[module].file.write(zlib.compress(records, _LEVEL))
+
+    def write(
+        self,
+        target: IO[bytes],
+        job: JobText,
+        names: Iterable[tuple[int, str]],
+        partial: Sequence[str],
+    ) -> None:
+        """Writes the whole log.
+
+        Args:
+            target: where to; need not be able to seek.
+            job: the job record.
+            names: id and name of each record.
+            partial: modules whose records are flagged incomplete.
+        """
+        # The table of contents: what lies where, module by module in the order of their numbers.
+        head = zlib.compress(_job_record(job)), zlib.compress(_name_records(names), _LEVEL)
+        table, versions = [0] * (2 + 2 * _LAYOUT.slots), [0] * _LAYOUT.slots
+        position = _HEADER.size + len(head[0])
+        table[:2] = position, len(head[1])
+        position += len(head[1])
+        number = {module: _LAYOUT.modules.index(module) for module in self._regions}
+        in_turn = sorted(self._regions, key=number.__getitem__)
+        for module in in_turn:
+            region, i = self._regions[module], number[module]
+            length = region.file.tell()
+            table[2 + 2 * i : 4 + 2 * i] = position, length
+            versions[i] = region.version
+            position += length
+        flags = sum(1 << number[module] for module in partial if module in number)
+        # Header, job and names, then the regions as they were put aside.
+        target.write(_HEADER.pack(_VERSION.encode(), MAGIC, 0, flags, *table, *versions))
+        target.write(b"".join(head))
+        for module in in_turn:
+            self._regions[module].file.seek(0)
+            shutil.copyfileobj(self._regions[module].file, target)
+
+
+def text_bytes(text: str, most: int) -> bytes:
+    """A name or command as a log holds it: no control characters, UTF-8, at most so many bytes."""
+    raw = printable(text).encode("utf-8", "backslashreplace")
+    return raw if len(raw) <= most else raw[:most].decode("utf-8", "ignore").encode()
+
+
+def _job_record(job: JobText) -> bytes:
+    times = (*divmod(job.start_ns, _SECOND_NS), *divmod(job.end_ns, _SECOND_NS))
+    fixed = _JOB.pack(job.user_id, *times, job.nprocs, job.job_id)
+    metadata = b"lib_ver=%s\n" % text_bytes(job.writer, METADATA_BYTES - 16)
+    record = fixed + metadata.ljust(METADATA_BYTES, b"\0")
+    record += text_bytes(job.command, _LONGEST_COMMAND_BYTES)
+    # Darshan's reader takes a log without any mount for one without a command.
+    for point, kind in job.mounts or (("/", "unknown"),):
+        line = b"\n%s\t%s" % tuple(_field(text) for text in (kind, point))
+        if len(record) + len(line) < _JOB_RECORD_BYTES:
+            record += line
+    return record + b"\0"
+
+
+def _field(text: str) -> bytes:
+    """A mount point or type as /proc/mounts writes it: blanks would end the field."""
+    return text_bytes("".join("\\040" if c.isspace() else c for c in text) or "unknown", 1024)
+
+
+def _name_records(names: Iterable[tuple[int, str]]) -> bytes:
+    key = struct.Struct("<Q")
+    return b"".join(key.pack(i) + text_bytes(name, 4096) + b"\0" for i, name in names)
