@@ -1,0 +1,884 @@
+"""Runs a recorded pipeline again under other settings: loaders, their queues, steps and ranks.
+
+Batches are asked of workers, each of which fetches one after another; a batch is handed over when
+it was fetched and delivered, in order or not, and taking it asks for the next one
+(`torch.utils.data.DataLoader`: batch k of an epoch is asked as batch k - workers x prefetch_factor
+is taken, of the next worker in turn; with in_order=False, of the worker whose batch was taken).
+What the training process does between two waits takes as long as it did, less what it waited for
+slower ranks; steps of several ranks end with the slowest.
+
+So all times follow from durations by sums and maxima. In a block of batches that do not depend on
+each other but through the training process, that is one cumulative maximum: a block costs the
+same calls for one rank and for hundreds, for one change and for many.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Values = NDArray[Any]  # single or double precision, or truth
+Array = NDArray[np.float64]
+
+PREFETCH_FACTOR = 2
+"""Batches asked ahead of each worker unless the loader's `prefetch_factor` is set."""
+
+_NEAR_NS = 2_000_000  # a batch asked so close to the end of a wait was asked by its taking
+_IN_TIME = 2.0  # times the usual wait for a batch that lay ready: more is a late one
+_CELLS = 1 << 17  # of a chunk of columns: its arrays stay in the cache
+_MANY = 1 << 21  # durations; more are kept in single precision, 60 ns of a second
+_LONGEST_BLOCK = 4096
+_DURATIONS = ("ask", "lag", "fetch", "delivery", "hold", "before", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The batches of one loader of one rank, by the order in which they were taken.
+
+    Arrays have one entry a batch; times are ns on one clock.
+    """
+
+    worker: Int64Array  # who fetched it; -1: the training process, in the wait itself
+    asked_ns: Int64Array  # when it was asked of the worker; -1: not known
+    begin_ns: Int64Array  # of the fetch
+    end_ns: Int64Array
+    ready_ns: Int64Array  # when the training process could have it; -1: not known
+    wait_begin_ns: Int64Array  # of the wait that took it
+    wait_end_ns: Int64Array
+    epoch: Int64Array  # of the iterator: each starts with an empty queue
+    workers: int
+    prefetch: int = PREFETCH_FACTOR  # batches asked ahead of each worker
+    in_order: bool = True
+    rank: int = 0
+    step: Int64Array | None = None
+    """Batches of the same number are of one step, which all ranks end together; numbers ascend;
+    -1: of none, as in an evaluation. None: the k-th batch of each rank is of step k."""
+    met_ns: Int64Array | None = None
+    """When the ranks had met in the batch's step; None: as the next wait begins."""
+    peers_ns: Int64Array | None = None
+    """How long the rank waited there for slower ones; None: the step takes the same on all."""
+    last_end_ns: int = -1  # of the last batch's step; -1: with its wait
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the run is to differ; the defaults change nothing."""
+
+    workers: int | None = None  # of each loader; None: as it was
+    prefetch: int | None = None
+    in_order: bool | None = None
+    fetch_ns: Sequence[Array] | None = None  # for each pipeline how long its fetches take instead
+
+    @property
+    def queues_change(self) -> bool:
+        """Whether batches are asked for in another way."""
+        return any(each is not None for each in (self.workers, self.prefetch, self.in_order))
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What comes of it: ns since the first wait of the run; arrays as those of the pipelines."""
+
+    total_ns: float
+    wait_begin_ns: tuple[Array, ...]
+    wait_end_ns: tuple[Array, ...]
+
+    @property
+    def wait_ns(self) -> float:
+        """All waits of all pipelines."""
+        ends = zip(self.wait_begin_ns, self.wait_end_ns, strict=True)
+        return float(sum((end - begin).sum() for begin, end in ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How long parts of a recorded run take instead, and what is never waited for.
+
+    `parts`: name of a duration of `Chain` -> for each chain an array, by column; others stay.
+    """
+
+    parts: Mapping[str, Sequence[Values]] = field(default_factory=dict)
+    unwaited: Sequence[Values] | None = None  # batches that lie ready, whatever was before
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """An iterator: how its batches are asked for and handed over."""
+
+    workers: int
+    places: int  # workers x prefetch
+    in_order: bool
+    asked: tuple[int, ...] = ()  # columns as they were asked for, where not taken in that order
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One rank's run as durations in ns; arrays have an entry a column, see `Machine`.
+
+    A batch is asked for `ask` after the wait `after` has ended (or begun: `at_begin`), begun `lag`
+    after its worker is free for it, and handed over `fetch` + `delivery` later. Its wait begins
+    `before` after the meeting before it, ends `hold` after the batch is there, and `until` later
+    the rank is ready to meet.
+    """
+
+    ask: Values
+    lag: Values
+    fetch: Values
+    delivery: Values
+    hold: Values
+    before: Values
+    until: Values
+    has_worker: Mask  # False: the fetch is in the wait
+    previous: NDArray[np.int32]  # column of the worker's batch before; -1: none
+    after: NDArray[np.int32]  # column of the wait; -1: none
+    at_begin: Mask
+    rest: float  # from the last meeting to the end of the last step
+    queue_of: NDArray[np.int32]  # of each column, -1: no batch
+    queues: tuple[Queue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A recorded run that can be run again.
+
+    Batches of all ranks lie in columns: those of a step that ranks end together in the same one.
+    """
+
+    chains: tuple[Chain, ...]  # one a rank
+    meets: Mask  # columns that the ranks end together
+    columns_of: tuple[Rows, ...]  # of each pipeline's batches
+    chain_of: tuple[int, ...]  # of each pipeline
+    recorded_ns: float  # from the first wait to the end of the last step
+    blocks: tuple[int, ...]  # columns at which blocks begin, and their number
+
+    @property
+    def in_order(self) -> bool:
+        """Whether all loaders hand over batches as they were asked for."""
+        return all(queue.in_order for chain in self.chains for queue in chain.queues)
+
+    def by_column(self, values: Sequence[Values | None]) -> list[Values]:
+        """Values of the batches of each pipeline (None: 0) as one array a chain."""
+        columns = len(self.meets)
+        laid: list[Values] = [np.zeros(0)] * len(self.chains)
+        for chain, rows, own in zip(self.chain_of, self.columns_of, values, strict=True):
+            if own is not None and len(own) == columns:
+                laid[chain] = own
+                continue
+            if not len(laid[chain]):
+                laid[chain] = np.zeros(columns)
+            if own is not None:
+                laid[chain][rows] = own
+        return laid
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When waits begin and end, shape (columns, ranks), ns since the first wait of the run."""
+
+    began: Array
+    took: Array
+
+
+def rerun(pipelines: Sequence[Fetched], settings: Settings) -> Rerun:
+    """The run of these pipelines, which are all loaders of all ranks, under other settings."""
+    machine = measure(pipelines, settings)
+    change = Change()
+    if settings.fetch_ns is not None:
+        change = Change({"fetch": machine.by_column(settings.fetch_ns)})
+    shape = len(machine.meets), len(machine.chains)
+    times = Times(np.zeros(shape), np.zeros(shape))
+    total = play(machine, [change], times)[0]
+    places = list(zip(machine.columns_of, machine.chain_of, strict=True))
+    began = tuple(times.began[columns, chain] for columns, chain in places)
+    took = tuple(times.took[columns, chain] for columns, chain in places)
+    return Rerun(float(total), began, took)
+
+
+# --- From times to durations ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """All batches of one rank, in the order in which they were taken."""
+
+    fetched: Fetched
+    workers: Int64Array  # of the batch's loader
+    places: Int64Array
+    in_order: Mask
+    source: Int64Array  # which of the rank's pipelines
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """What each batch of a run waits for, as rows of other batches."""
+
+    previous: Rows
+    after: Rows
+    at_begin: Mask
+    ask: Array
+    queue_of: Rows
+    queues: tuple[Queue, ...]
+
+
+def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> Machine:
+    """The machine of a recorded run: what its parts took, and what each of them waits for.
+
+    Args:
+        pipelines: all loaders of all ranks, none of them empty.
+        settings: workers, places and order of the queues, where they are to be others.
+    """
+    settings = settings or Settings()
+    ranks = sorted({pipeline.rank for pipeline in pipelines})
+    mine = [[i for i, p in enumerate(pipelines) if p.rank == rank] for rank in ranks]
+    runs = [_merge([pipelines[i] for i in rows]) for rows in mine]
+    columns, meets = _align(runs)
+    start_ns = min(int(run.fetched.wait_begin_ns[0]) for run in runs)
+    precision = np.float32 if len(meets) * len(runs) > _MANY else np.float64
+    common = _common_steps(runs, columns, meets)
+
+    chains, recorded_ns = [], 0.0
+    for run, column in zip(runs, columns, strict=True):
+        links = _link(run)
+        chain = _durations(run, links, start_ns)
+        chain = _with_meetings(chain, run, meets[column], common, column)
+        if settings.queues_change:
+            chain = _relink(chain, run, settings)
+        chains.append(_laid(chain, column, meets, precision))
+        recorded_ns = max(recorded_ns, _end_ns(run.fetched) - start_ns)
+
+    rows_of = {
+        i: column[run.source == which]
+        for rows, run, column in zip(mine, runs, columns, strict=True)
+        for which, i in enumerate(rows)
+    }
+    chain_of = {i: chain for chain, rows in enumerate(mine) for i in rows}
+    count = range(len(pipelines))
+    return Machine(
+        chains=tuple(chains),
+        meets=meets,
+        columns_of=tuple(rows_of[i] for i in count),
+        chain_of=tuple(chain_of[i] for i in count),
+        recorded_ns=recorded_ns,
+        blocks=_blocks(chains, meets),
+    )
+
+
+def _end_ns(fetched: Fetched) -> int:
+    return max(fetched.last_end_ns, int(fetched.wait_end_ns[-1]))
+
+
+def _merge(pipelines: Sequence[Fetched]) -> _Run:
+    """The loaders of one rank as one sequence of waits; each iterator has a number of its own."""
+    counts = [len(p) for p in pipelines]
+    source = np.repeat(np.arange(len(counts)), counts)
+    workers = np.repeat([p.workers for p in pipelines], counts)
+    places = workers * np.repeat([p.prefetch for p in pipelines], counts)
+    in_order = np.repeat([p.in_order for p in pipelines], counts)
+    if len(pipelines) == 1:
+        return _Run(pipelines[0], workers, places, in_order, source)
+    order = np.argsort(np.concatenate([p.wait_begin_ns for p in pipelines]), kind="stable")
+
+    def joined(columns: Sequence[Int64Array]) -> Int64Array:
+        return np.concatenate(columns)[order]
+
+    epochs, steps, until = [], [], 0
+    for p in pipelines:
+        epochs.append(p.epoch - p.epoch.min() + until)
+        until = int(epochs[-1].max()) + 1
+        steps.append(np.arange(len(p)) if p.step is None else p.step)
+    begins, end_ns = joined([p.wait_begin_ns for p in pipelines]), max(map(_end_ns, pipelines))
+    peers = None
+    if all(p.peers_ns is not None for p in pipelines):
+        peers = joined([p.peers_ns for p in pipelines if p.peers_ns is not None])
+    met = [np.full(len(p), -1) if p.met_ns is None else p.met_ns for p in pipelines]
+    together = joined(met)
+    fetched = Fetched(
+        worker=joined([p.worker for p in pipelines]),
+        asked_ns=joined([p.asked_ns for p in pipelines]),
+        begin_ns=joined([p.begin_ns for p in pipelines]),
+        end_ns=joined([p.end_ns for p in pipelines]),
+        ready_ns=joined([p.ready_ns for p in pipelines]),
+        wait_begin_ns=begins,
+        wait_end_ns=joined([p.wait_end_ns for p in pipelines]),
+        epoch=joined(epochs),
+        workers=0,
+        rank=pipelines[0].rank,
+        step=joined(steps),
+        met_ns=np.where(together >= 0, together, np.append(begins[1:], end_ns)),
+        peers_ns=peers,
+        last_end_ns=end_ns,
+    )
+    return _Run(fetched, workers[order], places[order], in_order[order], source[order])
+
+
+def _align(runs: Sequence[_Run]) -> tuple[list[Rows], Mask]:
+    """For each run the columns of its batches; which columns the ranks end together."""
+    if len(runs) == 1:
+        length = len(runs[0].fetched)
+        return [np.arange(length)], np.zeros(length, np.bool_)
+    steps = [np.arange(len(r.fetched)) if r.fetched.step is None else r.fetched.step for r in runs]
+    if all(len(s) == len(steps[0]) and (s == steps[0]).all() for s in steps):
+        return [np.arange(len(s)) for s in steps], steps[0] >= 0
+    numbers = np.unique(np.concatenate([s[s >= 0] for s in steps]))
+    # Before each common step there is room for what any rank does alone.
+    alone = [np.searchsorted(numbers, _last_step(s), side="right") for s in steps]
+    room = np.zeros(len(numbers) + 1, np.int64)
+    for s, place in zip(steps, alone, strict=True):
+        room = np.maximum(room, np.bincount(place[s < 0], minlength=len(room)))
+    first = np.append(0, np.cumsum(room[:-1] + 1))  # column of what comes before each step
+    columns = []
+    for s, place in zip(steps, alone, strict=True):
+        own = s < 0
+        count = np.cumsum(own) - 1
+        begun = np.append(0, np.cumsum(np.bincount(place[own], minlength=len(room))))[place]
+        together = first[np.searchsorted(numbers, s)] + room[np.searchsorted(numbers, s)]
+        columns.append(np.where(own, first[place] + count - begun, together))
+    meets = np.zeros(int(first[-1] + room[-1]), np.bool_)
+    meets[first[:-1] + room[:-1]] = True
+    return columns, meets
+
+
+def _last_step(steps: Int64Array) -> Int64Array:
+    """For each batch the latest step so far, -1 before the first."""
+    return np.maximum.accumulate(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Iterators:
+    """The iterators of a run, and for each batch which is its own and where in it it stands."""
+
+    order: Rows  # rows, iterator by iterator
+    start: Rows  # of each row: where its iterator begins in `order`
+    place: Rows
+    number: Rows
+    begins: Rows  # of each iterator, in `order`
+    sizes: Rows
+
+    @classmethod
+    def of(cls, epoch: Int64Array) -> _Iterators:
+        length = len(epoch)
+        order = np.arange(length)
+        if (np.diff(epoch) < 0).any():
+            order = np.argsort(epoch, kind="stable")
+        begins = np.flatnonzero(np.diff(epoch[order], prepend=epoch[order[0]] - 1))
+        sizes = np.diff(begins, append=length)
+        start, number, place = np.empty((3, length), np.intp)
+        start[order] = np.repeat(begins, sizes)
+        number[order] = np.repeat(np.arange(len(begins)), sizes)
+        place[order] = np.arange(length) - np.repeat(begins, sizes)
+        return cls(order, start, place, number, begins, sizes)
+
+    def back(self, places: Int64Array) -> Rows:
+        """Row of the batch so many places before in the same iterator; -1: none."""
+        exists = (self.place >= places) & (places > 0)
+        before = np.maximum(self.start + self.place - places, 0)
+        rows: Rows = np.where(exists, self.order[before], -1)
+        return rows
+
+
+def _link(run: _Run) -> _Links:
+    """Whom each batch waits for, by the loader's rules; asking as it was recorded, where it was."""
+    f, iterators = run.fetched, _Iterators.of(run.fetched.epoch)
+    heads = iterators.order[iterators.begins]
+    previous, after = iterators.back(run.workers), iterators.back(run.places)
+    if ((f.worker[previous] != f.worker) & (previous >= 0)).any() or not run.in_order.all():
+        previous = _same_worker_before(f, iterators.number)
+    queues = []
+    for head, begin, size in zip(heads.tolist(), iterators.begins, iterators.sizes, strict=True):
+        queue = Queue(int(run.workers[head]), int(run.places[head]), bool(run.in_order[head]))
+        if not queue.in_order and queue.workers:
+            rows = iterators.order[begin : begin + size]
+            queue = replace(queue, asked=_asking_order(f, rows, queue))
+            by_asking, ahead = np.array(queue.asked, np.intp), min(queue.places, size)
+            after[by_asking[:ahead]] = -1
+            after[by_asking[ahead:]] = rows[: size - ahead]
+        queues.append(queue)
+    after[f.worker < 0] = -1
+    after, at_begin, ask = _asking(f, after, iterators)
+    return _Links(previous, after, at_begin, ask, iterators.number, tuple(queues))
+
+
+def _same_worker_before(f: Fetched, queue_of: Rows) -> Rows:
+    order = np.lexsort((f.begin_ns, f.worker, queue_of))
+    same = (np.diff(queue_of[order]) == 0) & (np.diff(f.worker[order]) == 0)
+    previous = np.full(len(f), -1, np.intp)
+    previous[order[1:]] = np.where(same & (f.worker[order[1:]] >= 0), order[:-1], -1)
+    return previous
+
+
+def _asking_order(f: Fetched, rows: Rows, queue: Queue) -> tuple[int, ...]:
+    """Rows as they were asked for, where they were not taken in that order.
+
+    At first workers get theirs in turn; then taking a batch gives its worker the next one.
+    """
+    own: dict[int, list[int]] = {}
+    for row in rows[np.argsort(f.begin_ns[rows], kind="stable")][::-1].tolist():
+        own.setdefault(int(f.worker[row]), []).append(row)
+    turns = [k % queue.workers for k in range(queue.places)]
+    asked = [
+        left.pop() for worker in (*turns, *f.worker[rows].tolist()) if (left := own.get(worker))
+    ]
+    return (*asked, *(row for left in own.values() for row in left[::-1]))
+
+
+def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask, Array]:
+    """When each batch was asked for: (row of a wait, by its beginning or end, ns from there)."""
+    has_worker, asked = f.worker >= 0, f.asked_ns.copy()
+    unknown = has_worker & (after < 0) & (asked < 0)
+    if unknown.any():  # an iterator was born before its first batch was begun, and waited for
+        birth = f.wait_begin_ns[iterators.order[iterators.begins]]
+        np.minimum.at(birth, iterators.number, f.begin_ns)
+        asked[unknown] = birth[iterators.number[unknown]]
+    known = has_worker & ((asked >= 0) | unknown)
+    ask = np.where(known & (after >= 0), asked - f.wait_end_ns[after], 0).astype(np.float64)
+    rows = np.flatnonzero(known & ((after < 0) | (np.abs(ask) > _NEAR_NS)))
+    wait = np.minimum(np.searchsorted(f.wait_end_ns, asked[rows]), rows)
+    inside = (f.wait_begin_ns[wait] <= asked[rows]) & (wait < rows) & (after[rows] >= 0)
+    ask[rows] = asked[rows] - np.where(inside, f.wait_end_ns[wait], f.wait_begin_ns[wait])
+    at_begin = np.zeros(len(f), np.bool_)
+    after[rows], at_begin[rows] = wait, ~inside
+    return after, at_begin, ask
+
+
+def _durations(run: _Run, links: _Links, start_ns: int) -> Chain:
+    """What each part of a run took, by its own rows; `before` and `until` as if it met no one."""
+    f = run.fetched
+    has_worker = f.worker >= 0
+    wait = f.wait_end_ns - f.wait_begin_ns
+    since = np.where(links.at_begin, f.wait_begin_ns[links.after], f.wait_end_ns[links.after])
+    asked = np.where(links.after >= 0, since + links.ask, -np.inf)
+    free = np.where(links.previous >= 0, f.end_ns[links.previous], -np.inf)
+    fetch = (f.end_ns - f.begin_ns).astype(np.float64)
+    fetch = np.where(has_worker, fetch, np.minimum(fetch, wait))
+    lag = np.where(has_worker, np.maximum(f.begin_ns - np.maximum(asked, free), 0), 0)
+
+    # A batch that lay ready costs its wait alone; of a late one that much is no delivery.
+    in_time = has_worker & (f.end_ns <= f.wait_begin_ns)
+    usual = float(np.median(wait[in_time])) if in_time.any() else 0.0
+    in_time &= wait <= _IN_TIME * usual
+    late = has_worker & ~in_time & (f.end_ns > f.wait_begin_ns)
+    on_the_way = np.maximum(f.wait_end_ns - f.end_ns - usual, 0)
+    ready = f.wait_end_ns - np.minimum(usual, wait)
+    typical = float(np.median(on_the_way[late])) if late.any() else 0.0
+    ready = np.where(in_time, np.minimum(f.end_ns + typical, f.wait_begin_ns), ready)
+    ready = np.where(f.ready_ns >= 0, f.ready_ns, ready)
+    ready = np.clip(ready, f.end_ns, np.maximum(f.wait_end_ns, f.end_ns))
+    hold = np.maximum(f.wait_end_ns - np.maximum(f.wait_begin_ns, ready), 0)
+
+    until = np.diff(f.wait_begin_ns, append=_end_ns(f)) - wait
+    before = np.zeros(len(f))
+    before[0] = f.wait_begin_ns[0] - start_ns
+    return Chain(
+        ask=links.ask,
+        lag=lag,
+        fetch=fetch,
+        delivery=np.where(has_worker, ready - f.end_ns, 0.0),
+        hold=np.where(has_worker, hold, wait - fetch),
+        before=before,
+        until=until.astype(np.float64),
+        has_worker=has_worker,
+        previous=links.previous.astype(np.int32),
+        after=links.after.astype(np.int32),
+        at_begin=links.at_begin,
+        rest=0.0,
+        queue_of=links.queue_of.astype(np.int32),
+        queues=links.queues,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """Of each column: the least that any rank took after its wait; when its last wait ended."""
+
+    least_ns: Array
+    last_ns: Array
+
+
+def _common_steps(runs: Sequence[_Run], columns: Sequence[Rows], meets: Mask) -> _Common:
+    least, last = np.full(len(meets), np.inf), np.full(len(meets), -np.inf)
+    if meets.any() and any(run.fetched.peers_ns is None for run in runs):
+        for run, column in zip(runs, columns, strict=True):
+            f = run.fetched
+            between = np.append(f.wait_begin_ns[1:], _end_ns(f)) - f.wait_end_ns
+            least[column] = np.minimum(least[column], between)
+            last[column] = np.maximum(last[column], f.wait_end_ns)
+    return _Common(least, last)
+
+
+def _with_meetings(chain: Chain, run: _Run, meets: Mask, common: _Common, column: Rows) -> Chain:
+    """With what a rank waited for others left out: `until` ends, and `before` begins, as they met.
+
+    Where it is not known, the step took each rank as long as the one that waited least.
+    """
+    if not meets.any():
+        return chain
+    f = run.fetched
+    following = np.append(f.wait_begin_ns[1:], _end_ns(f))
+    met = following if f.met_ns is None else np.clip(f.met_ns, f.wait_end_ns, following)
+    if f.peers_ns is None:
+        met = common.last_ns[column] + common.least_ns[column]
+        alone, afterwards = common.least_ns[column], np.maximum(following - met, 0)
+    else:
+        alone, afterwards = np.maximum(met - f.wait_end_ns - f.peers_ns, 0), following - met
+    until = np.where(meets, alone, chain.until)
+    afterwards = np.where(meets, afterwards, 0)
+    before = np.append(chain.before[0], afterwards[:-1])
+    return replace(chain, before=before, until=until, rest=float(afterwards[-1]))
+
+
+def _relink(chain: Chain, run: _Run, settings: Settings) -> Chain:
+    """With other workers, places or order; what is asked for then is begun and handed over at once.
+
+    Where there were workers before, fetches begin as late after they could, and are as long on
+    their way, as they did and were.
+    """
+    iterators = _Iterators.of(run.fetched.epoch)
+    queues = []
+    for queue in chain.queues:
+        ahead = queue.places // queue.workers if queue.workers else PREFETCH_FACTOR
+        workers = queue.workers if settings.workers is None else settings.workers
+        ahead = ahead if settings.prefetch is None else settings.prefetch
+        in_order = queue.in_order if settings.in_order is None else settings.in_order
+        queues.append(Queue(workers, workers * ahead, in_order, queue.asked if workers else ()))
+    number = iterators.number
+    has_worker = np.array([queue.workers > 0 for queue in queues])[number]
+    previous = iterators.back(np.array([queue.workers for queue in queues])[number])
+    after = iterators.back(np.array([queue.places for queue in queues])[number])
+    heads = iterators.order[iterators.begins][number]
+    first, born = has_worker & (after < 0), chain.has_worker[heads]
+    by_birth = first & born
+    kept = has_worker & chain.has_worker
+    return replace(
+        chain,
+        ask=np.where(by_birth, chain.ask[heads], 0.0),
+        after=np.where(first, np.where(born, chain.after[heads], heads), after).astype(np.int32),
+        at_begin=first & (~born | chain.at_begin[heads]),
+        previous=previous.astype(np.int32),
+        lag=np.where(kept, chain.lag, 0.0),
+        delivery=np.where(kept, chain.delivery, 0.0),
+        hold=np.where(kept | ~(has_worker | chain.has_worker), chain.hold, 0.0),
+        has_worker=has_worker,
+        queues=tuple(queues),
+    )
+
+
+def _laid(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
+    """The chain with its rows in the columns of the machine; in others nothing happens."""
+    length = len(meets)
+    if len(column) == length:
+        return replace(chain, **{n: getattr(chain, n).astype(precision) for n in _DURATIONS})
+
+    def spread(values: NDArray[Any], empty: NDArray[Any]) -> NDArray[Any]:
+        empty[column] = values
+        return empty
+
+    def place(rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        where = np.where(rows >= 0, column[rows], -1).astype(np.int32)
+        return spread(where, np.full(length, -1, np.int32))
+
+    laid: dict[str, Any] = {
+        n: spread(getattr(chain, n), np.zeros(length, precision)) for n in _DURATIONS
+    }
+    elsewhere = meets.copy()
+    elsewhere[column] = False
+    laid["until"][elsewhere] = -np.inf  # a rank without a batch in a step delays nobody
+    queues = tuple(
+        replace(queue, asked=tuple(column[list(queue.asked)].tolist())) for queue in chain.queues
+    )
+    return replace(
+        chain,
+        **laid,
+        previous=place(chain.previous),
+        after=place(chain.after),
+        at_begin=spread(chain.at_begin, np.zeros(length, np.bool_)),
+        has_worker=spread(chain.has_worker, np.ones(length, np.bool_)),
+        queue_of=spread(chain.queue_of, np.full(length, -1, np.int32)),
+        queues=queues,
+    )
+
+
+def _blocks(chains: Sequence[Chain], meets: Mask) -> tuple[int, ...]:
+    """Where blocks of columns begin that wait for no other column of their own."""
+    latest = np.full(len(meets), -1, np.int64)
+    for chain in chains:
+        np.maximum(latest, chain.previous, out=latest)
+        np.maximum(latest, chain.after - chain.at_begin, out=latest)
+    begins, start = [0], 0
+    turns = np.diff(meets, prepend=meets[0]).tolist()
+    for column, (needs, turn) in enumerate(zip(latest.tolist(), turns, strict=True)):
+        if needs >= start or turn or column - start >= _LONGEST_BLOCK:
+            begins.append(column)
+            start = column
+    return (*begins, len(meets))
+
+
+# --- Playing ----------------------------------------------------------------------------------
+
+
+def play(machine: Machine, changes: Sequence[Change], times: Times | None = None) -> Array:
+    """How long the run takes under each change, in ns, shape (changes,).
+
+    Args:
+        machine: of the recorded run.
+        changes: any number of them.
+        times: filled with the waits of the first change.
+    """
+    if all(q.in_order and not q.asked for chain in machine.chains for q in chain.queues):
+        return _play_in_blocks(machine, changes, times)
+    return np.array([_play_in_steps(machine, c, times if not i else None)
+                     for i, c in enumerate(changes)])  # fmt: skip
+
+
+def _play_in_blocks(machine: Machine, changes: Sequence[Change], times: Times | None) -> Array:
+    count = len(changes), len(machine.chains)
+    history = _History.of(machine, count)
+    now: Array = np.zeros((count[0], 1))
+    for begins in _chunks(machine.blocks, max(_CELLS // (count[0] * count[1]), 1)):
+        chunk = _Chunk.of(machine, changes, slice(begins[0], begins[-1]), history.size)
+        for begin, end in pairwise(begins):
+            now = _advance(chunk, slice(begin - begins[0], end - begins[0]), history, begin, now)
+            if times is not None:
+                ring = np.arange(begin, end) % history.size
+                times.took[begin:end] = history.times[ring, 0]
+                times.began[begin:end] = history.times[ring + history.size, 0]
+    rest = np.array([chain.rest for chain in machine.chains])
+    total: Array = (now + rest).max(1)
+    return total
+
+
+def _chunks(blocks: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The bounds of blocks, as many at a time as have about so many columns."""
+    chunk = [blocks[0]]
+    for end in blocks[1:]:
+        if end - chunk[0] > most and len(chunk) > 1:
+            yield chunk
+            chunk = [chunk[-1]]
+        chunk.append(end)
+    yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Durations of some columns, shape (columns, changes or 1, ranks).
+
+    `previous` and `after` are rows of the history: shape (columns,) where all ranks agree.
+    """
+
+    ask: Values
+    work: Values
+    delivery: Values
+    hold: Values
+    before: Values
+    step: Values  # hold + until
+    previous: Rows
+    after: Rows
+    meets: Mask
+    has_worker: bool
+
+    @classmethod
+    def of(cls, machine: Machine, changes: Sequence[Change], columns: slice, size: int) -> _Chunk:
+        chains = machine.chains
+
+        def stacked(name: str) -> NDArray[Any]:
+            """A column of the chains, of each change its own where one of them has another."""
+            own: Sequence[Values] = [getattr(chain, name) for chain in chains]
+            each = [own]
+            if any(name in change.parts for change in changes):
+                each = [change.parts.get(name, own) for change in changes]
+            return np.stack([np.stack([a[columns] for a in one], -1) for one in each], 1)
+
+        hold, has_worker, fetch = stacked("hold"), stacked("has_worker"), stacked("fetch")
+        work = fetch + stacked("lag")
+        if not has_worker.all():
+            hold = hold + np.where(has_worker, 0, fetch)
+        if any(change.unwaited is not None for change in changes):
+            ready = np.zeros((len(hold), len(changes), len(chains)), np.bool_)
+            for i, change in enumerate(changes):
+                if change.unwaited is not None:
+                    ready[:, i] = np.stack([mask[columns] for mask in change.unwaited], -1)
+            hold, work = np.where(ready, 0, hold), np.where(ready, -np.inf, work)
+        previous, after = stacked("previous")[:, 0], stacked("after")[:, 0]
+        plane = stacked("at_begin")[:, 0] * size
+        return cls(
+            ask=stacked("ask"),
+            work=work,
+            delivery=stacked("delivery"),
+            hold=hold,
+            before=stacked("before"),
+            step=hold + stacked("until"),
+            previous=_agreed(np.where(previous >= 0, previous % size, size)),
+            after=_agreed(np.where(after >= 0, after % size + plane, 2 * size)),
+            meets=machine.meets[columns],
+            has_worker=bool((after >= 0).any()),
+        )
+
+
+def _agreed(rows: Rows) -> Rows:
+    return rows[:, 0] if (rows == rows[:, :1]).all() else rows
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The last columns of all ranks, by column modulo `size`; the last row: never waited for.
+
+    `ends` of fetches; `times` when waits ended, and `size` rows later when they began.
+    """
+
+    size: int
+    ends: Array
+    times: Array
+
+    @classmethod
+    def of(cls, machine: Machine, count: tuple[int, int]) -> _History:
+        back = int(np.diff(machine.blocks).max())
+        rows = np.arange(len(machine.meets))
+        for chain in machine.chains:
+            for earlier in (chain.previous, chain.after):
+                back = max(back, int(np.where(earlier >= 0, rows - earlier, 0).max()))
+        size = back + int(np.diff(machine.blocks).max()) + 1
+        ends, times = (np.full((rows, *count), -np.inf) for rows in (size + 1, 2 * size + 1))
+        return cls(size, ends, times)
+
+    def at(self, history: Array, rows: Rows) -> Array:
+        """What is in some rows, of each rank its own where they do not agree."""
+        if rows.ndim == 1:
+            return history[rows]
+        _, changes, ranks = history.shape
+        found: Array = history[rows[:, None], np.arange(changes)[:, None], np.arange(ranks)]
+        return found
+
+
+def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Array) -> Array:
+    """Plays a block from `now` on, shape (changes, 1 or ranks), and returns when it is over.
+
+    The ranks meet at max(max over ranks of (the meeting before + before + step), max over ranks
+    of (ready + step)), which is a cumulative maximum once the sums of the first are taken off.
+    """
+    before, hold, step = chunk.before[rows], chunk.hold[rows], chunk.step[rows]
+    ring = np.arange(column, column + rows.stop - rows.start) % history.size
+    history.times[history.size + ring[0]] = now + before[0]  # some are asked for by then
+    alone = before + step
+    if chunk.has_worker:
+        asked = history.at(history.times, chunk.after[rows])
+        asked += chunk.ask[rows]
+        ready = np.maximum(asked, history.at(history.ends, chunk.previous[rows]), out=asked)
+        ready += chunk.work[rows]
+        history.ends[ring] = ready
+        ready += chunk.delivery[rows]
+        late = ready + step
+        late[0] = np.maximum(late[0], now + alone[0])
+    else:
+        ready = np.full((1, 1, 1), -np.inf)
+        late = np.full((len(ring), len(now), alone.shape[2]), -np.inf)
+        late[0] = now + alone[0]
+    if chunk.meets[rows.start]:
+        alone, late = alone.max(2, keepdims=True), late.max(2, keepdims=True)
+    sums = np.cumsum(alone, axis=0, dtype=np.float64)
+    late -= sums
+    np.maximum.accumulate(late, axis=0, out=late)
+    late += sums
+    began = history.times[history.size + ring]
+    began[0] = now + before[0]
+    began[1:] = late[:-1] + before[1:]
+    history.times[history.size + ring] = began
+    np.maximum(began, ready, out=began)
+    began += hold
+    history.times[ring] = began
+    over: Array = late[-1]
+    return over
+
+
+def _play_in_steps(machine: Machine, change: Change, times: Times | None) -> float:
+    """The same batch by batch, for loaders that hand over whatever comes first."""
+    chains = [_Stepper(machine, i, change) for i in range(len(machine.chains))]
+    now = [0.0] * len(chains)
+    for column, meets in enumerate(machine.meets.tolist()):
+        for i, chain in enumerate(chains):
+            began, took, now[i] = chain.next(column, now[i])
+            if times is not None:
+                times.began[column, i], times.took[column, i] = began, took
+        if meets:
+            now = [max(now)] * len(chains)
+    return max(n + chain.rest for n, chain in zip(now, machine.chains, strict=True))
+
+
+class _Stepper:
+    """One rank, batch by batch."""
+
+    def __init__(self, machine: Machine, rank: int, change: Change) -> None:
+        chain = machine.chains[rank]
+        self.chain = chain
+        self.columns = {name: getattr(chain, name).tolist() for name in _DURATIONS}
+        for name, arrays in change.parts.items():
+            self.columns[name] = arrays[rank].tolist()
+        self.unwaited = [] if change.unwaited is None else change.unwaited[rank].tolist()
+        self.took, self.began = [0.0] * len(machine.meets), [0.0] * len(machine.meets)
+        self.open: dict[int, _OpenQueue] = {}
+
+    def next(self, column: int, now: float) -> tuple[float, float, float]:
+        """When the wait begins and ends, and when the rank is ready to meet."""
+        c, number = self.columns, int(self.chain.queue_of[column])
+        began = self.began[column] = now + c["before"][column]
+        if number < 0 or (self.unwaited and self.unwaited[column]):
+            self.took[column] = began
+        elif not self.chain.queues[number].workers:
+            self.took[column] = began + c["fetch"][column] + c["hold"][column]
+        else:
+            if number not in self.open:
+                self.open[number] = _OpenQueue(self, number)
+            batch, ready = self.open[number].pop()
+            self.took[column] = max(began, ready) + c["hold"][batch]
+            self.open[number].ask_next(batch, self.took[column])
+        return began, self.took[column], self.took[column] + c["until"][column]
+
+
+class _OpenQueue:
+    """One iterator while it is played."""
+
+    def __init__(self, stepper: _Stepper, number: int) -> None:
+        chain = stepper.chain
+        self.queue, self.columns = chain.queues[number], stepper.columns
+        own = self.queue.asked or np.flatnonzero(chain.queue_of == number).tolist()
+        self.left = list(own)[::-1]
+        self.free = [-np.inf] * self.queue.workers
+        self.worker: dict[int, int] = {}
+        self.made: list[tuple[float, int, float]] = []  # (order, batch, ready)
+        self.asked = 0
+        for _ in range(min(self.queue.places, len(self.left))):
+            batch = self.left[-1]
+            since = stepper.began if chain.at_begin[batch] else stepper.took
+            asked = since[int(chain.after[batch])] + self.columns["ask"][batch]
+            self._ask(asked, self.asked % self.queue.workers)
+
+    def pop(self) -> tuple[int, float]:
+        """The batch that is handed over next, and when it is there."""
+        _, batch, ready = heapq.heappop(self.made)
+        return batch, ready
+
+    def ask_next(self, taken: int, took: float) -> None:
+        """A batch was taken: another one is asked for."""
+        if self.left:
+            in_turn = self.asked % self.queue.workers
+            self._ask(took, in_turn if self.queue.in_order else self.worker[taken])
+
+    def _ask(self, asked: float, worker: int) -> None:
+        batch = self.left.pop()
+        end = max(asked, self.free[worker]) + self.columns["lag"][batch]
+        self.free[worker] = end = end + self.columns["fetch"][batch]
+        ready = end + self.columns["delivery"][batch]
+        order = float(self.asked) if self.queue.in_order else ready
+        heapq.heappush(self.made, (order, batch, ready))
+        self.worker[batch] = worker
+        self.asked += 1
