@@ -45,11 +45,14 @@ class EpochLoader(ABC):
     False: through the same one again, as PyTorch's DistributedSampler has it.
     """
 
+    leaves: ClassVar[bool] = False
+    """Where it advances: behind an epoch that was left before its end, too."""
+
     def __init__(
         self, settings: Settings, counts: Counts, steps: int, identity: Mapping[str, Any]
     ) -> None:
         self._settings, self._counts, self._length = settings, counts, steps
-        self._position = Position(identity)
+        self._position = Position(identity, steps if self.advances else None)
         self._waits = list[float]()
         self._stream: Stream | None = None
 
@@ -60,7 +63,7 @@ class EpochLoader(ABC):
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the epoch. An iteration that is still open ends."""
         self._end_stream()
-        start = self._position.begin()
+        start = self._position.begin(leaves=self.leaves)
         self._stream = stream = self._batches(self._position.epoch, start)
         timed = self._timed(stream)
         with closing(stream), self._watched(timed):
@@ -77,6 +80,11 @@ class EpochLoader(ABC):
     def set_epoch(self, epoch: int) -> None:
         """The next iteration goes through `epoch`."""
         self._position.set_epoch(epoch)
+
+    @property
+    def sampler(self) -> EpochLoader:
+        """Itself: Lightning tells the epoch to the sampler of a loader."""
+        return self
 
     def stats(self) -> Stats:
         """What was read, and the waits of this process."""

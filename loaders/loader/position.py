@@ -16,10 +16,15 @@ class Position:
 
     `identity` is what decides the stream of ids (seed, ranks, batch ...): a state of another
     stream is refused, because going on in it would repeat some samples and miss others.
+
+    Args:
+        identity: As above.
+        steps: Of an epoch that is over with its last batch, whether or not somebody asks for one
+            more; None: it is over where `end` says so.
     """
 
-    def __init__(self, identity: Mapping[str, Any]) -> None:
-        self._identity = dict(identity)
+    def __init__(self, identity: Mapping[str, Any], steps: int | None = None) -> None:
+        self._identity, self._steps = dict(identity), steps
         self._resumed = self._ended = False
         self.epoch = 0
         self.step = 0
@@ -30,11 +35,16 @@ class Position:
         if not (self._resumed and epoch == self.epoch):
             self.epoch, self.step, self._resumed = epoch, 0, False
 
-    def begin(self) -> int:
-        """Starts an iteration; the batches of the epoch to skip: 0 unless a state was loaded."""
+    def begin(self, *, leaves: bool = False) -> int:
+        """Starts an iteration; the batches of the epoch to skip: 0 unless a state was loaded.
+
+        An epoch that was left before its end is begun anew; where the caller `leaves` it, the next
+        one is.
+        """
         if not self._resumed:
+            through = self._ended or self.step == self._steps
+            self.epoch += through or (leaves and self.step > 0)
             self.step = 0
-            self.epoch += self._ended
         self._resumed = self._ended = False
         return self.step
 
@@ -43,7 +53,12 @@ class Position:
         self._ended = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, batches handed out in it, and the identity of the stream."""
+        """Epoch, batches handed out in it, and the identity of the stream.
+
+        Behind an epoch that has ended it is the start of the next one.
+        """
+        if self._ended:
+            return {"epoch": self.epoch + 1, "step": 0} | self._identity
         return {"epoch": self.epoch, "step": self.step} | self._identity
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

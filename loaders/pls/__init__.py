@@ -5,7 +5,7 @@
     sampler = pls.LocalSampler(dataset, batch_size=b)
     loader = DataLoader(dataset, batch_size=b, sampler=sampler)
     scheduler = pls.Scheduler(dataset, batch_size=b, fraction=Q)
-    for batch in pls.exchanging(scheduler, loader, epoch): ...
+    for batch in pls.Exchanging(scheduler, loader): ...
 
 Source of the idea: Nguyen et al., IPDPS 2022; slides "High Performance IO for Large Scale Deep
 Learning".

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -37,37 +39,50 @@ class PartialLocalDataset(Dataset[Any]):
 
     Args:
         base: A `SampleSet`, a `Source`, or any map-style data set (its items are pickled).
+        transform: Of each sample, after the exchange: called whenever one is asked for. What it
+            draws from Python's, NumPy's and PyTorch's own random numbers follows from the seed,
+            the epoch and the sample, on whichever rank and in whichever worker.
         world: Ranks; default: as the launcher says.
-        folder: On this node, for the samples; each rank takes a sub-folder. None: in memory.
+        folder: On this node, for the samples; each rank takes a sub-folder. None: in memory. What
+            a former run left there is used again where the data set is the same as then: that
+            needs files that it names as attributes, or a `fingerprint`.
         partition: `shuffled`: homes are drawn at random; `blocks`: each rank's are contiguous.
         seed: Of the homes; the same on every rank.
         read_timeout_s: Longest wait for the source before it is asked again.
+        fingerprint: What tells a map-style data set from others and from itself as it was, where
+            that is not what its files tell.
 
     Attributes:
         store: What is here.
-        partition: As given, like `seed`.
+        partition: As given, like `seed` and `transform`.
         counts: What was read from the source.
+
+    Raises:
+        UsageError: A map-style data set has a transform of its own: it would be called once.
     """
 
     def __init__(
         self,
         base: Base,
         *,
+        transform: Callable[[Any], Any] | None = None,
         world: World | None = None,
         folder: str | Path | None = None,
         partition: str = "shuffled",
         seed: int = 0,
         read_timeout_s: float = READ_TIMEOUT_S,
+        fingerprint: str | None = None,
     ) -> None:
         self.world = World.detect() if world is None else world
-        self._read_timeout_s = read_timeout_s
-        self.source, self.partition, self.seed = _source(base), partition, seed
+        self._read_timeout_s, self.transform = read_timeout_s, transform
+        self.source, self.partition, self.seed = _source(base, fingerprint), partition, seed
         ranks, rank = self.world.ranks, self.world.rank
         own = deal_to(rank, len(self.source), ranks, partition=partition, seed=seed)
         self.store = Measured(_store(folder, rank, self.source))
         self.counts = Counts()
-        # Shared: DataLoader workers that live on see what was exchanged.
+        # Shared: DataLoader workers that live on see what was exchanged, and the epoch.
         self._held = torch.from_numpy(own.copy()).share_memory_()
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
         self._settled = False
 
     def __len__(self) -> int:
@@ -75,12 +90,28 @@ class PartialLocalDataset(Dataset[Any]):
         return len(self._held)
 
     def __getitem__(self, slot: int) -> Item:
-        """The sample in a slot, as the base has it (arrays by name for a `SampleSet`)."""
+        """The sample in a slot, as the base has it (arrays by name for a `SampleSet`).
+
+        Through the transform, if there is one.
+        """
         if not -len(self) <= slot < len(self):
             raise IndexError(f"expected a slot below {len(self)}, found {slot}")
         if not self._settled:
             self.settle(self.held())
-        return self.source.decode(self.store.message(int(self._held[slot])))
+        sample = int(self._held[slot])
+        item = self.source.decode(self.store.message(sample))
+        if self.transform is None:
+            return item
+        with _drawing(self.seed, int(self._epoch[0]), sample):
+            return self._transformed(item)
+
+    def begin(self, epoch: int) -> None:
+        """What a transform draws from now on is that of `epoch`."""
+        self._epoch[0] = epoch
+
+    def _transformed(self, item: Item) -> Item:
+        assert self.transform is not None
+        return self.transform(item)
 
     def dealt(self, places: Places) -> Int64Array:
         """Ids that were in some slots of any ranks before the first exchange."""
@@ -134,7 +165,7 @@ class ImageFolder(PartialLocalDataset):
     Args:
         root: Of all images, seen by every rank.
         class_file: One class a line; the line is the label. None: the sub-folders' names, sorted.
-        transform: Of the picture.
+        transform: Of the picture; see `PartialLocalDataset`.
         world: As for `PartialLocalDataset`, like the following.
         local_folder: Its `folder`.
         seed: Of the homes.
@@ -154,17 +185,37 @@ class ImageFolder(PartialLocalDataset):
         seed: int = 0,
     ) -> None:
         self.classes = _classes(Path(root), class_file)
-        self.transform = transform
         files = _images(Path(root), self.classes)
         paths, labels = [path for path, _ in files], [label for _, label in files]
-        source = ImageFiles(paths, labels, f"images in {root}", self._present)
-        super().__init__(source, world=world, folder=local_folder, seed=seed)
+        source = ImageFiles(paths, labels, f"images in {root}", _as_pair)
+        super().__init__(source, transform=transform, world=world, folder=local_folder, seed=seed)
 
-    def _present(self, _sample: int, picture: Item, label: int) -> tuple[Item, int]:
-        return (picture if self.transform is None else self.transform(picture)), label
+    def _transformed(self, item: Item) -> Item:
+        picture, label = item
+        return super()._transformed(picture), label
 
 
-def _source(base: Base) -> Source:
+def _as_pair(_sample: int, picture: Item, label: int) -> tuple[Item, int]:
+    return picture, label
+
+
+@contextmanager
+def _drawing(*key: int) -> Iterator[None]:
+    """Within it, random numbers follow from the key alone; behind it they go on as before."""
+    words = np.random.SeedSequence([each % (1 << 64) for each in key]).generate_state(3)
+    held = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        random.seed(int(words[0]))
+        np.random.seed(words[1])
+        torch.default_generator.manual_seed(int(words[2]))
+        yield
+    finally:
+        random.setstate(held[0])
+        np.random.set_state(held[1])
+        torch.set_rng_state(held[2])
+
+
+def _source(base: Base, fingerprint: str | None) -> Source:
     if isinstance(base, SampleSet):
         return sample_source(base)
     if all(hasattr(base, name) for name in ("read", "decode", "identity")):
@@ -174,14 +225,15 @@ def _source(base: Base) -> Source:
         raise UsageError(
             f"expected a data set with __len__ and __getitem__, found {type(base).__name__}"
         )
-    return Items(base)
+    return Items(base, fingerprint)
 
 
 def _store(folder: str | Path | None, rank: int, source: Source) -> MemoryStore | FolderStore:
     if folder is None:
         return MemoryStore()
-    version = getattr(source, "version", None)
-    return FolderStore(Path(folder) / f"rank{rank:05d}", source.identity(), version)
+    version, own = getattr(source, "version", None), getattr(source, "fingerprint", None)
+    fingerprint = own() if own is not None else source.identity()
+    return FolderStore(Path(folder) / f"rank{rank:05d}", source.identity(), fingerprint, version)
 
 
 def _classes(folder: Path, class_file: str | Path | None) -> list[str]:

@@ -25,7 +25,7 @@ from .dataset import PartialLocalDataset
 from .exchange import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
 from .iteration import LocalSampler, exchanging
 from .ownership import PARTITIONS
-from .scheduler import Scheduler
+from .scheduler import DRAWN, Scheduler
 
 NAME = "pls"
 HELP = "partial local shuffling: each rank keeps its share, a fraction is exchanged each epoch"
@@ -130,6 +130,8 @@ class PartialLocalLoader(EpochLoader):
         exchange: How to exchange.
     """
 
+    advances = leaves = True  # what is exchanged is for one epoch after another
+
     def __init__(
         self, dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
     ) -> None:
@@ -199,10 +201,6 @@ class PartialLocalLoader(EpochLoader):
             yield pinned(stacked) if self._settings.pin_memory else stacked
 
 
-_DRAWN = "homes and exchanges by place"
-"""What follows from the seed how: positions of versions that drew otherwise are refused."""
-
-
 def _identity(
     dataset: PartialLocalDataset, settings: Settings, exchange: ExchangeSettings
 ) -> dict[str, Any]:
@@ -217,5 +215,5 @@ def _identity(
         "drop_last": settings.drop_last,
         "fraction": exchange.fraction,
         "partition": dataset.partition,
-        "drawn": _DRAWN,
+        "drawn": DRAWN,
     }

@@ -2,7 +2,7 @@
 
     scheduler = Scheduler(dataset, batch_size=b, fraction=Q)
     for epoch in range(epochs):
-        scheduler.scheduling(epoch)
+        scheduler.scheduling(epoch)                       # without a number: the next one
         for batch in loader:
             ...                                           # train
             sends, receives = scheduler.communicate()     # returns at once
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ from .dataset import PartialLocalDataset
 from .exchange import ExchangeThread, Limits, Order, Traffic
 from .ownership import Draw, Int64Array, RankExchange, rank_exchange
 
+DRAWN = "homes and exchanges by place"
+"""What follows from the seed how: positions of versions that drew otherwise are refused."""
 SLOWER_MOST = 3
 """Times as long as this rank took may another one take to read its share."""
 
@@ -61,6 +64,7 @@ class Scheduler:
 
     Attributes:
         steps: Steps of an epoch, over which the exchange is spread; the same on every rank.
+        least_steps: Full batches of the rank that holds least.
         waited_s: Seconds that the caller spent in the four calls.
 
     Raises:
@@ -79,9 +83,11 @@ class Scheduler:
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"expected batches of at least 1, found {batch_size}: raise it")
+        self._batch = batch_size
         self._draw = Draw(len(dataset.source), dataset.world.ranks, fraction, seed)
         largest = -(-self._draw.samples // self._draw.ranks)
         self.steps = -(-largest // batch_size)
+        self.least_steps = self._draw.samples // self._draw.ranks // batch_size
         self.waited_s = 0.0
         self._dataset, self._rank = dataset, dataset.world.rank
         self._limits = limits or Limits()
@@ -96,21 +102,25 @@ class Scheduler:
         """What was swapped so far."""
         return Traffic() if self._exchange is None else self._exchange.traffic
 
-    def scheduling(self, epoch: int, step: int = 0) -> None:
+    def scheduling(self, epoch: int | None = None, step: int = 0) -> int:
         """Decides what is exchanged during an epoch.
 
         An epoch that is still open is finished first. Where the rank does not hold what it should
         at the beginning of `epoch` (the first one, a resumed one), it reads that from the source.
 
         Args:
-            epoch: 0, 1, ...
+            epoch: 0, 1, ...; None: the one behind the last.
             step: Steps of it that were done before a resume: their portions go first.
+
+        Returns:
+            The epoch.
 
         Raises:
             InputError: A sample cannot be read.
         """
         if self._epoch is not None:
             self.clean_local_storage()
+        epoch = self._next if epoch is None else epoch
         with self._waiting():
             own = self._held(epoch)
             begin = time.perf_counter()
@@ -126,7 +136,9 @@ class Scheduler:
             orders, slots = _orders(exchange, own, self._rank)
             gets = self._exchange.announce(epoch, orders)
             self._next = epoch
+            self._dataset.begin(epoch)
             self._epoch = _Epoch(epoch, exchange.items, orders, slots, gets, step)
+        return epoch
 
     def communicate(self) -> tuple[Requests, Requests]:
         """Begins to exchange the portion of this step; what is sent, and what is received.
@@ -193,6 +205,21 @@ class Scheduler:
         if self._epoch is None:
             raise UsageError("expected scheduling(epoch) first, found no epoch: call it")
         return self._epoch
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the stream of samples of this rank."""
+        dataset = self._dataset
+        return {
+            "source": dataset.source.identity(),
+            "samples": self._draw.samples,
+            "ranks": self._draw.ranks,
+            "rank": self._rank,
+            "batch": self._batch,
+            "fraction": self._draw.fraction,
+            "partition": dataset.partition,
+            "seeds": [dataset.seed, self._draw.seed],
+            "drawn": DRAWN,
+        }
 
     def _agree(self, settings: tuple[object, ...]) -> None:
         """Raises, on every rank, where ranks would do different things."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Generator, Iterator, Sequence
+from hashlib import blake2b
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -16,9 +17,10 @@ from ..data.coalesced import open_reads
 from ..data.pool import ReadThreads
 from ..data.readers import Arrays
 from ..data.samples import SampleSet
-from ..errors import InputError
+from ..errors import InputError, UsageError
 from ..loader.stats import Counts
 from ..ranks.messages import Bytes
+from .fingerprint import contents, fingerprint_items
 from .storage import (
     HEADER_NBYTES,
     UNVERSIONED,
@@ -31,6 +33,8 @@ from .storage import (
 
 THREADS = 8
 """Reads under way at once."""
+AGAIN = 4
+"""Samples that are asked for twice, to see whether the data set draws at random."""
 WINDOW_NBYTES = 64 << 20
 """Of samples that are read together."""
 
@@ -45,7 +49,10 @@ class Source(Protocol):
         """N."""
 
     def identity(self) -> str:
-        """Says which samples these are, in one line."""
+        """Says which samples these are, in one line: the same on every rank."""
+
+    def fingerprint(self) -> str | None:
+        """Another one where the data set is another, or was made anew; None: not known."""
 
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """The messages of some samples, read again, in any order; loads and requests are counted.
@@ -74,6 +81,10 @@ class ArraySource:
     def identity(self) -> str:
         """Workload, number, seed and size."""
         return identity(self._samples)
+
+    def fingerprint(self) -> str:
+        """Where they lie, and what they are: `version` tells the rest, sample by sample."""
+        return f"{self._samples.folder.resolve()}: {self._samples.fields}"
 
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """Messages in order of ids. Neighbouring rows are read together.
@@ -150,6 +161,13 @@ class ImageFiles:
         """The name, and how many."""
         return f"{self._name}: {len(self)} images"
 
+    def fingerprint(self) -> str:
+        """Of the paths of all files: `version` tells the rest, sample by sample."""
+        told = blake2b(digest_size=16)
+        for path in self._paths:
+            told.update(f"{path}\n".encode(errors="surrogateescape"))
+        return told.hexdigest()
+
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
         """Messages with the bytes of the files.
 
@@ -189,10 +207,25 @@ class Items:
     """Samples of any map-style data set: their bytes are a pickle of what it returns.
 
     Only ranks of the same job exchange them, and only they read what they stored.
+
+    Args:
+        dataset: It returns the same for an id each time, as that is what is trained on for good.
+        fingerprint: Of it, where the user knows what tells it from others; None: as its files are.
+
+    Raises:
+        UsageError: It has a transform of its own.
     """
 
-    def __init__(self, dataset: Item) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Item, fingerprint: str | None = None) -> None:
+        self._dataset, self._fingerprint, self._unsure = dataset, fingerprint, AGAIN
+        found = _own_transform(dataset, 4)
+        if found is not None:
+            raise UsageError(
+                "expected a data set that returns its samples as they are stored, found one with "
+                f"the transform {type(found).__name__}, whose result would be kept and exchanged "
+                "for good: give the transform to PartialLocalDataset(transform=...), and none to "
+                "the data set"
+            )
 
     def __len__(self) -> int:
         """N."""
@@ -202,14 +235,39 @@ class Items:
         """The class, and how many."""
         return f"{type(self._dataset).__qualname__}: {len(self)} items"
 
+    def fingerprint(self) -> str | None:
+        """As given, else of the files that the data set names, and what some samples are."""
+        if self._fingerprint is not None:
+            return self._fingerprint
+        try:
+            return fingerprint_items(self._dataset)
+        except OSError as error:
+            raise InputError(f"expected files of the data set, found: {error}") from error
+
     def read(self, ids: Sequence[int], counts: Counts) -> Generator[Bytes, None, None]:
-        """Messages, one by one: nobody knows whether the data set allows threads."""
+        """Messages, one by one: nobody knows whether the data set allows threads.
+
+        Raises:
+            UsageError: One of the first samples is another one when it is asked for again.
+        """
         for sample in ids:
-            packed = pickle.dumps(self._dataset[sample], protocol=5)
+            item = self._dataset[sample]
+            if self._unsure:
+                self._require_same(sample, item)
+                self._unsure -= 1
+            packed = pickle.dumps(item, protocol=5)
             message = new_message(sample, len(packed))
             content(message)[:] = np.frombuffer(packed, np.uint8)
             counts.add(loads=1, nbytes=len(packed), requests=1)
             yield message
+
+    def _require_same(self, sample: int, item: Item) -> None:
+        if list(contents(item)) != list(contents(self._dataset[sample])):
+            raise UsageError(
+                f"expected sample {sample} to be the same each time, found two that differ: the "
+                "data set draws at random, and what it drew first would be kept and exchanged for "
+                "good; give what draws to PartialLocalDataset(transform=...)"
+            )
 
     def decode(self, message: Bytes) -> Item:
         """What the data set returned."""
@@ -222,9 +280,22 @@ class Items:
 
 def _version(path: Path) -> int:
     try:
-        return file_version(path.stat())
+        return file_version(path, path.stat())
     except OSError as error:
         raise InputError(f"expected samples in {path}, found: {error.strerror}") from error
+
+
+def _own_transform(dataset: Item, depth: int) -> Item | None:
+    """The transform of samples that a data set, or one within it, has; that of labels is none."""
+    transforms = getattr(dataset, "transforms", None)  # torchvision: both, of samples and labels
+    found = getattr(dataset, "transform", None)
+    if found is None:
+        found = getattr(transforms, "transform", transforms)
+    if found is not None or not depth:
+        return found
+    within = [getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())]
+    inner = (_own_transform(each, depth - 1) for each in within if each is not None)
+    return next((each for each in inner if each is not None), None)
 
 
 def identity(samples: SampleSet) -> str:

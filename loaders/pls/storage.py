@@ -31,7 +31,7 @@ _TRAILER = struct.Struct("<qI")
 UNVERSIONED = 0
 """Version of samples that nobody can look up again: equal to itself."""
 SUFFIX, PART = ".sample", ".part"
-IDENTITY = "samples.identity"
+IDENTITY, FINGERPRINT = "samples.identity", "samples.fingerprint"
 
 
 class Store(Protocol):
@@ -92,9 +92,10 @@ def _sent_crc(message: Bytes) -> int:
     return crc32(content(message), crc32(message[:16]))
 
 
-def file_version(status: os.stat_result) -> int:
-    """A file's version: another one where it was replaced or written to."""
-    named = f"{status.st_size} {status.st_mtime_ns}".encode()
+def file_version(path: Path, status: os.stat_result) -> int:
+    """A file's version: another one where it was replaced, written to or renamed."""
+    dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"  # the latter nobody can set back
+    named = f"{status.st_size} {dates} {path.name}".encode(errors="surrogateescape")
     return int.from_bytes(blake2b(named, digest_size=7).digest(), "little") + 1
 
 
@@ -112,7 +113,7 @@ def read_file(path: Path, sample: int) -> Bytes:
     try:
         with path.open("rb", buffering=0) as file:
             status = os.fstat(file.fileno())
-            message = new_message(sample, status.st_size, file_version(status))
+            message = new_message(sample, status.st_size, file_version(path, status))
             read_into(file.fileno(), content(message).data, 0)
     except OSError as error:
         raise InputError(
@@ -162,6 +163,8 @@ class FolderStore:
     Args:
         folder: Where to.
         identity: What the samples are: files of other samples are not taken for these.
+        fingerprint: Of the data set as it is now: what was kept of another one is not used.
+            None: nobody knows, so that nothing that was kept is.
         version: Of a sample, as its source has it now: what was kept of another is not used.
 
     Raises:
@@ -169,16 +172,24 @@ class FolderStore:
     """
 
     def __init__(
-        self, folder: Path, identity: str, version: Callable[[int], int] | None = None
+        self,
+        folder: Path,
+        identity: str,
+        fingerprint: str | None,
+        version: Callable[[int], int] | None = None,
     ) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(f"*{PART}"):
             part.unlink()  # of a run that was killed
         self._claim(identity)
+        same = self._is_of(fingerprint)
         for path in folder.glob(f"*{SUFFIX}"):
-            if not _is_current(path, version):
+            if not same or not _is_current(path, version):
                 path.unlink()
+        if not same and fingerprint is not None:  # behind the last sample of another one
+            text = np.frombuffer(fingerprint.encode(), np.uint8)
+            _write(folder / FINGERPRINT, text)
 
     def add(self, message: Bytes) -> None:
         """Writes the sample's file.
@@ -215,6 +226,14 @@ class FolderStore:
 
     def _path(self, sample: int) -> Path:
         return self._folder / f"{sample:010d}{SUFFIX}"
+
+    def _is_of(self, fingerprint: str | None) -> bool:
+        """Whether what is kept is of the data set as it is now; another's mark goes first."""
+        path = self._folder / FINGERPRINT
+        if path.exists() and path.read_text() == fingerprint:
+            return True
+        path.unlink(missing_ok=True)
+        return False
 
     def _claim(self, identity: str) -> None:
         """Writes down what the samples are, or compares it with what is written."""

@@ -3,22 +3,27 @@
     plan = make_plan(PlanSettings(samples=len(samples), ranks=ranks, batch=batch, ...))
     sampler = ScheduledBatchSampler(plan, rank)
     dataset = ScheduledDataset(samples, plan, rank)
-    loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)
+    loader = BufferedLoader(dataset, batch_sampler=sampler, collate_fn=collate)
 
 The buffer lives in the process that reads: `num_workers` is 0, or 1 with
 `persistent_workers=True`. A worker that ends with its epoch takes its buffer along, and all of
 it is read again (counted as reloads). Several workers are refused: each would hold a part of the
-buffer, and the plan deals with ranks only. torchdata's StatefulDataLoader takes the same two.
+buffer, and the plan deals with ranks only.
+
+Any DataLoader takes the same two, and torchdata's StatefulDataLoader. But the sampler of PyTorch's
+own only knows what was drawn from it, which a worker does ahead: for a state to go on from, take
+`BufferedLoader` or the StatefulDataLoader.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
-from torch.utils.data import Dataset, Sampler, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate, get_worker_info
 
 from ..data.readers import reader
 from ..data.samples import SampleSet
@@ -32,29 +37,56 @@ from .stage import Stage
 from .stage_settings import StageSettings
 from .steps import rank_steps
 
+T = TypeVar("T")
+_TURNS = count()
+
 
 class StepIds(list[int]):
-    """The ids of one step of a rank, which step it is, and the factor of its loss."""
+    """The ids of one step of a rank, which step it is, and the factor of its loss.
+
+    `turn` is another number for each iteration of a sampler.
+    """
 
     def __init__(
-        self, ids: Sequence[int] = (), epoch: int = -1, step: int = -1, weight: float = 1.0
+        self,
+        ids: Sequence[int] = (),
+        epoch: int = -1,
+        step: int = -1,
+        weight: float = 1.0,
+        turn: int = -1,
     ) -> None:
         super().__init__(ids)
-        self.epoch, self.step, self.weight = epoch, step, weight
+        self.epoch, self.step, self.weight, self.turn = epoch, step, weight, turn
 
 
-def as_step(ids: list[int]) -> StepIds:
-    """The ids that a DataLoader asks for, as those of a step of the plan.
+class StepOrder:
+    """Sees to it that steps come as the plan has them: what is between may deal them out again."""
 
-    Raises:
-        UsageError: They are not from a ScheduledBatchSampler.
-    """
-    if not isinstance(ids, StepIds):
-        raise UsageError(
-            "expected a batch of a ScheduledBatchSampler, found other ids: "
-            "give DataLoader(batch_sampler=ScheduledBatchSampler(plan, rank))"
-        )
-    return ids
+    def __init__(self) -> None:
+        self._turn, self._step = -1, -1
+
+    def require_next(self, ids: list[int]) -> StepIds:
+        """The ids that a DataLoader asks for, as those of a step of the plan.
+
+        The first steps of an iteration may be left out: that is how some loops go on after a stop.
+
+        Raises:
+            UsageError: They are not from a ScheduledBatchSampler, or not of the next step.
+        """
+        if not isinstance(ids, StepIds):
+            raise UsageError(
+                "expected a batch of a ScheduledBatchSampler, found other ids: "
+                "give DataLoader(batch_sampler=ScheduledBatchSampler(plan, rank))"
+            )
+        if ids.turn == self._turn and ids.step != self._step + 1:
+            raise UsageError(
+                f"expected step {self._step + 1} of the plan behind step {self._step}, found step "
+                f"{ids.step}: something deals the batches of this rank to ranks once more, as "
+                "accelerator.prepare(loader) does; give it the model and the optimizer only, or "
+                "make the loader with buffered_loader, which it leaves as it is"
+            )
+        self._turn, self._step = ids.turn, ids.step
+        return ids
 
 
 def require_one_process() -> None:
@@ -81,15 +113,30 @@ class ScheduledBatchSampler(Sampler[list[int]]):
         if not 0 <= rank < plan.settings.ranks:
             raise UsageError(f"expected a rank below {plan.settings.ranks}, found {rank}")
         self._plan, self._rank = plan, rank
-        self._position = Position(asdict(plan.settings) | {"rank": rank})
+        self._position = Position(asdict(plan.settings) | {"rank": rank}, len(self))
+        self._told = False  # a loader says which batches it handed out
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of the epoch, behind a loaded state from where that was."""
-        start, epoch = self._position.begin(), self._position.epoch
+        start, epoch, turn = self._position.begin(), self._position.epoch, next(_TURNS)
         steps = rank_steps(self._plan, self._rank, epoch=epoch, start=start)
         for number, step in enumerate(steps, start):
-            self._position.step = number + 1
-            yield StepIds(step.ids.tolist(), epoch, number, step.weight)
+            if not self._told:
+                self._position.step = number + 1
+            yield StepIds(step.ids.tolist(), epoch, number, step.weight, turn)
+        if not self._told:
+            self._position.end()
+
+    def handed_out(self, begin: Callable[[], Iterator[T]]) -> Generator[T, None, None]:
+        """The batches of a loader of this sampler: its state is behind the last one taken here.
+
+        Args:
+            begin: Gives them; a worker may draw from the sampler ahead.
+        """
+        self._told = True
+        for batch in begin():
+            self._position.step += 1
+            yield batch
         self._position.end()
 
     @property
@@ -106,7 +153,10 @@ class ScheduledBatchSampler(Sampler[list[int]]):
         self._position.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, batches handed out, and the plan's settings."""
+        """Epoch, batches handed out, and the plan's settings.
+
+        Handed out by this sampler; by the loader, where that is a `BufferedLoader`.
+        """
         return self._position.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -116,6 +166,41 @@ class ScheduledBatchSampler(Sampler[list[int]]):
             UsageError: The state is of another plan or rank.
         """
         self._position.load_state_dict(state)
+
+
+class BufferedLoader(DataLoader[Any]):
+    """A DataLoader of a plan: its state is exact with a worker too, and it can be told the epoch.
+
+    `batch_sampler` is a `ScheduledBatchSampler`. accelerate leaves it as it is, on the CPU: its
+    batches are this rank's own already, and `prepare` would deal them to the ranks once more.
+    """
+
+    _is_accelerate_prepared = True
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        """The batches of the epoch, behind a loaded state from where that was."""
+        return self._sampler.handed_out(super().__iter__)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration goes through `epoch` of the plan."""
+        self._sampler.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, batches handed out, and the plan's settings."""
+        return self._sampler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on behind the last batch of `state`.
+
+        Raises:
+            UsageError: The state is of another plan or rank.
+        """
+        self._sampler.load_state_dict(state)
+
+    @property
+    def _sampler(self) -> ScheduledBatchSampler:
+        assert isinstance(self.batch_sampler, ScheduledBatchSampler)
+        return self.batch_sampler
 
 
 class ScheduledDataset(Dataset[Batch]):
@@ -137,6 +222,7 @@ class ScheduledDataset(Dataset[Batch]):
         self._stage: Stage | None = None
         self._stream: Generator[Batch, None, None] | None = None
         self._next, self._process = (-1, -1), os.getpid()
+        self._order = StepOrder()
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -155,9 +241,10 @@ class ScheduledDataset(Dataset[Batch]):
         """The samples of one step of the plan, each with `sample` and `weight`.
 
         Raises:
-            UsageError: The ids are not from a ScheduledBatchSampler, or there are several workers.
+            UsageError: The ids are not from a ScheduledBatchSampler, or not of the next step, or
+                there are several workers.
         """
-        ids = as_step(ids)
+        ids = self._order.require_next(ids)
         batch = next(self._at(ids.epoch, ids.step))
         assert batch["sample"].tolist() == ids, "the sampler follows another plan"
         weight = batch.pop(WEIGHT)

@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import Dataset, default_collate
 
 from ..data.pool import ReadThreads
 from ..errors import UsageError
 from ..loader.loader import WEIGHT
 from ..loader.stats import Counts, Stats
 from ..ranks.world import World
-from .dataset import ScheduledBatchSampler, as_step, require_one_process
+from .dataset import BufferedLoader, ScheduledBatchSampler, StepOrder, require_one_process
 from .exchange import require_exchange
 from .plan import Plan, make_plan
 from .plan_settings import PlanSettings
@@ -79,6 +79,7 @@ class BufferedItems(Dataset[Item]):
         self._held: dict[int, Item] = {}
         self._last: list[Item] = []
         self._counts, self._process = Counts(1), os.getpid()
+        self._order = StepOrder()
 
     def __len__(self) -> int:
         """Number of items."""
@@ -92,9 +93,10 @@ class BufferedItems(Dataset[Item]):
         """The items of one step of the plan.
 
         Raises:
-            UsageError: The ids are not from a ScheduledBatchSampler, or there are several workers.
+            UsageError: The ids are not from a ScheduledBatchSampler, or not of the next step, or
+                there are several workers.
         """
-        ids = as_step(ids)
+        ids = self._order.require_next(ids)
         self._begin_here()
         missing = [sample for sample in dict.fromkeys(ids) if sample not in self._held]
         found = dict(zip(missing, self._read(missing), strict=True))
@@ -153,15 +155,6 @@ class WeightedCollate:
         return batch | {WEIGHT: weight} if isinstance(batch, dict) else (batch, weight)
 
 
-class BufferedLoader(DataLoader[Item]):
-    """A DataLoader that can be told the epoch, as the Trainer of Hugging Face does."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration goes through `epoch` of the plan."""
-        assert isinstance(self.batch_sampler, ScheduledBatchSampler)
-        self.batch_sampler.set_epoch(epoch)
-
-
 def buffered_loader(
     dataset: Item,
     settings: PlanSettings,
@@ -175,7 +168,7 @@ def buffered_loader(
 
     Global batches hold what a DistributedSampler's do; gradients of losses scaled by `weight` and
     averaged over ranks are equal to the DataLoader's, to rounding. It goes on with the next epoch
-    by itself, and `loader.batch_sampler` has set_epoch, state_dict and load_state_dict.
+    by itself, and has set_epoch, state_dict and load_state_dict.
 
     Args:
         dataset: Map-style: `__len__` and `__getitem__`.

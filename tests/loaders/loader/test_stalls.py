@@ -157,5 +157,5 @@ def test_a_local_part_is_read_again(monkeypatch):
 
     dataset = pls.PartialLocalDataset(Numbers(), read_timeout_s=0.2)
     assert sorted(dataset[slot] for slot in range(8)) == list(range(8))
-    assert len(set(asked[:5])) == 5
+    assert len(set(asked[:5])) == 3  # the first ones are asked for twice
     hang.set()

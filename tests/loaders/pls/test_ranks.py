@@ -149,7 +149,9 @@ def check_folders(local, samples, contents):
     parts = list(local.glob("rank00001/*.part"))
     assert len(parts) == 1  # the one that was being written
     for rank in range(4):
-        store = FolderStore(local / f"rank{rank:05d}", sample_source(samples).identity())
+        source = sample_source(samples)
+        own = local / f"rank{rank:05d}"
+        store = FolderStore(own, source.identity(), source.fingerprint(), source.version)
         sizes = store.sizes()
         assert len(sizes) >= 25
         assert set(sizes.values()) == {samples.sample_nbytes}

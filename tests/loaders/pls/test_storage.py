@@ -36,7 +36,9 @@ def message(sample, nbytes=100):
 
 @pytest.fixture(params=["memory", "folder"])
 def store(request, tmp_path):
-    return MemoryStore() if request.param == "memory" else FolderStore(tmp_path / "own", "x")
+    return (
+        MemoryStore() if request.param == "memory" else FolderStore(tmp_path / "own", "x", "same")
+    )
 
 
 def test_what_was_kept_comes_back(store):
@@ -75,7 +77,7 @@ def test_a_store_can_be_pickled_for_workers(store):
 
 @pytest.mark.parametrize("after", [0, 40])
 def test_a_write_that_is_cut_leaves_no_sample(after, tmp_path, monkeypatch):
-    store = FolderStore(tmp_path, "x")
+    store = FolderStore(tmp_path, "x", "same")
     store.add(message(1))
 
     class Dies(Exception):
@@ -90,13 +92,13 @@ def test_a_write_that_is_cut_leaves_no_sample(after, tmp_path, monkeypatch):
         store.add(message(2))
     monkeypatch.undo()
     assert len(list(tmp_path.glob("*.part"))) == 1
-    again = FolderStore(tmp_path, "x")
+    again = FolderStore(tmp_path, "x", "same")
     assert again.sizes() == {1: 100}
     assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
-    store = FolderStore(tmp_path, "x")
+    store = FolderStore(tmp_path, "x", "same")
 
     def full(self, target):
         raise OSError(28, "No space left on device")
@@ -104,23 +106,24 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(InputError, match="No space"):
         store.add(message(2))
-    assert [path.name for path in tmp_path.iterdir()] == [storage.IDENTITY]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {storage.IDENTITY, storage.FINGERPRINT}
 
 
 def test_a_folder_of_other_samples_is_refused(tmp_path):
-    FolderStore(tmp_path / "a", "these")
-    FolderStore(tmp_path / "a", "these")
+    FolderStore(tmp_path / "a", "these", "same")
+    FolderStore(tmp_path / "a", "these", "same")
     with pytest.raises(InputError, match="samples of others"):
-        FolderStore(tmp_path / "a", "others")
+        FolderStore(tmp_path / "a", "others", "same")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "0000000001.sample").write_bytes(b"x")
     with pytest.raises(InputError, match="found none"):
-        FolderStore(tmp_path / "b", "these")
+        FolderStore(tmp_path / "b", "these", "same")
 
 
 @pytest.mark.parametrize("place", [0, 50, -1, -9])
 def test_a_kept_sample_that_was_damaged_is_noticed(place, tmp_path):
-    store = FolderStore(tmp_path, "x")
+    store = FolderStore(tmp_path, "x", "same")
     store.add(message(1))
     store.add(message(2))
     (path,) = tmp_path.glob("*1.sample")
@@ -129,7 +132,7 @@ def test_a_kept_sample_that_was_damaged_is_noticed(place, tmp_path):
     path.write_bytes(damaged)
     with pytest.raises(InputError, match="damaged"):
         store.message(1)
-    assert FolderStore(tmp_path, "x").sizes() == {2: 100}
+    assert FolderStore(tmp_path, "x", "same").sizes() == {2: 100}
 
 
 def test_kept_samples_of_a_source_that_was_replaced_are_read_again(small, tmp_path):
