@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import stat
+import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from tests.makers.step_journals import journal_bytes
 from tests.watch.test_run import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
+from vanidl.record.alive import Recorder, place_of_processes
+from vanidl.watch.condition import Condition, State
 from vanidl.watch.state import RunState
 from vanidl.watch.view import ending, screen
 
@@ -25,15 +32,15 @@ def test_it_ends_with_the_run_and_its_last_lines_are_the_summary(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording.write(0, steps(0, 100, 3))
-    recording.end(3)
-    assert main(["watch", str(recording.folder)]) == 0
+    recording.end(7)
+    assert main(["watch", str(recording.folder)]) == watch.FAILED == 3
     said = capsys.readouterr().out
     assert main(["summary", str(recording.folder)]) == 0
-    sentence = said.splitlines()[0].rstrip(".")
+    sentence = said.splitlines()[1].rstrip(".")
     assert sentence in " ".join(capsys.readouterr().out.split())
     assert "100 steps, " in said
     assert "Input holds training up: 30 % of the time." in said
-    assert said.splitlines()[-1] == "RUN: ended, exit status 3"
+    assert said.splitlines()[0] == "RUN: ended, exit status 7"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,7 @@ def test_it_ends_with_the_run_and_its_last_lines_are_the_summary(
     ],
 )
 def test_the_end_names_a_signal(exit_status: int | None, said: str) -> None:
-    assert ending(RunState("RUN", ended=True, exit_status=exit_status)) == said
+    assert ending(RunState("RUN", Condition(State.ENDED), exit_status=exit_status)) == said
 
 
 def test_it_waits_for_a_run_that_is_not_there_yet(
@@ -185,8 +192,45 @@ def test_a_damaged_record_ends_it_without_an_exit_status(
 ) -> None:
     recording.write(0, steps(0, 10, 2))
     (recording.folder / "run.json").write_text("{")
-    assert main(["watch", str(recording.folder)]) == 0
+    assert main(["watch", str(recording.folder)]) == watch.FAILED
     assert "Training waited" in capsys.readouterr().out
+
+
+def test_a_dead_run_ends_it_and_alerts(
+    recording: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recording.write(0, steps(0, 10, 2))
+    (recording.folder / "recorder.live").write_text(
+        json.dumps(asdict(Recorder(place_of_processes(), 2**22 + 1, 1, 0)))
+    )
+    path = recording.folder / "steps" / "node-100.steps"
+    here = {"pid": 2**22 + 1, "host": os.uname().nodename}
+    path.write_bytes(journal_bytes(here, steps(0, 10, 2), loaders=1))
+    words = ["watch", "--plain", str(recording.folder), "--alert"]
+    command = 'echo "$VANIDL_STATE, $VANIDL_SAYS, $VANIDL_RUN"; exit 9'
+    assert main([*words, command]) == watch.DEAD == 4
+    out, err = capfd.readouterr()
+    assert out.splitlines()[0].startswith("RUN: dead: no process of it lives")
+    assert err.count("dead, RUN: dead: no process of it lives") == 1
+    assert str(recording.folder) in err
+
+
+def test_an_alert_is_given_once_each_time(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = recording.folder.parent / "told"
+    alert = watch.Alert(f'echo "$VANIDL_STATE" >> {told}')
+    watched = watch.WatchedRun(recording.folder)
+    children = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **k: children.append(popen(*a, **k)) or children[-1]
+    )
+    for state in ("training", "stalled", "stalled", "training", "saving", "stalled", "dead"):
+        alert.hear(watched, RunState("RUN", Condition(State(state))))
+        for child in children:
+            child.wait()
+    assert told.read_text().split() == ["stalled", "stalled", "dead"]
 
 
 def test_what_is_watched_is_not_written_to(recording: Recording) -> None:

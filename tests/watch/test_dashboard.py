@@ -13,7 +13,7 @@ from vanidl.watch.openmetrics import FAMILIES
 DOCS = Path(__file__).parents[2] / "docs"
 DASHBOARD = json.loads((DOCS / "grafana-dashboard.json").read_text())
 METRICS = {family.sample for family in FAMILIES}
-LABELS = {"run", "rank", "loader", "source"}
+LABELS = {"run", "rank", "loader", "source", "state"}
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 LEGENDS = [target["legendFormat"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 

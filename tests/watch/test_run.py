@@ -194,7 +194,11 @@ def test_metrics_are_valid_and_hold_the_totals(recording: Recording) -> None:
 
 
 def test_metrics_of_nothing_are_valid(tmp_path: Path) -> None:
-    assert set(parsed(WatchedRun(tmp_path / "none").look(START))) == {"vanidl_run_ended"}
+    found = parsed(WatchedRun(tmp_path / "none").look(START))
+    assert set(found) == {"vanidl_run_ended", "vanidl_run_state"}
+    states = {labels["state"]: value for labels, value in found["vanidl_run_state"]}
+    assert states.pop("starting") == 1
+    assert set(states.values()) == {0}
 
 
 @pytest.fixture
@@ -240,12 +244,14 @@ def test_reads_are_those_of_the_processes_of_the_run(reader: tuple) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="no /proc/PID/io here")
-def test_a_child_that_was_waited_for_is_counted_once(reader: tuple, tmp_path: Path) -> None:
+def test_a_child_that_was_waited_for_is_counted_once(
+    reader: tuple, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel adds its bytes to those of its parent: this process, for these tests."""
     child, folder = reader
     here, me = os.uname().nodename, os.getpid()
     reads = ProcessReads(folder)
-    reads._is_of_run = lambda pid: True  # type: ignore[method-assign]
+    monkeypatch.setattr("vanidl.watch.processes.is_of_run", lambda *_: True)
     described = [
         {"pid": me, "host": here},
         {"pid": child.pid, "host": here, "parent_pid": me},
@@ -266,4 +272,4 @@ def test_a_child_that_was_waited_for_is_counted_once(reader: tuple, tmp_path: Pa
 def test_lines_hold_what_was_measured(recording: Recording) -> None:
     recording.write(0, steps(0, 50, 2))
     state = WatchedRun(recording.folder).look(START + SECOND)
-    assert re.fullmatch(r"00:01:05  \S+ steps/s  waits 2\d %", view.line(state, 65))
+    assert re.fullmatch(r"00:01:05  training  \S+ steps/s  waits 2\d %", view.line(state, 65))

@@ -15,7 +15,7 @@ COMMANDS: dict[str, str] = {
     "view": "serve the report to this machine's browser, with every operation behind it",
     "compare": "compare runs: what changed, by how much, and how sure that is",
     "record": "run a command under a tracer and leave a RUN for report and compare",
-    "watch": "show what a run that is being recorded has shown so far: steps, waits, reads",
+    "watch": "show what a run that is being recorded does: its state, steps, waits, reads",
     "ab": "run two commands alternately under the recorder and compare them",
     "ceiling": "measure what input costs: run a command with batches from memory",
     "check": "say of each log whether it is whole, and what it misses; exit status 0, or 1 where "

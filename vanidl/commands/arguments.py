@@ -102,11 +102,17 @@ def declare_watch(parser: argparse.ArgumentParser) -> None:
     add("run", metavar="RUN", help="folder that vanidl record -o RUN writes, now or soon")
     add(
         "--every", type=float, metavar="SECONDS",
-        help=f"time between looks ({LOOK_S:g} on a terminal, else {LINE_S:g})",
+        help=f"time between lines ({LOOK_S:g} on a terminal, else {LINE_S:g}); another state is "
+        "shown at once",
     )  # fmt: skip
     add("--openmetrics", metavar="FILE", help="also write metrics there, replaced at each look")
     add("--plain", action="store_true", help="one line each time, on a terminal too")
     add("--quiet", action="store_true", help="say nothing: metrics alone")
+    add(
+        "--alert", metavar="CMD",
+        help="run it in a shell once the run stalls, or is dead; VANIDL_RUN, VANIDL_STATE and "
+        "VANIDL_SAYS are in its environment",
+    )  # fmt: skip
 
 
 def declare_ab(parser: argparse.ArgumentParser) -> None:

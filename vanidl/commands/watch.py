@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,23 +19,36 @@ from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.formatting.names import elided
 from vanidl.watch import view
+from vanidl.watch.condition import State
 from vanidl.watch.openmetrics import openmetrics
 from vanidl.watch.run import WatchedRun
 from vanidl.watch.state import RunState
 
+STATE_S = 2.0
+"""How often the state is looked at, and shown at once where it is another one."""
 _END_S = 0.5  # in which the end of a run is seen
+_ALERT_S = 10.0  # that the command of an alert may take where watching ends with it
+FAILED, DEAD = 3, 4
+"""Exit status where the program that was recorded failed, and where its run is dead."""
 
 Show = Callable[[RunState, float], None]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Shows the run until it has ended, or Ctrl-C; exit status 0."""
+    """Shows the run until it is over, or Ctrl-C; how it ended is the exit status.
+
+    0: well, or it goes on (Ctrl-C); 3: its program failed, or nobody knows how it ended; 4: dead.
+    """
     live = _is_live(options)
     every_s = max(options.every or (LOOK_S if live else LINE_S), 0.1)
     target = Path(options.openmetrics) if options.openmetrics else None
     watched = WatchedRun(_folder(options.run))
+    alert = Alert(options.alert) if options.alert else None
     with suppress(KeyboardInterrupt), _shown(live, quiet=options.quiet) as show:
-        _follow(watched, every_s, show, target, quiet=options.quiet)
+        last = _follow(watched, every_s, show, target, alert, quiet=options.quiet)
+        if last.condition.state is State.DEAD:
+            return DEAD
+        return 0 if last.exit_status == 0 else FAILED
     return 0
 
 
@@ -54,22 +68,71 @@ def _is_live(options: argparse.Namespace) -> bool:
     return is_terminal(sys.stdout) and not (dumb or options.plain or options.quiet)
 
 
+class Alert:
+    """A command of the user's that is run when the run comes to need somebody."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._alerted = State.STARTING
+
+    def hear(self, watched: WatchedRun, state: RunState) -> None:
+        """Runs the command where this state alerts and the last did not; waits for it at the end.
+
+        Its output goes to stderr, and its exit status is its own affair.
+        """
+        condition = state.condition
+        before, self._alerted = self._alerted, condition.state
+        if not condition.alerts or condition.state is before:
+            return
+        words = {
+            "VANIDL_RUN": str(watched.folder.absolute()),
+            "VANIDL_STATE": condition.state.value,
+            "VANIDL_SAYS": f"{state.name}: {condition}",
+        }
+        try:
+            child = subprocess.Popen(
+                self._command,
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                env={**os.environ, **words},
+            )
+        except OSError as error:
+            console.tell(f"vanidl: --alert cannot be run: {error.strerror}\n")
+            return
+        if condition.is_over:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_ALERT_S)
+
+
 def _follow(
-    watched: WatchedRun, every_s: float, show: Show, target: Path | None, *, quiet: bool
-) -> None:
+    watched: WatchedRun,
+    every_s: float,
+    show: Show,
+    target: Path | None,
+    alert: Alert | None,
+    *,
+    quiet: bool,
+) -> RunState:
     begun, told = time.monotonic(), quiet
+    shown, due_s = State.STARTING, 0.0
     while True:
-        state = watched.look(time.time_ns())
+        state = watched.look(time.time_ns(), time.monotonic_ns())
         if not watched.is_there and not told:
             console.tell(f"vanidl: waiting for a recording in {elided(str(watched.folder))}\n")
             told = True
-        if target is not None:
-            write_whole(target, openmetrics(state).encode(), "metrics", option="--openmetrics")
-        if watched.is_there:
-            show(state, time.monotonic() - begun)
-        if state.ended:
-            return
-        _rest(watched, every_s)
+        elapsed_s = time.monotonic() - begun
+        if elapsed_s >= due_s or state.condition.state is not shown:
+            shown, due_s = state.condition.state, elapsed_s + 0.9 * every_s
+            if target is not None:
+                write_whole(target, openmetrics(state).encode(), "metrics", option="--openmetrics")
+            if watched.is_there:
+                show(state, elapsed_s)
+        if alert is not None:
+            alert.hear(watched, state)
+        if state.condition.is_over:
+            return state
+        _rest(watched, min(every_s, STATE_S))
 
 
 def _rest(watched: WatchedRun, seconds: float) -> None:
@@ -94,8 +157,8 @@ def _shown(live: bool, *, quiet: bool) -> Iterator[Show]:
 def _say(state: RunState, elapsed_s: float) -> None:
     columns = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else view.WIDTH
     lines = [view.line(state, elapsed_s, columns)]
-    if state.ended:
-        lines = [*view.final(state), f"{state.name}: {view.ending(state)}"]
+    if state.condition.is_over:
+        lines = [f"{state.name}: {view.says(state)}", *view.final(state)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -113,7 +176,7 @@ def _screen() -> Iterator[Show]:
 
         def show(state: RunState, _elapsed_s: float) -> None:
             lines = view.screen(state, target.width)
-            if state.ended:
+            if state.condition.is_over:
                 lines += [("", ""), *((text, "bold") for text in view.final(state))]
             text = Text("\n").join(Text(text, style) for text, style in lines)
             drawn.update(text, refresh=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
+from vanidl.record.alive import sign_of_life
 from vanidl.record.launch import Ended, passed_on, run
 from vanidl.record.recorder import AUTO, TRACERS, Tracer
 from vanidl.record.run_record import run_record
@@ -63,10 +64,10 @@ def record(
     _refuse_misuse(command, profile_steps, with_steps=with_steps)
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
-    with passed_on() as signals:
+    with passed_on() as signals, sign_of_life(root) as touch:
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
-        ended = run(command, environment, signals)
+        ended = run(command, environment, signals, touch)
         result = replace(run_record(command, chosen, ended), ceiling=replay is not None)
         said = _unheard(ended, environment, root) if with_steps else ()
         said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))

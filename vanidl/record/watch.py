@@ -53,7 +53,9 @@ class Watch:
     def __init__(self, pid: int, command: Sequence[str]) -> None:
         now = time.time_ns()
         words = "".join(f"{word}\0" for word in command)
-        self.seen: dict[int, Seen] = {pid: Seen(pid, os.getpid(), _started(pid), now, now, words)}
+        self.seen: dict[int, Seen] = {
+            pid: Seen(pid, os.getpid(), process_started(pid), now, now, words)
+        }
 
     def look(self) -> None:
         """Sees who is there now."""
@@ -65,14 +67,14 @@ class Watch:
                 continue
             for child in _children(seen.pid):
                 if self._is_new(child):
-                    self.seen[child] = Seen(child, seen.pid, _started(child), now, now)
+                    self.seen[child] = Seen(child, seen.pid, process_started(child), now, now)
                     pending.append(self.seen[child])
 
     def _is_new(self, pid: int) -> bool:
         """Whether no process of this pid was seen, or it was another one, long gone."""
         if pid not in self.seen:
             return True
-        return self.seen[pid].gone and _started(pid) not in (0, self.seen[pid].started)
+        return self.seen[pid].gone and process_started(pid) not in (0, self.seen[pid].started)
 
     def anyone_left(self) -> bool:
         """Whether a process was still there at the last look."""
@@ -85,7 +87,7 @@ class Watch:
 
 def _refresh(seen: Seen, now: int) -> bool:
     """Whether the process is still there; if so, what it is now."""
-    if not seen.started or _started(seen.pid) != seen.started:
+    if not seen.started or process_started(seen.pid) != seen.started:
         seen.gone = True
         return False
     seen.last_ns = now
@@ -98,7 +100,7 @@ def _refresh(seen: Seen, now: int) -> bool:
     return True
 
 
-def _started(pid: int) -> int:
+def process_started(pid: int) -> int:
     """When a process started, in ticks since boot; 0 for one that is gone or a zombie."""
     fields = _text(pid, "stat").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from vanidl.watch.condition import State
 from vanidl.watch.state import RankState, RunState
 
 _SECONDS, _BYTES = "seconds", "bytes"
@@ -54,11 +55,12 @@ READ_BYTES = Family(
 SILENT_SECONDS = Family(
     "vanidl_silent_seconds", "gauge", "Time since the last recorded event.", _SECONDS
 )
+STATE = Family("vanidl_run_state", "gauge", "1 for the state that the run is in, else 0.")
 ENDED = Family("vanidl_run_ended", "gauge", "1 once the recorded command has ended, else 0.")
 
 FAMILIES = (
     STEPS, STEP_SECONDS, LOOP_SECONDS, WAIT_SECONDS, WAITS, FETCH_SECONDS, FETCHES, READ_BYTES,
-    SILENT_SECONDS, ENDED,
+    SILENT_SECONDS, STATE, ENDED,
 )  # fmt: skip
 """Every metric that is written."""
 
@@ -78,7 +80,7 @@ def _samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float
         yield STEPS, of, rank.steps
         yield STEP_SECONDS, of, rank.steps_s
         yield LOOP_SECONDS, of, rank.window_s
-        yield SILENT_SECONDS, of, 0.0 if state.ended else rank.silent_s
+        yield SILENT_SECONDS, of, 0.0 if state.condition.is_over else rank.silent_s
         for waited in rank.loaders:
             yield WAITS, {**of, "loader": waited.loader}, waited.waits
             yield WAIT_SECONDS, {**of, "loader": waited.loader}, waited.wait_s
@@ -87,6 +89,8 @@ def _samples(state: RunState) -> Iterator[tuple[Family, Mapping[str, str], float
         yield FETCH_SECONDS, {}, sum(worker.fetch_s for worker in state.workers)
     for read in state.reads:
         yield READ_BYTES, {"source": read.source}, read.nbytes
+    for each in State:
+        yield STATE, {"state": each.value}, float(state.condition.state is each)
     yield ENDED, {}, float(state.ended)
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.encoding.budget import whole_number
+from vanidl.watch.life import PROC, is_of_run
 
-PROC = Path("/proc")
-_FOLDER = b"VANIDL_STEPS="
 _COUNT = re.compile(rb"^(rchar|read_bytes): (\d+)$", re.M)
 
 
@@ -76,7 +75,7 @@ class ProcessReads:
 
     def _look(self, pid: int) -> None:
         try:
-            if pid not in self._counts and not self._is_of_run(pid):
+            if pid not in self._counts and not is_of_run(pid, self._folder):
                 self._gone.add(pid)
                 return
             counts = dict(_COUNT.findall((PROC / str(pid) / "io").read_bytes()))
@@ -92,13 +91,3 @@ class ProcessReads:
             self._gone.add(pid)
         else:
             self._counts[pid] = called, stored
-
-    def _is_of_run(self, pid: int) -> bool:
-        for entry in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-            if entry.startswith(_FOLDER):
-                named = os.fsdecode(entry[len(_FOLDER) :])
-                try:
-                    return self._folder.samefile(named)
-                except OSError:
-                    return False
-        return False

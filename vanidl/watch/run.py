@@ -1,24 +1,38 @@
-"""A RUN that is being recorded: its files as they appear and grow. Nothing is written to it."""
+"""A RUN that is being recorded: its files as they appear and grow. Nothing is written to it.
+
+Clocks jump, and differ between hosts. So whatever is waited for here is measured by the monotonic
+clock of this process: that a file has grown, that the recorder has touched its sign of life.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from vanidl.errors import InputError
 from vanidl.formatting.names import elided
+from vanidl.formatting.units import seconds
 from vanidl.readers.objects.live import LiveOperations
 from vanidl.readers.run_json import NAME as RUN_JSON
 from vanidl.readers.run_json import read_record
 from vanidl.readers.steps.live import LiveJournal
+from vanidl.record.alive import NAME as SIGN_OF_LIFE
+from vanidl.record.alive import Recorder, read_recorder
 from vanidl.record.steps import FOLDER
+from vanidl.watch.activity import activity_of
+from vanidl.watch.condition import STALL_S, Condition, State, condition_of
+from vanidl.watch.life import Life, anyone_lives, look_at
 from vanidl.watch.processes import ProcessReads
 from vanidl.watch.state import RankState, ReadState, RunState, Waited, WorkerState
 
 RECENT_S = 10.0
 """What "now" is: long against the second that a process gathers events for."""
+GONE_S = 60.0
+"""Without any sign of life from another host for so long, a run is taken for dead."""
 _MOST_FILES = 20_000
 _ROWS_A_LOOK = 1_000_000  # 32 MB: what one look reads at most
 _MOST_IDLE = 16  # looks after which a file that does not grow is looked at again
@@ -53,16 +67,21 @@ class Recent:
 
 
 class _File:
-    """One file of a run, which is looked at less often once it does not grow."""
+    """One file of a run.
+
+    That of a process that does not train is looked at less often once it does not grow.
+    """
 
     def __init__(self, path: Path) -> None:
         self.recent = Recent()
         self.journal = LiveJournal(path) if path.suffix == ".steps" else None
         self.objects = None if self.journal else LiveOperations(path)
         self.problem = ""
+        self.news_ns = 0  # when rows were last found, by the monotonic clock; 0: never
+        self._first: tuple[int, float] | None = None  # the first news, and how old they were
         self._idle = self._wait = 0
 
-    def read(self, most_rows: int, *, ended: bool) -> int:
+    def read(self, most_rows: int, at_ns: int, *, ended: bool) -> int:
         """Reads what is new; how many rows of a journal."""
         if self.problem or (self._wait and not ended):
             self._wait -= 1
@@ -75,9 +94,18 @@ class _File:
         except InputError as error:
             self.problem = elided(str(error))
             return 0
+        self.news_ns = at_ns if rows or not self.news_ns else self.news_ns
         self._idle = 0 if rows else min(self._idle + 1, _MOST_IDLE)
-        self._wait = self._idle - 1 if self._idle > 4 else 0
+        trains = self.journal is not None and self.journal.totals.steps > 0
+        self._wait = self._idle - 1 if self._idle > 4 and not trains else 0
         return rows
+
+    def silent_s(self, end_ns: int, now_ns: int, at_ns: int) -> float:
+        """Since the last event; how old the first news are is taken from the clocks of hosts."""
+        if self._first is None:
+            self._first = self.news_ns, max(now_ns - end_ns, 0) / 1e9
+        older_s = self._first[1] if self.news_ns == self._first[0] else 0.0
+        return older_s + (at_ns - self.news_ns) / 1e9
 
 
 class WatchedRun:
@@ -92,40 +120,99 @@ class WatchedRun:
         self._files: dict[str, _File] = {}
         self._reads = ProcessReads(folder / FOLDER)
         self._recent = {source: Recent() for source in ("calls", "storage", "objects")}
+        self._recorder: Recorder | None = None
+        self._sign: tuple[int, int] = (0, 0)  # when the recorder touched it, when that was found
+        self._state, self._state_ns = State.STARTING, 0  # since when it is in that
 
     @property
     def is_there(self) -> bool:
-        """Whether anything has been recorded."""
-        return bool(self._files) or self.has_ended
+        """Whether anything has been recorded, or is about to be."""
+        return bool(self._files) or self._recorder is not None or self.has_ended
 
     @property
     def has_ended(self) -> bool:
         """Whether the recorder has written what it leaves at the end."""
         return (self.folder / RUN_JSON).is_file()
 
-    def look(self, now_ns: int) -> RunState:
-        """Reads what has been written until that time, and says what it is in all."""
-        ended = self.has_ended
+    def look(self, now_ns: int, monotonic_ns: int | None = None) -> RunState:
+        """Reads what has been written until that time, and says what it is in all.
+
+        Args:
+            now_ns: time since the epoch.
+            monotonic_ns: of the clock of that name; without, `now_ns` is one that does not jump.
+        """
+        ended, at_ns = self.has_ended, now_ns if monotonic_ns is None else monotonic_ns
+        self._recorder = read_recorder(self.folder) or self._recorder
         self._find()
         left = _ROWS_A_LOOK
         for file in self._files.values():
             if left > 0 or ended:
-                left -= file.read(max(left, 0), ended=ended)
+                left -= file.read(max(left, 0), at_ns, ended=ended)
         journals = [file.journal for file in self._files.values() if file.journal]
         if not ended:
             self._reads.look(journal.process for journal in journals if journal.process)
         return RunState(
             name=elided(self.folder.absolute().name),
-            ranks=tuple(self._ranks(now_ns, ended=ended)),
+            condition=Condition(State.ENDED) if ended else self._condition(at_ns),
+            ranks=tuple(self._ranks(now_ns, at_ns, ended=ended)),
             workers=tuple(self._workers()),
-            reads=tuple(self._read_states(now_ns / 1e9, ended=ended)),
+            reads=tuple(self._read_states(at_ns / 1e9, ended=ended)),
             journals=len(journals),
             problems=tuple(self._problems()),
             is_behind=left <= 0 and any(journal.is_behind for journal in journals),
             is_exact=all(journal.is_exact for journal in journals),
-            ended=ended,
             exit_status=self._exit_status() if ended else None,
         )
+
+    def _condition(self, at_ns: int) -> Condition:
+        """What the run does, and for how long."""
+        lives, found = {}, []
+        for name, file in self._files.items():
+            journal = file.journal
+            if journal is None or not journal.process or journal.has_ended:
+                continue
+            lives[name] = look_at(journal.process, self.folder / FOLDER)
+            if journal.totals.steps or journal.totals.by_loader:
+                label = _label(journal)
+                found.append(activity_of(label, journal, lives[name], at_ns, file.news_ns))
+        why = self._why_dead(at_ns, list(lives.values()))
+        condition = Condition(State.DEAD, why=why) if why else condition_of(found)
+        if condition.state is not self._state or not self._state_ns:
+            self._state, self._state_ns = condition.state, at_ns
+        if condition.state in (State.WAITING, State.STALLED):
+            return condition
+        return replace(condition, for_s=(at_ns - self._state_ns) / 1e9)
+
+    def _why_dead(self, at_ns: int, lives: Sequence[Life | None]) -> str:
+        """Why the run is taken for dead, "" where it is not.
+
+        Args:
+            at_ns: of the monotonic clock.
+            lives: of the processes that have not said that they end; None of one elsewhere.
+        """
+        recorder = self._recorder
+        if any(life and not life.is_gone for life in lives):
+            return ""
+        if recorder is not None and recorder.is_here:
+            if recorder.is_alive or self.has_ended or anyone_lives(self.folder):
+                return ""
+            if all(lives) or self._silent_s(at_ns) >= GONE_S:
+                return f"no process of it lives, and its recorder {recorder.pid} is gone"
+            return ""
+        if recorder is None and lives and all(lives) and self._silent_s(at_ns) >= STALL_S:
+            return "no process of it lives, and it has no recorder"
+        if recorder is not None and self._silent_s(at_ns) >= GONE_S:
+            return f"no sign of life for {seconds(self._silent_s(at_ns))}, from another host"
+        return ""
+
+    def _silent_s(self, at_ns: int) -> float:
+        """Since anything of the run was seen to change."""
+        with suppress(OSError):
+            touched = (self.folder / SIGN_OF_LIFE).stat().st_mtime_ns
+            if touched != self._sign[0]:
+                self._sign = touched, at_ns
+        latest = max(file.news_ns for file in self._files.values()) if self._files else 0
+        return (at_ns - max(latest, self._sign[1])) / 1e9
 
     def _exit_status(self) -> int | None:
         """How the command ended; None where the recorder's record cannot be read."""
@@ -149,14 +236,14 @@ class WatchedRun:
         found = [file.problem for file in self._files.values() if file.problem]
         yield from found[:_MOST_PROBLEMS]
 
-    def _ranks(self, now_ns: int, *, ended: bool) -> Iterator[RankState]:
+    def _ranks(self, now_ns: int, at_ns: int, *, ended: bool) -> Iterator[RankState]:
         rows = [file for file in self._files.values() if file.journal and file.journal.process]
         for file in sorted(rows, key=lambda file: _order(file.journal)):
             journal = file.journal
             if journal is None or not (journal.totals.steps or journal.totals.by_loader):
                 continue
             totals = journal.totals
-            file.recent.add(now_ns / 1e9, totals.steps, totals.wait_ns)
+            file.recent.add(at_ns / 1e9, totals.steps, totals.wait_ns)
             now = None if ended else file.recent.per_s()
             loaders = sorted(totals.by_loader.items())[:_MOST_LOADERS]
             yield RankState(
@@ -165,7 +252,7 @@ class WatchedRun:
                 steps_s=totals.step_ns / 1e9,
                 wait_s=totals.wait_ns / 1e9,
                 window_s=totals.window_ns / 1e9,
-                silent_s=max(now_ns - totals.end_ns, 0) / 1e9,
+                silent_s=file.silent_s(totals.end_ns, now_ns, at_ns),
                 now_steps_per_s=now[0] if now else None,
                 now_wait_share=min(now[1], 1.0) if now else None,
                 loaders=tuple(Waited(journal.name(k), n, ns / 1e9) for k, (n, ns) in loaders),

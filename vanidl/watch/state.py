@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vanidl.findings.waiting import BOUND_SHARE
 from vanidl.formatting.units import count, percent, plural, seconds
+from vanidl.watch.condition import STARTING, Condition, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class RunState:
     """The run as far as it was recorded."""
 
     name: str
+    condition: Condition = STARTING
     ranks: tuple[RankState, ...] = ()
     workers: tuple[WorkerState, ...] = ()
     reads: tuple[ReadState, ...] = ()
@@ -78,8 +80,12 @@ class RunState:
     problems: tuple[str, ...] = ()
     is_behind: bool = False
     is_exact: bool = True
-    ended: bool = False
     exit_status: int | None = None  # None: it goes on, or its record cannot be read
+
+    @property
+    def ended(self) -> bool:
+        """Whether the recorder has left its record."""
+        return self.condition.state is State.ENDED
 
     @property
     def steps(self) -> int:

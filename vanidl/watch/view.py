@@ -44,18 +44,21 @@ def line(state: RunState, elapsed_s: float, width: int = WIDTH) -> str:
     slowest, worker = state.slowest_rank, state.slowest_worker
     calls = next((read for read in state.reads if read.per_s is not None), None)
     parts = [
-        _clock(elapsed_s),
-        steps_per_second(state.now_steps_per_s or state.steps_per_s),
+        f"{_clock(elapsed_s)}  {says(state)}",
+        steps_per_second(_now_rate(state)),
         f"waits {percent(_now_share(state))}",
         f"reads {bandwidth(calls.per_s)}" if calls else "",
         f"{slowest.label} waits {percent(slowest.latest_share)}"
         if slowest and len(state.ranks) > 1
         else "",
         f"{worker.label}: {seconds(worker.batch_s)} a batch" if worker else "",
+        *state.problems,
     ]
     if not state.ranks:
         seen = plural(state.journals, "process", "processes")
         return f"{parts[0]}  no step yet ({seen} seen)"[:width]
+    if state.condition.alerts:
+        return parts[0][:width]
     said = ""
     for part in filter(None, parts):
         longer = f"{said}  {part}" if said else part
@@ -73,6 +76,11 @@ def final(state: RunState) -> list[str]:
     return [*found, *state.problems]
 
 
+def says(state: RunState) -> str:
+    """What the run is doing, or how it ended."""
+    return ending(state) if state.ended else str(state.condition)
+
+
 def ending(state: RunState) -> str:
     """How the command ended, by its exit status as shells have it."""
     status = state.exit_status
@@ -83,10 +91,11 @@ def ending(state: RunState) -> str:
 
 
 def _head(state: RunState) -> Iterator[Line]:
-    done = ending(state) if state.ended else ""
+    done = state.condition.is_over
     behind = ", reading what was recorded before" if state.is_behind else ""
-    yield f"{state.name}: {done or 'recording'}{behind}", "bold"
-    rate = steps_per_second(state.now_steps_per_s or state.steps_per_s)
+    bad = state.condition.alerts or (state.ended and state.exit_status != 0)
+    yield f"{state.name}: {says(state)}{behind}", "bold red" if bad else "bold"
+    rate = steps_per_second(_now_rate(state))
     share, so_far = percent(_now_share(state)), percent(state.wait_share)
     yield f"steps       {rate}{'' if done else ' now'}, {steps_words(state)}", ""
     waits = f"{so_far} of the time" if done else f"{share} now, {so_far} so far"
@@ -126,7 +135,7 @@ def _ranks(state: RunState) -> Iterator[Line]:
     yield f"{'':<16}{'steps':>10}{'now':>16}{'waits now':>12}{'so far':>12}  last event", "dim"
     shown = sorted(state.ranks, key=lambda rank: -(rank.latest_share or 0.0))[:_MOST_RANKS]
     for rank in shown:
-        yield _row(rank, state.ended)
+        yield _row(rank, state.condition.is_over)
     if len(shown) < len(state.ranks):
         yield f"and {count(len(state.ranks) - len(shown))} ranks that wait less", "dim"
 
@@ -140,6 +149,11 @@ def _row(rank: RankState, ended: bool) -> Line:
         f"{percent(rank.wait_share):>12}  {'' if ended else f'{rank.silent_s:.0f} s ago'}",
         "yellow" if silent else "",
     )
+
+
+def _now_rate(state: RunState) -> float | None:
+    """Steps in the last seconds, none among them; only where these are not known those so far."""
+    return state.steps_per_s if state.now_steps_per_s is None else state.now_steps_per_s
 
 
 def _now_share(state: RunState) -> float | None:

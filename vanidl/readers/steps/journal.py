@@ -24,7 +24,8 @@ MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (
  STEP, OTHER_STEP) = range(13)  # fmt: skip
 
 ROW_BYTES = 32
-_THREAD_SHIFT, _LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
+KIND = 0xFF  # of a code: the kind of its event
+_THREAD_SHIFT, LOADER_SHIFT, _EPOCH_SHIFT = 8, 16, 32
 _PLACE = (1 << _EPOCH_SHIFT) - 1
 _WHAT = "steps"
 
@@ -139,12 +140,12 @@ def _json(text: bytes) -> dict[str, Any] | None:
 def sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
-    kind = code & 0xFF
+    kind = code & KIND
     sound = (kind >= WAIT) & (kind <= OTHER_STEP) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,
-        loader=code >> _LOADER_SHIFT,
+        loader=code >> LOADER_SHIFT,
         epoch=number >> _EPOCH_SHIFT,
         place=number & _PLACE,
         begin=begin,

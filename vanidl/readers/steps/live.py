@@ -19,8 +19,15 @@ import numpy as np
 from vanidl.encoding.budget import bounded_name
 from vanidl.readers.recorded_rows import Follower
 from vanidl.readers.steps.journal import (
+    END,
+    ITER,
+    KIND,
     MAGICS,
+    OPTIMIZER,
+    OTHER_STEP,
+    STEP,
     TEXT,
+    WAIT,
     Int64Array,
     describes_loader,
     sound_events,
@@ -34,6 +41,7 @@ MOST_ROWS = 32_768
 _MOST_TEXT_ROWS = 4_096
 _MOST_LOADERS = 1_000
 _SMALL_BYTES = 4 << 20
+_OF_LOOP = (WAIT, END, ITER, OPTIMIZER, STEP, OTHER_STEP)
 _WORDS = ("loader", "class", "dataset", "role")
 
 
@@ -45,6 +53,8 @@ class LiveJournal:
         process: host, pid, rank and so on; None until that has been read.
         totals: of all that was read, when it was last read to its end.
         fetched: the same of the batches that this process fetched.
+        last: code of the last event of the loop, as it stands in the file; 0: none yet.
+        has_ended: whether the process has written that it ends.
         is_behind: whether more is written than was read.
         is_exact: False where a bound on memory made totals approximate.
     """
@@ -58,6 +68,7 @@ class LiveJournal:
     def _forget(self) -> None:
         self.process: Mapping[str, Any] | None = None
         self.totals, self.fetched = LoopTotals(), Fetched()
+        self.last, self.has_ended = 0, False
         self.is_behind, self.is_exact = True, True
         self._loaders: dict[int, dict[str, Any]] = {}
         self._known: Known = NOTHING
@@ -88,7 +99,11 @@ class LiveJournal:
 
     def name(self, loader: int) -> str:
         """`DataLoader 0 (Images, training)`."""
-        return loader_name(loader, self._loaders.get(loader, {}), self._known.loaders.role(loader))
+        return loader_name(loader, self._loaders.get(loader, {}), self.role(loader))
+
+    def role(self, loader: int) -> str:
+        """What its batches are for, "" where nothing tells yet."""
+        return self._known.loaders.role(loader)
 
     def _portion(self) -> int:
         """Reads some rows; how many are there, less than `MOST_ROWS` at their end."""
@@ -104,6 +119,9 @@ class LiveJournal:
         texts, is_event = split_texts(rows)
         for text in texts:
             self._note(text)
+        codes = rows[is_event, 0]
+        of_loop = codes[np.isin(codes & KIND, _OF_LOOP)]
+        self.last = int(of_loop[-1]) if len(of_loop) else self.last
         self._scan.add(sound_events(rows[is_event])[0])
         return there
 
@@ -124,6 +142,7 @@ class LiveJournal:
     def _note(self, text: Mapping[str, Any]) -> None:
         if "pid" in text and self.process is None:
             self.process = text
+        self.has_ended |= "ended" in text
         if describes_loader(text) and (
             text["loader"] in self._loaders or len(self._loaders) < _MOST_LOADERS
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from vanidl.readers.steps.loaders import Along, Loaders, Tally, is_call
 from vanidl.readers.steps.spans import Spans, Thread
 
 _MOST_HELD = 1 << 20  # events: 56 MiB
+_CLASSES_OF_A_DOUBLING = 8
 _NEVER = np.iinfo(np.int64).max
 _NONE = Events(*(np.zeros(0, np.int64) for _ in Events.__slots__))
 
@@ -31,11 +33,25 @@ class LoopTotals:
     start_ns: int = 0
     end_ns: int = 0
     by_loader: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # waits, ns
+    step_classes: Mapping[int, int] = field(default_factory=dict)  # class of duration -> steps
 
     @property
     def window_ns(self) -> int:
         """How long the loop was seen."""
         return self.end_ns - self.start_ns
+
+    def step_quantile_ns(self, share: float) -> float | None:
+        """What that share of the steps took at most, to a tenth of it; None without steps.
+
+        The rest is at least one step, where there are two: the first, or one amid which the clock
+        jumped.
+        """
+        left = max(math.floor(share * sum(self.step_classes.values())), 1)
+        for number in sorted(self.step_classes):
+            left -= self.step_classes[number]
+            if left <= 0:
+                return float(2 ** ((number + 1) / _CLASSES_OF_A_DOUBLING))
+        return None
 
     def plus(self, other: LoopTotals) -> LoopTotals:
         """Both."""
@@ -43,6 +59,9 @@ class LoopTotals:
         for loader, (waits, ns) in other.by_loader.items():
             before = by_loader.get(loader, (0, 0))
             by_loader[loader] = before[0] + waits, before[1] + ns
+        classes = dict(self.step_classes)
+        for number, steps in other.step_classes.items():
+            classes[number] = classes.get(number, 0) + steps
         starts = [total.start_ns for total in (self, other) if total.start_ns]
         return LoopTotals(
             self.steps + other.steps,
@@ -52,6 +71,7 @@ class LoopTotals:
             min(starts, default=0),
             max(self.end_ns, other.end_ns),
             by_loader,
+            classes,
         )
 
 
@@ -203,9 +223,10 @@ class Scan:
         end = np.concatenate([found.end for found in (steps, waits, others)])
         taken = waits.end - waits.start
         loader = events.loader[waits.row]
+        lasted = steps.end - steps.start
         return LoopTotals(
             len(steps.row),
-            int((steps.end - steps.start).sum()),
+            int(lasted.sum()),
             len(others.row),
             int(taken.sum()),
             int(start.min(initial=_NEVER)) if len(start) else 0,
@@ -214,6 +235,7 @@ class Scan:
                 int(k): (int((loader == k).sum()), int(taken[loader == k].sum()))
                 for k in np.unique(loader).tolist()
             },
+            _count_classes(lasted),
         )
 
 
@@ -223,6 +245,13 @@ def learned(scan: Scan, roles: Mapping[int, str]) -> Known:
     tally, along = scan.tally.with_more(rest), scan.along.with_more(rest)
     loaders = Loaders.told(tally, along, dict(roles))
     return Known(spans.training_thread(scan.counts), loaders)
+
+
+def _count_classes(durations_ns: Int64Array) -> dict[int, int]:
+    """How many durations there are of each class: eight classes for each doubling."""
+    number = np.floor(_CLASSES_OF_A_DOUBLING * np.log2(np.maximum(durations_ns, 1)))
+    known, counts = np.unique(number.astype(np.int64), return_counts=True)
+    return dict(zip(known.tolist(), counts.tolist(), strict=True))
 
 
 def _joined(a: Events, b: Events) -> Events:

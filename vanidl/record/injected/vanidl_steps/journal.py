@@ -22,6 +22,7 @@ from time import time_ns
 
 from . import sudden_ends
 from .own_file import OwnFile
+from .present import Present
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ MAGIC = b"vanidl-steps 3".ljust(31) + b"\n"
 `device` says of a step: from begin to end on the device, `number` ns on the host; a batch that
 `replay` copied and handed out; a step that the program marks as training, or as something else
 (`marks`)."""
+
+_OF_LOOP = frozenset({WAIT, END, ITER, OPTIMIZER, STEP, OTHER_STEP})
 
 THREAD_SHIFT = 8
 LOADER_SHIFT = 16
@@ -73,6 +76,7 @@ class Journal:
         self._threads = {get_ident(): 0}  # the main thread: it starts the recording, or forked
         self._main = (get_native_id(), get_ident())  # as the kernel and as pthreads number it
         self._file: OwnFile | None = None
+        self.present = Present()
         self._ended = False
         self._flushed_ns = 0  # the first event opens the file: only then the end is looked after
 
@@ -87,6 +91,8 @@ class Journal:
         if ident not in self._threads:
             self._threads[ident] = min(len(self._threads), _OTHER_THREADS) << THREAD_SHIFT
         self._rows.append((code | self._threads[ident], number, begin, end))
+        if code & 0xFF in _OF_LOOP:
+            self.present.happened(code)
         if end - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
             self.flush()
 
@@ -122,7 +128,8 @@ class Journal:
     def _open(self) -> OwnFile:
         file = self._file = OwnFile(self.folder, SUFFIX)
         rows, self._rows = self._rows, []
-        self.describe({**process_description(), "thread": self._main, "marks_end": True})
+        described = {**process_description(), "thread": self._main, "marks_end": True}
+        self.describe({**described, "present": self.present.publish()})
         header, self._rows = self._rows, rows
         file.write(MAGIC + b"".join(row for row in header if isinstance(row, bytes)))
         if "multiprocessing.util" in sys.modules:  # its children end without atexit

@@ -7,6 +7,7 @@ from time import time_ns
 
 from .journal import END, EPOCH_SHIFT, OTHER_STEP, STEP, WAIT
 from .loaders import Position, in_worker
+from .present import SAVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 _TRAINING = "training"
+_SAVING = ("checkpoint", "save", "saving")
 _COROUTINE = 0x80  # of the flags of a function's code
 _MOST_NAMES = 100  # a bound on memory; later ones are the last
 
@@ -39,6 +41,11 @@ class Marks:
     def wait(self, name: str) -> Block:
         """A block that is a wait for a batch."""
         return Block(self, WAIT, name)
+
+    def begin(self, code: int, name: str) -> tuple[int, int]:
+        """A block begins; what went on until now."""
+        known = self._positions.get(name) if code == WAIT else None
+        return self.channel.journal.present.begin(known.code | WAIT if known else code)
 
     def note(self, kind: int, name: str, begin: int, error: type[BaseException] | None) -> None:
         """A block that has ended, maybe with an exception."""
@@ -82,16 +89,19 @@ class Marks:
 class Block:
     """One mark, used as a context or around a function; each call of that is one."""
 
-    __slots__ = ("_begin", "_kind", "_marks", "_name")
+    __slots__ = ("_before", "_begin", "_code", "_kind", "_marks", "_name")
 
     def __init__(self, marks: Marks, kind: int, name: str) -> None:
         self._marks, self._kind, self._name = marks, kind, name
-        self._begin = 0
+        self._code = SAVE if name in _SAVING else kind
+        self._begin, self._before = 0, (0, 0)
 
     def __enter__(self) -> None:
         self._begin = time_ns()
+        self._before = self._marks.begin(self._code, self._name)
 
     def __exit__(self, error: type[BaseException] | None, _error: object, _trace: object) -> None:
+        self._marks.channel.journal.present.end(self._before)
         self._marks.note(self._kind, self._name, self._begin, error)
 
     def __call__(self, function: Any) -> Any:  # noqa: ANN401

@@ -10,7 +10,7 @@ from time import time_ns
 
 from . import CEILING_VARIABLE
 from .journal import END, WAIT
-from .loaders import Position, current_role, trains
+from .loaders import STATE, Position, current_role, trains
 from .replay import stays_real
 from .replay_tensorflow import MEMORY, Memory, from_memory
 from .waits import Waits
@@ -86,12 +86,16 @@ def watch_iterators(module: ModuleType, channel: Channel) -> None:
             return original(iterator)
         if not _eagerly():
             return _traced(iterator, original, waits)
-        begin = time_ns()
+        begin, present = time_ns(), channel.journal.present
+        position = iterator.__dict__.get(STATE)
+        before = present.begin(WAIT if position is None else position.code | WAIT)
         try:
             batch = original(iterator)
         except BaseException:
+            present.end(before)
             waits.note(iterator, END, begin)
             raise
+        present.end(before)
         memory = iterator.__dict__.get(MEMORY)
         if memory is not None:
             memory.note(begin, time_ns())

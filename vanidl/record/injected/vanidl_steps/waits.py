@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .replay_iterators import Iterators
 
 
+_NOTHING: dict[str, object] = {}
+
+
 def _from_memory(channel: Channel) -> Iterators | None:
     """What hands batches out from memory; None where they are to stay real."""
     if not os.environ.get(CEILING_VARIABLE):
@@ -86,11 +89,13 @@ class Waits(Loaders):
             if getattr(self._inside, "iter", False) or not self.channel.on or in_worker():
                 return original(*args, **kwargs)
             begin = time_ns()
+            before = self.channel.journal.present.begin(ITER)
             self._inside.iter = True
             try:
                 iterator = original(*args, **kwargs)
             finally:
                 self._inside.iter = False
+                self.channel.journal.present.end(before)
             return self._begun(lambda: loader_of(args[0] if args else None), iterator, begin)
 
         return begun
@@ -138,18 +143,23 @@ class Waits(Loaders):
         Of those that no `__iter__` told of, too, unless they are parts of others.
         """
         channel, original, note = self.channel, iterator_class.__next__, self.note
+        journal = channel.journal
 
         @wraps(original)
         def __next__(iterator: Any) -> Any:  # noqa: ANN401
-            if only_followed and iterator.__dict__.get(STATE) is None:
+            position = getattr(iterator, "__dict__", _NOTHING).get(STATE)
+            if only_followed and position is None:
                 return original(iterator)
             begin = time_ns()
+            before = journal.present.begin(WAIT if position is None else position.code | WAIT)
             try:
                 batch = original(iterator)
             except BaseException:
+                journal.present.end(before)
                 if channel.on:
                     note(iterator, END, begin)
                 raise
+            journal.present.end(before)
             if channel.on:
                 note(iterator, WAIT, begin)
             return batch
@@ -168,13 +178,16 @@ class Wrapped:
         return self
 
     def __next__(self) -> Any:  # noqa: ANN401
-        begin = time_ns()
+        begin, present = time_ns(), self._waits.channel.journal.present
+        before = present.begin(self.__dict__[STATE].code | WAIT)
         try:
             batch = next(self._iterator)
         except BaseException:
+            present.end(before)
             if self._waits.channel.on:
                 self._waits.note(self, END, begin)
             raise
+        present.end(before)
         if self._waits.channel.on:
             self._waits.note(self, WAIT, begin)
         return batch
