@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from vanidl.breakdown.rerun import Fetched
 
 MS = 1_000_000
+START_NS = 1_700_000_000_123_456_789
+"""Of a run: recorded times are those of a day in 2023, not small numbers."""
 Floats = NDArray[np.float64]
 
 
@@ -227,12 +229,16 @@ class _Loader:
         self.world.wake(self.arrived)
 
 
+def _since(name: str) -> int:
+    return 0 if name in ("worker", "epoch", "peers") else START_NS
+
+
 def pipelines(case: Case, recorded: Recorded, *, knows_peers: bool = True) -> list[Fetched]:
     """The run as a recorder saw it."""
     found = []
     for rank, taken in enumerate(recorded.taken):
         columns = {
-            name: np.array([round(getattr(b, name)) for b in taken], np.int64)
+            name: np.array([round(getattr(b, name)) for b in taken], np.int64) + _since(name)
             for name in ("worker", "asked", "begin", "end", "ready", "wait_begin", "wait_end",
                          "epoch", "met", "peers")
         }  # fmt: skip
@@ -252,7 +258,7 @@ def pipelines(case: Case, recorded: Recorded, *, knows_peers: bool = True) -> li
                 rank=rank,
                 met_ns=columns["met"] if knows_peers else None,
                 peers_ns=columns["peers"] if knows_peers else None,
-                last_end_ns=round(recorded.end),
+                last_end_ns=round(recorded.end) + START_NS,
             )
         )
     return found

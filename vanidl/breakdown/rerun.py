@@ -18,13 +18,13 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
-Rows = NDArray[np.intp]
+Rows = NDArray[np.integer]
 Mask = NDArray[np.bool_]
 Values = NDArray[Any]  # single or double precision, or truth
 Array = NDArray[np.float64]
@@ -34,9 +34,11 @@ PREFETCH_FACTOR = 2
 
 _NEAR_NS = 2_000_000  # a batch asked so close to the end of a wait was asked by its taking
 _IN_TIME = 2.0  # times the usual wait for a batch that lay ready: more is a late one
-_CELLS = 1 << 17  # of a chunk of columns: its arrays stay in the cache
+_CELLS = 1 << 18  # of a chunk of columns: its arrays stay in the cache
 _MANY = 1 << 21  # durations; more are kept in single precision, 60 ns of a second
 _LONGEST_BLOCK = 4096
+_LONG_AGO = -(1 << 62)
+_LINKS = ("previous", "after", "queue_of")
 _DURATIONS = ("ask", "lag", "fetch", "delivery", "hold", "before", "until")
 
 
@@ -102,6 +104,26 @@ class Rerun:
         return float(sum((end - begin).sum() for begin, end in ends))
 
 
+class Columns(Protocol):
+    """An array by column, or what makes parts of one as they are asked for."""
+
+    def __getitem__(self, columns: slice, /) -> Values:
+        """Some columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """Durations less what is taken away, made slice by slice: a large run has gigabytes of them."""
+
+    own: Columns
+    less: Columns
+
+    def __getitem__(self, columns: slice) -> Values:
+        """What is left of some columns, none below 0."""
+        left: Values = np.maximum(self.own[columns] - self.less[columns], 0)
+        return left
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """How long parts of a recorded run take instead, and what is never waited for.
@@ -109,7 +131,7 @@ class Change:
     `parts`: name of a duration of `Chain` -> for each chain an array, by column; others stay.
     """
 
-    parts: Mapping[str, Sequence[Values]] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[Columns]] = field(default_factory=dict)
     unwaited: Sequence[Values] | None = None  # batches that lie ready, whatever was before
 
 
@@ -141,11 +163,11 @@ class Chain:
     before: Values
     until: Values
     has_worker: Mask  # False: the fetch is in the wait
-    previous: NDArray[np.int32]  # column of the worker's batch before; -1: none
-    after: NDArray[np.int32]  # column of the wait; -1: none
+    previous: Rows  # column of the worker's batch before; -1: none
+    after: Rows  # column of the wait; -1: none
     at_begin: Mask
     rest: float  # from the last meeting to the end of the last step
-    queue_of: NDArray[np.int32]  # of each column, -1: no batch
+    queue_of: Rows  # of each column, -1: no batch
     queues: tuple[Queue, ...]
 
 
@@ -162,6 +184,7 @@ class Machine:
     chain_of: tuple[int, ...]  # of each pipeline
     recorded_ns: float  # from the first wait to the end of the last step
     blocks: tuple[int, ...]  # columns at which blocks begin, and their number
+    agree: bool  # whether batches of a column wait for the same ones on all ranks
 
     @property
     def in_order(self) -> bool:
@@ -227,7 +250,7 @@ class _Links:
     previous: Rows
     after: Rows
     at_begin: Mask
-    ask: Array
+    ask: Int64Array
     queue_of: Rows
     queues: tuple[Queue, ...]
 
@@ -249,17 +272,19 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
     common = _common_steps(runs, columns, meets)
 
     chains, recorded_ns = [], 0.0
+    iterators = _Iterators.of(runs[0].fetched.epoch)
     for run, column in zip(runs, columns, strict=True):
-        links = _link(run)
-        chain = _durations(run, links, start_ns)
-        chain = _with_meetings(chain, run, meets[column], common, column)
+        if not np.array_equal(iterators.epoch, run.fetched.epoch):
+            iterators = _Iterators.of(run.fetched.epoch)
+        chain = _durations(run, _link(run, iterators), start_ns)
+        chain = _with_meetings(chain, run, meets, common, column)
         if settings.queues_change:
-            chain = _relink(chain, run, settings)
+            chain = _relink(chain, iterators, settings)
         chains.append(_laid(chain, column, meets, precision))
         recorded_ns = max(recorded_ns, _end_ns(run.fetched) - start_ns)
 
     rows_of = {
-        i: column[run.source == which]
+        i: column if len(rows) == 1 else column[run.source == which]
         for rows, run, column in zip(mine, runs, columns, strict=True)
         for which, i in enumerate(rows)
     }
@@ -272,6 +297,11 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
         chain_of=tuple(chain_of[i] for i in count),
         recorded_ns=recorded_ns,
         blocks=_blocks(chains, meets),
+        agree=all(
+            np.array_equal(getattr(chain, name), getattr(chains[0], name))
+            for name in ("previous", "after", "at_begin", "has_worker")
+            for chain in chains[1:]
+        ),
     )
 
 
@@ -281,13 +311,16 @@ def _end_ns(fetched: Fetched) -> int:
 
 def _merge(pipelines: Sequence[Fetched]) -> _Run:
     """The loaders of one rank as one sequence of waits; each iterator has a number of its own."""
+    if len(pipelines) == 1:
+        (p,) = pipelines
+        alike = (0, p.workers, p.workers * p.prefetch, p.in_order)
+        source, workers, places, in_order = (np.broadcast_to(v, len(p)) for v in alike)
+        return _Run(p, workers, places, in_order, source)
     counts = [len(p) for p in pipelines]
     source = np.repeat(np.arange(len(counts)), counts)
     workers = np.repeat([p.workers for p in pipelines], counts)
     places = workers * np.repeat([p.prefetch for p in pipelines], counts)
     in_order = np.repeat([p.in_order for p in pipelines], counts)
-    if len(pipelines) == 1:
-        return _Run(pipelines[0], workers, places, in_order, source)
     order = np.argsort(np.concatenate([p.wait_begin_ns for p in pipelines]), kind="stable")
 
     def joined(columns: Sequence[Int64Array]) -> Int64Array:
@@ -328,9 +361,12 @@ def _align(runs: Sequence[_Run]) -> tuple[list[Rows], Mask]:
     if len(runs) == 1:
         length = len(runs[0].fetched)
         return [np.arange(length)], np.zeros(length, np.bool_)
+    if all(r.fetched.step is None and len(r.fetched) == len(runs[0].fetched) for r in runs):
+        length = len(runs[0].fetched)
+        return [np.arange(length)] * len(runs), np.ones(length, np.bool_)
     steps = [np.arange(len(r.fetched)) if r.fetched.step is None else r.fetched.step for r in runs]
     if all(len(s) == len(steps[0]) and (s == steps[0]).all() for s in steps):
-        return [np.arange(len(s)) for s in steps], steps[0] >= 0
+        return [np.arange(len(steps[0]))] * len(steps), steps[0] >= 0
     numbers = np.unique(np.concatenate([s[s >= 0] for s in steps]))
     # Before each common step there is room for what any rank does alone.
     alone = [np.searchsorted(numbers, _last_step(s), side="right") for s in steps]
@@ -359,6 +395,7 @@ def _last_step(steps: Int64Array) -> Int64Array:
 class _Iterators:
     """The iterators of a run, and for each batch which is its own and where in it it stands."""
 
+    epoch: Int64Array
     order: Rows  # rows, iterator by iterator
     start: Rows  # of each row: where its iterator begins in `order`
     place: Rows
@@ -378,7 +415,7 @@ class _Iterators:
         start[order] = np.repeat(begins, sizes)
         number[order] = np.repeat(np.arange(len(begins)), sizes)
         place[order] = np.arange(length) - np.repeat(begins, sizes)
-        return cls(order, start, place, number, begins, sizes)
+        return cls(epoch, order, start, place, number, begins, sizes)
 
     def back(self, places: Int64Array) -> Rows:
         """Row of the batch so many places before in the same iterator; -1: none."""
@@ -388,10 +425,14 @@ class _Iterators:
         return rows
 
 
-def _link(run: _Run) -> _Links:
+def _link(run: _Run, iterators: _Iterators) -> _Links:
     """Whom each batch waits for, by the loader's rules; asking as it was recorded, where it was."""
-    f, iterators = run.fetched, _Iterators.of(run.fetched.epoch)
-    heads = iterators.order[iterators.begins]
+    f, heads = run.fetched, iterators.order[iterators.begins]
+    if int(f.worker.max()) < 0:
+        nobody = np.broadcast_to(np.int64(-1), len(f))
+        queues = [Queue(0, 0, in_order=True) for _ in heads]
+        none = nobody == 0
+        return _Links(nobody, nobody, none, nobody + 1, iterators.number, tuple(queues))
     previous, after = iterators.back(run.workers), iterators.back(run.places)
     if ((f.worker[previous] != f.worker) & (previous >= 0)).any() or not run.in_order.all():
         previous = _same_worker_before(f, iterators.number)
@@ -433,7 +474,7 @@ def _asking_order(f: Fetched, rows: Rows, queue: Queue) -> tuple[int, ...]:
     return (*asked, *(row for left in own.values() for row in left[::-1]))
 
 
-def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask, Array]:
+def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask, Int64Array]:
     """When each batch was asked for: (row of a wait, by its beginning or end, ns from there)."""
     has_worker, asked = f.worker >= 0, f.asked_ns.copy()
     unknown = has_worker & (after < 0) & (asked < 0)
@@ -442,7 +483,7 @@ def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask,
         np.minimum.at(birth, iterators.number, f.begin_ns)
         asked[unknown] = birth[iterators.number[unknown]]
     known = has_worker & ((asked >= 0) | unknown)
-    ask = np.where(known & (after >= 0), asked - f.wait_end_ns[after], 0).astype(np.float64)
+    ask = np.where(known & (after >= 0), asked - f.wait_end_ns[after], 0)
     rows = np.flatnonzero(known & ((after < 0) | (np.abs(ask) > _NEAR_NS)))
     wait = np.minimum(np.searchsorted(f.wait_end_ns, asked[rows]), rows)
     inside = (f.wait_begin_ns[wait] <= asked[rows]) & (wait < rows) & (after[rows] >= 0)
@@ -455,59 +496,75 @@ def _asking(f: Fetched, after: Rows, iterators: _Iterators) -> tuple[Rows, Mask,
 def _durations(run: _Run, links: _Links, start_ns: int) -> Chain:
     """What each part of a run took, by its own rows; `before` and `until` as if it met no one."""
     f = run.fetched
-    has_worker = f.worker >= 0
     wait = f.wait_end_ns - f.wait_begin_ns
-    since = np.where(links.at_begin, f.wait_begin_ns[links.after], f.wait_end_ns[links.after])
-    asked = np.where(links.after >= 0, since + links.ask, -np.inf)
-    free = np.where(links.previous >= 0, f.end_ns[links.previous], -np.inf)
-    fetch = (f.end_ns - f.begin_ns).astype(np.float64)
-    fetch = np.where(has_worker, fetch, np.minimum(fetch, wait))
-    lag = np.where(has_worker, np.maximum(f.begin_ns - np.maximum(asked, free), 0), 0)
-
-    # A batch that lay ready costs its wait alone; of a late one that much is no delivery.
-    in_time = has_worker & (f.end_ns <= f.wait_begin_ns)
-    usual = float(np.median(wait[in_time])) if in_time.any() else 0.0
-    in_time &= wait <= _IN_TIME * usual
-    late = has_worker & ~in_time & (f.end_ns > f.wait_begin_ns)
-    on_the_way = np.maximum(f.wait_end_ns - f.end_ns - usual, 0)
-    ready = f.wait_end_ns - np.minimum(usual, wait)
-    typical = float(np.median(on_the_way[late])) if late.any() else 0.0
-    ready = np.where(in_time, np.minimum(f.end_ns + typical, f.wait_begin_ns), ready)
-    ready = np.where(f.ready_ns >= 0, f.ready_ns, ready)
-    ready = np.clip(ready, f.end_ns, np.maximum(f.wait_end_ns, f.end_ns))
-    hold = np.maximum(f.wait_end_ns - np.maximum(f.wait_begin_ns, ready), 0)
-
+    fetch = f.end_ns - f.begin_ns
     until = np.diff(f.wait_begin_ns, append=_end_ns(f)) - wait
     before = np.zeros(len(f))
     before[0] = f.wait_begin_ns[0] - start_ns
+    has_worker = f.worker >= 0
+    if not has_worker.any():
+        nothing = np.broadcast_to(0.0, len(f))
+        fetch, has_worker = np.minimum(fetch, wait), nothing > 0
+        lag, delivery, hold = nothing, nothing, wait - fetch
+        hold = hold if hold.any() else nothing
+    else:
+        fetch = np.where(has_worker, fetch, np.minimum(fetch, wait))
+        since = np.where(links.at_begin, f.wait_begin_ns[links.after], f.wait_end_ns[links.after])
+        asked = np.where(links.after >= 0, since + links.ask, _LONG_AGO)
+        free = np.where(links.previous >= 0, f.end_ns[links.previous], _LONG_AGO)
+        lag = np.where(has_worker, np.maximum(f.begin_ns - np.maximum(asked, free), 0), 0)
+        ready = f.ready_ns
+        if (ready[has_worker] < 0).any():
+            ready = np.where(ready >= 0, ready, _guess_ready(f, has_worker))
+        ready = np.clip(ready, f.end_ns, np.maximum(f.wait_end_ns, f.end_ns))
+        hold = np.maximum(f.wait_end_ns - np.maximum(f.wait_begin_ns, ready), 0)
+        hold = np.where(has_worker, hold, wait - fetch)
+        delivery = np.where(has_worker, ready - f.end_ns, 0)
     return Chain(
         ask=links.ask,
         lag=lag,
         fetch=fetch,
-        delivery=np.where(has_worker, ready - f.end_ns, 0.0),
-        hold=np.where(has_worker, hold, wait - fetch),
+        delivery=delivery,
+        hold=hold,
         before=before,
-        until=until.astype(np.float64),
+        until=until,
         has_worker=has_worker,
-        previous=links.previous.astype(np.int32),
-        after=links.after.astype(np.int32),
+        previous=links.previous,
+        after=links.after,
         at_begin=links.at_begin,
         rest=0.0,
-        queue_of=links.queue_of.astype(np.int32),
+        queue_of=links.queue_of,
         queues=links.queues,
     )
+
+
+def _guess_ready(f: Fetched, has_worker: Mask) -> Int64Array:
+    """When batches were there: of late ones before the usual end of a wait, of others in time.
+
+    The wait for a batch that lies ready is what taking it costs; of a late one that much is no
+    delivery. One that lay ready was as long on its way as late ones are, if there was the time.
+    """
+    wait = f.wait_end_ns - f.wait_begin_ns
+    in_time = has_worker & (f.end_ns <= f.wait_begin_ns)
+    usual = int(np.median(wait[in_time])) if in_time.any() else 0
+    in_time &= wait <= _IN_TIME * usual
+    late = has_worker & ~in_time & (f.end_ns > f.wait_begin_ns)
+    ready = f.wait_end_ns - np.minimum(usual, wait)
+    typical = max(int(np.median((ready - f.end_ns)[late])), 0) if late.any() else 0
+    guessed: Int64Array = np.where(in_time, np.minimum(f.end_ns + typical, f.wait_begin_ns), ready)
+    return guessed
 
 
 @dataclass(frozen=True, slots=True)
 class _Common:
     """Of each column: the least that any rank took after its wait; when its last wait ended."""
 
-    least_ns: Array
-    last_ns: Array
+    least_ns: Int64Array
+    last_ns: Int64Array
 
 
 def _common_steps(runs: Sequence[_Run], columns: Sequence[Rows], meets: Mask) -> _Common:
-    least, last = np.full(len(meets), np.inf), np.full(len(meets), -np.inf)
+    least, last = np.full(len(meets), -_LONG_AGO), np.full(len(meets), _LONG_AGO)
     if meets.any() and any(run.fetched.peers_ns is None for run in runs):
         for run, column in zip(runs, columns, strict=True):
             f = run.fetched
@@ -524,27 +581,26 @@ def _with_meetings(chain: Chain, run: _Run, meets: Mask, common: _Common, column
     """
     if not meets.any():
         return chain
-    f = run.fetched
+    f, here = run.fetched, meets[column]
     following = np.append(f.wait_begin_ns[1:], _end_ns(f))
-    met = following if f.met_ns is None else np.clip(f.met_ns, f.wait_end_ns, following)
     if f.peers_ns is None:
         met = common.last_ns[column] + common.least_ns[column]
         alone, afterwards = common.least_ns[column], np.maximum(following - met, 0)
     else:
+        met = following if f.met_ns is None else np.clip(f.met_ns, f.wait_end_ns, following)
         alone, afterwards = np.maximum(met - f.wait_end_ns - f.peers_ns, 0), following - met
-    until = np.where(meets, alone, chain.until)
-    afterwards = np.where(meets, afterwards, 0)
+    if not here.all():
+        alone, afterwards = np.where(here, alone, chain.until), np.where(here, afterwards, 0)
     before = np.append(chain.before[0], afterwards[:-1])
-    return replace(chain, before=before, until=until, rest=float(afterwards[-1]))
+    return replace(chain, before=before, until=alone, rest=float(afterwards[-1]))
 
 
-def _relink(chain: Chain, run: _Run, settings: Settings) -> Chain:
+def _relink(chain: Chain, iterators: _Iterators, settings: Settings) -> Chain:
     """With other workers, places or order; what is asked for then is begun and handed over at once.
 
     Where there were workers before, fetches begin as late after they could, and are as long on
     their way, as they did and were.
     """
-    iterators = _Iterators.of(run.fetched.epoch)
     queues = []
     for queue in chain.queues:
         ahead = queue.places // queue.workers if queue.workers else PREFETCH_FACTOR
@@ -563,9 +619,9 @@ def _relink(chain: Chain, run: _Run, settings: Settings) -> Chain:
     return replace(
         chain,
         ask=np.where(by_birth, chain.ask[heads], 0.0),
-        after=np.where(first, np.where(born, chain.after[heads], heads), after).astype(np.int32),
+        after=np.where(first, np.where(born, chain.after[heads], heads), after),
         at_begin=first & (~born | chain.at_begin[heads]),
-        previous=previous.astype(np.int32),
+        previous=previous,
         lag=np.where(kept, chain.lag, 0.0),
         delivery=np.where(kept, chain.delivery, 0.0),
         hold=np.where(kept | ~(has_worker | chain.has_worker), chain.hold, 0.0),
@@ -578,15 +634,19 @@ def _laid(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
     """The chain with its rows in the columns of the machine; in others nothing happens."""
     length = len(meets)
     if len(column) == length:
-        return replace(chain, **{n: getattr(chain, n).astype(precision) for n in _DURATIONS})
+        kept: dict[str, Any] = {}
+        for name in (*_DURATIONS, *_LINKS):
+            values = getattr(chain, name)
+            if values.strides != (0,):  # one value for all columns takes no memory
+                kept[name] = values.astype(precision if name in _DURATIONS else np.int32)
+        return replace(chain, **kept)
 
     def spread(values: NDArray[Any], empty: NDArray[Any]) -> NDArray[Any]:
         empty[column] = values
         return empty
 
-    def place(rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        where = np.where(rows >= 0, column[rows], -1).astype(np.int32)
-        return spread(where, np.full(length, -1, np.int32))
+    def place(rows: Rows) -> Rows:
+        return spread(np.where(rows >= 0, column[rows], -1), np.full(length, -1))
 
     laid: dict[str, Any] = {
         n: spread(getattr(chain, n), np.zeros(length, precision)) for n in _DURATIONS
@@ -604,7 +664,7 @@ def _laid(chain: Chain, column: Rows, meets: Mask, precision: type) -> Chain:
         after=place(chain.after),
         at_begin=spread(chain.at_begin, np.zeros(length, np.bool_)),
         has_worker=spread(chain.has_worker, np.ones(length, np.bool_)),
-        queue_of=spread(chain.queue_of, np.full(length, -1, np.int32)),
+        queue_of=spread(chain.queue_of, np.full(length, -1)),
         queues=queues,
     )
 
@@ -635,10 +695,30 @@ def play(machine: Machine, changes: Sequence[Change], times: Times | None = None
         changes: any number of them.
         times: filled with the waits of the first change.
     """
-    if all(q.in_order and not q.asked for chain in machine.chains for q in chain.queues):
-        return _play_in_blocks(machine, changes, times)
-    return np.array([_play_in_steps(machine, c, times if not i else None)
-                     for i, c in enumerate(changes)])  # fmt: skip
+    if any(q.asked or not q.in_order for chain in machine.chains for q in chain.queues):
+        each = ((c, None if i else times) for i, c in enumerate(changes))
+        return np.array([_play_in_steps(machine, *one) for one in each])
+    alike = len(machine.chains) == 1 or bool(machine.meets.all())
+    if times is None and alike and not any(c.has_worker.any() for c in machine.chains):
+        return np.array([_play_without_queues(machine, change) for change in changes])
+    return _play_in_blocks(machine, changes, times)
+
+
+def _play_without_queues(machine: Machine, change: Change) -> float:
+    """Where every fetch is in its wait, each step is as long as that of the slowest rank."""
+    steps = np.full(len(machine.meets), -np.inf)
+    for i, chain in enumerate(machine.chains):
+        hold, fetch, until = (
+            change.parts[name][i][:] if name in change.parts else getattr(chain, name)
+            for name in ("hold", "fetch", "until")
+        )
+        alone = hold + fetch
+        if change.unwaited is not None:
+            alone[change.unwaited[i]] = 0
+        alone += until
+        alone += chain.before
+        np.maximum(steps, alone, out=steps)
+    return float(steps.sum()) + max(chain.rest for chain in machine.chains)
 
 
 def _play_in_blocks(machine: Machine, changes: Sequence[Change], times: Times | None) -> Array:
@@ -677,11 +757,12 @@ class _Chunk:
     """
 
     ask: Values
-    work: Values
+    work: Values  # lag + fetch
     delivery: Values
     hold: Values
     before: Values
-    step: Values  # hold + until
+    alone: Values  # before + hold + until
+    then: Values  # delivery + hold + until
     previous: Rows
     after: Rows
     meets: Mask
@@ -691,42 +772,52 @@ class _Chunk:
     def of(cls, machine: Machine, changes: Sequence[Change], columns: slice, size: int) -> _Chunk:
         chains = machine.chains
 
-        def stacked(name: str) -> NDArray[Any]:
+        def laid(arrays: Sequence[Columns]) -> Values:
+            return np.ascontiguousarray(np.array([a[columns] for a in arrays]).T)
+
+        def stacked(name: str) -> Values:
             """A column of the chains, of each change its own where one of them has another."""
             own: Sequence[Values] = [getattr(chain, name) for chain in chains]
-            each = [own]
             if any(name in change.parts for change in changes):
-                each = [change.parts.get(name, own) for change in changes]
-            return np.stack([np.stack([a[columns] for a in one], -1) for one in each], 1)
+                return np.stack([laid(change.parts.get(name, own)) for change in changes], 1)
+            if all(a.strides == (0,) and not a[0] for a in own):
+                return np.zeros((1, 1, 1))
+            return laid(own)[:, None]
 
-        hold, has_worker, fetch = stacked("hold"), stacked("has_worker"), stacked("fetch")
-        work = fetch + stacked("lag")
+        hold, fetch, before = stacked("hold"), stacked("fetch"), stacked("before")
+        delivery, work = stacked("delivery"), fetch + stacked("lag")
+        agreeing = chains[:1] if machine.agree else chains
+        has_worker = laid([c.has_worker for c in agreeing])[:, None]
         if not has_worker.all():
             hold = hold + np.where(has_worker, 0, fetch)
         if any(change.unwaited is not None for change in changes):
-            ready = np.zeros((len(hold), len(changes), len(chains)), np.bool_)
+            ready = np.zeros((len(work), len(changes), len(chains)), np.bool_)
             for i, change in enumerate(changes):
                 if change.unwaited is not None:
-                    ready[:, i] = np.stack([mask[columns] for mask in change.unwaited], -1)
+                    ready[:, i] = laid(change.unwaited)
             hold, work = np.where(ready, 0, hold), np.where(ready, -np.inf, work)
-        previous, after = stacked("previous")[:, 0], stacked("after")[:, 0]
-        plane = stacked("at_begin")[:, 0] * size
+        previous, after, at_begin = (
+            laid([getattr(c, name) for c in agreeing]) for name in ("previous", "after", "at_begin")
+        )
+        step, meets = hold + stacked("until"), machine.meets[columns]
+        alone = before + step
         return cls(
             ask=stacked("ask"),
             work=work,
-            delivery=stacked("delivery"),
+            delivery=delivery,
             hold=hold,
-            before=stacked("before"),
-            step=hold + stacked("until"),
+            before=before,
+            alone=alone,
+            then=delivery + step,
             previous=_agreed(np.where(previous >= 0, previous % size, size)),
-            after=_agreed(np.where(after >= 0, after % size + plane, 2 * size)),
-            meets=machine.meets[columns],
+            after=_agreed(np.where(after >= 0, after % size + at_begin * size, 2 * size)),
+            meets=meets,
             has_worker=bool((after >= 0).any()),
         )
 
 
 def _agreed(rows: Rows) -> Rows:
-    return rows[:, 0] if (rows == rows[:, :1]).all() else rows
+    return rows[:, 0] if rows.shape[1] == 1 or (rows == rows[:, :1]).all() else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -766,38 +857,49 @@ def _advance(chunk: _Chunk, rows: slice, history: _History, column: int, now: Ar
     The ranks meet at max(max over ranks of (the meeting before + before + step), max over ranks
     of (ready + step)), which is a cumulative maximum once the sums of the first are taken off.
     """
-    before, hold, step = chunk.before[rows], chunk.hold[rows], chunk.step[rows]
-    ring = np.arange(column, column + rows.stop - rows.start) % history.size
-    history.times[history.size + ring[0]] = now + before[0]  # some are asked for by then
-    alone = before + step
+    length, size = rows.stop - rows.start, history.size
+    ring = np.arange(column, column + length) % size
+    before = _rows_of(chunk.before, rows)
+    history.times[size + ring[0]] = now + before[0]  # some are asked for by then
+    alone = _rows_of(chunk.alone, rows)
+    ready: Array | float = -np.inf
     if chunk.has_worker:
         asked = history.at(history.times, chunk.after[rows])
-        asked += chunk.ask[rows]
+        asked += _rows_of(chunk.ask, rows)
         ready = np.maximum(asked, history.at(history.ends, chunk.previous[rows]), out=asked)
         ready += chunk.work[rows]
         history.ends[ring] = ready
-        ready += chunk.delivery[rows]
-        late = ready + step
-        late[0] = np.maximum(late[0], now + alone[0])
+        late = ready + _rows_of(chunk.then, rows)
+        ready += _rows_of(chunk.delivery, rows)
     else:
-        ready = np.full((1, 1, 1), -np.inf)
-        late = np.full((len(ring), len(now), alone.shape[2]), -np.inf)
-        late[0] = now + alone[0]
+        late = np.full((length, *history.times.shape[1:]), -np.inf)
+    late[0] = np.maximum(late[0], now + alone[0])
     if chunk.meets[rows.start]:
-        alone, late = alone.max(2, keepdims=True), late.max(2, keepdims=True)
-    sums = np.cumsum(alone, axis=0, dtype=np.float64)
-    late -= sums
-    np.maximum.accumulate(late, axis=0, out=late)
-    late += sums
-    began = history.times[history.size + ring]
+        late, alone = late.max(2, keepdims=True), alone.max(2, keepdims=True)
+    if length > 1:
+        sums = np.cumsum(alone, axis=0, dtype=np.float64)
+        late -= sums
+        np.maximum.accumulate(late, axis=0, out=late)
+        late += sums
+    began = np.empty((length, *history.times.shape[1:]))
     began[0] = now + before[0]
-    began[1:] = late[:-1] + before[1:]
-    history.times[history.size + ring] = began
+    if length > 1:
+        began[1:] = late[:-1] + before[1:]
+    history.times[ring + size] = began
     np.maximum(began, ready, out=began)
-    began += hold
+    began += chunk.hold[rows]
     history.times[ring] = began
     over: Array = late[-1]
     return over
+
+
+def _rows_of(values: Values, rows: slice) -> Values:
+    """Some rows, or the single one that is all of them."""
+    return (
+        values[rows]
+        if len(values) > 1
+        else np.broadcast_to(values, (rows.stop - rows.start, *values.shape[1:]))
+    )
 
 
 def _play_in_steps(machine: Machine, change: Change, times: Times | None) -> float:
@@ -822,7 +924,7 @@ class _Stepper:
         self.chain = chain
         self.columns = {name: getattr(chain, name).tolist() for name in _DURATIONS}
         for name, arrays in change.parts.items():
-            self.columns[name] = arrays[rank].tolist()
+            self.columns[name] = np.asarray(arrays[rank][:]).tolist()
         self.unwaited = [] if change.unwaited is None else change.unwaited[rank].tolist()
         self.took, self.began = [0.0] * len(machine.meets), [0.0] * len(machine.meets)
         self.open: dict[int, _OpenQueue] = {}

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.breakdown.rerun import Change, Fetched, Values, measure, play
+from vanidl.breakdown.rerun import Change, Columns, Fetched, Shortened, measure, play
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -128,7 +128,7 @@ class Bounds:
     def __init__(self, pipelines: Sequence[Fetched]) -> None:
         self._pipelines = pipelines
         self._machine = machine = measure(pipelines)
-        ready = machine.by_column([np.ones(len(p), np.bool_) for p in pipelines])
+        ready = machine.by_column([np.broadcast_to(True, len(p)) for p in pipelines])
         unchanged_ns, waitless_ns = play(machine, [Change(), Change(unwaited=ready)]).tolist()
         self._unchanged_ns = unchanged_ns
         self._missed_ns = abs(unchanged_ns - machine.recorded_ns)
@@ -146,7 +146,7 @@ class Bounds:
             self._change(removals, [r.low for r in removals]),
             self._change(removals, [r.high for r in removals], most=True),
             replace(
-                self._change(removals, [r.low * 0 for r in removals], most=True),
+                self._change(removals, [None] * len(removals), most=True),
                 unwaited=machine.by_column(touched),
             ),
         ]
@@ -180,25 +180,25 @@ class Bounds:
         return Gain(low_ns, high_ns, touchable_ns, self._missed_ns, trusted=True)
 
     def _change(
-        self, removals: Sequence[_Removal], taken_ns: Sequence[Array], *, most: bool = False
+        self, removals: Sequence[_Removal], taken_ns: Sequence[Array | None], *, most: bool = False
     ) -> Change:
         """The run without so much of a cause, and at most without what may go with it."""
         chains, laid = self._machine.chains, self._machine.by_column
-        parts: dict[str, Sequence[Values]] = {}
+        parts: dict[str, Sequence[Columns]] = {}
 
-        def shorten(name: str, less_ns: Sequence[Values]) -> list[Values]:
-            """Shortens a part, and returns what is left to be taken away."""
+        def shorten(name: str, less: Sequence[Columns]) -> list[Columns]:
+            """Takes time from a part, and returns what the part was too short for."""
             own = parts.get(name, [getattr(chain, name) for chain in chains])
-            parts[name] = [np.maximum(o - less, 0) for o, less in zip(own, less_ns, strict=True)]
-            return [np.maximum(less - o, 0) for o, less in zip(own, less_ns, strict=True)]
+            parts[name] = [Shortened(*both) for both in zip(own, less, strict=True)]
+            return [Shortened(*both) for both in zip(less, own, strict=True)]
 
         for part in {r.part for r in removals if r.rows.any()}:
             both = zip(taken_ns, removals, strict=True)
-            of_part = [taken if r.part == part else None for taken, r in both]
+            of_part = laid([taken if r.part == part else None for taken, r in both])
             if part == "delivery":
-                shorten("hold", shorten("delivery", laid(of_part)))
+                shorten("hold", shorten("delivery", of_part))
             else:
-                shorten({"fetch": "fetch", "start": "lag"}[part], laid(of_part))
+                shorten({"fetch": "fetch", "start": "lag"}[part], of_part)
         if most and any(r.along.any() for r in removals):
             shorten("fetch", laid([r.along for r in removals]))
         if most and any(r.beside.any() for r in removals):
@@ -214,13 +214,12 @@ class Bounds:
 
     def _waited_ns(self, touched: Sequence[Mask], removals: Sequence[_Removal]) -> float:
         """As it was recorded: the longest wait of the ranks in each step, and what may go too."""
-        waits = [
-            (p.wait_end_ns - p.wait_begin_ns) * mask + r.beside
-            for p, mask, r in zip(self._pipelines, touched, removals, strict=True)
-        ]
-        longest = np.zeros(len(self._machine.meets))
-        for wait in self._machine.by_column(waits):
-            np.maximum(longest, wait, out=longest)
+        machine = self._machine
+        longest = np.zeros(len(machine.meets))
+        places = zip(self._pipelines, machine.columns_of, touched, removals, strict=True)
+        for p, columns, mask, removal in places:
+            waits = (p.wait_end_ns - p.wait_begin_ns) * mask + removal.beside
+            longest[columns] = np.maximum(longest[columns], waits)
         return float(longest.sum())
 
 
@@ -252,11 +251,12 @@ class _Removal:
 
 def _removal(fetched: Fetched, share: Share | None, rows: Mask, slowest: float | None) -> _Removal:
     """What is taken away at least and at most, each end as tight as sums allow."""
-    nothing = np.zeros(len(fetched))
+    nothing, none = (np.broadcast_to(value, len(fetched)) for value in (0.0, False))
     if share is None or not rows.any():
-        none = np.zeros(len(fetched), np.bool_)
         return _Removal(none, "fetch", nothing, nothing, nothing, nothing, True, 0.0, 0.0)
-    low, high = share.low_ns.astype(np.float64), share.high_ns.astype(np.float64)
+    low, high = share.low_ns, share.high_ns
+    if share.sums:
+        low, high = low.astype(np.float64), high.astype(np.float64)
     more_ns = less_ns = 0.0  # by which sums are beyond those of the ends
     for known in share.sums:
         own, of_sum = np.zeros(len(fetched), np.bool_), known.rows
@@ -277,7 +277,8 @@ def _removal(fetched: Fetched, share: Share | None, rows: Mask, slowest: float |
         rows = np.zeros(len(fetched), np.bool_)
         rows[np.argsort(lengths, kind="stable")[len(lengths) - count :]] = True
         low, high = np.maximum(low - usual_high, 0), np.maximum(high - usual_low, 0)
-    low, high = low * rows, high * rows
+    if not rows.all():
+        low, high = low * rows, high * rows
     return _Removal(
         rows=rows,
         part=share.part,
