@@ -8,6 +8,8 @@ JOBS ?= 3
 # A file of tests runs in one process, so that what its tests share is made once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 BASE ?= main
+# An editable install compiles the library that `vanidl record` preloads, in its source folder.
+TRACER := $(wildcard vanidl/record/tracer/*.[ch])
 # Tests that need no more than the package: what an unpacked sdist runs.
 SDIST_TESTS := tests/formatting tests/model tests/schema tests/sections tests/test_package.py
 # PyTorch for the tests of loaders: the CPU build, and where the package index has none for this
@@ -18,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint fuzz reports notebooks docs dist browser fuse clean
+.PHONY: help demo test check coverage-map coverage lint fuzz reports notebooks docs dist browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -101,13 +103,23 @@ fuse:  ## libfuse for the emulated file system, where it can be installed
 	  echo "no fuse3 and no right to install it: tests of the emulated file system will be skipped"; \
 	fi
 
+compiler:  ## a C compiler for the tracer, where it can be installed
+	@if command -v $(firstword $(CC)) >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev; } \
+	    >/dev/null 2>&1 || \
+	  echo "gcc could not be installed: vanidl records without its tracer, whose tests will be skipped"; \
+	else \
+	  echo "no C compiler and no right to install one: vanidl records without its tracer"; \
+	fi
+
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	{ echo "vanidl needs Python 3.10 or later, $(PYTHON) is older: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/installed: $(VENV)/made pyproject.toml
+$(VENV)/installed: $(VENV)/made pyproject.toml setup.py $(TRACER) | compiler
 	$(BIN)/python -m pip install -qq --editable .
 	@touch $@
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 AUTO = "auto"
-TRACERS = (AUTO, "darshan", "dftracer", "none")
+TRACERS = (AUTO, "darshan", "dftracer", "vanidl", "none")
 """What can be asked for by name; `recording.RECORDERS` are those that `auto` looks for."""
 
 PRELOAD = "LD_PRELOAD"

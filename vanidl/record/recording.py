@@ -10,13 +10,14 @@ from pathlib import Path
 from vanidl.errors import UsageError, VanidlError
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
+from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
 from vanidl.record.launch import Ended, passed_on, run
 from vanidl.record.recorder import AUTO, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
 
-RECORDERS = (darshan.RECORDER, dftracer.RECORDER)
+RECORDERS = (darshan.RECORDER, dftracer.RECORDER, own.RECORDER)
 """Every tracer, in the order in which `auto` looks for them."""
 
 FOLDER_VARIABLE = "VANIDL_RUN"

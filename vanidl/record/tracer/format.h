@@ -84,6 +84,7 @@ enum vt_call {
     VT_FORK = 5,      /* this process forked (or called vfork, clone): result is the child */
     VT_SPAWN = 6,     /* posix_spawn: result is the child */
     VT_EXEC = 7,      /* this process is about to become another program */
+    VT_SEALED = 8,    /* it forbids itself system calls (seccomp): slots may end soon, counters go on */
 
     /* 1: reads of a descriptor */
     VT_READ = 16,

@@ -1,0 +1,97 @@
+"""What the library records of a program is what the program knows that it did."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.makers.recorded_calls import RecordedCalls, all_calls, run_traced
+
+
+def traced(tmp_path: Path, code: str, **variables: str) -> list[RecordedCalls]:
+    """What was recorded of Python code that runs in `tmp_path`."""
+    program = f"import os; os.chdir({str(tmp_path)!r})\n{code}"
+    run_traced([sys.executable, "-I", "-c", program], tmp_path / "calls", **variables)
+    return list(all_calls(tmp_path / "calls"))
+
+
+def test_offsets_follow_reads_seeks_and_copies_of_a_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(bytes(1000))
+    (calls,) = traced(
+        tmp_path,
+        "fd = os.open('a.bin', os.O_RDONLY); os.read(fd, 100); copy = os.dup(fd)\n"
+        "os.read(copy, 50); os.lseek(fd, 700, 0); os.read(copy, 400); os.pread(fd, 10, 5)\n"
+        "os.read(fd, 1)",
+    )
+    path = str(tmp_path / "a.bin")
+    reads = [
+        (c.offset, c.result, c.size) for c in calls.calls if c.path == path and c.kind >> 4 == 1
+    ]
+    assert reads == [(0, 100, 100), (100, 50, 50), (700, 300, 400), (5, 10, 10), (1000, 0, 1)]
+    assert calls.damaged == 0
+    assert calls.header["end"] > calls.header["start"]
+
+
+def test_a_child_that_moves_a_shared_position_is_seen_by_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(bytes(1000))
+    parent, child = traced(
+        tmp_path,
+        "fd = os.open('a.bin', os.O_RDONLY); os.read(fd, 100)\n"
+        "pid = os.fork()\n"
+        "if not pid: os.read(fd, 30); os._exit(0)\n"
+        "os.waitpid(pid, 0); os.read(fd, 7)",
+    )
+    path = str(tmp_path / "a.bin")
+    assert [c.offset for c in parent.calls if (c.name, c.path) == ("read", path)] == [0, 130]
+    assert [(c.path, c.offset) for c in child.calls if c.name == "read"] == [(path, 100)]
+    assert child.header["parent"] == parent.header["pid"]
+    assert child.header["how"] == 1
+
+
+def test_failed_calls_keep_their_reason(tmp_path: Path) -> None:
+    (calls,) = traced(
+        tmp_path,
+        "for call in (os.stat, os.unlink, os.listdir, os.rmdir, open):\n"
+        "    try: call('nothing')\n"
+        "    except FileNotFoundError: pass\n",
+    )
+    missing = [(c.name, c.result) for c in calls.calls if c.path == str(tmp_path / "nothing")]
+    assert missing == [(name, -2) for name in ("stat", "unlink", "opendir", "unlink", "open")]
+
+
+def test_beyond_the_limit_totals_stay_exact(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(bytes(range(256)) * 40)
+    reads, limit = 9_000, 3_000
+    (calls,) = traced(
+        tmp_path,
+        "fd = os.open('a.bin', os.O_RDONLY)\n"
+        f"for i in range({reads}): os.pread(fd, 1 + i % 2000, i % 5)",
+        VANIDL_TRACER_EVENTS=str(limit),
+    )
+    path = str(tmp_path / "a.bin")
+    (record,) = [r for r in calls.counters if calls.names.get(int(r["file"])) == path]
+    single = [c for c in calls.calls if c.path == path and c.name == "pread"]
+    assert limit <= len(single) < limit + 2 * 1638
+    assert len(single) + record["reads"] == reads
+    asked = [1 + i % 2000 for i in range(reads)]
+    assert calls.read()[path] + record["bytes_read"] == sum(asked)
+    rest = Counter(n > 100 for n in asked[len(single) :])
+    beyond = Counter(1 if n > 1024 else 0 for n in asked[len(single) :])
+    assert record["read_sizes"][0] == rest[False]
+    assert record["read_sizes"][2] == beyond[1]
+    assert calls.header["reason"] == 1
+    assert calls.header["missing_since"] >= single[-1].start
+
+
+def test_descriptors_that_are_closed_at_once_leave_every_event(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(bytes(1000))
+    (calls,) = traced(
+        tmp_path,
+        "fd = os.open('a.bin', os.O_RDONLY); os.closerange(3, 4096)\n"
+        "assert os.open('a.bin', os.O_RDONLY) == fd\n"
+        "for i in range(3, 300): os.dup2(fd, i)\n"
+        "os.read(200, 10)",
+    )
+    assert calls.read("a.bin").total() == 10
+    assert not (tmp_path / "a.bin").read_bytes().strip(b"\0")

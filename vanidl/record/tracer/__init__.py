@@ -1,0 +1,113 @@
+"""vanidl's own tracer: a preloaded library that records each call on files, and harms nothing.
+
+`format.h` says what it writes, `tracer.h` how it is made. The library is compiled when vanidl is
+installed; where there was no C compiler, it is not here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from isal import isal_zlib
+
+from vanidl import __version__
+from vanidl.errors import InputError
+from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
+
+NAME = "vanidl"
+FOLDER = "calls"
+SUFFIX = ".calls"
+LIBRARY = Path(__file__).with_name("libvanidl_tracer.so")
+
+_MAGIC = b"VANIDLTR"
+_HEADER = struct.Struct("<8s4I2i2I10Q")
+_CHUNK = 65536
+_HOST_AT, _HOST_NBYTES = 200, 64
+_PIECE = 1 << 20
+_GZIP = 31
+
+
+def library() -> Path | None:
+    """The library to preload, None where it was not compiled."""
+    return LIBRARY if sys.platform == "linux" and LIBRARY.is_file() else None
+
+
+def tracer(run: Path) -> Tracer:
+    """The tracer, writing into a folder of the run.
+
+    Raises:
+        InputError: the library is not here.
+    """
+    preload = library()
+    if preload is None:
+        raise InputError(
+            f"expected the tracer's library {LIBRARY.name}, found none: it is "
+            "compiled for Linux on x86-64 and arm64 when vanidl is installed, if there is a C "
+            "compiler; install one and vanidl anew, or record with --tracer darshan"
+        )
+    folder = run / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return Tracer(
+        NAME,
+        __version__,
+        {PRELOAD: preloaded(preload), "VANIDL_TRACER": str(folder)},
+        lambda _: found(folder),
+        (
+            "The tracer leaves out libraries, Python modules, the system's own files, pseudo file "
+            "systems and RUN itself: their I/O is in no number.",
+        ),
+    )
+
+
+def found(folder: Path) -> Mapping[int, str]:
+    """Processes with a file: pid -> ENDED, or CUT where the last one of that process has no end.
+
+    Files of processes that are gone are compressed on the way, where the disk has room for that.
+    """
+    latest: dict[int, tuple[int, str]] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            with path.open("rb") as file:
+                header = file.read(_HOST_AT + _HOST_NBYTES)
+            magic, *_, pid, _parent, _user, _how, start, _, _, end, _, _, _, chunks, _, _ = (
+                _HEADER.unpack_from(header)
+            )
+        except (OSError, struct.error):  # the report will say what is wrong with it
+            continue
+        if magic != _MAGIC:
+            continue
+        state = ENDED if end else CUT
+        if start >= latest.get(pid, (0, ""))[0]:
+            latest[pid] = start, state
+        host = header[_HOST_AT:].split(b"\0")[0].decode("utf-8", "replace")
+        if host == socket.gethostname() and not Path(f"/proc/{pid}").exists():
+            _compress(path, chunks * _CHUNK)
+    return {pid: state for pid, (_, state) in latest.items()}
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _compress(path: Path, nbytes: int) -> None:
+    packed, part = path.with_name(f"{path.name}.gz"), path.with_name(f"{path.name}.part")
+    try:
+        with path.open("rb") as plain, open(part, "xb", opener=_for_owner) as file:
+            packing = isal_zlib.compressobj(1, wbits=_GZIP)
+            for at in range(0, nbytes, _PIECE):
+                file.write(packing.compress(plain.read(min(_PIECE, nbytes - at))))
+            file.write(packing.flush())
+        part.replace(packed)
+        path.unlink()
+    except OSError:  # it stays as it is
+        part.unlink(missing_ok=True)
+
+
+RECORDER = Recorder(
+    NAME, is_here=lambda _: library() is not None, prepare=lambda run, _: tracer(run)
+)
