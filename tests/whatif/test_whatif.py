@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vanidl
+from tests.makers.examples import OFTEN
 from tests.makers.training_jobs import Recipe, trace_of
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
@@ -51,6 +52,44 @@ def test_more_workers_or_places_never_slow_a_run_of_equal_batches(load, compute,
     assert steps(equal, computes, workers + 1, ahead).sum() <= total + 1e-9
     assert steps(equal, computes, workers, ahead + 1).sum() <= total + 1e-9
     assert compute * len(load) <= total <= sum(equal) + compute * len(load) + 1e-9
+
+
+@st.composite
+def runs(draw):
+    """Whole seconds, so that both ways of adding them up are exact."""
+    ranks, count = draw(st.integers(1, 3)), draw(st.integers(1, 20))
+    columns = st.lists(st.integers(0, 9), min_size=count, max_size=count)
+    first = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    loaders = [draw(st.tuples(st.integers(0, 3), st.integers(1, 3))) for _ in range(ranks)]
+    load, compute = ([draw(columns) for _ in range(ranks)] for _ in range(2))
+    return load, compute, first, loaders
+
+
+@OFTEN
+@given(runs())
+def test_the_replay_is_what_the_rules_of_the_loader_say(drawn):
+    """Batch by batch from its definition: when it may begin, is ready, is asked for, is handed."""
+    load, compute, first, loaders = drawn
+    asked = [0]  # when each step begins, of all ranks
+    handed: list[list[int]] = [[] for _ in loaders]
+    ready: list[list[int]] = [[] for _ in loaders]
+    epoch = 0
+    for k in range(len(first)):
+        epoch = k if first[k] else epoch
+        for rank, (workers, ahead) in enumerate(loaders):
+            before = [asked[epoch]]
+            if not workers:
+                before.append(asked[k])
+            elif k - workers >= epoch:
+                before.append(ready[rank][k - workers])
+            if workers and k - workers * ahead >= epoch:
+                before.append(handed[rank][k - workers * ahead])
+            ready[rank].append(max(before) + load[rank][k])
+            handed[rank].append(max(ready[rank][k], asked[k]))
+        asked.append(max(handed[r][k] + compute[r][k] for r in range(len(loaders))))
+    arrays = ([np.array(one, float) for one in each] for each in (load, compute))
+    found = replay(*arrays, np.array(first), loaders)
+    assert found.tolist() == np.diff(asked).tolist()
 
 
 def test_one_worker_is_bound_by_the_slower_of_loading_and_compute():

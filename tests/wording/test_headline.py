@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from tests.makers.results import EXAMPLES, Shape, everything
+from vanidl.analyses.fetching import WaitParts
 from vanidl.model.warnings import WARNING, Notice
 from vanidl.wording.headline import headline
+from vanidl.wording.waits import known_parts
 
 
 def said(name: str) -> str:
@@ -198,3 +200,86 @@ def test_ranks_that_wait_for_the_input_of_others():
     text = str(headline(trace, replace(results, overlap=overlap)))
     assert "1 rank of 2 waited little for input of their own but spent up to 11.0 s" in text
     assert "communication" in text
+
+
+def steps_profiled(profiled: int, counted: int):
+    trace, results = EXAMPLES["one_rank"]()
+    return trace, replace(
+        results, steps=replace(results.steps, per_rank_max=profiled, counted=counted)
+    )
+
+
+@pytest.mark.parametrize("profiled", [89, 90, 100])
+def test_nine_tenths_of_the_steps_are_nearly_all(profiled):
+    text = headline(*steps_profiled(profiled, 100)).title
+    assert text.startswith("In 89 of about 100 steps, t") == (profiled < 90)
+
+
+@pytest.mark.parametrize("idle_s", [94.9, 95.0, 100.0])
+def test_a_device_that_idles_during_all_but_a_twentieth_of_the_wait_is_not_named(idle_s):
+    changes = {"basis": "device", "input_wait_s": 100.0, "window_s": 200.0}
+    text = str(headline(*with_overlap("one_rank", **changes, starving_wait_s=idle_s)))
+    assert ("The device stood idle during 94.9 s of the wait" in text) == (idle_s < 95)
+
+
+@pytest.mark.parametrize("traced", [0.0, 0.01, 0.9899, 0.99, 1.0])
+def test_times_are_lower_bounds_below_99_of_100_traced_operations(traced):
+    trace, results = EXAMPLES["one_rank"]()
+    (layer, *others) = results.coverage.layers
+    assert layer.layer == results.summary.layer
+    layers = (replace(layer, traced_fraction=traced), *others)
+    text = str(headline(trace, replace(results, coverage=replace(results.coverage, layers=layers))))
+    assert ("times of I/O are lower bounds" in text) == (0 < traced < 0.99)
+
+
+@pytest.mark.parametrize("outside_s", [4.9, 5.0, 5.1, 10.0])
+def test_io_outside_of_the_steps_is_named_where_it_is_more_than_half(outside_s):
+    text = str(headline(*with_overlap("one_rank", io_s=10.0, unobserved_s=outside_s)))
+    assert ("neither hidden nor exposed" in text) == (outside_s > 5)
+
+
+@pytest.mark.parametrize(
+    ("own_s", "communication_s", "window_s", "named"),
+    [
+        (4.9, 11.0, 100.0, True),
+        (5.0, 11.0, 100.0, False),  # half of the longest wait is not little
+        (4.0, 3.0, 100.0, False),  # and half of what is missing is not most of it
+        (4.0, 3.1, 100.0, True),
+        (4.0, 11.0, 119.0, True),
+        (4.0, 11.0, 120.0, False),  # a twentieth of the window is not worth a word
+    ],
+)
+def test_a_rank_waits_for_others_where_it_waits_little_itself_and_long_in_communication(
+    own_s, communication_s, window_s, named
+):
+    trace, results = everything(Shape(ranks=2))
+    fast, slow = results.overlap.per_rank
+    fast = replace(fast, input_wait_s=own_s, communication_s=communication_s, window_s=window_s)
+    slow = replace(slow, input_wait_s=10.0, communication_s=0.0)
+    overlap = replace(results.overlap, per_rank=(fast, slow))
+    text = str(headline(trace, replace(results, overlap=overlap)))
+    assert ("waited little for input of their own" in text) == named
+
+
+@pytest.mark.parametrize("calls_s", [0.49, 0.5])
+def test_metadata_calls_are_named_from_a_twentieth_of_the_wait(calls_s):
+    known = {"input_wait_s": 10.0, "input_wait_io_s": 8.0, "input_wait_metadata_s": calls_s}
+    changes = known | {"input_wait_metadata_at_most_s": calls_s}
+    text = headline(*with_overlap("one_rank", **changes)).title
+    assert ("metadata calls" in text) == (calls_s >= 0.5)
+
+
+@pytest.mark.parametrize("low_s", [9.0, 8.9])
+def test_what_the_clocks_leave_open_is_said_beyond_a_tenth(low_s):
+    changes = {"input_wait_s": 12.0, "input_wait_io_s": 10.0, "in_wait_s": 10.0}
+    changes |= {"in_wait_at_least_s": low_s, "in_wait_at_most_s": 10.0}
+    text = headline(*with_overlap("one_rank", **changes)).title
+    assert ("by what the clocks leave open" in text) == (low_s < 9)
+
+
+@pytest.mark.parametrize("collating_s", [0.19, 0.2])
+def test_parts_of_a_wait_are_named_from_a_fiftieth_of_it(collating_s):
+    parts = WaitParts(**{field.name: 0.0 for field in fields(WaitParts)} | {
+        "wait_s": 10.0, "reads_s": 8.0, "collating_s": collating_s, "decoding_s": 1.0,
+    })  # fmt: skip
+    assert ("collating" in known_parts(parts, whole=True)) == (collating_s >= 0.2)

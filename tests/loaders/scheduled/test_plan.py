@@ -23,7 +23,7 @@ from vanidl_loaders.scheduled.plan import FREE, load_plan, make_plan
 from vanidl_loaders.scheduled.plan_settings import EPOCH_ORDERS, PlanSettings
 from vanidl_loaders.scheduled.policies import POLICIES
 from vanidl_loaders.scheduled.report import report
-from vanidl_loaders.scheduled.share import BALANCES, shares
+from vanidl_loaders.scheduled.share import BALANCES, shares, within_nodes
 from vanidl_loaders.scheduled.steps import StepsAhead, rank_steps
 
 
@@ -160,6 +160,54 @@ def test_ranks_of_a_node_have_batches_of_one_size_and_share_its_loads(chosen):
             assert spread.max() <= 1
             if not chosen.padding:
                 assert np.ptp(step.sizes.reshape(of_nodes), axis=1).max() <= 1
+
+
+def test_which_rank_of_a_node_has_one_load_more_changes_from_step_to_step():
+    """Over many steps none reads more than the others, though each step has a load left over."""
+    chosen = PlanSettings(8000, ranks=4, batch=10, epochs=2, buffer=4400, node_ranks=4)
+    loads = np.array([step.loads for step in make_plan(chosen).steps(1)])
+    left_over = loads.sum(axis=1) % 4 > 0
+    assert left_over.mean() > 0.5
+    assert np.ptp(loads.sum(axis=0)) < 0.2 * left_over.sum()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=4),
+    st.integers(1, 5),
+)
+def test_loads_within_nodes_go_round_with_the_turn(nodes, ranks):
+    """Over all turns the ranks of a node whose batch divides evenly read equally much."""
+    held, loads = np.array(nodes, np.int64).T
+    turns = [within_nodes(held, loads, ranks, turn) for turn in range(ranks)]
+    even = (held + loads) % ranks == 0
+    for kept, read in turns:
+        assert (kept.reshape(-1, ranks).sum(axis=1) == held).all()
+        assert (read.reshape(-1, ranks).sum(axis=1) == loads).all()
+        sizes = (kept + read).reshape(-1, ranks)
+        assert (np.diff(sizes, axis=1) <= 0).all()  # the first ranks have the larger
+        assert (np.ptp(sizes, axis=1) <= 1).all()
+        assert ranks == 1 or (np.ptp(read.reshape(-1, ranks), axis=1) <= 1).all()
+    summed = np.sum([read for _, read in turns], axis=0).reshape(-1, ranks)
+    assert (np.ptp(summed[even], axis=1) == 0).all()
+
+
+@pytest.mark.parametrize(("nodes", "node_ranks"), [(2, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize("exchange", [False, True])
+def test_what_a_node_is_to_hold_is_read_by_it_in_the_first_epoch(nodes, node_ranks, exchange):
+    """The samples that make no whole turn of the ranks, too: they go round the nodes."""
+    ranks = nodes * node_ranks
+    for samples in range(ranks, 3 * ranks):
+        chosen = PlanSettings(
+            samples, ranks, 1, 2, samples, node_ranks=node_ranks, exchange=exchange
+        )
+        plan = make_plan(chosen)
+        for step in plan.steps(0):
+            for rank in range(ranks):
+                ids, load = step.of_rank(rank)
+                source = step.source_of_rank(rank)
+                by = np.full(len(ids), chosen.node(rank)) if source is None else source
+                assert (plan.owner[ids[load]] == by[load]).all(), chosen
+        assert np.ptp(np.bincount(plan.owner, minlength=nodes)) <= 1
 
 
 @given(
