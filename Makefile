@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint fuzz reports notebooks docs dist browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint faults fuzz reports notebooks docs dist browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -39,6 +39,9 @@ coverage-map: $(VENV)/installed-loaders  ## measure what each test runs, for che
 
 coverage: $(VENV)/installed-loaders  ## lines and branches that tests run, by room, as measured last
 	$(BIN)/python -m tests.covered -n 2 --rooms
+
+faults: $(VENV)/installed-loaders  ## planted faults die in the tests that check picks: an hour
+	$(BIN)/python -m tests.faults
 
 fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, 5,000 hostile commands, laws, atheris
 	$(BIN)/python -m tests.fuzz

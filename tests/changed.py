@@ -39,7 +39,7 @@ def targets(changes: Changes, covers: Mapping[str, Covered] | None = None) -> li
     found = {ALWAYS}
     for path, functions in changes.items():
         by_map = _that_run(path, functions, covers or {})
-        by_place = _target(PurePosixPath(path))
+        by_place = room_of(PurePosixPath(path))
         if by_map is None:
             found |= {by_place} if by_place else set()
         else:
@@ -118,7 +118,8 @@ def _outside(node: ast.Module | ast.ClassDef, inside: str = "") -> Iterator[_Out
             yield _Outside("statement", inside, ast.dump(child))
 
 
-def _target(path: PurePosixPath) -> str | None:
+def room_of(path: PurePosixPath) -> str | None:
+    """What a file picks by its place; None: nothing in particular."""
     first = path.parts[0]
     if first == "tests":
         return _own(path)
