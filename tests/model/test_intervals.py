@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.makers.examples import OFTEN
@@ -128,6 +128,8 @@ def test_split_is_exact(a, b):
 
 @OFTEN
 @given(pairs, st.integers(-2, GRID + 2), st.integers(-2, GRID + 2))
+@example([(0, 9)], 5, 5)
+@example([(0, 9)], 5, 4)
 def test_clipped_is_what_lies_between_and_nothing_where_nothing_does(a, low, high):
     found = intervals.clipped(union(a), low, high)
     assert_canonical(found)
