@@ -378,9 +378,7 @@ def test_any_error_while_a_job_is_read_is_its_row(monkeypatch, error: Exception)
         raise error
 
     monkeypatch.setattr(survey_rows, "trace_of", fail)
-    row = survey_rows.row(
-        Job("1", ("a",), "", "key"), survey_rows.library.start_counters([]), LIMITS
-    )
+    row = survey_rows.row(Job("1", ("a",), "", "key"), LIMITS)
     assert row["job"] == "1"
     assert row["problem"].startswith("a: expected a file")
 

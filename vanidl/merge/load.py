@@ -26,7 +26,7 @@ from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import ceiling_json, discover, run_json
 from vanidl.readers.discover import Found
-from vanidl.readers.format import PendingCounters, Progress, Reading, Records
+from vanidl.readers.format import Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 _MOST_NAMED = 100
@@ -69,7 +69,6 @@ def trace_of(
     found: Found,
     inputs: Inputs,
     progress: Progress | None = None,
-    pending: PendingCounters | None = None,
     executor: Executor | None = None,
 ) -> Trace:
     """The trace of the run in files that were found.
@@ -78,21 +77,20 @@ def trace_of(
         found: the files.
         inputs: what else to read, and what the user knows.
         progress: called with every file.
-        pending: counters that are already being read.
         executor: its workers read many logs; None: this process does.
 
     Raises:
         InputError, SeveralJobsError, UsageError: as `read_trace`.
     """
     rules = parse_rules(inputs.kind_rules)
-    reading = Reading(progress or _no_progress, executor, pending, inputs.wait_names)
+    reading = Reading(progress or _no_progress, executor, inputs.wait_names)
     read = _read(found, inputs, reading)
     if not read.logs and not read.profiles:
         raise InputError(_nothing_usable(found, read.notices, _not_named(reading)))
     chosen = choose(group(read.logs, read.profiles), inputs.job_ids)
     once, both = traced_once(chosen.logs)
     chosen = replace(chosen, logs=once)
-    counted = {path: file for one in read.traced for path, file in one.counters().items()}
+    counted = {path: file for one in read.traced for path, file in one.counters.items()}
     notices = [*read.notices, *both, *_losses(chosen, counted)]
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps

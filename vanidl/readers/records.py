@@ -6,7 +6,7 @@ Readers make records, `vanidl.merge.assemble` turns records into a `Trace`. Arra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +116,20 @@ class CounterFile:
     losses: tuple[str, ...] = ()
     stripes: tuple[StripeRecord, ...] = ()
     heatmaps: tuple[HeatmapRecord, ...] = ()
-    unread_modules: tuple[str, ...] = ()  # of a version of records that nothing here knows
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Modules with records of a version that nothing here knows, and that version."""
+
+    @property
+    def unread_modules(self) -> tuple[str, ...]:
+        """Modules whose records are in none of these."""
+        return tuple(self.unread)
 
 
 @dataclass(frozen=True, slots=True)
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    `counters` are Darshan's, None where only its library can read them (`darshan.library`).
+    `counters` are Darshan's, None of a log of another tracer.
     `losses` holds one sentence for each thing that could not be read; `whole` is False where
     there is one. `partial_layers` are those that the tracer itself flagged incomplete.
     """
