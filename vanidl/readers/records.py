@@ -230,6 +230,8 @@ class FetchTable:
     end: NDArray[np.int64]
     wait_begin: NDArray[np.int64]  # of the `__next__` that took it
     wait_end: NDArray[np.int64]
+    ahead: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Loader -> batches asked for ahead of the first, and whether they come in order."""
 
 
 @dataclass(frozen=True, slots=True)
