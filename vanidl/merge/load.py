@@ -104,6 +104,17 @@ def trace_of(
     return _with_ceiling(_with_user_data(trace, inputs), found)
 
 
+def trace_of_logs(logs: Sequence[TracerLog]) -> Trace:
+    """The trace of logs of one job that are read already.
+
+    Raises:
+        SeveralJobsError: they are of unrelated jobs.
+    """
+    chosen = choose(group(logs, []), ())
+    counted = {log.path: log.counters for log in logs if log.counters is not None}
+    return assemble(chosen, counted, _losses(chosen, counted))
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """What the files say, each process and time once."""

@@ -218,12 +218,17 @@ def _first_host(source: _Source, module: str) -> str:
     return "" if first is None else dxt_records.first_host(first.data)
 
 
+def pid_of(name: str) -> int | None:
+    """The process that a log's name names."""
+    found = _PID.search(os.path.basename(name))  # noqa: PTH119
+    return whole_number(found[1]) if found else None
+
+
 def _log(
     found: _Gathered, tables: Sequence[OperationTable], layers: Mapping[str, Layer]
 ) -> TracerLog:
     """The record of a log whose operations and, by module, some counters are decoded."""
     name, header, job, losses = found.name, found.header, found.job, found.losses
-    pid = _PID.search(os.path.basename(name))  # noqa: PTH119
     if job.end_ns < job.start_ns:
         losses.append("the job's end is before its start; its end is taken as unknown")
     parent = job.metadata.get("fork_parent", "")
@@ -233,7 +238,7 @@ def _log(
         version=header.version,
         job_id=str(job.job_id),
         host=next((h for table in tables for h in table.record_host if h), ""),
-        pid=whole_number(pid[1]) if pid else None,
+        pid=pid_of(name),
         parent_pid=whole_number(parent),
         user_id=job.user_id,
         nprocs=job.nprocs,
