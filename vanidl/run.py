@@ -182,6 +182,8 @@ class Run:
     @cached_property
     def verdict(self) -> str:
         """That nothing is to be fixed, where the run shows it; else ""."""
+        if self.trace.ending is not None and self.trace.ending.failed:
+            return ""
         return verdict(self.results, self.diagnoses)
 
     def predict(self, change: Change) -> Predicted:

@@ -32,7 +32,8 @@ class Run(plain.Run):
     def __repr__(self) -> str:
         """One line: the run, its size, its headline."""
         ranks = plural(len(self.trace.ranks), "rank")
-        return f"<vanidl.Run {self.name or self.trace.job.id or ''}: {ranks}; {self.answer.title}>"
+        said = f"{self.answer.ending} {self.answer.title}".strip()
+        return f"<vanidl.Run {self.name or self.trace.job.id or ''}: {ranks}; {said}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows of it: the sentence, the mean step as a bar, what to do."""

@@ -101,6 +101,8 @@ def trace_of(
         steps_counted=merge_steps.counted_steps(steps, chosen.profiles),
         benchmarks=tuple(b for b in steps.benchmarks if b.folder in recordings),
     )
+    of_files = [*(log.path for log in chosen.logs), *(p.path for p in chosen.profiles)]
+    trace = _with_record(trace, read.records.of_all(of_files))
     return _with_ceiling(_with_user_data(trace, inputs), found)
 
 
@@ -124,6 +126,7 @@ class _Read:
     traced: Sequence[Records]  # of the formats that record I/O
     steps: merge_steps.StepSources
     notices: Sequence[Notice]
+    records: run_json.Records
 
 
 def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
@@ -145,13 +148,32 @@ def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     notices = [*_unread(found, reading), *doubled, *doubled_logs, *other_logs, *other_profiles]
     notices += [*unusable, *ceilings, *run_json.losses(records)]
     notices += [*(n for one in traced for n in one.notices)]
-    return _Read(logs, profiles, traced, steps, [*notices, *steps.notices])
+    return _Read(logs, profiles, traced, steps, [*notices, *steps.notices], records)
 
 
 def _with_user_data(trace: Trace, inputs: Inputs) -> Trace:
     """The trace with what the user states about its data, and what opening them showed."""
     user_data, notices = read_user_data(trace, inputs.data)
     return replace(trace, user_data=user_data, warnings=(*trace.warnings, *notices))
+
+
+def _with_record(trace: Trace, record: run_json.RunRecord | None) -> Trace:
+    """The trace with what the recorder knows of its command: how it ended, and more without tracer.
+
+    Without one the first call of a loader is the first that is known of the run by its files.
+    """
+    if record is None:
+        return trace
+    job = trace.job
+    if record.tracer == run_json.NO_TRACER:
+        job = replace(
+            job,
+            id=record.id,
+            command=job.command or run_json.command_of(record),
+            start_ns=min(job.start_ns, record.start_ns),
+            end_ns=max(job.end_ns, record.end_ns),
+        )
+    return replace(trace, job=job, ending=record.ending)
 
 
 def _with_ceiling(trace: Trace, found: Found) -> Trace:
@@ -224,9 +246,11 @@ def _nothing_usable(found: Found, notices: Sequence[Notice], not_named: int) -> 
         return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
     recorded = run_json.gather(found.run_records)[0].of_folder
     if recorded:
+        ending = recorded[-1][1].ending
+        error = f": {ending.last_error}" if ending.last_error else ""
         return (
             f"{found.root}: expected I/O or training steps of the recorded command (exit status "
-            f"{recorded[-1][1].exit_status}), found none. {_reasons(notices)}See what it printed "
+            f"{ending.exit_status}{error}), found none. {_reasons(notices)}See what it printed "
             "and record it again; --wait names iterators that are not known."
         )
     titles = ", ".join(known.title for known in readers.FORMATS if known.traces_io)

@@ -15,6 +15,7 @@ from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.model.trace import Trace
 from vanidl.parallel.limits import Limits, TimeLimit, limited
+from vanidl.readers import run_json
 from vanidl.readers.darshan.log import read_identity
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.discover import Found, kind_by_name
@@ -55,6 +56,8 @@ COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("files", "int64", ("io", "files", "count")),
     ("reread_factor", "double", ("io", "dataset", "reread_factor")),
     ("complete", "bool", ("coverage", "complete")),
+    ("exit_status", "int64", ("job", "ending", "exit_status")),  # of jobs recorded by vanidl record
+    ("last_error", "string", ("job", "ending", "last_error")),
 )
 """Name and type of a column, and where its value lies in `vanidl summary --json`."""
 
@@ -173,11 +176,16 @@ def missing(job: Job, problem: str) -> Row:
 
 
 def found_of(job: Job) -> Found:
-    """The job's logs, as if they had been looked for."""
+    """The job's logs, as if they had been looked for, with the recorder's record above them."""
     files: dict[str, list[Path]] = {}
     for path in map(Path, job.paths):
         files.setdefault(kind_by_name(path.name) or LOG, []).append(path)
-    return Found(Path(job.paths[0]).parent, {kind: tuple(some) for kind, some in files.items()})
+    folder = Path(job.paths[0]).parent
+    records = tuple(
+        path for path in (folder / run_json.NAME, folder.parent / run_json.NAME) if path.is_file()
+    )
+    kinds = {kind: tuple(some) for kind, some in files.items()}
+    return Found(folder, kinds, run_records=records[:1])
 
 
 def _read(job: Job) -> Row:
