@@ -1,11 +1,13 @@
-"""Warnings about what the recorder saw and no tracer could: object storage, mapped files."""
+"""Warnings of what the recorder itself wrote: object storage, files read past tracers, calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import vanidl
+from tests.makers.calls_files import PREAD, Call, Calls, calls_file, read_loop
 from tests.makers.object_files import OK, objects_of
 from vanidl.model.warnings import Notice
 from vanidl.record.injected.vanidl_steps import journal, operations
@@ -35,6 +37,19 @@ def read_past_tracers(folder: Path, way: str, path: object, size: object) -> tup
     return vanidl.open_run(folder).coverage.warnings
 
 
+def called(folder: Path, **fields: Any) -> tuple[Notice, ...]:
+    """Warnings of a process whose calls were recorded: 2,000 reads, unless it says otherwise."""
+    calls = Calls(**{"threads": {10: read_loop(2000)}, "names": {1: b"/data/a.bin"}, **fields})
+    (folder / calls.name).write_bytes(calls_file(calls))
+    return vanidl.open_run(folder).coverage.warnings
+
+
+def loaded_beside_calls(folder: Path) -> tuple[Notice, ...]:
+    """Warnings of np.load where each of its calls was recorded."""
+    called(folder)
+    return read_past_tracers(folder, "loaded", "/data/a.npy", 8 << 20)
+
+
 UNSEEN: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "object_requests_failed": (
         {"no answer": lambda f: requested(f, GET, (operations.READ, "s3://b/a", 0, 0, 3, 4))},
@@ -61,6 +76,21 @@ UNSEEN: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     ),
     "files_loaded": (
         {"np.load": lambda f: read_past_tracers(f, "loaded", "/data/a.npy", 8 << 20)},
-        {"np.memmap": lambda f: read_past_tracers(f, "mapped", "/data/a.npy", 8 << 20)},
+        {
+            "np.memmap": lambda f: read_past_tracers(f, "mapped", "/data/a.npy", 8 << 20),
+            "its calls were recorded": loaded_beside_calls,
+        },
+    ),
+    "calls_unfinished": (
+        {"a killed process": lambda folder: called(folder, ended=None)},
+        {"an ended one": called},
+    ),
+    "clock_set": (
+        {"an hour back": lambda folder: called(folder, anchors=(0, -3600 * 1000 * MS))},
+        {"a microsecond": lambda folder: called(folder, anchors=(0, 1000))},
+    ),
+    "files_unnamed": (
+        {"no room for names": lambda folder: called(folder, names_missing=3)},
+        {"a file without a name": lambda f: called(f, threads={10: [Call(PREAD, 1, 1, 0, 9)]})},
     ),
 }

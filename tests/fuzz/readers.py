@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 
-from tests.makers import xplane_files
+from tests.makers import calls_files, xplane_files
 from tests.makers.darshan_logs import Log, log_bytes, random_records
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.dlio_results import Plan
@@ -41,6 +41,7 @@ from vanidl.readers.steps.fetches import fetch_table, workers_of
 from vanidl.readers.steps.journal import Journal, read_journal
 from vanidl.readers.steps.loop import profile
 from vanidl.readers.tensorboard import event_file as tensorboard_event_file
+from vanidl.readers.tracer.log import recorded
 from vanidl.readers.xprof import input_pipeline, trace_viewer, xplane
 
 HOSTILE_VALUES: tuple[Any, ...] = (
@@ -162,6 +163,19 @@ def _read_dlio(path: Path) -> object:
     return file, dlio.read({kind: (path,)}, Reading(lambda *_: None))
 
 
+_CALLS = calls_files.Calls(
+    {
+        10: [
+            calls_files.Call(calls_files.OPEN, 10, 5, 0, 3, 1),
+            calls_files.Call(calls_files.READ, 20, 5, 0, 4096, 1, 4096),
+            calls_files.Call(calls_files.FWRITE, 30, 5, 0, 100, 2, 100),
+        ]
+    },
+    {1: b"/data/a.bin", 2: b"/out/model.pt"},
+    (calls_files.Counted(1, 1, 40, 50, reads=1, bytes_read=7, read_sizes=(1,) + (0,) * 9),),
+)
+
+
 READERS: dict[str, Reader] = {
     "darshan": Reader("x.darshan", _darshan(), log.read_log),
     "kineto": Reader("x.pt.trace.json", _KINETO.encode(), pytorch_trace.read_trace, is_json=True),
@@ -184,6 +198,10 @@ READERS: dict[str, Reader] = {
         json.dumps(xplane_files.viewer_trace(_SESSION)).encode(),
         trace_viewer.read_profile,
         is_json=True,
+    ),
+    "calls": Reader(_CALLS.name, calls_files.calls_file(_CALLS), recorded),
+    "calls gzip": Reader(
+        f"{_CALLS.name}.gz", gzip.compress(calls_files.calls_file(_CALLS), mtime=0), recorded
     ),
     "dftracer": Reader("x.pfw", _pfw(), trace_file.read_file),
     "dftracer gzip": Reader("x.pfw.gz", gzip.compress(_pfw(), mtime=0), trace_file.read_file),

@@ -12,6 +12,7 @@ import pytest
 
 import vanidl
 from tests.makers import pytorch_traces, xplane_files
+from tests.makers.calls_files import Calls, calls_file, read_loop
 from tests.makers.darshan_logs import Log, Record, log_bytes
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.dlio_results import write as write_result
@@ -59,6 +60,11 @@ def dftracer(folder: Path) -> None:
                                                                          "missing")), (),
     )  # fmt: skip
     write_record(folder / "run.json", record)
+
+
+def recorded_calls(folder: Path) -> None:
+    calls = Calls({10: read_loop(20)}, {i: b"/data/%d.bin" % i for i in range(1, 5)}, pid=42)
+    (folder / calls.name).write_bytes(calls_file(calls))
 
 
 def pytorch(folder: Path) -> None:
@@ -110,6 +116,7 @@ RUNS: dict[str, Callable[[Path], None]] = {
     "pytorch": pytorch,
     "steps": recorded_steps,
     "tensorboard": tensorboard,
+    "vanidl": recorded_calls,
     "xprof": xprof,
 }
 

@@ -52,7 +52,7 @@ def read_calls(path: Path) -> TracerLog:
     )
     losses = ("the list is cut: its last line has no end",) if len(whole) < len(rows) else ()
     return TracerLog(
-        path=str(path), tracer="calls", version="1", job_id="7", host="node01", pid=42,
+        path=str(path), tracer="lines", version="1", job_id="7", host="node01", pid=42,
         parent_pid=None, user_id=1, nprocs=1, start_ns=START_NS, end_ns=START_NS + 10**9,
         start_resolution_ns=1, start_error_ns=1, command=head.removeprefix(MAGIC.decode()),
         metadata={}, mounts=(), names=dict(enumerate(names)), modules=("POSIX",),
@@ -61,23 +61,23 @@ def read_calls(path: Path) -> TracerLog:
 
 
 def read(files: Files, reading: Reading) -> Records:
-    return Records(logs=tuple(reading.each("lists of calls", read_calls, files.get("calls", ()))))
+    return Records(logs=tuple(reading.each("lists of calls", read_calls, files.get("lines", ()))))
 
 
 def sniff(opening: Opening) -> str:
-    return "calls" if opening.head.startswith(MAGIC) else ""
+    return "lines" if opening.head.startswith(MAGIC) else ""
 
 
 FORMAT = Format(
-    name="calls",
+    name="lines",
     title="lists of calls",
-    patterns=(".calls",),
-    kinds=(FileKind("calls", "list of calls", (".calls",)),),
+    patterns=(".lines",),
+    kinds=(FileKind("lines", "list of calls", (".lines",)),),
     read=read,
-    check=check_by_reading({"calls": lambda path: read_calls(path).losses}),
+    check=check_by_reading({"lines": lambda path: read_calls(path).losses}),
     traces_io=True,
     sniff=sniff,
-    outputs=r"\.calls$",
+    outputs=r"\.lines$",
 )
 
 
@@ -88,7 +88,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_found_by_name_and_content_and_reported(tmp_path, capsys):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/42.calls").write_text(TEXT)
+    (tmp_path / "run/42.lines").write_text(TEXT)
     (tmp_path / "renamed").write_text(TEXT)
     for path in (tmp_path / "run", tmp_path / "renamed"):
         assert main(["summary", str(path), "--json"]) == 0
@@ -101,7 +101,7 @@ def test_it_is_found_by_name_and_content_and_reported(tmp_path, capsys):
 
 def test_it_is_checked(tmp_path, capsys):
     for name, text in {"a": TEXT, "b": TEXT[:-8], "c": "what?\n", "d": ""}.items():
-        (tmp_path / f"{name}.calls").write_text(text)
+        (tmp_path / f"{name}.lines").write_text(text)
     assert main(["check", str(tmp_path), "--json"]) == 0
     verdicts = json.loads(capsys.readouterr().out)["checked"]
     assert [v["state"] for v in verdicts] == ["whole", "cut", "foreign", "empty"]
@@ -109,22 +109,22 @@ def test_it_is_checked(tmp_path, capsys):
 
 
 def test_a_damaged_one_is_a_warning_beside_whole_ones(tmp_path, capsys):
-    (tmp_path / "a.calls").write_text(TEXT)
-    (tmp_path / "c.calls").write_text("what?\n")
+    (tmp_path / "a.lines").write_text(TEXT)
+    (tmp_path / "c.lines").write_text("what?\n")
     assert main(["summary", str(tmp_path), "--json"]) == 0
     coverage = json.loads(capsys.readouterr().out)["coverage"]
     assert [w["code"] for w in coverage["warnings"]].count("unreadable") == 1
 
 
 def test_what_its_tracer_writes_is_a_log_of_the_run(tmp_path):
-    (tmp_path / "a.calls").write_text(TEXT.replace("b.bin", "b.calls"))
+    (tmp_path / "a.lines").write_text(TEXT.replace("b.bin", "b.lines"))
     files = read_trace(tmp_path, Inputs()).files
-    assert dict(zip(files.path, files.kind, strict=True))["/data/b.calls"] == "log"
+    assert dict(zip(files.path, files.kind, strict=True))["/data/b.lines"] == "log"
 
 
 def test_messages_tell_of_it(tmp_path, capsys):
     assert main(["summary", str(tmp_path)]) == 1
-    assert "lists of calls (.calls)" in capsys.readouterr().err
+    assert "lists of calls (.lines)" in capsys.readouterr().err
 
 
 def test_nothing_else_imports_a_format():

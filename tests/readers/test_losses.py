@@ -26,6 +26,8 @@ FILES = {
     "trace viewer": "plugins/profile/2026_11_21_00_02_36/n.trace.json.gz",
     "dlio": "0_output.json",
     "dlio times": "per_epoch_stats.json",
+    "calls": "4711-5000000000000.calls",
+    "calls gzip": "4711-5000000000000.calls.gz",
     "dftracer": "x.pfw",
     "dftracer gzip": "x.pfw.gz",
 }
@@ -42,7 +44,7 @@ def read(folder: Path) -> tuple[Format, Records, Reading]:
 
 def said(records: Records, reading: Reading) -> set[str]:
     """Everything that is said about losses."""
-    files = records.counters.values()
+    files = records.counters().values()
     profiles = [*records.profiles, *(s for log in records.step_logs for s in log.segments)]
     losses = (loss for one in (*records.logs, *files, *profiles) for loss in one.losses)
     return {*map(str, reading.unreadable), *(n.message for n in records.notices), *losses}

@@ -75,7 +75,7 @@ def finish(traced: Traced, trace: Trace) -> Coverage:
     sums_s = {name: spent / 1e9 for name, (_, _, spent) in traced.layers.items() if name not in cut}
     warnings = (
         *trace.warnings,
-        *(_truncated(c) for c in layers if _is_truncated(c)),
+        *(_truncated(c, trace) for c in layers if _is_truncated(c)),
         *tracer_limits.find(trace, sums_s),
         *object_limits.find(trace),
         *data_sizes.find(trace),
@@ -127,7 +127,7 @@ def _is_truncated(cover: LayerCoverage) -> bool:
     return cover.traced_fraction is not None and cover.traced_fraction < 1
 
 
-def _truncated(cover: LayerCoverage) -> Notice:
+def _truncated(cover: LayerCoverage, trace: Trace) -> Notice:
     until = (
         ""
         if cover.last_traced_s is None
@@ -136,8 +136,17 @@ def _truncated(cover: LayerCoverage) -> Notice:
     return Notice(
         "truncated",
         f"{cover.layer}: {cover.traced_ops:,} of {cover.counted_ops:,} operations were traced "
-        f"({percent(cover.traced_fraction)}).{until} Darshan traces no more once its trace buffer "
-        "is full: busy time, timeline, access pattern and overlap lack the rest; counters and "
-        "totals hold it. Raise MAX_RECORDS of DXT_POSIX (and DXT_MPIIO) in Darshan's configuration "
-        "(3.4 on: 1 KiB or 32 operations each, 2,048 unless set), or exclude files (NAME_EXCLUDE).",
+        f"({percent(cover.traced_fraction)}).{until} "
+        + (_FULL if trace.job.tracer == "darshan" else _COUNTED_ONLY),
     )
+
+
+_COUNTED_ONLY = (
+    "Busy time, timeline, access pattern and overlap lack the rest; counters and totals hold it."
+)
+_FULL = (
+    "Darshan traces no more once its trace buffer is full: busy time, timeline, access pattern and "
+    "overlap lack the rest; counters and totals hold it. Raise MAX_RECORDS of DXT_POSIX (and "
+    "DXT_MPIIO) in Darshan's configuration (3.4 on: 1 KiB or 32 operations each, 2,048 unless "
+    "set), or exclude files (NAME_EXCLUDE)."
+)

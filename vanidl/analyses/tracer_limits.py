@@ -31,7 +31,8 @@ _STDIO_SHARE = 0.01
 
 def find(trace: Trace, traced_s: Mapping[str, float]) -> tuple[Notice, ...]:
     """Every warning that the counters and flags give reason for."""
-    return tuple(notice for rule in RULES for notice in rule(trace, traced_s))
+    rules = OF_CALLS if trace.job.tracer == "vanidl" else RULES
+    return tuple(notice for rule in rules for notice in rule(trace, traced_s))
 
 
 def _partial(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
@@ -204,6 +205,24 @@ def _reads_not_seen(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Not
         )
 
 
+def _mapped(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
+    """Data files that were mapped, and of which no call read anything."""
+    table = trace.counters.get(POSIX)
+    if table is None or "POSIX_MMAPS" not in table.counters:
+        return
+    mapped = np.unique(table.file[table.counters["POSIX_MMAPS"] > 0])
+    silent = [trace.files.path[code] for code in np.setdiff1d(mapped, _moved(trace)).tolist()]
+    data = [name for name in silent if name.lower().endswith(_DATA_SUFFIXES)]
+    if data:
+        yield Notice(
+            "reads_not_seen",
+            f"{plural(len(data), 'data file was', 'data files were')} mapped into memory, and no "
+            f"call read of {'it' if len(data) == 1 else 'them'} (for example {data[0]}). What is "
+            "read of a mapping are page faults: these bytes are missing here, and I/O time is too "
+            "short.",
+        )
+
+
 def _anonymised(trace: Trace, traced_s: Mapping[str, float]) -> Iterator[Notice]:  # noqa: ARG001
     if trace.job.command.isdecimal():  # darshan-convert --obfuscate writes a hash
         yield Notice(
@@ -282,3 +301,5 @@ RULES: tuple[Rule, ...] = (
     _reads_not_seen,
     _anonymised,
 )
+OF_CALLS: tuple[Rule, ...] = (_modules_not_read, _meta_time, _mapped, _anonymised)
+"""Of a tracer that sees every call of libc, and knows where in a file each one is."""

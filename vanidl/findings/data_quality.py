@@ -30,6 +30,10 @@ ESCAPES_DFTRACER = (
     "np.load and np.fromfile, memory maps and io_uring escape DFTracer. Record with Darshan 3.5 or "
     "later, or read with read or pread."
 )
+ESCAPES_CALLS = (
+    "What is read of a mapped file is in no call. Read it with read or pread to record it."
+)
+_ESCAPES = {"darshan": ESCAPES_DARSHAN, "vanidl": ESCAPES_CALLS}
 OF_NO_KIND = "other"
 OF_NO_KIND_SHARE = 0.10
 UNALIGNED = ("none", "not aligned")
@@ -103,7 +107,7 @@ def _not_seen(facts: Facts) -> RuleResult | None:
     return RuleResult(
         "Data files were opened, but few of their bytes were recorded",
         found[0].message,
-        ESCAPES_DARSHAN if facts.counts_apart else ESCAPES_DFTRACER,
+        _ESCAPES.get(facts.trace.job.tracer, ESCAPES_DFTRACER),
         {"message": found[0].message},
         weight=MEDIUM,
     )

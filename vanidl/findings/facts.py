@@ -60,9 +60,9 @@ class Facts:
         return self.has_workers if not began else max(began) > before
 
     @property
-    def counts_apart(self) -> bool:
+    def by_darshan(self) -> bool:
         """Whether the tracer is Darshan: it has limits, and what `vanidl record` does to them."""
-        return self.trace.job.counts_apart
+        return self.trace.job.tracer == "darshan"
 
     @property
     def lossy(self) -> bool:

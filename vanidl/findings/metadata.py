@@ -227,8 +227,8 @@ def _imports(facts: Facts) -> RuleResult | None:
     took = f" in {seconds(code.busy_s)} per rank" if code.busy_s is not None else ""
     return RuleResult(
         f"{count(code.files)} files of code were read{took}",
-        "Imports come before training" + (RECORDS if facts.counts_apart else "."),
-        (EXCLUDE if facts.counts_apart else "") + FASTER_IMPORTS,
+        "Imports come before training" + (RECORDS if facts.by_darshan else "."),
+        (EXCLUDE if facts.by_darshan else "") + FASTER_IMPORTS,
         {"files": code.files, "bytes_read": code.bytes_read, "busy_s_a_rank": code.busy_s},
         code.busy_s,
     )

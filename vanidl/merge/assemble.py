@@ -151,6 +151,7 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
         heatmaps=merge_counters.heatmaps(logs, counters, processes),
         mpi=merge_counters.mpi_times(logs, processes),
         metadata_calls=operations.metadata_calls(logs, processes, beside=False),
+        calls=operations.calls_by_kind(logs, processes),
         object_calls=operations.metadata_calls(logs, processes, beside=True),
         fetches=merge_fetches.fetches(run.profiles, placed.rows, profiles),
     )

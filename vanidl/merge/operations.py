@@ -156,6 +156,20 @@ def metadata_calls(
     return found
 
 
+def calls_by_kind(
+    logs: Sequence[TracerLog], processes: ProcessTable
+) -> dict[int, dict[str, Intervals]]:
+    """Process -> kind -> when it was in calls that move no data, for logs that tell kinds apart."""
+    found: dict[int, dict[str, Intervals]] = {}
+    for i, log in enumerate(logs):
+        process = processes.of_log.get((i, 0))
+        if log.calls and process is not None:
+            since = log.start_ns
+            own = {k: Intervals(c.start + since, c.end + since) for k, c in log.calls.items()}
+            found[process] = intervals.merge_by_key(found.get(process, {}), own)
+    return found
+
+
 def _of_table(
     i: int, log: TracerLog, table: OperationTable, processes: ProcessTable, code: FileCodes
 ) -> Iterator[tuple[int, Columns]]:

@@ -158,11 +158,12 @@ def select(trace: Trace, selection: Selection) -> Trace:
         heatmaps = tuple(_bins_within(h, start, end) for h in heatmaps)
     calls = trace.object_calls if selection.layer == OBJECT else trace.metadata_calls
     calls = calls if files is None else {}  # they know no files
+    by_kind = trace.calls if files is None else {}
     begun = (trace.fetches.begin >= start) & (trace.fetches.begin < end)
     fetches = trace.fetches.pick(begun) if timed else trace.fetches
     return replace(
         trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps,
-        metadata_calls=calls, fetches=fetches,
+        metadata_calls=calls, calls=by_kind, fetches=fetches,
     )  # fmt: skip
 
 

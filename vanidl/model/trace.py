@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
-from vanidl.model.ending import Ending
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
@@ -345,6 +344,9 @@ class Trace:
     step_durations: tuple[UndatedSteps, ...] = ()  # each with one step or more
     metadata_calls: Mapping[int, Intervals] = field(default_factory=dict)
     """Process -> when it was in open, stat, close and the like, where a tracer times each call."""
+    calls: Mapping[int, Mapping[str, Intervals]] = field(default_factory=dict)
+    """Process -> kind of `call_kinds` -> when it was in such calls, where a tracer tells kinds
+    apart. Without sync they are `metadata_calls`."""
     object_calls: Mapping[int, Intervals] = field(default_factory=dict)
     """The same of requests to object storage that move no data: HEAD, listings."""
     user_data: UserData = field(default_factory=UserData)
@@ -352,7 +354,6 @@ class Trace:
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()
-    ending: Ending | None = None  # of the recorded command
     ceiling: Ceiling | None = None
     """What the steps take with batches from memory, where that was measured."""
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from vanidl.readers import darshan, dftracer, dlio, objects, pytorch, steps, tensorboard, xprof
+from vanidl.readers import (
+    darshan,
+    dftracer,
+    dlio,
+    objects,
+    pytorch,
+    steps,
+    tensorboard,
+    tracer,
+    xprof,
+)
 from vanidl.readers.format import Format
 
 FORMATS: tuple[Format, ...] = (
+    tracer.FORMAT,
     darshan.FORMAT,
     pytorch.FORMAT,
     tensorboard.FORMAT,

@@ -116,20 +116,14 @@ class CounterFile:
     losses: tuple[str, ...] = ()
     stripes: tuple[StripeRecord, ...] = ()
     heatmaps: tuple[HeatmapRecord, ...] = ()
-    unread: Mapping[str, int] = field(default_factory=dict)
-    """Modules with records of a version that nothing here knows, and that version."""
-
-    @property
-    def unread_modules(self) -> tuple[str, ...]:
-        """Modules whose records are in none of these."""
-        return tuple(self.unread)
+    unread_modules: tuple[str, ...] = ()  # of a version of records that nothing here knows
 
 
 @dataclass(frozen=True, slots=True)
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    `counters` are Darshan's, None of a log of another tracer.
+    `counters` are Darshan's, None where only its library can read them (`darshan.library`).
     `losses` holds one sentence for each thing that could not be read; `whole` is False where
     there is one. `partial_layers` are those that the tracer itself flagged incomplete.
     """
@@ -160,6 +154,8 @@ class TracerLog:
     rank: int | None = None  # of its process, where the tracer or its recorder says
     counters: CounterFile | None = None
     metadata_calls: Intervals | None = None  # ns since start_ns; None: not timed one by one
+    calls: Mapping[str, Intervals] = field(default_factory=dict)  # the same by kind, and sync
+    names_program: bool = False  # `command` is the program without its arguments
     counts_apart: bool = False  # the tracer counts operations beside tracing them
     unread_modules: tuple[str, ...] = ()  # those of `modules` that vanidl does not read
     beside: bool = False  # of a process that another log may tell of; on the system's clock
@@ -230,8 +226,6 @@ class FetchTable:
     end: NDArray[np.int64]
     wait_begin: NDArray[np.int64]  # of the `__next__` that took it
     wait_end: NDArray[np.int64]
-    ahead: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """Loader -> batches asked for ahead of the first, and whether they come in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vanidl.readers.run_json import NO_TRACER
 from vanidl.record.recorder import ENDED, Recorder, Tracer
 
-NAME = NO_TRACER
+NAME = "none"
 
 
 def tracer(run: Path) -> Tracer:

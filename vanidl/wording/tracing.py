@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vanidl.model.trace import Trace
 
-_TITLES = {"darshan": "Darshan", "dftracer": "DFTracer"}
+_TITLES = {"darshan": "Darshan", "dftracer": "DFTracer", "vanidl": "vanidl's tracer"}
 _DXT = "Record with DXT_ENABLE_IO_TRACE=1"
 _WITH_IO = "Record the run with vanidl record"
 _RECORD = {"dftracer": "Record without DFTRACER_ENABLE_AGGREGATION"}

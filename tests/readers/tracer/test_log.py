@@ -1,0 +1,269 @@
+"""What a run says that the tracer recorded: layers, totals, kinds of calls, families, losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vanidl
+from tests.makers import calls_files as maker
+from tests.makers.calls_files import Call, Calls, Counted, calls_file, read_loop
+from vanidl.cli import main
+from vanidl.merge.load import Inputs, read_trace
+from vanidl.model.call_kinds import METADATA_KINDS, SYNC
+from vanidl.model.trace import FILES_NOT_RECORDED, POSIX, READ, STDIO, WRITE, Trace
+from vanidl.readers.run_json import ProcessRecord, RunRecord, write_record
+from vanidl.record import tracer as tracer_record
+
+MS = 1_000_000
+PROGRAM = [
+    Call(maker.OPEN, 0 * MS, 1 * MS, 0, 3, 1),
+    Call(maker.READ, 2 * MS, 2 * MS, 0, 4096, 1, 4096),
+    Call(maker.READ, 4 * MS, 1 * MS, 4096, 100, 1, 4096),
+    Call(maker.READ, 6 * MS, 1 * MS, 4196, 0, 1, 4096),  # the end of the file
+    Call(maker.READ, 7 * MS, 1 * MS, 4196, -5, 1, 4096),  # an error
+    Call(maker.CLOSE, 9 * MS, 1 * MS, 0, 0, 1),
+    Call(maker.STAT, 10 * MS, 3 * MS, 0, -2, 2),
+    Call(maker.STAT, 14 * MS, 3 * MS, 0, 0, 1),
+    Call(maker.FOPEN, 20 * MS, 1 * MS, 0, 3, 3),
+    Call(maker.FREAD, 21 * MS, 1 * MS, 0, 800, 3, 800),
+    Call(maker.FWRITE, 22 * MS, 2 * MS, 0, 5000, 4, 5000),
+    Call(maker.WRITE, 25 * MS, 4 * MS, 0, 7, 4, 7),
+    Call(maker.FSYNC, 30 * MS, 9 * MS, 0, 0, 4),
+    Call(maker.RENAME, 40 * MS, 1 * MS, 2, 0, 4),
+    Call(maker.MKDIR, 42 * MS, 1 * MS, 0, 0, 5),
+    Call(maker.UNLINK, 44 * MS, 1 * MS, 0, 0, 4),
+    Call(maker.LSEEK, 46 * MS, 1 * MS, 0, 0, 1),
+    Call(maker.MMAP, 48 * MS, 1 * MS, 0, 8192, 6),
+    Call(maker.PREAD, 50 * MS, 1 * MS, 0, 33, 0, 33),  # of a file without a name
+]
+NAMES = {1: b"/data/a.h5", 2: b"/data/missing", 3: b"/data/b.npy", 4: b"/out/model.pt",
+         5: b"/out", 6: b"/data/c.arrow"}  # fmt: skip
+CALLS = Calls({4711: PROGRAM}, NAMES)
+
+
+def trace_of(folder: Path, *files: Calls) -> Trace:
+    for file in files:
+        (folder / file.name).write_bytes(calls_file(file))
+    return read_trace(folder, Inputs())
+
+
+def test_calls_become_operations_of_two_layers(tmp_path):
+    trace = trace_of(tmp_path, CALLS)
+    names = trace.files.path
+    found = {
+        layer: [
+            (names[f], op, at, n, s, e)
+            for part in trace.io if part.layer == layer
+            for f, op, at, n, s, e in zip(part.file, part.op, part.offset, part.nbytes,
+                                          part.start - trace.job.start_ns,
+                                          part.end - trace.job.start_ns, strict=True)
+        ]
+        for layer in trace.layers_traced
+    }  # fmt: skip
+    assert found == {
+        POSIX: [
+            ("/data/a.h5", READ, 0, 4096, 2 * MS, 4 * MS),
+            ("/data/a.h5", READ, 4096, 100, 4 * MS, 5 * MS),
+            ("/data/a.h5", READ, 4196, 0, 6 * MS, 7 * MS),
+            ("/out/model.pt", WRITE, 0, 7, 25 * MS, 29 * MS),
+            (FILES_NOT_RECORDED, READ, 0, 33, 50 * MS, 51 * MS),
+        ],
+        STDIO: [
+            ("/data/b.npy", READ, 0, 800, 21 * MS, 22 * MS),
+            ("/out/model.pt", WRITE, 0, 5000, 22 * MS, 24 * MS),
+        ],
+    }
+    assert trace.job.start_ns == maker.START_REALTIME_NS
+    assert trace.job.run_time_s == 60
+
+
+def test_totals_are_those_of_the_calls(tmp_path):
+    trace = trace_of(tmp_path, CALLS)
+    posix, stdio = trace.counters[POSIX], trace.counters[STDIO]
+    expected = {"READS": 4, "WRITES": 1, "OPENS": 1, "CLOSES": 1, "STATS": 1, "SEEKS": 1,
+                "FSYNCS": 1, "MMAPS": 1, "BYTES_READ": 4229, "BYTES_WRITTEN": 7}  # fmt: skip
+    for name, value in expected.items():
+        assert posix.total(f"POSIX_{name}") == value, name
+    for name, value in {"READS": 1, "WRITES": 1, "OPENS": 1, "BYTES_READ": 800,
+                        "BYTES_WRITTEN": 5000}.items():  # fmt: skip
+        assert stdio.total(f"STDIO_{name}") == value, name
+    # Time of calls that failed is time of their kind.
+    times = {"READ": 0.006, "WRITE": 0.004, "META": 0.013, "SYNC": 0.009}
+    for name, value in times.items():
+        assert posix.total_s(f"POSIX_F_{name}_TIME") == pytest.approx(value), name
+    by_file = dict(zip((trace.files.path[f] for f in posix.file), posix.counters["POSIX_STATS"],
+                       strict=True))  # fmt: skip
+    assert (by_file["/data/a.h5"], by_file["/data/missing"]) == (1, 0)
+
+
+def test_kinds_of_calls_are_apart(tmp_path):
+    trace = trace_of(tmp_path, CALLS)
+    spent_ms = {kind: calls.length // MS for kind, calls in trace.calls[0].items()}
+    assert spent_ms == {"open": 2, "close": 1, "stat": 6, "seek": 1, "rename": 1, "mkdir": 1,
+                        "remove": 1, "map": 1, "sync": 9}  # fmt: skip
+    assert set(spent_ms) - {SYNC} <= set(METADATA_KINDS)
+    metadata = trace.metadata_calls[0].length // MS
+    assert metadata == sum(spent_ms.values()) - spent_ms["sync"]
+    assert int(trace.calls[0]["sync"].start[0]) - trace.job.start_ns == 30 * MS
+
+
+def test_each_thread_is_a_lane(tmp_path):
+    calls = Calls({10: read_loop(50), 11: read_loop(30), 12: read_loop(20)})
+    (part,) = trace_of(tmp_path, calls).io
+    assert np.bincount(part.thread).tolist() == [50, 30, 20]
+    assert (np.diff(part.start) >= 0).all()
+
+
+def test_calls_without_slots_are_in_totals_and_said(tmp_path, capsys):
+    counted = (
+        Counted(1, 1, 51 * MS, 59 * MS, reads=1000, opens=3, bytes_read=10**6, read_ns=5 * MS,
+                metadata_ns=MS, read_sizes=(0, 1000, *[0] * 8)),
+        Counted(9, 2, 52 * MS, 53 * MS, writes=2, bytes_written=50, write_sizes=(2, *[0] * 9)),
+    )  # fmt: skip
+    cut = replace(CALLS, names={**NAMES, 9: b"/out/log.txt"}, counted=counted,
+                  missing_since=51 * MS, missing_reason=1)  # fmt: skip
+    trace = trace_of(tmp_path, cut)
+    assert trace.counters[POSIX].total("POSIX_READS") == 1004
+    assert trace.counters[POSIX].total("POSIX_BYTES_READ") == 10**6 + 4229
+    assert trace.counters[POSIX].total("POSIX_SIZE_READ_100_1K") == 1000
+    assert trace.counters[POSIX].total("POSIX_OPENS") == 4
+    assert trace.counters[STDIO].total("STDIO_BYTES_WRITTEN") == 5050
+    (said,) = [w.message for w in trace.warnings if w.code == "calls_summed"]
+    assert "1,005 calls of 1 process, from 0.051 s on, are in totals alone" in said
+    assert "2,000,000 calls" in said
+    assert main(["summary", str(tmp_path), "--json"]) == 0
+    coverage = json.loads(capsys.readouterr().out)["coverage"]
+    assert coverage["layers"]["POSIX"]["traced_fraction"] == 5 / 1005
+    assert "Darshan" not in json.dumps(coverage)
+    lacking = trace_of(tmp_path, replace(cut, missing_reason=2)).warnings
+    assert any("no space was left" in w.message for w in lacking)
+
+
+def test_a_killed_process_is_said_and_whole(tmp_path):
+    trace = trace_of(tmp_path, replace(CALLS, ended=None))
+    assert [log.whole for log in trace.logs] == [True]
+    assert [w.code for w in trace.warnings] == ["calls_unfinished"]
+    assert trace.job.run_time_s == pytest.approx(0.051)
+
+
+def test_families_and_commands_are_those_of_the_recorder(tmp_path):
+    """Forked workers work for what forked them; run.json has ranks and arguments."""
+    main_process = replace(CALLS, pid=100)
+    worker = Calls({101: read_loop(9)}, {1: b"/data/w.h5"}, pid=101, parent_pid=100, how=1)
+    tool = Calls({102: read_loop(2)}, {1: b"/etc/x"}, pid=102, parent_pid=100, how=0,
+                 program=b"/usr/bin/uname")  # fmt: skip
+    alone = trace_of(tmp_path, main_process, worker, tool)
+    roles = {p.pid: (p.role, p.command) for p in alone.processes}
+    assert roles[101] == ("worker", "/usr/bin/python3.11")
+    assert roles[102] == ("auxiliary", "/usr/bin/uname")
+    processes = tuple(
+        ProcessRecord(pid, 100, command, 3 if pid == 100 else None, 1, 2)
+        for pid, command in ((100, "python train.py --lr 1"), (101, "python train.py --lr 1"),
+                             (102, "uname -p"))
+    )  # fmt: skip
+    write_record(tmp_path / "run.json", RunRecord(
+        "r1", ("python",), "/job", "node01", "vanidl", "0.1.0", {}, 1, 2, 0, 4,
+        (("/data", "lustre"), ("/", "ext4")), processes, (),
+    ))  # fmt: skip
+    named = trace_of(tmp_path, main_process, worker, tool)
+    assert {p.pid: p.command for p in named.processes} == {p.pid: p.command for p in processes}
+    trainer = named.processes[0]
+    assert (trainer.pid, trainer.rank, trainer.role) == (100, 3, "trainer")
+    assert named.job.command == "python train.py --lr 1"
+    assert dict(zip(named.files.path, named.files.mount, strict=True))["/data/a.h5"] == "/data"
+
+
+def test_a_call_may_begin_before_its_recording(tmp_path):
+    """A forked process begins its file within its first call."""
+    calls = Calls(
+        {9: [Call(maker.READ, -5000, 9000, 0, 10, 1), Call(maker.READ, 10_000, 1, 10, 5, 1)]}
+    )
+    trace = trace_of(tmp_path, calls)
+    assert trace.job.start_ns == maker.START_REALTIME_NS - 5000
+    assert (trace.io[0].start - trace.job.start_ns).tolist() == [0, 15_000]
+    assert trace.job.run_time_s == pytest.approx(60.000005)
+
+
+def test_a_mapped_data_file_that_no_call_read_is_said(tmp_path):
+    found = vanidl.open_run(tmp_path) if trace_of(tmp_path, CALLS) else None
+    assert found is not None
+    (said,) = [w.message for w in found.coverage.warnings if w.code == "reads_not_seen"]
+    assert "1 data file was mapped" in said
+    assert "/data/c.arrow" in said
+    read_too = [*PROGRAM, Call(maker.PREAD, 55 * MS, 1, 0, 9, 6)]
+    trace_of(tmp_path, replace(CALLS, threads={4711: read_too}))
+    found = vanidl.open_run(tmp_path)
+    assert not [w for w in found.coverage.warnings if w.code == "reads_not_seen"]
+
+
+def test_its_files_are_known_checked_and_logs_of_the_run(tmp_path, capsys):
+    trace_of(tmp_path, CALLS)
+    shutil.copy(tmp_path / CALLS.name, tmp_path / "renamed")
+    assert main(["check", str(tmp_path / CALLS.name), str(tmp_path / "renamed"), "--json"]) == 0
+    verdicts = json.loads(capsys.readouterr().out)["checked"]
+    assert [(v["kind"], v["state"]) for v in verdicts] == [("recorded calls", "whole")] * 2
+    own = replace(CALLS, names={**NAMES, 4: b"/run/calls/1-2.calls"})
+    trace = trace_of(tmp_path, own)
+    assert (
+        dict(zip(trace.files.path, trace.files.kind, strict=True))["/run/calls/1-2.calls"] == "log"
+    )
+
+
+RECORDED = """
+import os, threading, numpy as np
+folder = os.environ["VANIDL_TEST_DATA"]
+np.save(f"{folder}/a.npy", np.arange(1000.0))
+np.load(f"{folder}/a.npy")
+descriptor = os.open(f"{folder}/a.npy", os.O_RDONLY)
+def read():
+    for i in range(25):
+        os.pread(descriptor, 64, 8 * i)
+threads = [threading.Thread(target=read) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+if os.fork() == 0:
+    os.pread(descriptor, 100, 0)
+    os._exit(0)
+os.wait()
+os.stat(f"{folder}/a.npy")
+os.rename(f"{folder}/a.npy", f"{folder}/b.npy")
+"""
+
+
+def test_what_the_library_recorded_is_read(tmp_path):
+    library = tracer_record.library()
+    if library is None:
+        pytest.skip("the tracer's library is not compiled here")
+    data, calls = tmp_path / "data", tmp_path / "calls"
+    data.mkdir()
+    calls.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": str(library), "VANIDL_TRACER": str(calls),
+                   "VANIDL_TEST_DATA": str(data)}  # fmt: skip
+    subprocess.run([sys.executable, "-c", RECORDED], env=environment, check=True)
+    trace = read_trace(calls, Inputs())
+    assert [log.whole for log in trace.logs] == [True, True]
+    file = trace.files.path.index(f"{data}/a.npy")
+    moved = {
+        (layer, process, op): (len(rows), int(rows.sum()))
+        for layer in (POSIX, STDIO) for process in (0, 1) for op in (READ, WRITE)
+        if len(rows := np.concatenate([
+            p.nbytes[(p.file == file) & (p.op == op)]
+            for p in trace.io if (p.layer, p.process) == (layer, process)
+        ] or [np.empty(0, np.int64)]))
+    }  # fmt: skip
+    assert moved[POSIX, 0, READ][1] >= 75 * 64
+    assert moved[POSIX, 1, READ] == (1, 100)
+    assert moved[STDIO, 0, READ][1] + moved[POSIX, 0, READ][1] >= 75 * 64 + 8000
+    threads = np.concatenate([p.thread[p.nbytes == 64] for p in trace.io if p.process == 0])
+    assert np.bincount(threads)[1:].tolist() == [25, 25, 25]
+    assert {"open", "stat", "rename"} <= set(trace.calls[0])
+    assert [p.role for p in trace.processes] == ["trainer", "worker"]

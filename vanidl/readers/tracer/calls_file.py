@@ -1,0 +1,164 @@
+"""One file of vanidl's own tracer: `PID-START.calls`, plain or as one gzip member."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.encoding.budget import Budget
+from vanidl.encoding.file_bytes import AnyBytes, FileBytes
+from vanidl.formatting.units import plural
+from vanidl.readers.tracer.layout import (
+    CHUNK_BYTES,
+    COUNTER,
+    COUNTER_BYTES,
+    PAGE_BYTES,
+    Header,
+    read_header,
+)
+from vanidl.readers.tracer.slots import Anchors, Decoded, begins, decode
+
+_NAME = re.compile(r"(\d+)-(\d+)\.calls(\.gz)?")
+_GZIP = b"\x1f\x8b"
+_WINDOW = 31  # of zlib: a gzip member
+_PIECE_BYTES = 1 << 16  # that are inflated at a time: what came before damage is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What the monotonic clock was on the system's clock during one recording."""
+
+    start_ns: int  # of the recording, since the epoch
+    error_ns: int
+    since_ns: NDArray[np.int64]  # from these instants of the recording on...
+    shift_ns: NDArray[np.int64]  # ...the system's clock said so much more than before; often none
+
+    @property
+    def was_set(self) -> bool:
+        """Whether the system's clock jumped meanwhile."""
+        return bool(len(self.since_ns))
+
+    def placed(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Instants since the start of the recording, as the system's clock said them."""
+        if not len(self.since_ns):
+            return times_ns
+        at = np.searchsorted(self.since_ns, times_ns, "right") - 1
+        return times_ns + np.where(at >= 0, self.shift_ns[at], 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CallsFile:
+    """What one process did, as its file says."""
+
+    path: str
+    header: Header
+    found: Decoded
+    counters: NDArray[np.void]  # records of `layout.COUNTER` that are in use
+    clock: Clock
+    losses: tuple[str, ...]
+
+
+def read_calls(path: Path) -> CallsFile:
+    """The calls of one process; of a damaged file everything whose check is right.
+
+    Raises:
+        InputError: it cannot be read, or is something else.
+        OSError: it cannot be read.
+    """
+    file = FileBytes(path)
+    budget = Budget.of_file(len(file))
+    data, losses = _plain(file, budget)
+    header = read_header(data, path)
+    # How many chunks there are: as many as were handed out, and are there.
+    chunks, held = header.chunks, len(data) // CHUNK_BYTES
+    if chunks > held:
+        losses.append(
+            f"it is cut: {plural(chunks, 'piece')} of {CHUNK_BYTES:,} bytes were written, "
+            f"{held:,} are there"
+        )
+    while chunks < held and begins(data, chunks):
+        chunks += 1
+    ended = header.end_monotonic_ns != 0
+    found = decode(data, min(chunks, held), header.start_monotonic_ns, budget, ended=ended)
+    first = np.frombuffer(data[PAGE_BYTES:CHUNK_BYTES], np.uint8)
+    first = first[: len(first) // COUNTER_BYTES * COUNTER_BYTES].view(COUNTER)
+    counters = np.concatenate([first, found.counters])
+    counters = counters[np.isin(counters["layer"], (1, 2))]
+    clock = _clock(header, found.anchors)
+    losses += _header_losses(path, header, found, counters, more=chunks - header.chunks)
+    return CallsFile(str(path), header, found, counters, clock, (*losses, *found.losses))
+
+
+def _plain(file: FileBytes, budget: Budget) -> tuple[AnyBytes, list[str]]:
+    """The bytes of the file, inflated where they are compressed, and what is wrong with them."""
+    if bytes(file[: len(_GZIP)]) != _GZIP:
+        return file, []
+    stream, parts = zlib.decompressobj(_WINDOW), list[bytes]()
+    try:
+        for low in range(0, len(file), _PIECE_BYTES):
+            left: bytes | memoryview = file[low : low + _PIECE_BYTES]
+            while left and not stream.eof:
+                parts.append(stream.decompress(left, _PIECE_BYTES))
+                if not budget.inflate(len(parts[-1])):
+                    return memoryview(b"".join(parts)), ["it inflates to more than a file may"]
+                left = stream.unconsumed_tail
+    except zlib.error as error:
+        return memoryview(b"".join(parts)), [f"it is damaged: {error}"]
+    return memoryview(b"".join(parts)), [] if stream.eof else ["it is cut: its end is missing"]
+
+
+def _header_losses(
+    path: Path, header: Header, found: Decoded, counters: NDArray[np.void], *, more: int
+) -> list[str]:
+    """What header and counters, which have no check, say otherwise than the rest of the file."""
+    wrong = []
+    named = _NAME.fullmatch(path.name)
+    if named and (int(named[1]), int(named[2])) != (header.pid, header.start_monotonic_ns):
+        wrong.append("process or start are not those of the file's name")
+    if more > 0:
+        wrong.append(f"{plural(more, 'more piece')} of it was written than the header says")
+    ahead = header.start_realtime_ns - header.start_monotonic_ns
+    if len(found.anchors.ahead_ns):
+        first = int(np.argmin(found.anchors.monotonic_ns))
+        slack = int(found.anchors.error_ns[first]) + header.anchor_error_ns + _SAME_NS
+        if abs(int(found.anchors.ahead_ns[first]) - ahead) > slack:
+            wrong.append("its start is not on the clock of the calls")
+    calls = sum(int(counters[name].sum()) for name in _CALLS)
+    if header.end_monotonic_ns and calls != header.missing_calls:
+        wrong.append(f"{header.missing_calls:,} calls are in counters, {calls:,} of them are there")
+    sized = all(
+        np.array_equal(counters[calls], counters[sizes].sum(axis=1))
+        for calls, sizes in (("reads", "read_sizes"), ("writes", "write_sizes"))
+    )
+    if header.end_monotonic_ns and not sized:
+        wrong.append("counters of reads and writes are not those of their sizes")
+    return [f"its header or its counters are damaged: {'; '.join(wrong)}"] if wrong else []
+
+
+_CALLS = ("reads", "writes", "opens", "closes", "seeks", "stats", "others", "syncs", "maps")
+
+
+def _clock(header: Header, anchors: Anchors) -> Clock:
+    """The clock by the anchor that is known best; where others disagree it was set meanwhile."""
+    since, ahead, error = anchors.monotonic_ns, anchors.ahead_ns, anchors.error_ns
+    if not len(since):  # the header's own has no check: others come first
+        since = np.array([header.start_monotonic_ns])
+        ahead = np.array([header.start_realtime_ns - header.start_monotonic_ns])
+        error = np.array([header.anchor_error_ns])
+    best = int(np.argmin(error))
+    start_ns = header.start_monotonic_ns + int(ahead[best])
+    apart = np.abs(ahead - ahead[best]) > error + error[best] + _SAME_NS
+    none = np.empty(0, np.int64)
+    if not apart.any():
+        return Clock(start_ns, int(error[best]), none, none)
+    order = np.argsort(since, kind="stable")
+    shift = np.where(apart, ahead - ahead[best], 0)[order]
+    return Clock(start_ns, int(error[best]), since[order] - header.start_monotonic_ns, shift)
+
+
+_SAME_NS = 1_000  # both clocks go at one speed: what is further apart was set

@@ -1,0 +1,137 @@
+"""How the files of vanidl's own tracer are laid out: as vanidl/record/tracer/format.h says.
+
+A header, records of counters, then chunks of slots: a slot is one call, a piece of a file name, or
+the thread that the following slots are of.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+
+from vanidl.encoding.file_bytes import AnyBytes
+from vanidl.errors import InputError
+
+MAGIC = b"VANIDLTR"
+VERSION = 1
+PAGE_BYTES = 4096
+CHUNK_BYTES = 65536
+SLOT_BYTES = 40
+SLOTS = CHUNK_BYTES // SLOT_BYTES
+COUNTER_BYTES = 256
+FIRST_COUNTERS = (CHUNK_BYTES - PAGE_BYTES) // COUNTER_BYTES  # records before the first chunk
+
+_HEADER = struct.Struct("<8s4I2i2I11Q2I2Q6q64s256s32s")
+
+
+NAME, NAME_MORE, THREAD, COUNTERS = 1, 2, 3, 4  # slots that are no calls
+
+
+class Call(IntEnum):
+    """Calls that move no data; a sixteenth of the number is the class of the call."""
+
+    OPEN = 80
+    CLOSE = 81
+    DUP = 82
+    LSEEK = 83
+    STAT = 84
+    FSTAT = 85
+    ACCESS = 86
+    UNLINK = 87
+    RENAME = 88
+    MKDIR = 89
+    OPENDIR = 93
+    READDIR = 94
+    READLINK = 96
+    FOPEN = 112
+    FCLOSE = 113
+    FSEEK = 114
+    FFLUSH = 115
+    FSYNC = 128
+    FDATASYNC = 129
+    SYNC_RANGE = 130
+    MSYNC = 131
+    MMAP = 144
+    MUNMAP = 145
+
+
+FIRST_MOVE, BEHIND_MOVES = 16, 80  # reads and writes, of descriptors, then of streams
+FIRST_STREAM_MOVE = 48
+STREAM_CLASS, SYNC_CLASS, MAP_CLASS = 7, 8, 9
+
+COUNTER = np.dtype(
+    [("file", "<u4"), ("layer", "u1"), ("unused", "u1", 3)]
+    + [(name, "<u8") for name in
+       ("first_ns", "last_ns", "reads", "writes", "opens", "closes", "seeks", "stats", "others",
+        "syncs", "maps", "failed", "bytes_read", "bytes_written", "read_ns", "write_ns",
+        "metadata_ns", "sync_ns", "read_end", "write_end")]
+    + [("read_sizes", "<u4", 10), ("write_sizes", "<u4", 10), ("rest", "u1", 8)]
+)  # fmt: skip
+"""One record of counters: what one file has of calls without slots of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of its process. Times are those of CLOCK_MONOTONIC."""
+
+    pid: int
+    parent_pid: int
+    user_id: int
+    forked: bool
+    start_monotonic_ns: int
+    start_realtime_ns: int
+    anchor_error_ns: int
+    end_monotonic_ns: int  # 0: the process was killed, or goes on
+    event_limit: int
+    chunks: int
+    counters: int
+    missing_since_ns: int  # 0: every call has a slot
+    missing_calls: int
+    missing_reason: int
+    names_missing: int
+    host: str
+    program: str
+    tracer: str
+
+
+def read_header(data: AnyBytes, path: Path) -> Header:
+    """The header of a file.
+
+    Raises:
+        InputError: it is no file of this tracer, or of another version.
+    """
+    raw = bytes(data[: _HEADER.size])
+    if raw[: len(MAGIC)] != MAGIC:
+        found = "an empty file" if not raw else f"{len(data):,} bytes of another kind"
+        raise InputError(
+            f"{path}: expected calls that vanidl's tracer recorded, found {found}; name the folder "
+            "that vanidl record wrote"
+        )
+    if len(data) < PAGE_BYTES:
+        raise InputError(
+            f"{path}: expected a header of {PAGE_BYTES:,} bytes, found {len(data):,}; the file is "
+            "cut too short to be used: copy it again"
+        )
+    _, version, *rest = _HEADER.unpack(raw)
+    sizes, (pid, parent, user, how), rest = rest[:3], rest[3:7], rest[7:]
+    if (version, *sizes) != (VERSION, CHUNK_BYTES, SLOT_BYTES, COUNTER_BYTES):
+        raise InputError(
+            f"{path}: expected calls in version {VERSION} of the tracer's format, found version "
+            f"{version} with pieces of {', '.join(map(str, sizes))} bytes; a newer vanidl may "
+            "read it, or the header is damaged: copy it again"
+        )
+    start, real, error, end, _, limit, _, chunks, counters, since, missing = rest[:11]
+    reason, names_missing = rest[11:13]
+    host, program, tracer = (_text(raw) for raw in rest[-3:])
+    return Header(
+        pid, parent, user, how == 1, start, real, error, end, limit, chunks, counters, since,
+        missing, reason, names_missing, host, program, tracer,
+    )  # fmt: skip
+
+
+def _text(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")

@@ -1,0 +1,365 @@
+"""Calls of one process -> a log like those of other system tracers: operations, totals, kinds.
+
+Calls on descriptors are operations of POSIX; calls on streams, as far as the program got or gave
+their bytes, of STDIO. No transfer is in both: what libc itself reads and writes for a stream is in
+no slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.formatting.units import instant, plural
+from vanidl.model import call_kinds, intervals
+from vanidl.model import trace as model
+from vanidl.model.intervals import Intervals
+from vanidl.model.warnings import Notice
+from vanidl.readers.bounds import LONGEST_NS
+from vanidl.readers.records import CounterFile, CounterRecords, OperationTable, TracerLog
+from vanidl.readers.tracer.calls_file import CallsFile, Clock, read_calls
+from vanidl.readers.tracer.layout import FIRST_STREAM_MOVE, STREAM_CLASS, SYNC_CLASS, Call, Header
+from vanidl.readers.tracer.slots import Moves, Numbers
+
+Int64Array = NDArray[np.int64]
+Places = NDArray[np.intp]
+
+TRACER = "vanidl"
+_STREAM_CLASSES = (3, 4, STREAM_CLASS)
+_MOST_DENSE = 1 << 24  # numbers of files up to here have a place of their own in a table
+
+_KIND_OF = {
+    Call.OPEN: call_kinds.OPEN, Call.FOPEN: call_kinds.OPEN,
+    Call.CLOSE: call_kinds.CLOSE, Call.FCLOSE: call_kinds.CLOSE,
+    Call.LSEEK: call_kinds.SEEK, Call.FSEEK: call_kinds.SEEK,
+    Call.STAT: call_kinds.STAT, Call.FSTAT: call_kinds.STAT, Call.ACCESS: call_kinds.STAT,
+    Call.READLINK: call_kinds.STAT,
+    Call.OPENDIR: call_kinds.LIST, Call.READDIR: call_kinds.LIST,
+    Call.UNLINK: call_kinds.REMOVE, Call.RENAME: call_kinds.RENAME, Call.MKDIR: call_kinds.MKDIR,
+    Call.MMAP: call_kinds.MAP, Call.MUNMAP: call_kinds.MAP,
+    Call.FFLUSH: call_kinds.FLUSH,
+    Call.FSYNC: call_kinds.SYNC, Call.FDATASYNC: call_kinds.SYNC, Call.SYNC_RANGE: call_kinds.SYNC,
+    Call.MSYNC: call_kinds.SYNC,
+}  # fmt: skip
+"""What calls that move no data are for; all others are call_kinds.OTHER."""
+
+_LIMIT = 1  # why calls are missing; else for lack of space
+
+
+def log(file: CallsFile) -> TracerLog:
+    """The log of one process."""
+    # From the first call, or the beginning of the recording, to the last one or its end.
+    header, found = file.header, (file.found.moves, file.found.others)
+    early = -min(int(some.start_ns.min(initial=0)) for some in found)
+    last = max(int(some.end_ns.max(initial=0)) for some in found)
+    ended = header.end_monotonic_ns - header.start_monotonic_ns if header.end_monotonic_ns else last
+    placed = _Placed(file, file.clock.start_ns - early, early)
+    end = int(file.clock.placed(np.array([max(ended, last)]))[0])
+    tables = tuple(_tables(placed))
+    calls = _calls(placed)
+    metadata = intervals.EMPTY
+    for kind, when in calls.items():
+        if kind != call_kinds.SYNC:
+            metadata = intervals.merge(metadata, when)
+    return TracerLog(
+        path=file.path,
+        tracer=TRACER,
+        version=header.tracer,
+        job_id="",
+        host=header.host,
+        pid=header.pid,
+        parent_pid=header.parent_pid if header.forked else None,
+        user_id=header.user_id,
+        nprocs=1,
+        start_ns=placed.start_ns,
+        end_ns=file.clock.start_ns + end,
+        start_resolution_ns=1,
+        start_error_ns=file.clock.error_ns,
+        command=header.program,
+        metadata={},
+        mounts=(),
+        names={0: model.FILES_NOT_RECORDED, **file.found.names},
+        modules=tuple(table.layer for table in tables),
+        operations=tables,
+        partial_layers=(),
+        whole=not file.losses,
+        losses=file.losses,
+        metadata_calls=metadata,
+        calls=calls,
+        counts_apart=True,
+        names_program=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """The calls of one file, and the start of its log."""
+
+    file: CallsFile
+    start_ns: int  # since the epoch
+    early_ns: int  # how much that is before the recording
+
+    def since_start(self, times_ns: Int64Array) -> Int64Array:
+        """Instants of the recording, from the start of the log on and on the system's clock."""
+        placed = self.file.clock.placed(times_ns)
+        return placed + self.early_ns if self.early_ns else placed
+
+
+def _tables(placed: _Placed) -> Iterator[OperationTable]:
+    """The operations of each layer that has some."""
+    moves = placed.file.found.moves
+    stream = moves.call >= FIRST_STREAM_MOVE
+    of_streams = int(np.count_nonzero(stream))
+    for layer, count, rows in (
+        (model.POSIX, len(moves) - of_streams, ~stream if of_streams else None),
+        (model.STDIO, of_streams, stream if of_streams < len(moves) else None),
+    ):
+        if count:
+            yield _table(placed, layer, moves if rows is None else moves.pick(rows))
+
+
+def _table(placed: _Placed, layer: str, moves: Moves) -> OperationTable:
+    files, record = _numbered(moves.file)
+    op = (moves.call >> np.uint8(4)) & np.uint8(1)
+    op ^= np.uint8(1)  # classes of reads are odd
+    columns = (
+        record, op, moves.offset, moves.nbytes, placed.since_start(moves.start_ns),
+        placed.since_start(moves.end_ns), moves.thread,
+    )  # fmt: skip
+    for column in columns:
+        column.flags.writeable = False
+    ranks, hosts = np.zeros(len(files), np.int64), (placed.file.header.host,) * len(files)
+    return OperationTable(layer, files.astype(np.uint64), ranks, hosts, *columns)
+
+
+def _numbered(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32]]:
+    """The numbers that occur, and for each call the place of its own among them."""
+    last = int(file.max(initial=0))
+    if last >= _MOST_DENSE:
+        files, record = np.unique(file, return_inverse=True)
+        return files.astype(np.int64), record.astype(np.int32)
+    occurs = np.zeros(last + 1, bool)
+    occurs[file] = True
+    numbers = np.flatnonzero(occurs)
+    place = np.zeros(last + 1, np.int32)
+    place[numbers] = np.arange(len(numbers))
+    return numbers.astype(np.int64), place[file]
+
+
+def _calls(placed: _Placed) -> dict[str, Intervals]:
+    """Kind -> when the process was in such calls; kinds that did not occur have no entry."""
+    others, kinds = placed.file.found.others, call_kinds.CALL_KINDS
+    number_of = np.full(256, len(kinds), np.uint8)
+    number_of[Call.OPEN :] = kinds.index(call_kinds.OTHER)  # below are reads and writes
+    for call, of_call in _KIND_OF.items():
+        number_of[call] = kinds.index(of_call)
+    number = number_of[others.call]
+    found = {}
+    for i, kind in enumerate(kinds):
+        mine = number == i
+        if mine.any():
+            times = (placed.since_start(t[mine]) for t in (others.start_ns, others.end_ns))
+            found[kind] = intervals.union(*times)
+    return found
+
+
+def counters(file: CallsFile) -> CounterFile:
+    """Exact totals of each file, under Darshan's names: of calls with a slot and of all others."""
+    return CounterFile(tuple(_records(file)))
+
+
+_COUNTED = {"OPENS": "opens", "SEEKS": "seeks", "STATS": "stats", "READS": "reads",
+            "WRITES": "writes", "BYTES_READ": "bytes_read", "BYTES_WRITTEN": "bytes_written",
+            "CLOSES": "closes", "FSYNCS": "syncs", "MMAPS": "maps"}  # fmt: skip
+_SPENT = {"READ": "read_ns", "WRITE": "write_ns", "META": "metadata_ns", "SYNC": "sync_ns"}
+_SIZES = np.array(
+    [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30]
+)
+_SIZE_NAMES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
+               "100M_1G", "1G_PLUS")  # fmt: skip
+_LARGEST = 1 << 56  # bytes or calls of one file
+
+
+def _records(file: CallsFile) -> Iterator[CounterRecords]:
+    moves, others = file.found.moves, file.found.others
+    stream_call = np.isin(np.arange(256) >> 4, _STREAM_CLASSES)
+    for number, layer in ((1, model.POSIX), (2, model.STDIO)):
+        # The calls of the layer, and the files that they are of.
+        is_stream = layer == model.STDIO
+        mine = (moves.call >= FIRST_STREAM_MOVE) == is_stream
+        moved = moves if mine.all() else moves.pick(mine)
+        rest = stream_call[others.call] == is_stream
+        call, of_rest, result = others.call[rest], others.file[rest], others.result[rest]
+        spent_ns = (others.end_ns - others.start_ns)[rest]
+        kept = file.counters[file.counters["layer"] == number]
+        kept = kept[_used(kept)]
+        files = np.unique(np.concatenate([_numbered(moved.file)[0], of_rest, kept["file"]]))
+        if not len(files):
+            continue
+        sums = _Sums(files, kept)
+        read = ((moved.call >> np.uint8(4)) & np.uint8(1)).astype(bool)
+        for word, bytes_name, rows in (("READ", "READ", read), ("WRITE", "WRITTEN", ~read)):
+            one = moved if rows.all() else moved.pick(rows)
+            place = np.searchsorted(files, one.file)
+            sums.add(f"{word}S", place)
+            sums.add(f"BYTES_{bytes_name}", place, one.nbytes)
+            sums.spend(word, place, one.end_ns - one.start_ns)
+            if len(kept):
+                sums.add_sizes(word, place, one.nbytes)
+        # Calls that failed count as time, not as calls.
+        place, worked = np.searchsorted(files, of_rest), result >= 0
+        for name, calls in _CALLS.items():
+            sums.add(name, place[np.isin(call, calls) & worked])
+        sync = call >> np.uint8(4) == SYNC_CLASS
+        failed_read = (call < Call.OPEN) & ((call >> np.uint8(4)) & np.uint8(1) == 1)
+        failed_write = (call < Call.OPEN) & ~failed_read
+        for word, rows in (("READ", failed_read), ("WRITE", failed_write), ("SYNC", sync),
+                           ("META", (call >= Call.OPEN) & ~sync)):  # fmt: skip
+            sums.spend(word, place[rows], spent_ns[rows])
+        yield sums.records(layer)
+
+
+_CALLS = {
+    "OPENS": (Call.OPEN, Call.FOPEN),
+    "CLOSES": (Call.CLOSE, Call.FCLOSE),
+    "SEEKS": (Call.LSEEK, Call.FSEEK),
+    "STATS": (Call.STAT, Call.FSTAT),
+    "MMAPS": (Call.MMAP,),
+    "FSYNCS": (Call.FSYNC, Call.FDATASYNC, Call.SYNC_RANGE, Call.MSYNC),
+}
+
+
+def _used(kept: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Records that count something, and nothing impossible."""
+    counts = np.stack([kept[name] for name in (*_COUNTED.values(), "others")])
+    possible = (counts <= _LARGEST).all(axis=0)
+    possible &= np.stack([kept[name] <= LONGEST_NS for name in _SPENT.values()]).all(axis=0)
+    return np.asarray(possible & (counts > 0).any(axis=0), np.bool_)
+
+
+class _Sums:
+    """Counters of the files of one layer: what the tracer summed up, and calls on top of it."""
+
+    def __init__(self, files: Int64Array, kept: NDArray[np.void]) -> None:
+        self._files, self._kept = files.astype(np.uint64), kept
+        self._place = np.searchsorted(files, kept["file"])
+        self._counts: dict[str, Int64Array] = {}
+        self._ns: dict[str, Int64Array] = {}
+        for name, field in _COUNTED.items():
+            np.add.at(self._of(name), self._place, kept[field].astype(np.int64))
+        for word, field in _SPENT.items():
+            np.add.at(self._spent(word), self._place, kept[field].astype(np.int64))
+        if len(kept):
+            for word in ("READ", "WRITE"):
+                for i, size in enumerate(_SIZE_NAMES):
+                    calls = kept[f"{word.lower()}_sizes"][:, i].astype(np.int64)
+                    np.add.at(self._of(f"SIZE_{word}_{size}"), self._place, calls)
+
+    def _of(self, name: str) -> Int64Array:
+        return self._counts.setdefault(name, np.zeros(len(self._files), np.int64))
+
+    def _spent(self, word: str) -> Int64Array:
+        return self._ns.setdefault(word, np.zeros(len(self._files), np.int64))
+
+    def add(self, name: str, place: Places, values: Numbers | None = None) -> None:
+        """Adds one a call, or its value."""
+        self._of(name)[:] += _sums(place, values, len(self._files))
+
+    def spend(self, word: str, place: Places, spent_ns: Int64Array) -> None:
+        """Adds times."""
+        self._spent(word)[:] += _sums(place, spent_ns, len(self._files))
+
+    def add_sizes(self, word: str, place: Places, nbytes: Numbers) -> None:
+        """Adds calls to the classes of their sizes."""
+        size = np.searchsorted(_SIZES, nbytes)
+        for i, name in enumerate(_SIZE_NAMES):
+            self.add(f"SIZE_{word}_{name}", place[size == i])
+
+    def records(self, layer: str) -> CounterRecords:
+        """All of it."""
+        return CounterRecords(
+            layer,
+            self._files,
+            np.zeros(len(self._files), np.int64),
+            {f"{layer}_{name}": values for name, values in self._counts.items()},
+            {f"{layer}_F_{word}_TIME": ns / 1e9 for word, ns in self._ns.items()},
+        )
+
+
+def _sums(place: Places, values: Numbers | None, count: int) -> Int64Array:
+    """Sums by place: exact, as no sum of a file reaches 2^53."""
+    return np.bincount(place, values, count).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What one file says, without the calls that are in its log already."""
+
+    log: TracerLog
+    counters: CounterFile
+    header: Header
+    clock: Clock
+
+
+def recorded(path: Path) -> Recorded:
+    """One process: its log and its totals.
+
+    Raises:
+        InputError, OSError: as `read_calls`.
+    """
+    file = read_calls(path)
+    return Recorded(log(file), counters(file), file.header, file.clock)
+
+
+def notices(found: Sequence[Recorded]) -> Iterator[Notice]:
+    """What the files of a run do not hold."""
+    processes = [(one.log, one.header) for one in found]
+    cut = [(log, header) for log, header in processes if header.missing_since_ns]
+    if cut:
+        calls = sum(header.missing_calls for _, header in cut)
+        since_ns = min(
+            log.start_ns + header.missing_since_ns - header.start_monotonic_ns
+            for log, header in cut
+        )
+        first_ns = min(log.start_ns for log, _ in processes)
+        limits = [header.event_limit for _, header in cut if header.missing_reason == _LIMIT]
+        why = (
+            f"they had made the {plural(min(limits), 'call')} that are recorded one by one of a "
+            "process"
+            if limits
+            else "no space was left under RUN"
+        )
+        yield Notice(
+            "calls_summed",
+            f"{plural(calls, 'call')} of {plural(len(cut), 'process', 'processes')}, from "
+            f"{instant((since_ns - first_ns) / 1e9)} on, are in totals alone: {why}. Bytes and "
+            "numbers of calls are exact; busy time, timeline, access pattern and overlap lack "
+            "these calls. Record with a higher limit, or to a file system with more space.",
+        )
+    killed = sum(header.end_monotonic_ns == 0 for _, header in processes)
+    if killed:
+        yield Notice(
+            "calls_unfinished",
+            f"{plural(killed, 'process was', 'processes were')} killed or still running: what each "
+            "thread was in just then is missing, at most one call.",
+            "info",
+        )
+    jumps = sum(one.clock.was_set for one in found)
+    if jumps:
+        yield Notice(
+            "clock_set",
+            f"The system's clock was set while {plural(jumps, 'process')} were recorded: calls "
+            "are where it said they were, with a jump between two of them.",
+            "info",
+        )
+    unnamed = sum(header.names_missing for _, header in processes)
+    if unnamed:
+        yield Notice(
+            "files_unnamed",
+            f"{plural(unnamed, 'file name')} could not be written down for lack of space: what "
+            f"went through these files is in totals, as of {model.FILES_NOT_RECORDED}.",
+        )

@@ -1,0 +1,423 @@
+"""Chunks of slots -> columns of calls, names of files and anchors of the clock.
+
+No loop over slots: a block of chunks that fits the processor's cache is checked, parted and copied
+into columns by a few calls of NumPy. What has a wrong check is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.encoding.budget import OBJECT_BYTES, Budget, bounded_name
+from vanidl.encoding.file_bytes import AnyBytes
+from vanidl.formatting.units import plural
+from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES, LATEST_NS, left_out
+from vanidl.readers.tracer.layout import (
+    BEHIND_MOVES,
+    CHUNK_BYTES,
+    COUNTER,
+    COUNTER_BYTES,
+    COUNTERS,
+    FIRST_MOVE,
+    NAME,
+    NAME_MORE,
+    SLOT_BYTES,
+    SLOTS,
+    THREAD,
+)
+
+Int64Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64] | NDArray[np.uint32]
+
+EARLIEST_NS = 1_000_000_000
+"""How long before the recording a call can begin: that of a forked process begins within its first
+call, after the clock was read."""
+
+_AT_ONCE = 16  # chunks: 1 MiB
+_PIECE = 32  # bytes of a name in one slot
+_LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
+_MOST_NARROW = (1 << 32) - 1
+
+_FACTORS = np.array(
+    [0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F,
+     0xE7037ED1A0B428DB], np.uint64,
+)  # fmt: skip
+_OF_PLACE = 0x9E3779B97F4A7C15
+_WORDS = 1 << 64
+_PLACES = (np.arange(SLOTS, dtype=np.uint64) * np.uint64(SLOT_BYTES)) * np.uint64(_OF_PLACE)
+"""What the place of a slot in its chunk adds to its sum."""
+_OWN_SHARE = np.uint16((int(_FACTORS[4]) + 1) & 0xFFFF)
+"""The check stands in the upper 16 bits of the last word, and is to be taken as 0: with it the sum
+is too large by check * factor in its upper 16 bits, so these must be check * (factor + 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Calls that moved bytes, chunk by chunk; one entry a call in every array."""
+
+    start_ns: Int64Array  # since the start of the recording
+    end_ns: Int64Array
+    offset: Numbers  # -1 where nobody knows; in 32 bits where all fit
+    nbytes: Numbers
+    file: NDArray[np.uint32]
+    call: NDArray[np.uint8]
+    thread: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def pick(self, rows: Mask) -> Moves:
+        """Those that a mask picks."""
+        return Moves(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """All other calls, and those that failed."""
+
+    start_ns: Int64Array
+    end_ns: Int64Array
+    result: Int64Array  # negative: it failed
+    file: NDArray[np.uint32]
+    call: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """Instants on both clocks: monotonic, and how much more the system's clock says."""
+
+    monotonic_ns: Int64Array
+    ahead_ns: Int64Array
+    error_ns: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What the chunks of one file hold."""
+
+    moves: Moves
+    others: Others
+    names: Mapping[int, str]
+    anchors: Anchors
+    counters: NDArray[np.void]  # records of `layout.COUNTER`
+    losses: tuple[str, ...]
+
+
+def decode(data: AnyBytes, chunks: int, since_ns: int, budget: Budget, *, ended: bool) -> Decoded:
+    """Everything in the chunks 1 to `chunks` (not included) of a file, as far as they are there.
+
+    Args:
+        data: the file.
+        chunks: how many it has, one for what comes before the first.
+        since_ns: start of the recording, which times count from.
+        budget: of the file.
+        ended: whether its process came to its end: else each thread may have been at a slot.
+    """
+    found = _Found(since_ns, budget, max(chunks - 1, 0) * SLOTS, ended=ended)
+    for first in range(1, chunks, _AT_ONCE):
+        last = min(first + _AT_ONCE, chunks)
+        piece = data[CHUNK_BYTES * first : CHUNK_BYTES * last]
+        found.add(np.frombuffer(piece, np.uint8), first)
+    return found.decoded()
+
+
+def begins(data: AnyBytes, chunk: int) -> bool:
+    """Whether a chunk has a first slot, and its check is right."""
+    start = CHUNK_BYTES * chunk
+    first = np.frombuffer(data[start : start + SLOT_BYTES], "<u8")
+    if len(first) < len(_FACTORS) or not first.any():
+        return False
+    words = [*first.tolist()[:-1], int(first[-1]) & (1 << 48) - 1]
+    total = sum(word * int(factor) for word, factor in zip(words, _FACTORS, strict=True))
+    total += _OF_PLACE * (start + 1)
+    return bool(total % _WORDS >> 48 == int(first[-1]) >> 48)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some chunks, slot by slot: what they are, and which are sound."""
+
+    raw: NDArray[np.uint8]  # shape (chunks, slots, bytes)
+    words: NDArray[np.uint64]  # shape (chunks, slots, words)
+    call: NDArray[np.uint8]  # shape (chunks, slots)
+    sound: Mask
+    marks: NDArray[np.intp]  # places of sound slots that are no calls, chunks behind one another
+
+    @classmethod
+    def of(cls, chunks: NDArray[np.uint8], first: int) -> _Block:
+        """The block of these bytes, shape (chunks, bytes), from chunk `first` on."""
+        raw = chunks[:, : SLOTS * SLOT_BYTES].reshape(len(chunks), SLOTS, SLOT_BYTES)
+        words = raw.view("<u8")
+        begins = [_OF_PLACE * (CHUNK_BYTES * (first + i) + 1) % _WORDS for i in range(len(chunks))]
+        sums = words @ _FACTORS
+        sums += _PLACES
+        sums += np.array(begins, np.uint64)[:, None]
+        sums >>= np.uint64(48)
+        call = raw[:, :, 36].copy()
+        sound = sums == raw.view("<u2")[:, :, 19] * _OWN_SHARE
+        sound &= call != 0
+        marks = np.flatnonzero(call < FIRST_MOVE)
+        return cls(raw, words, call, sound, marks[sound.ravel()[marks]])
+
+    def marked(self, call: int) -> NDArray[np.intp]:
+        """Places of sound slots of one kind that is no call."""
+        is_kind: Mask = self.call.ravel()[self.marks] == call
+        return self.marks[is_kind]
+
+
+class _Found:
+    """What was found so far."""
+
+    def __init__(self, since_ns: int, budget: Budget, slots: int, *, ended: bool) -> None:
+        self._since_ns, self._budget, self._ended = since_ns, budget, ended
+        self._moves = _Columns(slots)
+        self._others: list[Others] = []
+        self._runs: list[tuple[NDArray[np.uint64], Int64Array]] = []  # threads, moves of each
+        self._names: dict[int, str] = {}
+        self._instants: list[Int64Array] = []
+        self._counters: list[NDArray[np.void]] = []
+        self._unfilled: list[_Unfilled] = []
+        self._damaged = self._holes = self._impossible = self._broken_names = self._unnamed = 0
+
+    def add(self, data: NDArray[np.uint8], first: int) -> None:
+        """Takes whole chunks, of which the first has this number."""
+        chunks = data[: len(data) // CHUNK_BYTES * CHUNK_BYTES].reshape(-1, CHUNK_BYTES)
+        block = _Block.of(chunks, first)
+        of_counters = block.marked(COUNTERS) // SLOTS
+        if len(of_counters):
+            records = chunks[of_counters, COUNTER_BYTES:]
+            self._counters.append(records.reshape(-1).view(COUNTER))
+            block.sound[of_counters] = True  # as nothing is wrong with them
+            block.call[of_counters] = COUNTERS
+        whole = bool(block.sound.all())
+        if not whole:
+            self._look_at_the_rest(block)
+        self._take_calls(block, whole=whole)
+        self._take_names(block)
+
+    def _take_calls(self, block: _Block, *, whole: bool) -> None:
+        """Copies what the calls say into columns."""
+        flat = block.words.reshape(-1, 5)  # a copy: chunks have bytes behind their slots
+        call, result = block.call.ravel(), flat[:, 2].view(np.int64)
+        moved = (call - np.uint8(FIRST_MOVE)) < np.uint8(BEHIND_MOVES - FIRST_MOVE)
+        moved &= result >= 0
+        other = call >= FIRST_MOVE
+        if not whole:
+            moved &= block.sound.ravel()
+            other &= block.sound.ravel()
+        other ^= moved
+        start = flat[:, 0].view(np.int64) - self._since_ns
+        end = (flat[:, 3] >> _HIGH).view(np.int64)
+        high = block.raw[:, :, 37]
+        if high.any():
+            end += high.reshape(-1).astype(np.int64) << 32
+        end += start
+        offset, file = flat[:, 1].view(np.int64), flat[:, 4].astype(np.uint32)
+        rows, rest = np.flatnonzero(moved), np.flatnonzero(other)
+        if not _plain(start, end, offset, result):
+            rows, rest = self._possible(rows, rest, (start, end, offset, result))
+        self._moves.add((start, end, offset, result, file, call), rows)
+        if len(rest):
+            self._others.append(
+                Others(start[rest], end[rest], result[rest], file[rest], call[rest])
+            )
+        self._take_threads(block, rows, flat)
+
+    def _possible(
+        self, moves: NDArray[np.intp], others: NDArray[np.intp], columns: Sequence[Int64Array]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Those of some rows that can be, of moves and of other calls."""
+        start, end, offset, nbytes = columns
+        wrong = (start < -EARLIEST_NS) | (end > LATEST_NS)
+        others_wrong = wrong[others]
+        wrong |= (nbytes > LARGEST_NBYTES) | (offset > FARTHEST_OFFSET) | (offset < -1)
+        self._impossible += int(wrong[moves].sum() + others_wrong.sum())
+        return moves[~wrong[moves]], others[~others_wrong]
+
+    def _take_threads(self, block: _Block, rows: NDArray[np.intp], flat: Any) -> None:  # noqa: ANN401
+        """Whose each of the moves is: of the thread that the last slot before it names."""
+        says = block.marked(THREAD)
+        places = np.union1d(says, SLOTS * np.arange(len(block.call)))
+        thread = np.zeros(len(places), np.uint64)
+        thread[np.searchsorted(places, says)] = flat[says, 2]
+        self._runs.append((thread, np.diff(np.searchsorted(rows, places), append=len(rows))))
+        # Instants on both clocks, and how many slots of a name follow.
+        call, of_name = block.call.ravel(), np.zeros(len(says), np.int64)
+        for i in np.flatnonzero(call[np.minimum(says + 1, len(call) - 1)] == NAME).tolist():
+            of_name[i] = 1 + int(np.argmin(np.append(call[says[i] + 2 :] == NAME_MORE, False)))
+        columns = [flat[says, 0], flat[says, 1], flat[says, 3] & _LOW, flat[says, 2]]
+        self._instants.append(np.column_stack([*(c.view(np.int64) for c in columns), of_name]))
+
+    def _look_at_the_rest(self, block: _Block) -> None:
+        """Counts slots that are damaged, and those that are missing between others."""
+        place = np.arange(SLOTS)
+        written = block.words.any(axis=2) | (block.call == COUNTERS)
+        last_sound = np.where(block.sound, place, -1).max(axis=1)
+        damaged = written & ~block.sound
+        if not self._ended:  # the slot that a thread was writing when it was killed
+            damaged &= place != last_sound[:, None] + 1
+        self._damaged += int(damaged.sum())
+        behind = np.where(written, place, -1).max(axis=1)
+        self._holes += int((~written & (place < behind[:, None])).sum())
+        # Chunks that are not full, and when their last thread was where.
+        for i in np.flatnonzero((last_sound >= 0) & (behind < SLOTS - 1)).tolist():
+            start = block.words[i, :, 0].view(np.int64)
+            says = np.flatnonzero((block.call[i] == THREAD) & block.sound[i])
+            calls = np.flatnonzero((block.call[i] >= FIRST_MOVE) & block.sound[i])
+            if len(says) and len(calls):
+                thread, empty = int(block.words[i, says[-1], 2]), SLOTS - 1 - int(behind[i])
+                first_ns, last_ns = start[calls[[0, -1]]].tolist()
+                self._unfilled.append(_Unfilled(thread, first_ns, last_ns, empty))
+
+    def _take_names(self, block: _Block) -> None:
+        """Joins the pieces of names, which lie side by side in one chunk."""
+        begins = block.marked(NAME)
+        if not len(begins):
+            return
+        raw = block.raw.reshape(-1, SLOT_BYTES)
+        call = np.where(block.sound, block.call, 0).ravel()
+        lengths = np.minimum(raw[:, 37], _PIECE)
+        files = np.ascontiguousarray(raw[:, _PIECE : _PIECE + 4]).view("<u4").ravel()
+        for begin in begins.tolist():
+            end, limit, file = begin + 1, begin - begin % SLOTS + SLOTS, int(files[begin])
+            while end < limit and call[end] == NAME_MORE and files[end] == file:
+                end += 1
+            # A full last piece is the last one only where a sound slot follows.
+            full = int(lengths[end - 1]) == _PIECE
+            cut = full and end < limit and not call[end]
+            if cut or (lengths[begin : end - 1] < _PIECE).any():
+                self._broken_names += 1
+                continue
+            pieces = raw[begin:end, :_PIECE].tobytes()[: _PIECE * (end - begin - 1)]
+            pieces += raw[end - 1, : lengths[end - 1]].tobytes()
+            name = bounded_name(pieces.decode("utf-8", "backslashreplace"))
+            if not self._budget.hold(OBJECT_BYTES + len(name)):
+                self._unnamed += 1
+            elif self._names.setdefault(file, name) != name:
+                self._broken_names += 1
+
+    def decoded(self) -> Decoded:
+        """All of it; call once."""
+        moves = self._moves.finished(_repeated(self._runs))
+        others = Others(
+            *(
+                np.concatenate([np.empty(0, kind), *(getattr(o, name) for o in self._others)])
+                for name, kind in _OF_OTHERS.items()
+            )
+        )
+        instants = np.concatenate([np.empty((0, 5), np.int64), *self._instants])
+        monotonic, real, error, thread, of_name = instants.T
+        losses = self._losses(
+            len(moves) + len(others.call), np.column_stack([monotonic, thread, of_name])
+        )
+        return Decoded(
+            moves,
+            others,
+            self._names,
+            Anchors(monotonic, real - monotonic, error),
+            np.concatenate([np.empty(0, COUNTER), *self._counters]),
+            tuple(losses),
+        )
+
+    def _losses(self, calls: int, threads: Int64Array) -> list[str]:
+        found = []
+        if self._damaged:
+            found.append(f"{plural(self._damaged, 'call')} left out for a wrong check")
+        if missing := self._holes + sum(one.missing(threads) for one in self._unfilled):
+            found.append(f"up to {plural(missing, 'call')} between others are missing")
+        if self._impossible:
+            found.append(left_out(self._impossible, calls + self._impossible))
+        if self._broken_names:
+            found.append(f"{plural(self._broken_names, 'file name')} could not be read")
+        if self._unnamed:
+            found.append("it has more file names than a file of its size may")
+        return found
+
+
+_OF_OTHERS: dict[str, type[np.generic]] = {
+    "start_ns": np.int64,
+    "end_ns": np.int64,
+    "result": np.int64,
+    "file": np.uint32,
+    "call": np.uint8,
+}
+
+
+def _plain(start: Int64Array, end: Int64Array, offset: Int64Array, nbytes: Int64Array) -> bool:
+    """Whether no number of a block is beyond what a call can be."""
+    return bool(
+        start.min() >= -EARLIEST_NS
+        and end.max() <= LATEST_NS
+        and nbytes.max() <= LARGEST_NBYTES
+        and offset.max() <= FARTHEST_OFFSET
+        and offset.min() >= -1
+    )
+
+
+def _repeated(runs: Sequence[tuple[NDArray[np.uint64], Int64Array]]) -> NDArray[np.uint64]:
+    """Each number as often as it is said."""
+    value = np.concatenate([np.empty(0, np.uint64), *(values for values, _ in runs)])
+    count = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in runs)])
+    value, count = value[count > 0], count[count > 0]
+    if len(value) and (value == value[0]).all():
+        return np.broadcast_to(value[0], (int(count.sum()),))  # takes no memory
+    return np.repeat(value, count)
+
+
+class _Columns:
+    """Columns of moves that are filled block by block; what is behind their end takes no memory."""
+
+    def __init__(self, room: int) -> None:
+        narrow, wide = np.uint32, np.int64
+        types: list[type[np.generic]] = [wide, wide, narrow, narrow, np.uint32, np.uint8]
+        self._all: list[NDArray[Any]] = [np.empty(room, kind) for kind in types]
+        self._rows = 0
+
+    def add(self, columns: Sequence[NDArray[Any]], rows: NDArray[np.intp]) -> None:
+        """Appends these rows of a block."""
+        first, self._rows = self._rows, self._rows + len(rows)
+        for i, column in enumerate(columns):
+            kept = self._all[i]
+            if kept.dtype == column.dtype:
+                column.take(rows, out=kept[first : self._rows], mode="clip")
+                continue
+            picked = column[rows]
+            # A negative number is a very large one where it is taken without its sign.
+            if len(picked) and int(picked.view(np.uint64).max()) > _MOST_NARROW:
+                self._all[i] = np.empty(len(kept), np.int64)
+                self._all[i][:first] = kept[:first]
+            self._all[i][first : self._rows] = picked
+
+    def finished(self, thread: NDArray[np.uint64]) -> Moves:
+        """What was appended, and the thread of each."""
+        start, end, offset, nbytes, file, call = (column[: self._rows] for column in self._all)
+        return Moves(start, end, offset, nbytes, file, call, thread)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfilled:
+    """A chunk with empty slots at its end, of the thread that wrote there last."""
+
+    thread: int
+    first_ns: int
+    last_ns: int
+    empty: int
+
+    def missing(self, threads: Int64Array) -> int:
+        """How many of its slots were written once: its thread went on elsewhere soon.
+
+        A thread leaves a chunk that is full, or has no room for the name that it writes next.
+        `threads` has a row a slot that names a thread: instant, thread, slots of that name.
+        """
+        mine = threads[(threads[:, 1] == self.thread) & (threads[:, 0] > self.last_ns)]
+        if not len(mine):
+            return 0
+        began, _, of_name = mine[mine[:, 0].argmin()].tolist()
+        soon = began - self.last_ns <= self.last_ns - self.first_ns
+        return self.empty if soon and of_name <= self.empty else 0
