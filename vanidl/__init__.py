@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vanidl.compare.runs import Compared, compare_runs
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
-    from vanidl.interactive.run import Run, open_run
+    from vanidl.interactive.run import Run, from_darshan, open_run
     from vanidl.marks import step, wait
     from vanidl.merge.load import Inputs
     from vanidl.model.selection import Selection
+    from vanidl.readers.darshan.report import darshan_frames
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,8 @@ __all__ = [
     "VanidlError",
     "__version__",
     "compare_runs",
+    "darshan_frames",
+    "from_darshan",
     "open_run",
     "step",
     "wait",
@@ -42,6 +45,8 @@ _MODULES = {
     "UsageError": "errors",
     "VanidlError": "errors",
     "Inputs": "merge.load",
+    "darshan_frames": "readers.darshan.report",
+    "from_darshan": "interactive.run",
     "Run": "interactive.run",
     "open_run": "interactive.run",
     "Selection": "model.selection",

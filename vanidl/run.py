@@ -29,12 +29,13 @@ from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
+from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.diagnoses.verdict import verdict
 from vanidl.findings import Finding, find
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
-from vanidl.model.selection import Selection, fitted
+from vanidl.model.selection import Selection, fitted, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
@@ -114,6 +115,11 @@ class Run:
         """What the mean step waits for and computes; None without profiled steps."""
         return step_parts(self.steps, self.overlap)
 
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """The account of time: where that of every rank went, by cause, with intervals."""
+        return attribute_time(select(self.trace, self.selection), self.results)
+
     @property
     def dataset(self) -> Dataset | None:
         """How the job used its dataset."""
@@ -176,6 +182,8 @@ class Run:
     @cached_property
     def verdict(self) -> str:
         """That nothing is to be fixed, where the run shows it; else ""."""
+        if self.trace.ending is not None and self.trace.ending.failed:
+            return ""
         return verdict(self.results, self.diagnoses)
 
     def predict(self, change: Change) -> Predicted:

@@ -222,6 +222,8 @@ class Row:
 def rows(watched: Watched) -> Iterator[Row]:
     """What was said of each state that lasted longer than it may take to say it."""
     truth = [row for row in watched.truth() if row[0] != "stalling"]
+    if truth[-1][0] == "ended":  # its record is there before its recorder has gone
+        truth[-1] = ("ended", truth[-1][1] - 1)
     for (state, begin), (_, end) in zip(truth, [*truth[1:], ("", float("inf"))], strict=True):
         mine = [(at, said) for at, said in watched.said if begin <= at < end]
         first = next((at for at, said in mine if said == state), None)

@@ -56,9 +56,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _folder(options: argparse.Namespace) -> int:
     from ..decoders.folders import encode_folder
+    from ..decoders.lines import FORMAT
 
     chosen = ("codec", "channels", "normalise", "mode", "stats")
     settings = " ".join(f"{name}={getattr(options, name)}" for name in chosen)
+    if options.codec == "deepcam":
+        settings += f" format={FORMAT}"
     with bar(f"encoding {options.input}") as progress:
         done = encode_folder(
             options.input,
@@ -113,6 +116,7 @@ def _stats(path: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if path is None:
         return (), ()
     import h5py
+    import numpy as np
 
     try:
         with h5py.File(path, "r") as file:
@@ -121,4 +125,5 @@ def _stats(path: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
         raise InputError(
             f"expected climate/minval and climate/maxval in {path}, found: {error}"
         ) from error
-    return tuple(map(float, least)), tuple(map(float, 1.0 / (most - least)))
+    extent = np.where(most > least, most - least, 1.0)  # a channel of one value becomes 0
+    return tuple(map(float, least)), tuple(map(float, 1.0 / extent))

@@ -47,6 +47,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _described(encoded: Encoded) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from ..decoders import DeepCam
+    from ..decoders.report import channel_values
+
+    lossy = encoded.codec == DeepCam.NAME
     return {
         "codec": encoded.codec,
         "source": {"shape": encoded.source.shape, "dtype": encoded.source.dtype},
@@ -55,6 +61,7 @@ def _described(encoded: Encoded) -> dict[str, Any]:
         "source_nbytes": encoded.source.nbytes,
         "nbytes": encoded.nbytes,
         "sections": {name: each.shape for name, each in encoded.sections.items()},
+        **({"channels": [asdict(each) for each in channel_values(encoded)]} if lossy else {}),
     }
 
 
@@ -77,10 +84,17 @@ def _text(name: str, array: dict[str, Any]) -> str:
         f"{ratio:.2f} times smaller",
         *(f"  {section} {shape}" for section, shape in array["sections"].items()),
     ]
-    if "errors" in array:
-        lines.append("  channel   over 10 %   with floor   largest / range   rms / range")
+    if "channels" in array:
+        lines.append("  channel      nan   infinite   largest error as encoded")
     lines.extend(
-        f"  {each['channel']:>7}   {each['over_tenth']:9.4%}   "
+        f"  {each['channel']:>7}   {each['nan']:>6}   {each['infinite']:>8}   "
+        + ("not known" if each["largest_error"] is None else f"{each['largest_error']:.3g}")
+        for each in array.get("channels", ())
+    )
+    if "errors" in array:
+        lines.append("  channel   lost   over 10 %   with floor   largest / range   rms / range")
+    lines.extend(
+        f"  {each['channel']:>7}   {each['lost']:>4}   {each['over_tenth']:9.4%}   "
         f"{each['over_tenth_floored']:10.4%}   {each['largest_of_range']:15.2e}   "
         f"{each['rms_of_range']:11.2e}"
         for each in array.get("errors", ())

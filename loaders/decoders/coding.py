@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, UsageError
-from .container import Encoded, damaged, pack, unpack
+from .container import Encoded, Spec, damaged, pack, unpack
 from .cosmoflow import REDSHIFTS_MOST, CosmoFlow
 from .deepcam import DeepCam
 from .lossless import Lossless
@@ -192,10 +193,10 @@ def decode_batch(
         raise UsageError("expected at least one sample to decode, found none")
     place = _device(device, out)
     decoded = {}
-    for name, first in samples[0].items():
+    for name in samples[0]:
         of_name = [sample[name] for sample in samples if name in sample]
-        require_alike(name, of_name, len(samples))
-        target = _target(first, len(samples), place, out[name] if out else None)
+        spec = require_alike(name, of_name, len(samples))
+        target = _target(spec, len(samples), place, out[name] if out else None)
         if place.type == "cuda":
             _on_gpu(of_name, target)
         else:
@@ -204,11 +205,22 @@ def decode_batch(
     return decoded
 
 
-def require_alike(name: str, encoded: Sequence[Encoded], samples: int) -> None:
-    """Nothing; raises InputError where an array is not in all samples, or not alike in them."""
+def require_alike(name: str, encoded: Sequence[Encoded], samples: int) -> Spec:
+    """What an array is decoded to in a batch: float32 where some of its samples need that.
+
+    Raises:
+        InputError: It is not in all samples, or not alike in them.
+    """
     alike = {(each.codec, each.decoded) for each in encoded}
+    wide = {spec for codec, spec in alike if codec == DeepCam.NAME and spec.dtype == "<f4"}
+    spec = next(iter(wide), encoded[0].decoded)
+    alike = {
+        (codec, spec if codec == DeepCam.NAME and each == replace(spec, dtype="<f2") else each)
+        for codec, each in alike
+    }
     if len(encoded) != samples or len(alike) != 1:
         raise InputError(f"expected {name} alike in all samples of a batch, found {alike}")
+    return spec
 
 
 def _device(
@@ -224,12 +236,12 @@ def _device(
 
 
 def _target(
-    encoded: Encoded, samples: int, device: torch.device, out: torch.Tensor | None
+    spec: Spec, samples: int, device: torch.device, out: torch.Tensor | None
 ) -> torch.Tensor:
     import torch
 
-    shape = (samples, *encoded.decoded.shape)
-    kind = torch.from_numpy(np.empty(0, encoded.decoded.dtype)).dtype
+    shape = (samples, *spec.shape)
+    kind = torch.from_numpy(np.empty(0, spec.dtype)).dtype
     if out is None:
         return torch.empty(shape, dtype=kind, device=device)
     found = (tuple(out.shape), out.dtype, out.device.type, out.is_contiguous())
@@ -244,7 +256,14 @@ def _on_cpu(samples: Sequence[Encoded], out: torch.Tensor, threads: int | None) 
     targets = out.numpy()
     for i, encoded in enumerate(samples):
         # With the ellipsis a scalar is a view, too; iterating would give copies of scalars.
-        CODECS[encoded.codec].decode(encoded, targets[i, ...], threads=threads)
+        target = targets[i, ...]
+        if target.dtype == np.dtype(encoded.decoded.dtype):
+            CODECS[encoded.codec].decode(encoded, target, threads=threads)
+        else:  # of a batch in which others are float32
+            narrow = np.empty(encoded.decoded.shape, encoded.decoded.dtype)
+            CODECS[encoded.codec].decode(encoded, narrow, threads=threads)
+            target[...] = narrow
+            target[np.isnan(target)] = np.nan
 
 
 def _on_gpu(samples: Sequence[Encoded], out: torch.Tensor) -> None:

@@ -22,6 +22,7 @@ from .coding import Codec, codec_for, encode_sample
 from .convert import FORMATS, Arrays, read_sample
 from .cosmoflow import CosmoFlow
 from .deepcam import DeepCam
+from .lines import FORMAT
 from .threads import cores
 
 SUFFIX = ".vdl"
@@ -184,6 +185,9 @@ def _claim(target: Path, held: SampleSet | None, settings: str) -> None:
     """Writes how the samples are encoded; or compares it with what is there."""
     known = {} if held is None else WORKLOAD_CODECS.get(held.workload, {})
     codecs = {name: {"codec": each.NAME} | asdict(each) for name, each in known.items()}  # type: ignore[call-overload]
+    for codec in codecs.values():
+        if codec["codec"] == DeepCam.NAME:
+            codec["format"] = FORMAT
     samples = None if held is None else [held.workload, held.samples, held.seed, held.size]
     wanted = json.loads(json.dumps({"settings": settings, "codecs": codecs, "samples": samples}))
     mark = target / MARK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,12 +14,65 @@ from .container import Encoded, Sections, damaged
 from .deltas import CONST, DELTA, RAW
 from .threads import spread
 
+FORMAT = 2
+"""Of the sections: 1 had no units, and took values that float16 does not hold for infinite."""
+INFINITE = 0x7C00
 WIDTH_MOST = 500_000
 """Longest line: the sum over a line stays in 32 bits."""
 
 Floats = NDArray[np.float32]
 Bits = NDArray[np.uint16]
 Numbers = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Units:
+    """What float16 cannot hold as it is: a value is its float16 times a factor, plus an offset.
+
+    In float32, one rounding: the product is exact, as factors are powers of two from 2^-100 to
+    2^112. A NaN comes back as 0x7FC00000, whatever its bits were.
+
+    Attributes:
+        offsets: (channels,) float32.
+        factors: (channels,) float32.
+    """
+
+    offsets: Floats
+    factors: Floats
+
+    @classmethod
+    def of(cls, encoded: Encoded) -> Units | None:
+        """Those of an encoded sample; None where float16 holds all of it as it is.
+
+        Raises:
+            InputError: They contradict the shape, or are no factors.
+        """
+        held = {"offsets", "factors"} & encoded.sections.keys()
+        if encoded.decoded.dtype == "<f2":
+            if held:
+                raise damaged("float32 of channels with offsets and factors", encoded.decoded)
+            return None
+        units = cls(encoded.section("offsets", "<f4"), encoded.section("factors", "<f4"))
+        channels = encoded.decoded.shape[0]
+        if not len(units.offsets) == len(units.factors) == channels:
+            raise damaged(f"an offset and a factor for each of {channels} channels", "others")
+        inside = (units.factors >= FACTOR_LEAST) & (units.factors <= FACTOR_MOST)
+        powers = np.frexp(np.where(inside, units.factors, 0))[0] == 0.5
+        if not (powers.all() and np.isfinite(units.offsets).all()):
+            raise damaged("factors that are powers of two, and finite offsets", "others")
+        return units
+
+    def restore(self, halves: NDArray[np.float16], channels: NDArray[np.intp], out: Floats) -> None:
+        """Fills `out` (lines, width) from the float16 of lines of these channels."""
+        with np.errstate(invalid="ignore"):
+            np.multiply(halves, self.factors[channels, None], out=out, dtype=np.float32)
+            out += self.offsets[channels, None]
+        strange = np.isnan(out)
+        if strange.any():
+            out[strange] = np.nan
+
+
+FACTOR_LEAST, FACTOR_MOST = 2.0**-100, 2.0**112
 
 
 @dataclass(frozen=True)
@@ -35,6 +89,7 @@ class LineSections:
         firsts: (n + 1,) uint32: segments of DELTA line i are [firsts[i], firsts[i + 1]).
         segments: int64 each: float16 bits of the head in bits 0-15, exponent of the unit + 127
             in bits 16-23, the line's sum of differences before the head in bits 32-63, signed.
+        units: Of the channels, where the decoded array is float32.
     """
 
     lines: int
@@ -47,6 +102,7 @@ class LineSections:
     codes: NDArray[np.uint8]
     firsts: Numbers
     segments: NDArray[np.int64]
+    units: Units | None
 
     @classmethod
     def of(cls, encoded: Encoded) -> LineSections:
@@ -56,8 +112,8 @@ class LineSections:
             InputError: They contradict the shape or each other.
         """
         shape = encoded.decoded.shape
-        if encoded.decoded.dtype != "<f2" or len(shape) < 2:
-            raise damaged("float16 of channels and lines", encoded.decoded)
+        if encoded.decoded.dtype not in ("<f2", "<f4") or len(shape) < 2:
+            raise damaged("float16 or float32 of channels and lines", encoded.decoded)
         section = encoded.section
         held = cls(
             lines=math.prod(shape[:-1]),
@@ -70,8 +126,11 @@ class LineSections:
             codes=section("codes", "|u1", ndim=2),
             firsts=section("firsts", "<u4"),
             segments=section("segments", "<i8"),
+            units=Units.of(encoded),
         )
         held._check()
+        if encoded.parameters.get("format", 1) < FORMAT:
+            held._warn_of_infinities()
         return held
 
     def of_lines(self, wanted: NDArray[np.intp]) -> LineSections:
@@ -107,6 +166,17 @@ class LineSections:
         place[lines] = np.arange(len(lines))
         held = place[wanted]
         return np.flatnonzero(held >= 0).astype(np.uint32), held[held >= 0]
+
+    def _warn_of_infinities(self) -> None:
+        """Before format 2, what float16 does not hold became infinite without a word."""
+        infinite = [(bits & 0x7FFF) == INFINITE for bits in (self.raw, self.const_values)]
+        if any(each.any() for each in infinite):
+            warnings.warn(
+                "expected values as they were encoded, found infinite ones in a container of a "
+                "former version, which took values beyond 65,504 for infinite: encode the data "
+                "again unless it held them",
+                stacklevel=2,
+            )
 
     def _check(self) -> None:
         listed = (self.const_lines, self.raw_lines, self.delta_lines)

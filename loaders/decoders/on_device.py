@@ -87,10 +87,10 @@ def _opened(content: memoryview) -> Opened:
 
 def _staged(name: str, opened: Sequence[Opened], buffer: HostBuffer) -> StagedArray:
     encoded = [each.arrays[name] for each in opened if name in each.arrays]
-    require_alike(name, encoded, len(opened))
+    spec = require_alike(name, encoded, len(opened))
     kernel = find_kernel(encoded[0].codec)
     staged = stage(buffer, [kernel.columns(each) for each in encoded])
-    return StagedArray(kernel, staged, encoded[0].decoded)
+    return StagedArray(kernel, staged, spec)
 
 
 class Verdict:

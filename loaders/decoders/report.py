@@ -1,4 +1,7 @@
-"""How far a decoded array is from what was encoded, channel by channel."""
+"""How far a decoded array is from what was encoded, channel by channel.
+
+What was finite and is not any more counts as far off, and is counted on its own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from .coding import Buffer, decode_batch, open_sample
 from .container import Encoded
-from .deepcam import DeepCam
+from .deepcam import DeepCam, normalise
 
 FLOOR = 1 / 512
 """Of the channel's largest magnitude: below it, errors are measured against the floor."""
@@ -20,10 +23,14 @@ FLOOR = 1 / 512
 
 @dataclass(frozen=True)
 class ChannelErrors:
-    """Errors of one channel, over its finite values.
+    """Errors of one channel, over the values that were finite.
 
     Attributes:
         channel: Its number.
+        nan: Decoded values that are no numbers.
+        infinite: Decoded values that are infinite.
+        lost: Values that were finite, and are decoded as one of these: they count in the shares
+            below, and in none of the sizes.
         over_tenth: Share of values with |decoded - x| > 0.1 |x|: the paper's figure. A value of
             exactly 0 that comes back as another counts.
         over_tenth_floored: The same with |x| no smaller than 1/512 of the channel's largest.
@@ -33,6 +40,9 @@ class ChannelErrors:
     """
 
     channel: int
+    nan: int
+    infinite: int
+    lost: int
     over_tenth: float
     over_tenth_floored: float
     largest: float
@@ -58,6 +68,38 @@ def sample_errors(
     }
 
 
+@dataclass(frozen=True)
+class ChannelValues:
+    """What is known of one channel without the original.
+
+    Attributes:
+        channel: Its number.
+        nan: Decoded values that are no numbers.
+        infinite: Decoded values that are infinite.
+        largest_error: No finite value is farther from what was encoded, as the encoder found;
+            None: it did not say.
+    """
+
+    channel: int
+    nan: int
+    infinite: int
+    largest_error: float | None
+
+
+def channel_values(encoded: Encoded) -> tuple[ChannelValues, ...]:
+    """Of each channel of an array that was encoded with loss.
+
+    Raises:
+        InputError: The container is damaged.
+    """
+    decoded = decode_batch([{"array": encoded}], device="cpu")["array"][0].numpy()
+    said = encoded.parameters.get("largest_errors", [None] * len(decoded))
+    return tuple(
+        ChannelValues(number, int(np.isnan(plane).sum()), int(np.isinf(plane).sum()), error)
+        for number, (plane, error) in enumerate(zip(decoded, said, strict=True))
+    )
+
+
 def errors(wanted: NDArray[Any], decoded: NDArray[Any]) -> tuple[ChannelErrors, ...]:
     """Errors a channel; both arrays have channels first and the same shape."""
     return tuple(
@@ -67,16 +109,24 @@ def errors(wanted: NDArray[Any], decoded: NDArray[Any]) -> tuple[ChannelErrors, 
 
 
 def _channel(number: int, x: NDArray[np.float64], found: NDArray[np.float64]) -> ChannelErrors:
-    kept = np.isfinite(x) & np.isfinite(found)
+    nan, infinite = int(np.isnan(found).sum()), int(np.isinf(found).sum())
+    was = np.isfinite(x)
+    kept = was & np.isfinite(found)
+    values, lost = int(was.sum()), int(was.sum() - kept.sum())
+    share = lost / values if values else 0.0
     x, found = x[kept], found[kept]
     if not x.size:
-        return ChannelErrors(number, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return ChannelErrors(number, nan, infinite, lost, share, share, 0.0, 0.0, 0.0)
     missed, size = np.abs(found - x), np.abs(x)
     extent = float(x.max() - x.min()) or np.inf
+    floored = np.maximum(size, FLOOR * size.max())
     return ChannelErrors(
         channel=number,
-        over_tenth=float((missed > 0.1 * size).mean()),
-        over_tenth_floored=float((missed > 0.1 * np.maximum(size, FLOOR * size.max())).mean()),
+        nan=nan,
+        infinite=infinite,
+        lost=lost,
+        over_tenth=float((missed > 0.1 * size).sum() + lost) / values,
+        over_tenth_floored=float((missed > 0.1 * floored).sum() + lost) / values,
         largest=float(missed.max()),
         largest_of_range=float(missed.max() / extent),
         rms_of_range=float(np.sqrt((missed**2).mean()) / extent),
@@ -86,15 +136,11 @@ def _channel(number: int, x: NDArray[np.float64], found: NDArray[np.float64]) ->
 def _wanted(
     name: str, encoded: Encoded, original: Mapping[str, NDArray[Any]]
 ) -> NDArray[np.float32]:
-    """The original array as the codec saw it: channels first, normalised."""
+    """What the decoded array should be: channels first, normalised where the user had that."""
     if name not in original or original[name].shape != encoded.source.shape:
         found = original[name].shape if name in original else "none"
         raise UsageError(f"expected {name} of shape {encoded.source.shape}, found {found}")
-    axis = encoded.parameters["channels"]
-    codec = DeepCam(
-        channels=axis,
-        shift=tuple(encoded.parameters["shift"]),
-        scale=tuple(encoded.parameters["scale"]),
-    )
-    planes = np.moveaxis(original[name], -1, 0) if axis == "last" else original[name]
-    return codec.normalise(planes).reshape(encoded.decoded.shape)
+    told = encoded.parameters
+    last = told["channels"] == "last"
+    planes = np.moveaxis(original[name], -1, 0) if last else original[name]
+    return normalise(planes, told["shift"], told["scale"]).reshape(encoded.decoded.shape)

@@ -169,14 +169,3 @@ def test_exit_status_1_only_where_nothing_can_be_read(tmp_path, capsys):
     assert len(err.strip().splitlines()) == 1
     (tmp_path / "y.pt.trace.json.gz").write_bytes(gzip.compress(TRACE.read_bytes()[:10]))
     assert main(["check", str(tmp_path), str(TRACE)]) == 0
-
-
-def test_no_library_is_asked_about_what_is_no_log(tmp_path, monkeypatch):
-    from vanidl.readers.darshan import library
-
-    asked = []
-    monkeypatch.setattr(library, "_run_child", lambda paths, _: (asked.extend(paths), ([], ""))[1])
-    for name, content in (("empty", b""), ("text", b"no log " * 500), ("log", log(version="3.10"))):
-        (tmp_path / f"{name}.darshan").write_bytes(content)
-    check([tmp_path])
-    assert {Path(path).name for path in asked} <= {"log.darshan"}

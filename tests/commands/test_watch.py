@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.makers.step_journals import journal_bytes
 from tests.watch.test_run import Recording, steps
 from vanidl.cli import main
 from vanidl.commands import watch
+from vanidl.model.ending import Ending
 from vanidl.record.alive import Recorder, place_of_processes
 from vanidl.watch.condition import Condition, State
 from vanidl.watch.state import RunState
@@ -55,7 +56,12 @@ def test_it_ends_with_the_run_and_its_last_lines_are_the_summary(
     ],
 )
 def test_the_end_names_a_signal(exit_status: int | None, said: str) -> None:
-    assert ending(RunState("RUN", Condition(State.ENDED), exit_status=exit_status)) == said
+    found = None if exit_status is None else Ending(exit_status)
+    assert ending(RunState("RUN", Condition(State.ENDED), ending=found)) == said
+    if found:
+        why = replace(found, memory_kills=2, last_error="ValueError: no\x1b[2J")
+        said += "; 2 processes killed as memory had run out; ValueError: no\\x1b[2J"
+        assert ending(RunState("RUN", Condition(State.ENDED), ending=why)) == said
 
 
 def test_it_waits_for_a_run_that_is_not_there_yet(

@@ -14,12 +14,17 @@ from vanidl.compare.ab import Plan, order, run_pairs
 from vanidl.compare.ab_folder import DROPPED, WARM, load
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
+from vanidl.model.ending import Ending
 
 
 @dataclass(frozen=True)
 class Ended:
     exit_status: int
     tracer: str = "none"
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.exit_status, last_error="ValueError: no")
 
 
 @dataclass
@@ -90,6 +95,7 @@ def test_a_failing_command_stops_and_keeps_what_was_recorded(tmp_path):
     with pytest.raises(VanidlError, match="command A failed in pair 1 with exit status 3") as error:
         run_pairs(plan(tmp_path), Recorder(fail_at=4))
     assert "4 of 6 runs are kept" in str(error.value)
+    assert "ValueError: no" in str(error.value)
     assert error.value.exit_status == 1
     runs = json.loads((tmp_path / "runs" / AB_FILE).read_text())["runs"]
     assert [run["exit_status"] for run in runs] == [0, 0, 0, 3]

@@ -35,8 +35,20 @@ def test_every_dependency_ends_before_a_major_version_that_may_break() -> None:
         (table, name)
         for table in tables
         for name, bounds in requirements(table).items()
-        if "<" not in bounds
+        if "<" not in bounds and name != "vanidl-io"
     ] == []
+
+
+def test_all_names_every_extra_that_vanidl_itself_can_use() -> None:
+    of_others = {"test", "bench", "notebooks", "docs", "lint", "loaders", "mpi", "storage", "dlio",
+                 "frameworks", "decoders", "dali", "peers"}  # fmt: skip
+    text = (ROOT / "pyproject.toml").read_text()
+    extras = text[text.index("[project.optional-dependencies]") : text.index("[project.scripts]")]
+    tables = set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE))
+    assert of_others < tables
+    named = re.search(r'^all = \["vanidl-io\[(.*)\]"\]$', extras, re.MULTILINE)
+    assert named is not None
+    assert set(named[1].split(",")) == tables - of_others - {"all"}
 
 
 def spack_range(bounds: str) -> str:
@@ -58,8 +70,8 @@ def test_conda_asks_for_the_same_and_has_the_same_version() -> None:
     assert asked == {NAMES.get(n, n): bounds for n, bounds in requirements("dependencies").items()}
     assert recipe["context"]["version"] == vanidl.__version__
     extras = {}
-    for extra in ("export", "notebook", "tensorboard", "formats"):
-        extras |= requirements(extra)
+    for extra in ("export", "notebook", "tensorboard", "formats", "darshan"):
+        extras |= {NAMES.get(n, n): bounds for n, bounds in requirements(extra).items()}
     for line in recipe["requirements"]["run_constraints"]:
         name, bounds = line.split(" ", 1)
         assert extras[name] == bounds

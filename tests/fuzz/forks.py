@@ -13,11 +13,9 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from vanidl.parallel import interpreter
-from vanidl.readers.darshan import library_child
 
 _HEAD = interpreter.command("")[:-1]
 _FIRST, _MOST = 3, 65_536  # descriptors beside the standard streams
@@ -25,7 +23,6 @@ _FIRST, _MOST = 3, 65_536  # descriptors beside the standard streams
 
 def instead_of_interpreters() -> None:
     """From now on; only for a process that does nothing else and has few threads."""
-    _load_library()
     subprocess.Popen = Forked  # type: ignore[misc]
 
 
@@ -59,13 +56,3 @@ def _run(code: str) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(status)
-
-
-def _load_library() -> None:
-    """Darshan's library for every child; the empty pandas that it is loaded with goes again."""
-    before = sys.modules.get("pandas")
-    with suppress(RuntimeError):  # there is none for this Python: children say so
-        library_child._backend()
-    sys.modules.pop("pandas", None)
-    if before is not None:
-        sys.modules["pandas"] = before

@@ -12,7 +12,6 @@ import pytest
 from tests.makers.darshan_logs import Log
 from tests.makers.large_logs import Workload, write_log, write_logs
 from vanidl.cli import main
-from vanidl.readers.darshan.library import read_counters
 from vanidl.readers.darshan.log import read_log
 
 SMALL = Workload(3001, ranks=3, files=4)
@@ -56,7 +55,6 @@ def test_every_kind_holds_what_the_writer_says(
     assert path.stat().st_size == totals.nbytes
 
 
-@pytest.mark.usefixtures("darshan_library")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_counters_are_those_of_the_operations(tmp_path, capsys, threads) -> None:
     path = tmp_path / "log.darshan"
@@ -66,7 +64,9 @@ def test_counters_are_those_of_the_operations(tmp_path, capsys, threads) -> None
     layer = said["coverage"]["layers"]["POSIX"]
     assert (layer["counted_ops"], layer["traced_ops"]) == (SMALL.segments, SMALL.segments)
     assert {w["code"] for w in said["coverage"]["warnings"]} == {"mmap_not_monitored"}
-    counted = read_counters([str(path)])[str(path)].layers[0].counters
+    counters = read_log(path).counters
+    assert counters is not None
+    counted = counters.layers[0].counters
     for op in ("read", "write"):
         by_rule = said["io"]["access"][op]
         assert by_rule["sequential_darshan"] == counted[f"POSIX_SEQ_{op.upper()}S"].sum() > 0

@@ -18,7 +18,6 @@ from vanidl.model import spill
 from vanidl.model.selection import Selection
 from vanidl.model.spill import Parts
 from vanidl.model.trace import Part, Trace
-from vanidl.readers.darshan.library import read_counters
 from vanidl.readers.darshan.log import read_log
 from vanidl.report.json import summary_json
 from vanidl.run import Run
@@ -37,7 +36,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trace(path: Path, *, spilled: bool, rows: int) -> Trace:
     logs = [read_log(path)]
     options = Options(max_part_rows=rows, spilled=spilled)
-    return assemble(choose(group(logs, [])), read_counters([str(path)]), (), options)
+    return assemble(choose(group(logs, [])), {log.path: log.counters for log in logs}, (), options)
 
 
 @pytest.mark.parametrize("rows", [500, 8_000_000])

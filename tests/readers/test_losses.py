@@ -44,7 +44,7 @@ def read(folder: Path) -> tuple[Format, Records, Reading]:
 
 def said(records: Records, reading: Reading) -> set[str]:
     """Everything that is said about losses."""
-    files = records.counters().values()
+    files = records.counters.values()
     profiles = [*records.profiles, *(s for log in records.step_logs for s in log.segments)]
     losses = (loss for one in (*records.logs, *files, *profiles) for loss in one.losses)
     return {*map(str, reading.unreadable), *(n.message for n in records.notices), *losses}

@@ -24,10 +24,10 @@ from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
 from vanidl.run import Run
 from vanidl.whatif import Change, predict, what_if
+from vanidl.whatif.batches import batches, step_lengths
 from vanidl.whatif.change import NO_GAIN
 from vanidl.whatif.loader_calls import loader_call
 from vanidl.whatif.reads import reads
-from vanidl.whatif.replay import replay
 
 times = st.lists(st.floats(0.001, 2), min_size=1, max_size=30)
 
@@ -35,7 +35,7 @@ times = st.lists(st.floats(0.001, 2), min_size=1, max_size=30)
 def steps(load, compute, workers, ahead=2, first=None):
     load, compute = np.array(load), np.array(compute)
     first = np.zeros(len(load), bool) if first is None else np.array(first)
-    return replay([load], [compute], first, [(workers, ahead)])
+    return step_lengths([load], [compute], first, [(workers, ahead)])
 
 
 @given(times, st.floats(0.001, 2))
@@ -88,7 +88,7 @@ def test_the_replay_is_what_the_rules_of_the_loader_say(drawn):
             handed[rank].append(max(ready[rank][k], asked[k]))
         asked.append(max(handed[r][k] + compute[r][k] for r in range(len(loaders))))
     arrays = ([np.array(one, float) for one in each] for each in (load, compute))
-    found = replay(*arrays, np.array(first), loaders)
+    found = step_lengths(*arrays, np.array(first), loaders)
     assert found.tolist() == np.diff(asked).tolist()
 
 
@@ -106,7 +106,7 @@ def test_workers_start_anew_with_an_epoch():
 
 def test_ranks_wait_for_the_slowest():
     slow, fast = np.full(4, 2.0), np.full(4, 0.5)
-    lengths = replay([slow, fast], [np.ones(4)] * 2, np.zeros(4, bool), [(0, 2), (0, 2)])
+    lengths = step_lengths([slow, fast], [np.ones(4)] * 2, np.zeros(4, bool), [(0, 2), (0, 2)])
     assert lengths == pytest.approx(3.0)
 
 
@@ -138,6 +138,38 @@ def test_prediction_of_synthetic_workers_is_what_these_workers_do(workers, read_
     before, after = (trace_of(recipe) for recipe in (base, made))
     found = predict(before, analyse(before), Change(workers=workers))
     assert found.step_s == pytest.approx(analyse(after).steps.mean_s, rel=0.02)
+
+
+RECORDED = Recipe(workers=1, read_us=20_000, delivery_us=500, epochs=2, steps=20)
+"""A run whose fetches were recorded."""
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        (RECORDED, {"workers": 2}, replace(RECORDED, workers=2)),
+        (replace(RECORDED, workers=2), {"workers": 1}, RECORDED),
+        (RECORDED, {"bandwidth": 2, "latency": 0.5}, replace(RECORDED, read_us=10_000)),
+        (replace(RECORDED, ranks=2), {"workers": 2}, replace(RECORDED, ranks=2, workers=2)),
+    ],
+)
+def test_recorded_fetches_are_run_again(before, change, after):
+    trace, other = trace_of(before), trace_of(after)
+    results = analyse(trace)
+    assert batches(trace, results, reads(trace))[0].fetched is not None
+    found = predict(trace, results, Change(**change))
+    assert found.step_s == pytest.approx(analyse(other).steps.mean_s, rel=0.005)
+    assert what_if(trace, results).replayed_s == pytest.approx(results.steps.mean_s, rel=0.001)
+
+
+def test_fetches_that_steps_did_not_take_are_not_run_again():
+    """Fetches of two loaders, or of fewer steps than there are, are laid out from reads."""
+    trace = trace_of(RECORDED)
+    fetches = trace.fetches
+    few = replace(trace, fetches=fetches.pick(np.arange(len(fetches)) % 2 == 0))
+    two = replace(fetches, name=np.arange(len(fetches)) % 2, names=("a", "b"))
+    for other in (few, replace(trace, fetches=two)):
+        assert batches(other, analyse(trace), reads(other))[0].fetched is None
 
 
 def test_faster_storage_and_decoding_scale_their_own_part():

@@ -17,6 +17,7 @@ from vanidl.analyses import (
     balance,
     benchmark,
     by_counters,
+    calls,
     checkpoints,
     coverage,
     dataset,
@@ -43,6 +44,7 @@ from vanidl.analyses import (
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
 from vanidl.analyses.benchmark import BenchmarkResult
+from vanidl.analyses.calls import Calls
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
@@ -61,6 +63,7 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
+from vanidl.model.intervals import Intervals
 from vanidl.model.selection import SelectedParts, Selection, fitted, select
 from vanidl.model.trace import Trace
 
@@ -104,6 +107,11 @@ class Results:
     latencies: Latencies | None = None
     benchmarks: tuple[BenchmarkResult, ...] = ()
     fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
+    calls: Calls = field(default_factory=Calls)
+    busy: Mapping[int, Intervals] = field(
+        default_factory=dict
+    )  # in I/O, by position in Trace.ranks
+    sum_ns: Mapping[int, int] = field(default_factory=dict)  # of their single operations
 
 
 def analyse(
@@ -136,6 +144,7 @@ def reductions_of(trace: Trace) -> dict[str, Reduction]:
         "checkpoints": checkpoints.of_trace(trace),
         "perstep": perstep.of_trace(trace),
         "fetches": fetch_reads.of_trace(trace),
+        "calls": calls.of_trace(trace),
     }
     files = filetimeline.of_all(trace)
     return made if files is None else made | {"filetimeline": files}
@@ -200,6 +209,9 @@ def _on_one_another(
         "workers": workers.finish(reduced["workers"], chosen, data),
         "fetching": fetching.finish(reduced["fetches"], splits, chosen),
         "fates": fates.finish(splits),
+        "calls": reduced["calls"],
+        "busy": reduced["operations"].busy,
+        "sum_ns": {p: total.sum_ns for p, total in reduced["operations"].totals.items()},
     }
 
 

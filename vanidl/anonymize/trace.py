@@ -51,6 +51,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
             replace(b, folder=names.folder(b.folder), workload=names.text(b.workload))
             for b in trace.benchmarks
         ),
+        ending=None if trace.ending is None else replace(trace.ending, last_error=""),
         ceiling=None if trace.ceiling is None else replace(trace.ceiling, remarks=()),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
     )

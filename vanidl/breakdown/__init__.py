@@ -1,1 +1,8 @@
-"""The one account of where time went, and what would be gained without a part of it."""
+"""The one account of time: windows of each rank's training thread, by cause, with intervals."""
+
+from __future__ import annotations
+
+from vanidl.breakdown.account import Breakdown, attribute_time
+from vanidl.breakdown.causes import CAUSES, Cell
+
+__all__ = ["CAUSES", "Breakdown", "Cell", "attribute_time"]

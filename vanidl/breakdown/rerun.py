@@ -78,8 +78,8 @@ class Fetched:
 class Settings:
     """How the run is to differ; the defaults change nothing."""
 
-    workers: int | None = None  # of each loader; None: as it was
-    prefetch: int | None = None
+    workers: int | Sequence[int | None] | None = None  # of all pipelines, or each; None: as it was
+    prefetch: int | Sequence[int | None] | None = None
     in_order: bool | None = None
     fetch_ns: Sequence[Array] | None = None  # for each pipeline how long its fetches take instead
 
@@ -87,6 +87,12 @@ class Settings:
     def queues_change(self) -> bool:
         """Whether batches are asked for in another way."""
         return any(each is not None for each in (self.workers, self.prefetch, self.in_order))
+
+
+def _of_pipeline(each: int | Sequence[int | None] | None, pipeline: int, as_it_was: int) -> int:
+    """A setting of one pipeline."""
+    own = each if each is None or isinstance(each, int) else each[pipeline]
+    return as_it_was if own is None else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,13 +279,13 @@ def measure(pipelines: Sequence[Fetched], settings: Settings | None = None) -> M
 
     chains, recorded_ns = [], 0.0
     iterators = _Iterators.of(runs[0].fetched.epoch)
-    for run, column in zip(runs, columns, strict=True):
+    for run, column, rows in zip(runs, columns, mine, strict=True):
         if not np.array_equal(iterators.epoch, run.fetched.epoch):
             iterators = _Iterators.of(run.fetched.epoch)
         chain = _durations(run, _link(run, iterators), start_ns)
         chain = _with_meetings(chain, run, meets, common, column)
         if settings.queues_change:
-            chain = _relink(chain, iterators, settings)
+            chain = _relink(chain, run.source, iterators, settings, rows)
         chains.append(_laid(chain, column, meets, precision))
         recorded_ns = max(recorded_ns, _end_ns(run.fetched) - start_ns)
 
@@ -595,24 +601,27 @@ def _with_meetings(chain: Chain, run: _Run, meets: Mask, common: _Common, column
     return replace(chain, before=before, until=alone, rest=float(afterwards[-1]))
 
 
-def _relink(chain: Chain, iterators: _Iterators, settings: Settings) -> Chain:
+def _relink(
+    chain: Chain, source: Rows, iterators: _Iterators, settings: Settings, pipelines: list[int]
+) -> Chain:
     """With other workers, places or order; what is asked for then is begun and handed over at once.
 
     Where there were workers before, fetches begin as late after they could, and are as long on
     their way, as they did and were.
     """
     queues = []
-    for queue in chain.queues:
+    first_rows = iterators.order[iterators.begins]
+    for queue, which in zip(chain.queues, source[first_rows].tolist(), strict=True):
         ahead = queue.places // queue.workers if queue.workers else PREFETCH_FACTOR
-        workers = queue.workers if settings.workers is None else settings.workers
-        ahead = ahead if settings.prefetch is None else settings.prefetch
+        workers = _of_pipeline(settings.workers, pipelines[which], queue.workers)
+        ahead = _of_pipeline(settings.prefetch, pipelines[which], ahead)
         in_order = queue.in_order if settings.in_order is None else settings.in_order
         queues.append(Queue(workers, workers * ahead, in_order, queue.asked if workers else ()))
     number = iterators.number
     has_worker = np.array([queue.workers > 0 for queue in queues])[number]
     previous = iterators.back(np.array([queue.workers for queue in queues])[number])
     after = iterators.back(np.array([queue.places for queue in queues])[number])
-    heads = iterators.order[iterators.begins][number]
+    heads = first_rows[number]
     first, born = has_worker & (after < 0), chain.has_worker[heads]
     by_birth = first & born
     kept = has_worker & chain.has_worker

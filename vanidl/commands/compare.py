@@ -51,7 +51,9 @@ def show(comparison: Comparison, output: str | None, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(comparison_json(comparison) + "\n")
     elif output is not None:
-        sys.stdout.write(f"{headline(comparison).title}\n{output}\n")
+        answer = headline(comparison)
+        said = f"{answer.ending} {answer.title}".strip()
+        sys.stdout.write(f"{said}\n{output}\n")
     else:
         sys.stdout.write(comparison_text(comparison))
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from vanidl.commands import console
 from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
+from vanidl.wording.ending import ending_words
 
 _WATCHER_S = 20.0  # to see that the run has ended, and say so
 
@@ -72,5 +73,7 @@ def _message(recorded: Recorded) -> str:
     # Processes that live shorter than a look around takes are not seen at all.
     of_processes = f", {' and '.join(lost)} of at least {len(states)} processes" if lost else ""
     said = f"vanidl: recorded with {recorded.tracer}{of_processes}: {recorded.folder}\n"
-    problems = filter(None, (*recorded.unheard, recorded.problem))
+    ending = recorded.ending
+    how = ending_words(ending) if ending.signal or ending.memory_kills else ""
+    problems = filter(None, (how, *recorded.unheard, recorded.problem))
     return said + "".join(f"vanidl: {problem}\n" for problem in problems)

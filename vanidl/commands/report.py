@@ -15,5 +15,7 @@ def run(options: argparse.Namespace) -> int:
     refuse_input(options.output, [options.run, *options.steps], options.data)
     opened = open_from(options)
     write_html(opened, options.output)
-    sys.stdout.write(f"{opened.answer.title}\n{options.output}\n")
+    answer = opened.answer
+    said = f"{answer.ending} {answer.title}".strip()
+    sys.stdout.write(f"{said}\n{options.output}\n")
     return 0

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         last = _follow(watched, every_s, show, target, alert, quiet=options.quiet)
         if last.condition.state is State.DEAD:
             return DEAD
-        return 0 if last.exit_status == 0 else FAILED
+        return FAILED if last.failed else 0
     return 0
 
 

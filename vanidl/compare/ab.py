@@ -25,6 +25,7 @@ from vanidl.compare.ab_folder import (
 )
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
+from vanidl.model.ending import Ending
 from vanidl.record.secrets import masked
 
 PLACEHOLDER = "{run}"
@@ -56,6 +57,10 @@ class Recorded(Protocol):
     @property
     def tracer(self) -> str:
         """What recorded it."""
+
+    @property
+    def ending(self) -> Ending:
+        """How it ended, and what is known of why."""
 
 
 Recorder = Callable[[Sequence[str], Path, str], Recorded]
@@ -100,10 +105,11 @@ def run_pairs(
         if plan.drop_caches:
             _drop_caches()
         use = from_memory if side == CEILING and from_memory is not None else recorder
-        runs.append(_run(words[side], side, pair, plan, use))
+        made, last_error = _run(words[side], side, pair, plan, use)
+        runs.append(made)
         save(_experiment(plan, runs), plan.folder)
         if runs[-1].exit_status != 0:
-            raise VanidlError(_failed(runs, plan, len(turns)))
+            raise VanidlError(_failed(runs, plan, len(turns), last_error))
     return _experiment(plan, runs)
 
 
@@ -137,7 +143,10 @@ def _check(plan: Plan) -> None:
         _drop_caches()
 
 
-def _run(words: Sequence[str], side: str, pair: int, plan: Plan, recorder: Recorder) -> RecordedRun:
+def _run(
+    words: Sequence[str], side: str, pair: int, plan: Plan, recorder: Recorder
+) -> tuple[RecordedRun, str]:
+    """One run, and the last error of its command."""
     name = f"{side}-{pair}"
     folder = (plan.folder / name).resolve()
     folder.mkdir()
@@ -145,7 +154,8 @@ def _run(words: Sequence[str], side: str, pair: int, plan: Plan, recorder: Recor
     start = time.perf_counter()
     recorded = recorder(command, folder, plan.tracer)
     wall_time_s = time.perf_counter() - start
-    return RecordedRun(side, pair, name, wall_time_s, recorded.exit_status, recorded.tracer)
+    run = RecordedRun(side, pair, name, wall_time_s, recorded.exit_status, recorded.tracer)
+    return run, recorded.ending.last_error
 
 
 def _drop_caches() -> None:
@@ -176,10 +186,11 @@ def _named(pair: int) -> str:
     return f"pair {pair}" if pair else "the warm-up pair"
 
 
-def _failed(runs: Sequence[RecordedRun], plan: Plan, turns: int) -> str:
+def _failed(runs: Sequence[RecordedRun], plan: Plan, turns: int, error: str) -> str:
     last = runs[-1]
+    why = f" ({error})" if error else ""
     return (
         f"command {_SHOWN[last.side]} failed in {_named(last.pair)} with exit status "
-        f"{last.exit_status}: stopped. {len(runs)} of {turns} runs are kept in "
+        f"{last.exit_status}{why}: stopped. {len(runs)} of {turns} runs are kept in "
         f"{plan.folder} ({AB_FILE} lists them)."
     )

@@ -32,7 +32,9 @@ class Compared:
     def __repr__(self) -> str:
         """One line: the sides, and the answer."""
         names = ", ".join(side.name for side in self.comparison.sides)
-        return f"<vanidl comparison of {names}: {headline(self.comparison).title}>"
+        answer = headline(self.comparison)
+        said = f"{answer.ending} {answer.title}".strip()
+        return f"<vanidl comparison of {names}: {said}>"
 
     @property
     def headline(self) -> str:

@@ -14,6 +14,7 @@ from vanidl.analyses import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import SeveralJobsError
 from vanidl.model.ceiling import Ceiling
+from vanidl.model.ending import Ending
 from vanidl.model.trace import Job
 from vanidl.run import Run
 
@@ -34,6 +35,7 @@ class Sample:
     wall_time_s: float | None = None  # of the whole command, by `vanidl ab`
     pair: int | None = None  # runs of different sides with equal numbers belong together
     missing: str = ""
+    ending: Ending | None = None  # of the recorded command
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def sample_of(
     """What a comparison keeps of a run."""
     trace = run.trace
     ranks = tuple(trace.processes[i].label for i in trace.ranks)
-    return Sample(str(path), trace.job, ranks, run.results, wall_time_s, pair)
+    return Sample(str(path), trace.job, ranks, run.results, wall_time_s, pair, ending=trace.ending)
 
 
 def sub_folders(path: Path) -> list[Path]:
@@ -96,7 +98,12 @@ def distinct_names(sides: Sequence[Side], paths: Sequence[Path]) -> tuple[Side, 
 def anonymous_side(side: Side, names: Pseudonyms, labels: Sequence[str] = ()) -> Side:
     """The side without names of folders and commands; a label that the user gave it stays."""
     samples = tuple(
-        replace(sample, path=names.folder(sample.path), missing=names.text(sample.missing))
+        replace(
+            sample,
+            path=names.folder(sample.path),
+            missing=names.text(sample.missing),
+            ending=None if sample.ending is None else replace(sample.ending, last_error=""),
+        )
         for sample in side.samples
     )
     name = side.name if side.name in labels else f"run {side.letter}"

@@ -19,6 +19,7 @@ from vanidl.compare.comparison import (
 from vanidl.compare.statistics import ALPHA
 from vanidl.formatting.units import count, number, percent, plural, relative, shown
 from vanidl.wording.ceiling import sentence as ceiling_sentence
+from vanidl.wording.ending import ending_words
 from vanidl.wording.headline import Headline
 
 CONFIDENCE = percent(1 - ALPHA)
@@ -35,7 +36,18 @@ UNBOUNDED = 1000.0
 def headline(comparison: Comparison) -> Headline:
     """What changed, by how much and how sure, and what a reader must know beside it."""
     first, *rest = (_capital(_answer(p, comparison.primary)) for p in comparison.pairings)
-    return Headline(first, (*rest, *_support(comparison)))
+    return Headline(first, (*rest, *_support(comparison)), _endings(comparison))
+
+
+def _endings(comparison: Comparison) -> str:
+    """How programs failed: of each side the first, and how many runs of it did."""
+    said = []
+    for side in comparison.sides:
+        words = [words for sample in side.samples if (words := ending_words(sample.ending))]
+        many = f"{count(len(words))} of {plural(len(side.samples), 'run')}: "
+        if words:
+            said.append(f"{side.letter}: {many if len(side.samples) > 1 else ''}{words[0]}")
+    return " ".join(said)
 
 
 def interval(change: Change) -> str:

@@ -27,6 +27,7 @@ def card(run: Run) -> str:
     return "".join([
         '<div style="max-width:56em">',
         f"<div><small>{escape(name)}</small></div>",
+        f"<p><b>{escape(run.answer.ending)}</b></p>" if run.answer.ending else "",
         f"<p><b>{escape(screen.verdict)}</b></p>" if screen.verdict else "",
         f'<p style="font-size:1.25em">{escape(str(run.answer.title))}</p>',
         *(_bar(screen.bar) if screen.bar else ()),

@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 from dataclasses import fields
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanidl import run as plain
+from vanidl.analyses import analyse
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.formatting.units import plural
 from vanidl.interactive import plots
 from vanidl.interactive.card import card
 from vanidl.interactive.progress import bar_in_notebooks
-from vanidl.merge.load import Inputs
+from vanidl.merge.load import Inputs, trace_of_logs
 from vanidl.model.selection import Selection
 from vanidl.parallel.executors import ExecutorOptions
+from vanidl.readers.darshan.report import log_of
 from vanidl.readers.format import Progress
 from vanidl.report.html import render_html
 
@@ -29,7 +32,8 @@ class Run(plain.Run):
     def __repr__(self) -> str:
         """One line: the run, its size, its headline."""
         ranks = plural(len(self.trace.ranks), "rank")
-        return f"<vanidl.Run {self.name or self.trace.job.id or ''}: {ranks}; {self.answer.title}>"
+        said = f"{self.answer.ending} {self.answer.title}".strip()
+        return f"<vanidl.Run {self.name or self.trace.job.id or ''}: {ranks}; {said}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows of it: the sentence, the mean step as a bar, what to do."""
@@ -84,6 +88,19 @@ def open_run(
             executor_options=executor_options,
         )
     return _shown(opened)
+
+
+def from_darshan(report: Any) -> Run:  # noqa: ANN401 - PyDarshan has no types
+    """Analyses a `darshan.DarshanReport` that is in hand: the records that were read into it.
+
+    Modules of its log that were not are named as not read, in the warnings and the headline.
+
+    Raises:
+        InputError: it holds no log, or records in other forms than arrays.
+    """
+    log = log_of(report)
+    trace = trace_of_logs([log])
+    return Run(trace, analyse(trace), Selection(), Path(log.path).name)
 
 
 def _shown(run: plain.Run) -> Run:

@@ -13,6 +13,7 @@ from vanidl.errors import UsageError
 from vanidl.formatting.names import elided
 from vanidl.mcp.known_runs import KnownRuns
 from vanidl.report.json import summary_object
+from vanidl.run import Run
 
 Object = dict[str, Any]
 
@@ -49,7 +50,8 @@ class Answers:
 
     def what_if(self, run: str) -> str:
         """Predicted step times of changes, such as more workers or faster storage."""
-        return bounded({"what_if": summary_object(self._known.open(run))["what_if"]})
+        content = summary_object(self._known.open(run))
+        return bounded({name: content[name] for name in ("headline", "what_if")})
 
     def compare(self, a: str, b: str) -> str:
         """What changed from run a to run b, by how much, and how sure that is."""
@@ -60,16 +62,24 @@ class Answers:
 
     def steps(self, run: str, first: int = 0, count: int = 20) -> str:
         """Training steps, one row per step and rank: duration, input wait, I/O, hidden I/O."""
-        frame = self._known.open(run).frame("steps")
+        opened = self._known.open(run)
+        frame = opened.frame("steps")
         columns = [name for name in frame.columns if not name.startswith("slowest_files")]
         rows = frame[columns].iloc[_window(first, count)].to_dict("records")
-        return bounded({"of": len(frame), "first": first, "steps": rows})
+        return bounded(_ending(opened) | {"of": len(frame), "first": first, "steps": rows})
 
     def files(self, run: str, first: int = 0, count: int = 20) -> str:
         """Files, those with most time in I/O first: reads, writes, bytes, seconds, ranks."""
-        rows = self._known.open(run).frame("files").to_dict("records")
+        opened = self._known.open(run)
+        rows = opened.frame("files").to_dict("records")
         rows.sort(key=lambda row: (-_known_s(row["io_s"]), -row["bytes_read"], row["path"]))
-        return bounded({"of": len(rows), "first": first, "files": rows[_window(first, count)]})
+        shown = rows[_window(first, count)]
+        return bounded(_ending(opened) | {"of": len(rows), "first": first, "files": shown})
+
+
+def _ending(run: Run) -> Object:
+    """That the program failed, before anything else of it; nothing where it did not."""
+    return {"ending": run.answer.ending} if run.answer.ending else {}
 
 
 def _known_s(value: float | None) -> float:

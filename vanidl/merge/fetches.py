@@ -97,6 +97,9 @@ def _columns(
     used, place = np.unique(table.loader, return_inverse=True)
     codes = np.array([loaders.get(number, -1) for number in used.tolist()] or [-1], np.int64)
     columns["name"] = codes[place.ravel()]
+    ahead = [table.ahead.get(number, (-1, -1)) for number in used.tolist()]
+    of_loader = np.array(ahead, np.int64).reshape(-1, 2)
+    columns["ahead"], columns["in_order"] = of_loader[place.ravel()].T
     return columns
 
 

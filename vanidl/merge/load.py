@@ -26,7 +26,7 @@ from vanidl.model.trace import Trace
 from vanidl.model.warnings import UNUSABLE, Notice
 from vanidl.readers import ceiling_json, discover, run_json
 from vanidl.readers.discover import Found
-from vanidl.readers.format import PendingCounters, Progress, Reading, Records
+from vanidl.readers.format import Progress, Reading, Records
 from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 _MOST_NAMED = 100
@@ -69,7 +69,6 @@ def trace_of(
     found: Found,
     inputs: Inputs,
     progress: Progress | None = None,
-    pending: PendingCounters | None = None,
     executor: Executor | None = None,
 ) -> Trace:
     """The trace of the run in files that were found.
@@ -78,21 +77,20 @@ def trace_of(
         found: the files.
         inputs: what else to read, and what the user knows.
         progress: called with every file.
-        pending: counters that are already being read.
         executor: its workers read many logs; None: this process does.
 
     Raises:
         InputError, SeveralJobsError, UsageError: as `read_trace`.
     """
     rules = parse_rules(inputs.kind_rules)
-    reading = Reading(progress or _no_progress, executor, pending, inputs.wait_names)
+    reading = Reading(progress or _no_progress, executor, inputs.wait_names)
     read = _read(found, inputs, reading)
     if not read.logs and not read.profiles:
         raise InputError(_nothing_usable(found, read.notices, _not_named(reading)))
     chosen = choose(group(read.logs, read.profiles), inputs.job_ids)
     once, both = traced_once(chosen.logs)
     chosen = replace(chosen, logs=once)
-    counted = {path: file for one in read.traced for path, file in one.counters().items()}
+    counted = {path: file for one in read.traced for path, file in one.counters.items()}
     notices = [*read.notices, *both, *_losses(chosen, counted)]
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps
@@ -103,7 +101,20 @@ def trace_of(
         steps_counted=merge_steps.counted_steps(steps, chosen.profiles),
         benchmarks=tuple(b for b in steps.benchmarks if b.folder in recordings),
     )
+    of_files = [*(log.path for log in chosen.logs), *(p.path for p in chosen.profiles)]
+    trace = _with_record(trace, read.records.of_all(of_files))
     return _with_ceiling(_with_user_data(trace, inputs), found)
+
+
+def trace_of_logs(logs: Sequence[TracerLog]) -> Trace:
+    """The trace of logs of one job that are read already.
+
+    Raises:
+        SeveralJobsError: they are of unrelated jobs.
+    """
+    chosen = choose(group(logs, []), ())
+    counted = {log.path: log.counters for log in logs if log.counters is not None}
+    return assemble(chosen, counted, _losses(chosen, counted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,7 @@ class _Read:
     traced: Sequence[Records]  # of the formats that record I/O
     steps: merge_steps.StepSources
     notices: Sequence[Notice]
+    records: run_json.Records
 
 
 def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
@@ -137,7 +149,7 @@ def _read(found: Found, inputs: Inputs, reading: Reading) -> _Read:
     notices += [*unusable, *ceilings, *run_json.losses(records)]
     notices += [*(n for one in traced for n in one.notices)]
     notices += _without_seen(steps.notices, logs)
-    return _Read(logs, profiles, traced, steps, notices)
+    return _Read(logs, profiles, traced, steps, notices, records)
 
 
 def _without_seen(notices: Iterable[Notice], logs: Sequence[TracerLog]) -> Iterator[Notice]:
@@ -150,6 +162,25 @@ def _with_user_data(trace: Trace, inputs: Inputs) -> Trace:
     """The trace with what the user states about its data, and what opening them showed."""
     user_data, notices = read_user_data(trace, inputs.data)
     return replace(trace, user_data=user_data, warnings=(*trace.warnings, *notices))
+
+
+def _with_record(trace: Trace, record: run_json.RunRecord | None) -> Trace:
+    """The trace with what the recorder knows of its command: how it ended, and more without tracer.
+
+    Without one the first call of a loader is the first that is known of the run by its files.
+    """
+    if record is None:
+        return trace
+    job = trace.job
+    if record.tracer == run_json.NO_TRACER:
+        job = replace(
+            job,
+            id=record.id,
+            command=job.command or run_json.command_of(record),
+            start_ns=min(job.start_ns, record.start_ns),
+            end_ns=max(job.end_ns, record.end_ns),
+        )
+    return replace(trace, job=job, ending=record.ending)
 
 
 def _with_ceiling(trace: Trace, found: Found) -> Trace:
@@ -222,9 +253,11 @@ def _nothing_usable(found: Found, notices: Sequence[Notice], not_named: int) -> 
         return f"{found.root}: none of {files:,} files could be read; the first: {reasons[0]}"
     recorded = run_json.gather(found.run_records)[0].of_folder
     if recorded:
+        ending = recorded[-1][1].ending
+        error = f": {ending.last_error}" if ending.last_error else ""
         return (
             f"{found.root}: expected I/O or training steps of the recorded command (exit status "
-            f"{recorded[-1][1].exit_status}), found none. {_reasons(notices)}See what it printed "
+            f"{ending.exit_status}{error}), found none. {_reasons(notices)}See what it printed "
             "and record it again; --wait names iterators that are not known."
         )
     titles = ", ".join(known.title for known in readers.FORMATS if known.traces_io)

@@ -17,7 +17,10 @@ class Fetches:
 
     A fetch is [begin, collate), in which the samples were got (`__getitem__`), and
     [collate, end). The wait [wait_begin, wait_end) of the training process took its batch; -1:
-    none did. Times are ns since the epoch.
+    none did. Times are ns since the epoch. `ahead` is how many batches its loader asks for before
+    it takes the first (workers x prefetch_factor): a batch is asked of its worker when the one
+    that lies so far before it is taken. `in_order`: 1 where batches are handed over in the order
+    in which they were asked for, 0 where as they come.
     """
 
     trainer: Int64Array  # index into Trace.processes: who trains on it
@@ -32,6 +35,8 @@ class Fetches:
     end: Int64Array
     wait_begin: Int64Array
     wait_end: Int64Array
+    ahead: Int64Array
+    in_order: Int64Array
     names: tuple[str, ...] = ()
 
     def __len__(self) -> int:

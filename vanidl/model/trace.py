@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
+from vanidl.model.ending import Ending
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
@@ -354,6 +355,7 @@ class Trace:
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()
+    ending: Ending | None = None  # of the recorded command
     ceiling: Ceiling | None = None
     """What the steps take with batches from memory, where that was measured."""
 

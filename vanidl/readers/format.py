@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
@@ -46,15 +46,6 @@ class FileKind:
     is_log: bool = False
 
 
-class PendingCounters(Protocol):
-    """Counters that are being read while the caller does something else."""
-
-    paths: tuple[str, ...]
-
-    def result(self) -> dict[str, CounterFile]:
-        """Counters by path; waits until all are there."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How files are read, and what is known before they are.
@@ -62,7 +53,6 @@ class Reading:
     Attributes:
         progress: called before every file.
         executor: its workers read many logs; None: this process does.
-        pending: counters that are already being read.
         wait_names: regular expressions of spans that are input waits.
         utc_offset_s: local time minus UTC where the run was recorded.
         every: all files of the run, of any format.
@@ -72,7 +62,6 @@ class Reading:
 
     progress: Progress
     executor: Executor | None = None
-    pending: PendingCounters | None = None
     wait_names: Sequence[str] = ()
     utc_offset_s: int = 0
     every: tuple[Path, ...] = ()
@@ -99,17 +88,12 @@ def unused(path: str | Path, losses: Iterable[str]) -> Iterator[Notice]:
         yield Notice("damaged", f"{path}: {loss}. Nothing of it is in this report.")
 
 
-def no_counters() -> dict[str, CounterFile]:
-    """The counters of a format that has none."""
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Records:
     """What the files of one format say of a run."""
 
     logs: tuple[TracerLog, ...] = ()
-    counters: Callable[[], Mapping[str, CounterFile]] = no_counters  # by path; may wait for them
+    counters: Mapping[str, CounterFile] = field(default_factory=dict)  # by path
     profiles: tuple[ProfileTrace, ...] = ()
     step_logs: tuple[StepLog, ...] = ()
     durations: tuple[StepDurations, ...] = ()

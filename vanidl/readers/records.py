@@ -116,14 +116,20 @@ class CounterFile:
     losses: tuple[str, ...] = ()
     stripes: tuple[StripeRecord, ...] = ()
     heatmaps: tuple[HeatmapRecord, ...] = ()
-    unread_modules: tuple[str, ...] = ()  # of a version of records that nothing here knows
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Modules with records of a version that nothing here knows, and that version."""
+
+    @property
+    def unread_modules(self) -> tuple[str, ...]:
+        """Modules whose records are in none of these."""
+        return tuple(self.unread)
 
 
 @dataclass(frozen=True, slots=True)
 class TracerLog:
     """What one file of a system tracer says of one process, or of all ranks of an MPI job.
 
-    `counters` are Darshan's, None where only its library can read them (`darshan.library`).
+    `counters` are Darshan's, None of a log of another tracer.
     `losses` holds one sentence for each thing that could not be read; `whole` is False where
     there is one. `partial_layers` are those that the tracer itself flagged incomplete.
     """
@@ -226,6 +232,8 @@ class FetchTable:
     end: NDArray[np.int64]
     wait_begin: NDArray[np.int64]  # of the `__next__` that took it
     wait_end: NDArray[np.int64]
+    ahead: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Loader -> batches asked for ahead of the first, and whether they come in order."""
 
 
 @dataclass(frozen=True, slots=True)

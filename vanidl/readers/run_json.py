@@ -5,7 +5,7 @@ Ranks of processes, the host, mount points, and which processes are missing or d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
+from vanidl.model.ending import Ending
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog
 
 SCHEMA = "vanidl-run/1"
 NAME = "run.json"
 
+NO_TRACER = "none"
 RECORDED = "recorded"
 UNFINISHED = "unfinished"
 MISSING = "missing"
@@ -62,6 +64,13 @@ class RunRecord:
     processes: tuple[ProcessRecord, ...]
     losses: tuple[str, ...]
     ceiling: bool = False  # its batches came from memory: no training, and never taken for one
+    memory_kills: int | None = None  # processes killed as memory had run out; None: not known
+    last_error: str = ""  # of a Python process that failed, without secrets
+
+    @property
+    def ending(self) -> Ending:
+        """How the command ended."""
+        return Ending(self.exit_status, self.memory_kills, self.last_error)
 
 
 def read_record(path: str | Path) -> RunRecord:
@@ -88,9 +97,13 @@ def _unusable(path: str | Path, found: str) -> str:
     )
 
 
+_LATER = {"ceiling": False, "memory_kills": None, "last_error": ""}
+"""Fields that records of before lack, as they are then."""
+
+
 def _record(values: Mapping[str, Any]) -> RunRecord:
     return RunRecord(
-        **checked_fields(RunRecord, {"ceiling": False, **values}),
+        **checked_fields(RunRecord, {**_LATER, **values}),
         settings={str(name): str(value) for name, value in values["settings"].items()},
         command=tuple(map(str, values["command"])),
         mounts=tuple((str(point), str(kind)) for point, kind in values["mounts"]),
@@ -117,6 +130,11 @@ def write_record(path: str | Path, record: RunRecord) -> None:
     write_whole(Path(path), text, "the record of the run", private=True)
 
 
+def command_of(record: RunRecord) -> str:
+    """Its command in one line."""
+    return " ".join(record.command)
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """The records of a path, each with the folder that it speaks for."""
@@ -134,6 +152,12 @@ class Records:
             return None
         absolute = str(Path(path).absolute())
         return next((r for folder, r in self.of_folder if absolute.startswith(folder)), None)
+
+    def of_all(self, paths: Iterable[str]) -> RunRecord | None:
+        """The record of the one run that all of these files belong to; None where there is none."""
+        found = {id(record): record for path in paths for record in [self.above(path)]}
+        (only,) = found.values() if len(found) == 1 else (None,)
+        return only
 
 
 def gather(paths: Sequence[Path]) -> tuple[Records, list[Notice]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from vanidl.readers.run_json import NO_TRACER
 from vanidl.record.recorder import ENDED, Recorder, Tracer
 
-NAME = "none"
+NAME = NO_TRACER
 
 
 def tracer(run: Path) -> Tracer:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vanidl.errors import UsageError, VanidlError
+from vanidl.model.ending import Ending
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
 from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
+from vanidl.record.last_errors import take_last_error
 from vanidl.record.launch import Ended, passed_on, run
+from vanidl.record.memory_kills import memory_kills
 from vanidl.record.recorder import AUTO, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
@@ -35,6 +38,11 @@ class Recorded:
     run: RunRecord  # as in run.json
     problem: str = ""  # why there is no run.json
     unheard: tuple[str, ...] = ()  # what may be missing of processes, and why; in the record, too
+
+    @property
+    def ending(self) -> Ending:
+        """How the command ended, and what is known of why."""
+        return self.run.ending
 
 
 def record(
@@ -68,13 +76,23 @@ def record(
     with passed_on() as signals, sign_of_life(root) as touch:
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
+        killed_before = memory_kills()
         ended = run(command, environment, signals, touch)
-        result = replace(run_record(command, chosen, ended), ceiling=replay is not None)
+        result = replace(
+            run_record(command, chosen, ended),
+            ceiling=replay is not None,
+            memory_kills=_more(killed_before, memory_kills()),
+            last_error=take_last_error(root / steps.FOLDER),
+        )
         said = _unheard(ended, environment, root) if with_steps else ()
         said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))
         result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
+
+
+def _more(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(after - before, 0)
 
 
 def _unheard(ended: Ended, environment: Mapping[str, str], root: Path) -> tuple[str, ...]:

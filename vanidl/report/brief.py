@@ -73,8 +73,9 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[L
 
 
 def _sentences(run: Run, screen: FirstScreen, width: int) -> Iterator[Line]:
-    """Verdict and headline, then as much of what stands beside it as has room."""
-    said = _wrapped(screen.verdict, width, "bold green") if screen.verdict else []
+    """How it failed, verdict and headline, then as much of what stands beside it as has room."""
+    said = _wrapped(run.answer.ending, width, "bold red") if run.answer.ending else []
+    said += _wrapped(screen.verdict, width, "bold green") if screen.verdict else []
     said += _wrapped(run.answer.title, width, "bold")
     for sentence in run.answer.support:
         more = _wrapped(sentence, width)

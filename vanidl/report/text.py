@@ -10,6 +10,6 @@ from vanidl.sections import text_blocks
 def summary_text(run: Run) -> str:
     """The headline, warnings, findings and tables of one run."""
     answer = run.answer
-    said = [run.verdict, answer.title, *answer.support]
+    said = [answer.ending, run.verdict, answer.title, *answer.support]
     head = [paragraph(sentence) for sentence in said if sentence]
     return printable("\n".join([*head, "", *text_blocks(run)])) + "\n"

@@ -14,6 +14,11 @@ job.processes | count | Processes that left a log or a profile
 hosts | | Names of the hosts
 tracer | | What recorded the I/O; null without a log
 roles | count | Number of processes by role: trainer, worker, auxiliary, unassigned
+ending | | How the recorded command ended; null without a record of vanidl record
+ending.exit_status | | Its exit status: 128 + N where signal N ended it
+ending.signal | | The name of that signal
+memory_kills | count | Processes that the kernel killed as memory had run out; null: not counted
+last_error | | The last line of a Python process that failed, secrets masked
 mpi_time_s | s | Time inside MPI calls, where Darshan's AutoPerf module recorded it
 mpi_time_s.mean | s | Mean over ranks
 mpi_time_s.max | s | The rank with most of it

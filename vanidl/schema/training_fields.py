@@ -1,6 +1,37 @@
 """Fields of `vanidl summary --json` on steps, overlap and advice: name | unit | meaning."""
 
 FIELDS = """
+breakdown | | The account of time: each rank's training thread by cause; a cell is [least, most]
+breakdown.mean | | Mean over the ranks: of steps and waits over those with steps
+breakdown.per_rank | | Each rank; of more than 1,024 those with most time in storage
+breakdown.layers | | Every layer that was counted, mean over ranks; layers nest and are not added up
+layers.read_s | s | Reading, mean over ranks
+layers.write_s | s | Writing, mean over ranks
+layers.metadata_s | s | Metadata calls, mean over ranks
+layers.outermost | | Whether it is the outermost layer of a file, and so counts as storage
+breakdown.mean.rank | | Null
+breakdown.mean.window_s | s | Length of the run
+breakdown.per_rank.window_s | s | Length of the run
+breakdown.mean.phases | s | Each phase
+breakdown.per_rank.phases | s | Each phase
+run | s | The run by cause
+breakdown.mean.storage | s | Storage of the run by what it was
+breakdown.per_rank.storage | s | Storage of the run by what it was
+breakdown.mean.steps | count | Training steps of a rank, at most
+breakdown.per_rank.steps | count | Training steps
+step_s | s | Mean training step, windows cut out of it left out; null without steps
+breakdown.mean.step | s | The mean training step by cause; null without steps
+breakdown.per_rank.step | s | The mean training step by cause; null without steps
+breakdown.mean.step_parts | s | The mean training step by part; null without steps
+breakdown.per_rank.step_parts | s | The mean training step by part; null without steps
+breakdown.mean.input_wait_s | s | Input waits of training steps, summed; null without steps
+breakdown.per_rank.input_wait_s | s | Input waits of training steps, summed; null without steps
+input_wait | s | Input waits of training steps by cause, summed; null without steps
+phase_causes | s | Each phase by cause
+breakdown.mean.evidence | | What each cause of the run rests on
+breakdown.per_rank.evidence | | What each cause of the run rests on
+assumed | | What must hold, beyond what was recorded, for the cells to be right
+width_basis | | What the widths of cells rest on: exact, sampled or assumed
 steps | | Training steps; null where none was recorded
 steps.source | | Which profiler recorded them
 steps_from | | input waits, where steps were derived from them; null where they were marked

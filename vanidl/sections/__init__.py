@@ -16,6 +16,7 @@ from vanidl.sections import (
     access,
     balance,
     benchmark,
+    breakdown,
     ceiling,
     clocks,
     coverage,
@@ -55,6 +56,7 @@ T = TypeVar("T")
 
 SECTIONS: tuple[Section, ...] = (
     job.SECTION,
+    breakdown.SECTION,
     diagnoses.SECTION,
     findings.SECTION,
     what_if.SECTION,
@@ -90,16 +92,16 @@ SECTIONS: tuple[Section, ...] = (
 """Every section, in the order of the page."""
 
 TEXT_ORDER = (
-    "coverage", "findings", "job", "summary", "sizes", "durations", "dataset", "phases", "steps",
-    "each step", "overlap", "benchmark", "fetches", "ceiling", "what if", "placement", "kinds",
-    "files",
+    "coverage", "findings", "job", "breakdown", "summary", "sizes", "durations", "dataset",
+    "phases", "steps", "each step", "overlap", "benchmark", "fetches", "ceiling", "what if",
+    "placement", "kinds", "files",
 )  # fmt: skip
 """Names of sections in the order of the text."""
 
 JSON_ORDER = (
     "job", "coverage", "io", "io.sizes", "io.access", "io.durations", "io.files.count",
     "io.files.by_kind", "io.files.by_mount", "io.files.by_file_system", "io.files.stripes",
-    "io.dataset", "io.balance", "io.timeline", "storage", "layers", "steps", "overlap",
+    "io.dataset", "io.balance", "io.timeline", "storage", "layers", "breakdown", "steps", "overlap",
     "fetches", "placement", "epochs", "phases", "throughput", "step_parts", "ceiling", "diagnoses",
     "findings", "what_if", "benchmarks",
 )  # fmt: skip

@@ -9,11 +9,13 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.terminal import named_values
 from vanidl.formatting.units import count, iso_time, plural, seconds, text
 from vanidl.model.counter_tables import MpiTime
+from vanidl.model.ending import Ending
 from vanidl.model.trace import Trace
 from vanidl.run import Run
 from vanidl.schema import Maybe, fields_of
 from vanidl.sections.section import Json, Object, Section, values_of
 from vanidl.wording import tracing
+from vanidl.wording.ending import ending_words
 
 
 def facts(run: Run) -> tuple[tuple[str, str], ...]:
@@ -29,6 +31,7 @@ def facts(run: Run) -> tuple[tuple[str, str], ...]:
         ("processes", count(len(trace.processes))),
         ("hosts", count(len(hosts)) if hosts else "not recorded"),
         ("tracer", tracing.named(run.trace)),
+        *((("ended", f"exit status {trace.ending.exit_status}"),) if trace.ending else ()),
     )
 
 
@@ -43,9 +46,16 @@ def _text(run: Run) -> str | None:
         ("start", f"{iso_time(job.start_ns)}, run time {seconds(job.run_time_s)}"),
         ("ranks", f"{len(trace.ranks):,} ({processes}) on {shown or 'unknown hosts'}"),
         ("tracer", tracing.named(trace)),
+        *_ending_rows(trace),
         *_mpi_rows(trace),
     ]
     return named_values("Job", rows)
+
+
+def _ending_rows(trace: Trace) -> list[tuple[str, str]]:
+    if trace.ending is None:
+        return []
+    return [("ended", ending_words(trace.ending) or "exit status 0")]
 
 
 def _mpi_rows(trace: Trace) -> list[tuple[str, str]]:
@@ -69,6 +79,18 @@ def _json(run: Run) -> Object:
         "tracer": job.tracer or None,
         "roles": dict(sorted(Counter(p.role for p in trace.processes).items())),
         "mpi_time_s": _mpi(trace),
+        "ending": _ending(trace),
+    }
+
+
+def _ending(trace: Trace) -> Object | None:
+    """How the recorded command ended."""
+    ending = trace.ending
+    if ending is None:
+        return None
+    return values_of(ending) | {
+        "signal": ending.signal or None,
+        "last_error": ending.last_error or None,
     }
 
 
@@ -105,5 +127,6 @@ _KIND = {
     "tracer": str | None,
     "roles": {str: int},
     "mpi_time_s": Maybe(_MPI),
+    "ending": Maybe(fields_of(Ending) | {"signal": str | None, "last_error": str | None}),
 }
 SECTION = Section("job", text=_text, json={"job": Json(_json, _KIND)}, traced=False)

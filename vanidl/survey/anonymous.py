@@ -25,6 +25,7 @@ def _anonymous(row: Row, root: Path, names: Pseudonyms) -> Row:
         "first_log": names.path(row["first_log"], "log"),
         "workload": workload and names.text(workload),
         "problem": problem and names.text(problem),
+        "last_error": None,
     }
 
 

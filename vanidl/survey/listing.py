@@ -125,6 +125,8 @@ def _column(values: Sequence[float | None], title: str, unit: str) -> tuple[Colu
 
 def _words(row: Row, common: Collection[str]) -> tuple[str | None, ...]:
     own = [code for code in (row["warnings"] or "").split() if code not in common]
+    if row["exit_status"]:
+        own.insert(0, f"failed, exit status {row['exit_status']}")
     more = f" +{len(own) - 1}" if len(own) > 1 else ""
     return (
         row["start"][:16].replace("T", " ") if row["start"] else None,

@@ -95,7 +95,11 @@ def _headline(jobs: Fleet, read: Fleet) -> Headline:
         (counted, "Of {} only counters are known."),
         (len(untraced) - counted, "Of {} not even counters are known."),
     )
-    return Headline(title, tuple(text.format(plural(n, "job")) for n, text in said if n))
+    support = tuple(text.format(plural(n, "job")) for n, text in said if n)
+    recorded = read.values("exit_status")
+    failed = sum(status != 0 for status in recorded)
+    ending = f"{count(failed)} of {plural(len(recorded), 'recorded program')} failed."
+    return Headline(title, support, ending if failed else "")
 
 
 def _common(read: Fleet) -> list[tuple[str, str, str]]:

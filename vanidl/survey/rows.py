@@ -15,9 +15,9 @@ from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
 from vanidl.model.trace import Trace
 from vanidl.parallel.limits import Limits, TimeLimit, limited
-from vanidl.readers.darshan import library
-from vanidl.readers.darshan.log import needs_library, read_identity
-from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG
+from vanidl.readers import run_json
+from vanidl.readers.darshan.log import read_identity
+from vanidl.readers.darshan.run import LOG
 from vanidl.readers.discover import Found, kind_by_name
 from vanidl.readers.records import TracerLog
 from vanidl.report.json import summary_object
@@ -56,6 +56,8 @@ COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("files", "int64", ("io", "files", "count")),
     ("reread_factor", "double", ("io", "dataset", "reread_factor")),
     ("complete", "bool", ("coverage", "complete")),
+    ("exit_status", "int64", ("job", "ending", "exit_status")),  # of jobs recorded by vanidl record
+    ("last_error", "string", ("job", "ending", "last_error")),
 )
 """Name and type of a column, and where its value lies in `vanidl summary --json`."""
 
@@ -116,22 +118,15 @@ _LARGEST = 2**63
 
 
 def rows(jobs: Sequence[Job], limits: Limits) -> list[Row]:
-    """A row for each job, in turn; the same children read the old counters of all."""
-    logs = [path for job in jobs for path in job.paths if _is_log(path)]
-    pending = library.start_counters([path for path in logs if needs_library(path)])
-    return [row(job, pending, limits) for job in jobs]
+    """A row for each job, in turn."""
+    return [row(job, limits) for job in jobs]
 
 
-def _is_log(path: str) -> bool:
-    """Whether it is one of Darshan's; of a result of a benchmark other files are."""
-    return kind_by_name(Path(path).name) in ("", LOG, UNFINISHED_LOG)
-
-
-def row(job: Job, pending: library.PendingCounters, limits: Limits) -> Row:
+def row(job: Job, limits: Limits) -> Row:
     """What one job did; one that cannot be read has only its logs and the problem."""
     try:
         with limited(limits):
-            return read_one(lambda _: checked(_read(job, pending)), job.first)
+            return read_one(lambda _: checked(_read(job)), job.first)
     except TimeLimit:
         return missing(job, f"its {limits.seconds:,.0f} s were over before it was read. {LIMITED}")
     except VanidlError as error:
@@ -181,16 +176,21 @@ def missing(job: Job, problem: str) -> Row:
 
 
 def found_of(job: Job) -> Found:
-    """The job's logs, as if they had been looked for."""
+    """The job's logs, as if they had been looked for, with the recorder's record above them."""
     files: dict[str, list[Path]] = {}
     for path in map(Path, job.paths):
         files.setdefault(kind_by_name(path.name) or LOG, []).append(path)
-    return Found(Path(job.paths[0]).parent, {kind: tuple(some) for kind, some in files.items()})
+    folder = Path(job.paths[0]).parent
+    records = tuple(
+        path for path in (folder / run_json.NAME, folder.parent / run_json.NAME) if path.is_file()
+    )
+    kinds = {kind: tuple(some) for kind, some in files.items()}
+    return Found(folder, kinds, run_records=records[:1])
 
 
-def _read(job: Job, pending: library.PendingCounters) -> Row:
+def _read(job: Job) -> Row:
     found = found_of(job)
-    trace = trace_of(found, Inputs(), pending=pending)
+    trace = trace_of(found, Inputs())
     content = summary_object(Run(trace, analyse(trace)))
     values = {name: _at(content, place) for name, _, place in COLUMNS}
     covered = content["coverage"]["layers"].get(values["layer"], {})

@@ -16,6 +16,7 @@ from pathlib import Path
 from vanidl.errors import InputError
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
+from vanidl.model.ending import Ending
 from vanidl.readers.objects.live import LiveOperations
 from vanidl.readers.run_json import NAME as RUN_JSON
 from vanidl.readers.run_json import read_record
@@ -123,6 +124,7 @@ class WatchedRun:
         self._recorder: Recorder | None = None
         self._sign: tuple[int, int] = (0, 0)  # when the recorder touched it, when that was found
         self._state, self._state_ns = State.STARTING, 0  # since when it is in that
+        self._trained_ns = 0  # when a process that trains was last there
 
     @property
     def is_there(self) -> bool:
@@ -161,7 +163,7 @@ class WatchedRun:
             problems=tuple(self._problems()),
             is_behind=left <= 0 and any(journal.is_behind for journal in journals),
             is_exact=all(journal.is_exact for journal in journals),
-            exit_status=self._exit_status() if ended else None,
+            ending=self._ending() if ended else None,
         )
 
     def _condition(self, at_ns: int) -> Condition:
@@ -177,6 +179,10 @@ class WatchedRun:
                 found.append(activity_of(label, journal, lives[name], at_ns, file.news_ns))
         why = self._why_dead(at_ns, list(lives.values()))
         condition = Condition(State.DEAD, why=why) if why else condition_of(found)
+        if condition.state is not State.STARTING:
+            self._trained_ns = at_ns
+        elif self._trained_ns and at_ns - self._trained_ns < STALL_S * 1e9:
+            condition = Condition(State.TRAINING, why="at its end")
         if condition.state is not self._state or not self._state_ns:
             self._state, self._state_ns = condition.state, at_ns
         if condition.state in (State.WAITING, State.STALLED):
@@ -214,10 +220,10 @@ class WatchedRun:
         latest = max(file.news_ns for file in self._files.values()) if self._files else 0
         return (at_ns - max(latest, self._sign[1])) / 1e9
 
-    def _exit_status(self) -> int | None:
+    def _ending(self) -> Ending | None:
         """How the command ended; None where the recorder's record cannot be read."""
         try:
-            return read_record(self.folder / RUN_JSON).exit_status
+            return read_record(self.folder / RUN_JSON).ending
         except InputError:
             return None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vanidl.findings.waiting import BOUND_SHARE
 from vanidl.formatting.units import count, percent, plural, seconds
+from vanidl.model.ending import Ending
 from vanidl.watch.condition import STARTING, Condition, State
 
 
@@ -80,12 +81,17 @@ class RunState:
     problems: tuple[str, ...] = ()
     is_behind: bool = False
     is_exact: bool = True
-    exit_status: int | None = None  # None: it goes on, or its record cannot be read
+    ending: Ending | None = None  # None: it goes on, or its record cannot be read
 
     @property
     def ended(self) -> bool:
         """Whether the recorder has left its record."""
         return self.condition.state is State.ENDED
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not well as far as is known."""
+        return self.ended and (self.ending is None or self.ending.failed)
 
     @property
     def steps(self) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 
+from vanidl.formatting.names import elided
 from vanidl.formatting.units import (
     UNKNOWN,
     bandwidth,
@@ -22,7 +21,6 @@ from vanidl.watch.state import RankState, ReadState, RunState, steps_words, verd
 WIDTH = 80
 _MOST_RANKS = 8
 _SILENT_S = 5.0
-_SIGNAL = 128  # an exit status above it: that of a signal
 _READS = {
     "calls": "by read() calls (/proc/PID/io)",
     "storage": "from storage (/proc/PID/io)",
@@ -82,18 +80,21 @@ def says(state: RunState) -> str:
 
 
 def ending(state: RunState) -> str:
-    """How the command ended, by its exit status as shells have it."""
-    status = state.exit_status
-    if status is not None and status > _SIGNAL:
-        with suppress(ValueError):  # a number that is no signal
-            return f"ended by {signal.Signals(status - _SIGNAL).name}, exit status {status}"
-    return f"ended, exit status {text(status)}"
+    """How the command ended, by its exit status as shells have it, and why it failed."""
+    found = state.ending
+    if found is None:
+        return f"ended, exit status {text(None)}"
+    by = f" by {found.signal}" if found.signal else ""
+    killed = plural(found.memory_kills or 0, "process", "processes")
+    more = f"; {killed} killed as memory had run out" if found.memory_kills else ""
+    error = f"; {elided(found.last_error)}" if found.last_error else ""
+    return f"ended{by}, exit status {found.exit_status}{more}{error}"
 
 
 def _head(state: RunState) -> Iterator[Line]:
     done = state.condition.is_over
     behind = ", reading what was recorded before" if state.is_behind else ""
-    bad = state.condition.alerts or (state.ended and state.exit_status != 0)
+    bad = state.condition.alerts or state.failed
     yield f"{state.name}: {says(state)}{behind}", "bold red" if bad else "bold"
     rate = steps_per_second(_now_rate(state))
     share, so_far = percent(_now_share(state)), percent(state.wait_share)

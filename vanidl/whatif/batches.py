@@ -1,8 +1,13 @@
-"""What loading and training on each batch took, read off a profiled run."""
+"""What loading and training on each batch took, read off a profiled run, and the run of it again.
+
+Where fetches were recorded they are run again as they were. Else what is known is laid out as a
+run without workers, which is then run with those that there were.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,18 +18,25 @@ from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.wait_metadata import total_s
 from vanidl.analyses.workers import Workers
+from vanidl.breakdown.rerun import Change as Lengths
+from vanidl.breakdown.rerun import Fetched, Settings, measure, play, rerun
 from vanidl.model import intervals
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.whatif.reads import Reads
-from vanidl.whatif.replay import replay
 
 Array = NDArray[np.float64]
 _FEWEST = 4
+_NEARLY_ALL = 0.95
+"""Of the steps: so many must have taken a batch whose fetch was recorded."""
+_GUESSES = np.arange(1, 32) / 32  # of what is left of the range, at a time
+_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """One rank's batches in order; arrays have one entry per profiled step, in seconds.
+    """One rank's batches in order; arrays have one entry per profiled step, or per recorded fetch.
+
+    Times in seconds. `fetched`: as they were recorded; None where they were not.
 
     `io_s` (reads and metadata calls) + `decode_s` is how long loading took its reader,
     `compute_s` everything else in the step but the wait for slower ranks. `first` marks the first
@@ -46,6 +58,7 @@ class Batches:
     nbytes: Array
     latency_share: float | None
     inside: float = 1.0  # share of the rank's reads, in time, that lies in the profiled steps
+    fetched: Fetched | None = None
 
 
 def can_replay(trace: Trace, results: Results) -> bool:
@@ -64,6 +77,7 @@ def can_replay(trace: Trace, results: Results) -> bool:
 def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
     """One entry per rank of a run that can be replayed."""
     ranks, workers = rank_spans(trace), results.workers
+    recorded = _recorded(trace, ranks)
     since = trace.job.start_ns
     epochs = results.phases.epochs if results.phases else ()
     starts = [since + round(p.start_s * 1e9) for p in epochs]
@@ -74,16 +88,37 @@ def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
         p: _Calls(row.input_wait_metadata_s or 0.0, total_s(trace, p))
         for p, row in zip(ranks, rows, strict=True)
     }
-    found = (
-        _with_calls(_of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p])), calls[p])
-        for p, s in ranks.items()
-    )
+    if recorded is not None:
+        found = tuple(_of_fetches(trace, s, read, p, starts, recorded[p]) for p, s in ranks.items())
+    else:
+        found = tuple(
+            _with_calls(
+                _of_rank(s, read, p, starts, _side_by_side(workers, trace.ranks[p])), calls[p]
+            )
+            for p, s in ranks.items()
+        )
     alone = (
-        replace(b, compute_s=np.maximum(b.compute_s - meeting[p] + least, 0.0))
-        for p, b in zip(ranks, found, strict=True)
+        _without_peers(b, ranks[p], meeting[p] - least) for p, b in zip(ranks, found, strict=True)
     )
     again = None if starts else _again(results)
     return tuple(_calibrated(_read_again(b, again)) for b in alone)
+
+
+def _without_peers(batch: Batches, spans: RankSpans, peers_s: Array) -> Batches:
+    """With compute alone: without what each step waited for slower ranks."""
+    if batch.fetched is None:
+        return replace(batch, compute_s=np.maximum(batch.compute_s - peers_s, 0.0))
+    mine = peers_s[_step_of(spans, batch.fetched.wait_end_ns)]
+    compute_s = np.maximum(batch.compute_s - mine, 0.0)
+    if not peers_s.any():
+        return replace(batch, compute_s=compute_s)
+    fetched = replace(batch.fetched, peers_ns=np.round(mine * 1e9).astype(np.int64))
+    return replace(batch, compute_s=compute_s, fetched=fetched)
+
+
+def _step_of(spans: RankSpans, wait_end: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The step in which each wait ended, -1 before the first."""
+    return np.searchsorted(spans.steps.start, wait_end, side="right") - 1
 
 
 def _again(results: Results) -> float:
@@ -186,13 +221,146 @@ def _communication(trace: Trace, position: int, spans: RankSpans) -> Array:
 
 def _calibrated(batch: Batches) -> Batches:
     """With the longest decoding under which the batch's rank waits no longer than it did."""
-    if not batch.workers:
+    if not batch.workers or batch.fetched is not None:
         return batch
-    waited, alone = float(batch.wait_s.sum()), float(batch.compute_s.sum())
+    laid_out = _laid_out([batch.io_s], [batch.compute_s], batch.first)
+    machine = measure(laid_out, Settings(batch.workers, PREFETCH_FACTOR))
+    waited_ns = float(batch.wait_s.sum() + batch.compute_s.sum()) * 1e9
     low, high = 0.0, batch.workers * float(batch.step_s.mean())
-    queues = [(batch.workers, PREFETCH_FACTOR)]
-    for _ in range(40):
-        middle = (low + high) / 2
-        length = replay([batch.io_s + middle], [batch.compute_s], batch.first, queues)
-        low, high = (middle, high) if float(length.sum()) - alone <= waited else (low, middle)
+    for _ in range(_ROUNDS):
+        guesses = low + (high - low) * _GUESSES
+        changes = [Lengths({"fetch": [(batch.io_s + guess) * 1e9]}) for guess in guesses]
+        short = int((play(machine, changes) <= waited_ns).sum())
+        edges = np.concatenate([[low], guesses, [high]])
+        low, high = float(edges[short]), float(edges[short + 1])
     return replace(batch, decode_s=np.full(len(batch.io_s), low))
+
+
+def step_lengths(
+    load_s: Sequence[Array],
+    compute_s: Sequence[Array],
+    first: NDArray[np.bool_],
+    loaders: Sequence[tuple[int, int]],
+) -> Array:
+    """Length of every step in seconds, shape (steps,), of ranks that end each of them together.
+
+    Args:
+        load_s: for each rank how long its batches take to load, shape (steps,).
+        compute_s: for each rank the rest of its steps, shape (steps,).
+        first: whether a batch is the first of an epoch, before which nothing is read.
+        loaders: for each rank (workers, batches ahead of each); 0 workers: in the step itself.
+    """
+    workers, ahead = zip(*loaders, strict=True)
+    settings = Settings(workers, ahead)
+    done = rerun(_laid_out(load_s, compute_s, first), settings)
+    lengths: Array = np.diff(done.wait_begin_ns[0], append=done.total_ns) / 1e9
+    return lengths
+
+
+def _laid_out(
+    load_s: Sequence[Array], compute_s: Sequence[Array], first: NDArray[np.bool_]
+) -> list[Fetched]:
+    """A run without workers in which all that takes as long: its batches and steps are known."""
+    load_ns, compute_ns = (
+        np.round(np.array(s) * 1e9).astype(np.int64) for s in (load_s, compute_s)
+    )
+    lengths = (load_ns + compute_ns).max(0)
+    met = np.cumsum(lengths)
+    begin, epoch = met - lengths, np.cumsum(first, dtype=np.int64)
+    nobody = np.full(len(met), -1)
+    return [
+        Fetched(
+            worker=nobody,
+            asked_ns=begin,
+            begin_ns=begin,
+            end_ns=begin + load,
+            ready_ns=begin + load,
+            wait_begin_ns=begin,
+            wait_end_ns=begin + load,
+            epoch=epoch,
+            workers=0,
+            rank=rank,
+            met_ns=met,
+            peers_ns=lengths - load - compute,
+            last_end_ns=int(met[-1]),
+        )
+        for rank, (load, compute) in enumerate(zip(load_ns, compute_ns, strict=True))
+    ]
+
+
+def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, NDArray[np.intp]] | None:
+    """For each rank the fetches that its steps took, by the waits that did.
+
+    None where a rank has them of fewer steps, of several loaders, of processes without a log, or
+    not as many as another rank.
+    """
+    fetches, found = trace.fetches, {}
+    logged = np.array([*(bool(p.log) for p in trace.processes), False]) & bool(trace.layers_traced)
+    for position, spans in ranks.items():
+        steps = spans.steps
+        mine = (trace.family[fetches.trainer] == position) & (fetches.wait_end >= 0)
+        rows = np.flatnonzero(mine)
+        step = _step_of(spans, fetches.wait_end[rows])
+        inside = (step >= 0) & (fetches.wait_end[rows] <= steps.end[step])
+        rows, step = rows[inside], step[inside]
+        if (
+            len(np.unique(step)) < _NEARLY_ALL * len(steps)
+            or len(np.unique(fetches.name[rows])) > 1
+        ):
+            return None
+        if not logged[fetches.process[rows]].all():
+            return None
+        found[position] = rows[np.argsort(fetches.wait_end[rows], kind="stable")]
+    if len({len(rows) for rows in found.values()}) != 1:
+        return None
+    return found
+
+
+def _of_fetches(
+    trace: Trace,
+    spans: RankSpans,
+    read: Reads,
+    position: int,
+    epochs: list[int],
+    rows: NDArray[np.intp],
+) -> Batches:
+    """One rank whose fetches were recorded: what was I/O in each of them is known."""
+    f, steps, own = trace.fetches.pick(rows), spans.steps, read.of_rank(position)
+    in_reads, in_calls = np.zeros((2, len(rows)))
+    for process in np.unique(f.process).tolist():
+        mine, busy = f.process == process, read.of_fetchers[process]
+        calls = intervals.subtract(trace.metadata_calls.get(process, intervals.EMPTY), busy)
+        in_reads[mine] = intervals.covered_within(busy, f.begin[mine], f.end[mine]) / 1e9
+        in_calls[mine] = intervals.covered_within(calls, f.begin[mine], f.end[mine]) / 1e9
+    latency, calls_s, reads_s = read.latency_share(position), in_calls.sum(), in_reads.sum()
+    if latency is not None and calls_s > 0:
+        latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
+    step = _step_of(spans, f.wait_end)
+    wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
+    length_s = (steps.end - steps.start)[step] / 1e9
+    workers = len(np.unique(f.worker[f.worker >= 0]))
+    return Batches(
+        io_s=in_reads + in_calls,
+        decode_s=(f.end - f.begin) / 1e9 - in_reads - in_calls,
+        compute_s=np.maximum(length_s - wait_s, 0),
+        wait_s=wait_s,
+        step_s=length_s,
+        first=np.diff(f.epoch, prepend=f.epoch[0]) > 0,
+        again=(np.searchsorted(np.array(epochs, np.int64), f.wait_end) > 1).astype(float),
+        workers=workers,
+        nbytes=_evenly(in_reads, own.nbytes / own.sum_s if own.sum_s else 0.0),
+        latency_share=latency,
+        fetched=Fetched(
+            worker=f.worker,
+            asked_ns=np.full(len(rows), -1),
+            begin_ns=f.begin,
+            end_ns=f.end,
+            ready_ns=np.full(len(rows), -1),
+            wait_begin_ns=f.wait_begin,
+            wait_end_ns=f.wait_end,
+            epoch=f.epoch,
+            workers=workers,
+            rank=position,
+            last_end_ns=int(steps.end[-1]),
+        ),
+    )

@@ -37,10 +37,14 @@ class RequestCost:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """By position in Trace.ranks. `cost` is None where sizes do not differ enough to tell."""
+    """By position in Trace.ranks. `cost` is None where sizes do not differ enough to tell.
+
+    `of_fetchers`: when each process that fetched batches was in reads of any file.
+    """
 
     ranks: Mapping[int, RankReads] = field(default_factory=dict)
     cost: RequestCost | None = None
+    of_fetchers: Mapping[int, Intervals] = field(default_factory=dict)
 
     def of_rank(self, position: int) -> RankReads:
         """The reads of one rank."""
@@ -58,8 +62,12 @@ def reads(trace: Trace) -> Reads:
     """The dataset reads of every rank, in one pass over the parts."""
     is_data = trace.files.is_data
     found: dict[int, RankReads] = {}
+    fetchers = {p: intervals.EMPTY for p in np.unique(trace.fetches.process).tolist() if p >= 0}
     sums, small = np.zeros(5), list[tuple[float, int]]()
     for part in trace.io:
+        if part.process in fetchers:
+            busy = intervals.union(part.start[part.op == READ], part.end[part.op == READ])
+            fetchers[part.process] = intervals.merge(fetchers[part.process], busy)
         mine = is_data[part.file] & (part.op == READ) if len(is_data) else np.zeros(0, bool)
         if not mine.any():
             continue
@@ -74,7 +82,7 @@ def reads(trace: Trace) -> Reads:
         )
         sums += _moments(part, mine)
         small += _small(part, mine)
-    return Reads(found, _fitted(sums, small))
+    return Reads(found, _fitted(sums, small), fetchers)
 
 
 def _moments(part: Part, mine: NDArray[np.bool_]) -> NDArray[np.float64]:

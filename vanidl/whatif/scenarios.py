@@ -9,24 +9,25 @@ import numpy as np
 from vanidl.analyses import Results
 from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.dataset import read_by_all
+from vanidl.breakdown.rerun import Settings, measure, rerun
 from vanidl.errors import UsageError
 from vanidl.formatting.units import percent, plural
 from vanidl.model.trace import Trace
 from vanidl.whatif import read_ahead
-from vanidl.whatif.batches import Batches, batches, can_replay
+from vanidl.whatif.batches import Batches, batches, can_replay, step_lengths
 from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
 from vanidl.whatif.loader_calls import call_of_change
 from vanidl.whatif.loading import loads, workers
 from vanidl.whatif.reads import reads
-from vanidl.whatif.replay import replay
 
 ASSUMPTIONS = (
     "Compute takes as long as it did: readers take no core from it.",
     "Readers beside each other are as fast as one alone, up to the storage's limit, which the "
     "trace does not show: predictions are what can be gained at most.",
-    "Ranks begin each step together; workers restart with each epoch, at no cost of their own.",
+    "Ranks begin each step together; workers restart with each epoch: in the time that they took "
+    "where fetches were recorded, else in none.",
     "What is neither reading nor metadata calls (open, stat, close) in loading counts as decoding; "
-    "of a run with workers it is the most that fits the waits that were seen.",
+    "of workers whose fetches were not recorded it is the most that fits the waits that were seen.",
     "Where each rank reads its block, what is not I/O shrinks with it, and the latency of requests "
     "stays. In partial local shuffling a rank reads its part before its first step, 8 reads at "
     "once, and what it exchanges travels while steps compute.",
@@ -140,6 +141,18 @@ def _mean_s(ranks: tuple[Batches, ...]) -> float:
 
 
 def _step_s(ranks: tuple[Batches, ...], change: Change) -> float:
-    queues = [(workers(b, change), change.ahead or PREFETCH_FACTOR) for b in ranks]
-    computes = [b.compute_s for b in ranks]
-    return float(replay(loads(ranks, change), computes, ranks[0].first, queues).mean())
+    """Mean length of a step under a change."""
+    loaded_s = loads(ranks, change)
+    pipelines = [b.fetched for b in ranks if b.fetched is not None]
+    if not pipelines:
+        queues = [(workers(b, change), change.ahead or PREFETCH_FACTOR) for b in ranks]
+        computes = [b.compute_s for b in ranks]
+        return float(step_lengths(loaded_s, computes, ranks[0].first, queues).mean())
+    others = [None if workers(b, change) == b.workers else workers(b, change) for b in ranks]
+    settings = Settings(
+        workers=others if any(n is not None for n in others) else None,
+        prefetch=change.ahead,
+        fetch_ns=[seconds * 1e9 for seconds in loaded_s],
+    )
+    longer_ns = rerun(pipelines, settings).total_ns - measure(pipelines).recorded_ns
+    return _mean_s(ranks) + longer_ns / 1e9 / len(ranks[0].step_s)

@@ -19,6 +19,7 @@ from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.data import part_words
+from vanidl.wording.ending import ending_words
 from vanidl.wording.layers import (
     by_counters,
     moved_words,
@@ -42,18 +43,22 @@ _MISSING = {
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The answer in one sentence, and what a reader must know beside it."""
+    """The answer in one sentence, and what a reader must know beside it.
+
+    `ending` comes before it: that the program failed, "" where it did not.
+    """
 
     title: str
     support: tuple[str, ...]
+    ending: str = ""
 
     def __str__(self) -> str:
-        return " ".join((self.title, *self.support))
+        return " ".join(_present(self.ending, self.title, *self.support))
 
 
 def headline(trace: Trace, results: Results) -> Headline:
     """One title sentence and the supporting sentences that apply."""
-    overlap = results.overlap
+    overlap, ending = results.overlap, ending_words(trace.ending)
     if overlap is None:
         title = _without_overlap(trace, results)
         support = _present(
@@ -65,7 +70,7 @@ def headline(trace: Trace, results: Results) -> Headline:
             stdio_part(results.summary),
             objects_part(results.summary),
         )
-        return Headline(title, support)
+        return Headline(title, support, ending)
     title = _in_scope(_waited(trace, results, overlap), results)
     support = _present(
         benchmark.verdict(results.benchmarks),
@@ -80,7 +85,7 @@ def headline(trace: Trace, results: Results) -> Headline:
         stdio_part(results.summary),
         objects_part(results.summary),
     )
-    return Headline(title, support)
+    return Headline(title, support, ending)
 
 
 def _ceiling(trace: Trace) -> str:

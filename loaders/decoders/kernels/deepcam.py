@@ -14,13 +14,14 @@ counts the compiled instructions.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
 from ..container import Encoded
 from ..deltas import HEAD, UNITS
-from ..lines import LineSections
+from ..lines import LineSections, Units
 from ..staging import Column, Staged
 
 LINES = 64 if triton.knobs.runtime.interpret else 4
@@ -31,25 +32,40 @@ COPY_LINES = 16
 COPY_OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 (DELTA_LINES, FIRSTS, CODES, SEGMENTS, RAW_LINES, RAW, CONST_LINES, CONST_VALUES) = range(8)
 (DELTAS, SEGMENT_COUNT, RAWS, CONSTS) = range(8, 12)
-COLUMNS = 12
+(OFFSETS, FACTORS, CHANNELS) = range(12, 15)
+COLUMNS = 15
 
 
 def columns(encoded: Encoded) -> tuple[Column, ...]:
-    """Eight sections and four numbers.
+    """Eight sections and four numbers; offsets, factors and the number of channels that have them.
 
     Raises:
         InputError: Sections contradict the shape or each other.
     """
     held = LineSections.of(encoded)
+    units = held.units or Units(np.empty(0, np.float32), np.empty(0, np.float32))
     return (
         held.delta_lines, held.firsts, held.codes, held.segments,
         held.raw_lines, held.raw, held.const_lines, held.const_values,
         len(held.delta_lines), len(held.segments), len(held.raw_lines), len(held.const_lines),
+        units.offsets, units.factors, len(units.factors),
     )  # fmt: skip
 
 
 def reference(staged: Staged, out: torch.Tensor) -> None:
-    """Fills `out` (samples, ..., width) float16 with PyTorch's operators."""
+    """Fills `out` (samples, ..., width) float16 or float32 with PyTorch's operators."""
+    if out.dtype == torch.float32:
+        halves = torch.empty(out.shape, dtype=torch.float16, device=out.device)
+        reference(staged, halves)
+        floats = staged.buffer.view(torch.float32)
+        for row, half, target in zip(staged.index.tolist(), halves, out, strict=True):
+            target.copy_(half)
+            if row[CHANNELS]:
+                per_channel = (-1, *(1,) * (target.ndim - 1))
+                target *= floats[row[FACTORS] // 4 :][: row[CHANNELS]].view(per_channel)
+                target += floats[row[OFFSETS] // 4 :][: row[CHANNELS]].view(per_channel)
+            target[target.isnan()] = torch.nan
+        return
     width = out.shape[-1]
     views = {n: staged.buffer.view(t) for n, t in _VIEWS.items()}
     units = torch.from_numpy(UNITS).to(out.device)
@@ -330,12 +346,58 @@ def _copy_kernel(  # what a kernel reads has no other way in
     tl.store(out_ptr + (sample * lines + line[:, None]) * width + column, bits, mask=inside)
 
 
+@triton.jit
+def _restore_kernel(  # what a kernel reads has no other way in
+    halves_ptr: tl.tensor,  # (samples, lines, width) float16
+    floats_ptr: tl.tensor,  # staged buffer as float32
+    index_ptr: tl.tensor,  # (samples, COLUMNS) int64
+    out_ptr: tl.tensor,  # (samples, lines, width) float32
+    lines: int,
+    width: int,
+    rows: int,  # lines of a channel
+    COLUMNS: tl.constexpr,
+    OFFSETS: tl.constexpr,
+    FACTORS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    LINES: tl.constexpr,
+    SPAN: tl.constexpr,
+) -> None:  # a program gives SPAN values of LINES lines of one sample their units
+    sample = tl.program_id(2).to(tl.int64)
+    index = index_ptr + sample * COLUMNS
+    line = tl.program_id(1).to(tl.int64) * LINES + tl.arange(0, LINES)
+    column = tl.program_id(0).to(tl.int64) * SPAN + tl.arange(0, SPAN)[None, :]
+    inside = (line < lines)[:, None] & (column < width)
+    channel = line // rows
+    known = (line < lines) & (channel < tl.load(index + CHANNELS))
+    offset = tl.load(floats_ptr + tl.load(index + OFFSETS) // 4 + channel, mask=known, other=0.0)
+    factor = tl.load(floats_ptr + tl.load(index + FACTORS) // 4 + channel, mask=known, other=1.0)
+    at = (sample * lines + line[:, None]) * width + column
+    half = tl.load(halves_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    value = half * factor[:, None] + offset[:, None]  # the product is exact: one rounding
+    value = tl.where(known[:, None], value, half)  # where nothing is added, -0 stays -0
+    value = tl.where(value == value, value, float("nan"))
+    tl.store(out_ptr + at, value, mask=inside)
+
+
 def launch(staged: Staged, out: torch.Tensor, status: torch.Tensor) -> None:
-    """Begins to fill `out` (samples, ..., width) float16 on its device.
+    """Begins to fill `out` (samples, ..., width) float16 or float32 on its device.
 
     `status` (samples,) uint8 there becomes 1 where codes and segments of a line contradict each
     other; values without a segment are 0.
     """
+    if out.dtype == torch.float32:
+        halves = torch.empty(out.shape, dtype=torch.float16, device=out.device)
+        launch(staged, halves, status)
+        width, channels = out.shape[-1], out.shape[1]
+        lines = out[0].numel() // width if width else 0
+        if lines:
+            tiles = (triton.cdiv(width, SPAN), triton.cdiv(lines, COPY_LINES), staged.samples)
+            _restore_kernel[tiles](
+                halves, staged.buffer.view(torch.float32), staged.index, out, lines, width,
+                lines // channels, COLUMNS=COLUMNS, OFFSETS=OFFSETS, FACTORS=FACTORS,
+                CHANNELS=CHANNELS, LINES=COPY_LINES, SPAN=SPAN, **COPY_OPTIONS,
+            )  # fmt: skip
+        return
     width = out.shape[-1]
     lines = out[0].numel() // width if width else 0
     views = {n: staged.buffer.view(t) for n, t in _VIEWS.items()}

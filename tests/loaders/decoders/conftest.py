@@ -29,6 +29,9 @@ def examples():
     walk = np.cumsum(random.normal(size=(3, 8, 200)), -1).astype(np.float32)
     walk[0, 0], walk[0, 1, 3], walk[1, :2] = 2.5, np.nan, random.normal(size=(2, 200))
     walk[2, 4, 50:120] = 0
+    beyond = walk * np.array([30, 1, 1e-8], np.float32)[:, None, None]
+    beyond[0] += 101_325
+    beyond[0, 2, :3] = np.inf, -np.inf, np.nan
     return {
         "cosmoflow": [
             (CosmoFlow(), counts),
@@ -39,6 +42,8 @@ def examples():
         "deepcam": [
             (DeepCam(channels="first"), walk),
             (DeepCam(channels="first", mode="open"), walk),
+            (DeepCam(channels="first"), beyond),
+            (DeepCam(channels="last", mode="open"), np.moveaxis(beyond, 0, -1)),
             (DeepCam(shift=(1.0, 2.0, 3.0), scale=(0.1, 0.2, 2.0)), np.moveaxis(walk, 0, -1)),
         ],
         "lossless": [

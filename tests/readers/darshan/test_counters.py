@@ -16,13 +16,13 @@ import vanidl
 from tests.makers.darshan_logs import MAGIC, Log, job_record
 from tests.makers.large_logs import Workload, write_logs
 from tests.makers.needed import needed
+from tests.makers.pydarshan import counters_by_pydarshan
 from tests.makers.sameness import same
 from vanidl.errors import InputError
 from vanidl.readers.darshan import counters as darshan_counters
 from vanidl.readers.darshan import log as darshan_log
 from vanidl.readers.darshan.counter_checks import HEATMAP_LAYERS, LAYERS
 from vanidl.readers.darshan.counter_names import NAMES
-from vanidl.readers.darshan.library import read_counters
 from vanidl.readers.records import Columns, CounterFile, TracerLog
 
 needed("darshan", reason="PyDarshan is not installed")
@@ -51,7 +51,7 @@ def log_with(regions: dict[str, tuple[int, bytes]], order: str = "<") -> bytes:
 
 def both(path: Path) -> tuple[CounterFile | None, CounterFile]:
     """The counters of a log as decoded here, and by the library."""
-    return darshan_log.read_log(path).counters, read_counters([str(path)])[str(path)]
+    return darshan_log.read_log(path).counters, counters_by_pydarshan([str(path)])[str(path)]
 
 
 def assert_same(mine: CounterFile, theirs: CounterFile, lost: set[str] = frozenset()) -> None:
@@ -85,12 +85,12 @@ def assert_all_same(paths: Sequence[Path]) -> int:
     mine = {}
     for path in paths:
         try:
-            counted = darshan_log.read_log(path).counters
+            log = darshan_log.read_log(path)
         except InputError:
             continue
-        if counted is not None:
-            mine[str(path)] = counted
-    for path, theirs in read_counters(list(mine)).items():
+        if log.whole and log.counters is not None:
+            mine[str(path)] = log.counters
+    for path, theirs in counters_by_pydarshan(list(mine)).items():
         assert_same(mine[path], theirs, lost_by_library(path))
     return len(mine)
 
@@ -157,7 +157,7 @@ def of_every_version(
     for (module, version, order), path in paths.items():
         raw = random_region(module, version, order)
         path.write_bytes(log_with({module: (version, raw)}, order))
-    theirs = read_counters([str(path) for path in paths.values()])
+    theirs = counters_by_pydarshan([str(path) for path in paths.values()])
     return {
         case: (darshan_log.read_log(path).counters, theirs[str(path)])
         for case, path in paths.items()
@@ -199,8 +199,8 @@ def test_counters_of_many_logs_at_once_are_those_of_each(odd: str, tmp_path: Pat
         assert isinstance(found, TracerLog)
         assert same(found.counters, darshan_log.read_log(path).counters), path
     assert isinstance(found, TracerLog)
-    assert (found.counters is None) == (odd == "cut")
-    assert found.counters is None or bool(found.counters.losses) == (odd == "impossible")
+    assert found.counters is not None
+    assert bool(found.counters.losses) == (odd != "whole")
 
 
 @pytest.mark.usefixtures("darshan_library")
@@ -240,24 +240,36 @@ def test_records_of_posix_that_count_stdio_are_left_out_and_said(tmp_path: Path)
     assert mine.losses[0].startswith("POSIX: 2 of 5 records count calls of STDIO, too")
 
 
-@pytest.mark.parametrize("change", [b"\0" * 8, None])
-def test_a_region_that_is_not_filled_by_records_is_left_to_the_library(
-    change: bytes | None, tmp_path: Path
+@pytest.mark.parametrize("behind", [b"\0" * 8, b"\0" * 687])
+def test_of_a_region_that_is_not_filled_by_records_whole_ones_are_read(
+    behind: bytes, tmp_path: Path
 ) -> None:
     raw = random_region("POSIX", 4, "<")
-    path = tmp_path / "log.darshan"
-    path.write_bytes(log_with({"POSIX": (4, raw[:-8] if change is None else raw + change)}))
-    assert darshan_log.read_log(path).counters is None
+    whole, longer, shorter = (tmp_path / f"{name}.darshan" for name in ("whole", "longer", "less"))
+    whole.write_bytes(log_with({"POSIX": (4, raw)}))
+    longer.write_bytes(log_with({"POSIX": (4, raw + behind)}))
+    shorter.write_bytes(log_with({"POSIX": (4, raw[: -len(behind)])}))
+    all_of, some, fewer = (darshan_log.read_log(p).counters for p in (whole, longer, shorter))
+    assert all_of is not None
+    assert some is not None
+    assert fewer is not None
+    said = (
+        f"POSIX: only 3 whole records could be read; {len(behind)} bytes behind them are no record"
+    )
+    assert some.losses == (said,)
+    assert same(some.layers, all_of.layers)
+    assert fewer.losses[0].startswith("POSIX: only 2 whole records could be read; ")
+    assert fewer.layers[0].file.tolist() == all_of.layers[0].file.tolist()[:2]
 
 
-def test_unknown_versions_are_left_to_the_library(tmp_path: Path) -> None:
+def test_unknown_versions_are_named_and_nothing_of_them_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.darshan"
-    path.write_bytes(log_with({"POSIX": (9, b"\0" * 704)}))
-    assert darshan_log.read_log(path).counters is None
-    assert darshan_log.needs_library(path)
-    path.write_bytes(log_with({"POSIX": (4, b"\0" * 704)}))
-    assert not darshan_log.needs_library(path)
-    assert not darshan_log.needs_library(tmp_path / "nowhere.darshan")
+    stdio = random_region("STDIO", 2, "<")
+    path.write_bytes(log_with({"POSIX": (9, b"\0" * 704), "STDIO": (2, stdio)}))
+    found = darshan_log.read_log(path).counters
+    assert found is not None
+    assert (found.unread, found.losses) == ({"POSIX": 9}, ())
+    assert [records.layer for records in found.layers] == ["STDIO"]
 
 
 def words(order: str, *numbers: int) -> bytes:
@@ -287,20 +299,43 @@ def test_layouts_on_lustre(order: str, tmp_path: Path) -> None:
         assert mine == theirs
 
 
+def stripes_of(raw: bytes, path: Path) -> tuple[list[tuple[int, tuple[int, ...]]], tuple[str, ...]]:
+    path.write_bytes(log_with({"LUSTRE": (2, raw)}))
+    found = darshan_log.read_log(path).counters
+    assert found is not None
+    return [(s.file, s.osts) for s in found.stripes], found.losses
+
+
+@pytest.mark.usefixtures("darshan_library")
+def test_components_that_were_never_used_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log.darshan"
+    raw = layout("<", 7, [(1 << 20, [3, 4]), (-1, [])]) + layout("<", 8, [(64, [9])])
+    assert stripes_of(raw, path) == ([(7, (3, 4)), (8, (9,))], ())
+    assert darshan_log.read_log(path).counters == counters_by_pydarshan([path])[str(path)]
+
+
 @pytest.mark.parametrize(
-    "raw",
+    "odd",
     [
-        layout("<", 7, [(1 << 20, [3, 4]), (-1, [])]),  # an unused component
         layout("<", 7, [(1 << 20, [3, 4])])[:-8],
-        layout("<", 7, []),
         words("<", 7, 0, 1 << 60, 1 << 61),
+        words("<", 7, 0, -1, 0),
+        words("<", 7, 0, 1, -1),
         words("<", 7, 0, 1),
     ],
 )
-def test_odd_layouts_are_left_to_the_library(raw: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "log.darshan"
-    path.write_bytes(log_with({"LUSTRE": (2, raw)}))
-    assert darshan_log.read_log(path).counters is None
+def test_of_odd_layouts_those_before_are_read(odd: bytes, tmp_path: Path) -> None:
+    before = layout("<", 8, [(64, [9])])
+    found, losses = stripes_of(before + odd, tmp_path / "log.darshan")
+    assert found == [(8, (9,))]
+    behind = f"{len(odd)} bytes behind them are no record"
+    assert losses == (f"LUSTRE: only 1 whole record could be read; {behind}",)
+
+
+def test_targets_are_never_more_than_there_are(tmp_path: Path) -> None:
+    raw = np.frombuffer(layout("<", 7, [(64, [3, 4]), (64, [5])]), "<i8").copy()
+    raw[4 + 1] = 9  # of the first component, which announces them all
+    assert stripes_of(raw.tobytes(), tmp_path / "log.darshan")[0] == [(7, (3, 4, 5)), (7, ())]
 
 
 def heat(order: str, key: int, width_s: float, written: list[int], read: list[int]) -> bytes:
@@ -322,13 +357,22 @@ def test_heat_maps(order: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (3, 2), (2, 5)])
-def test_heat_maps_of_different_lengths_are_left_to_the_library(
+def test_heat_maps_of_different_lengths_are_as_they_are(
     counts: tuple[int, int], tmp_path: Path
 ) -> None:
+    """The library makes them equally long, and loses where their bins of reads begin."""
     raw = b"".join(heat("<", next(iter(HEATMAP_LAYERS)), 0.1, [1] * n, [2] * n) for n in counts)
     path = tmp_path / "log.darshan"
     path.write_bytes(log_with({"HEATMAP": (1, raw)}))
-    assert darshan_log.read_log(path).counters is None
+    mine = darshan_log.read_log(path).counters
+    assert mine is not None
+    assert [one.bytes_written.tolist() for one in mine.heatmaps] == [[1] * n for n in counts]
+    assert [one.bytes_read.tolist() for one in mine.heatmaps] == [[2] * n for n in counts]
+    path.write_bytes(log_with({"HEATMAP": (1, raw[:-8])}))
+    cut = darshan_log.read_log(path).counters
+    assert cut is not None
+    assert [len(one.bytes_read) for one in cut.heatmaps] == list(counts[:1])
+    assert cut.losses[0].startswith("HEATMAP: only 1 whole record could be read")
 
 
 def test_widths_that_are_no_number(tmp_path: Path) -> None:
@@ -353,10 +397,30 @@ def test_impossible_records_are_left_out_and_counted(tmp_path: Path) -> None:
     assert_same(mine, theirs)
 
 
-def test_a_damaged_log_goes_to_the_library(tmp_path: Path) -> None:
+def test_a_damaged_stream_gives_no_record(tmp_path: Path) -> None:
     path = tmp_path / "log.darshan"
     for number in range(1, 10):
         content = bytearray(log_with({"POSIX": (4, random_region("POSIX", 4, "<"))}))
         content[-number * 50] ^= 64
         path.write_bytes(content)
-        assert darshan_log.read_log(path).counters is None
+        log = darshan_log.read_log(path)
+        assert log.counters is not None
+        assert log.counters.layers == ()
+        assert log.counters.losses == ("POSIX: only 0 whole records could be read",)
+        assert log.losses[0].startswith("POSIX is damaged: ")
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("version", ["3.00", "3.10", "3.20", "3.21", "3.41"])
+@pytest.mark.parametrize("compression", ["bz2", "none"])
+def test_counters_are_those_of_the_same_log_in_zlib(
+    tmp_path: Path, version: str, order: str, compression: str
+) -> None:
+    found = []
+    for one in ("zlib", compression):
+        (tmp_path / one).mkdir()
+        (path,) = write_logs(tmp_path / one, 1, Workload(50, files=4), Log(version, order, one))
+        found.append(darshan_log.read_log(path).counters)
+    assert found[0] is not None
+    assert found[0].layers
+    assert same(*found)

@@ -58,6 +58,7 @@ def _sample(sample: Sample) -> Object:
     return {
         "path": sample.path,
         "pair": sample.pair,
+        "exit_status": sample.ending.exit_status if sample.ending else None,
         "id": None if job is None else job.id,
         "command": None if job is None else job.command,
         "start": None if job is None else iso_time(job.start_ns),
@@ -129,6 +130,7 @@ _PAIRING: Kind = {
 _RUN: Kind = {
     "path": str,
     "pair": int | None,
+    "exit_status": int | None,
     "id": str | None,
     "command": str | None,
     "start": str | None,

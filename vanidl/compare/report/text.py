@@ -16,7 +16,7 @@ def comparison_text(comparison: Comparison) -> str:
     """The headline, the sides and a table for each side that is compared with the first."""
     answer = headline(comparison)
     blocks = [
-        paragraph(answer.title),
+        *(paragraph(said) for said in (answer.ending, answer.title) if said),
         *(paragraph(sentence) for sentence in answer.support),
         "",
         *(f"  {side.letter}  {_named(side)}" for side in comparison.sides),

@@ -1,4 +1,4 @@
-"""Counters as they were read, by us or by Darshan's library, checked: one log's `CounterFile`."""
+"""Counters as they were read, by us or by PyDarshan, checked: one log's `CounterFile`."""
 
 from __future__ import annotations
 

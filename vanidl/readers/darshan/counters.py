@@ -1,22 +1,23 @@
 """Darshan's counters, decoded here: the records of whole regions to columns.
 
 Records of every version that Darshan 3.0 to 3.5 wrote are decoded, as the newest of their
-module. Unknown versions, and anything that is not whole, are left to Darshan's own library
-(`library`). A record is a file id, a rank, for datasets and variables the id of their file,
-counters (int64) and time counters (float64, seconds).
+module; of a damaged region those that are whole before the damage. A record is a file id, a rank,
+for datasets and variables the id of their file, counters (int64) and time counters (float64,
+seconds).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.units import plural
 from vanidl.readers.darshan.counter_checks import (
     LAYERS,
     OTHERS,
@@ -141,15 +142,6 @@ DECODED = (*LAYERS, *OTHERS)
 """Modules whose records are decoded here."""
 
 
-def decodable(header: Header) -> bool:
-    """Whether `decode` knows the version of all counters that a log announces."""
-    return all(
-        is_known(module, header.regions[module].version)
-        for module in (*LAYERS, *OTHERS)
-        if module in header.regions
-    )
-
-
 def is_known(module: str, version: int) -> bool:
     """Whether records of this version are decoded here."""
     return version in OTHER_VERSIONS.get(module, ()) or (module, version) in FORMS
@@ -157,43 +149,74 @@ def is_known(module: str, version: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A whole log's counters, not yet decoded: module to the inflated bytes of its region."""
+    """A log's counters, not yet decoded: module to the inflated bytes of its region.
+
+    Of regions that are `broken`, cut or damaged, the bytes are those before the damage.
+    """
 
     header: Header
     regions: Mapping[str, bytes]
+    broken: frozenset[str] = frozenset()
 
 
 Layer = tuple[CounterRecords, str]
 """The records of one module, and a sentence about what is left out."""
 
 
-def decode(log: Raw, known: Mapping[str, Layer]) -> CounterFile | None:
-    """The counters of a log; None where Darshan's library has to read them.
+def decode(log: Raw, known: Mapping[str, Layer]) -> CounterFile:
+    """The counters of a log: all whole records of the versions that are known.
 
     Args:
         log: Its regions.
         known: By module what `layers` decoded of it.
     """
-    header, regions = log.header, log.regions
-    if not decodable(header):
-        return None
+    header, regions, broken = log.header, log.regions, log.broken
+    versions = {m: header.regions[m].version for m in DECODED if m in header.regions}
+    unread = {m: version for m, version in versions.items() if not is_known(m, version)}
+    known_ones = versions.keys() - unread.keys()
     records_of, losses = [], []
-    for module in (m for m in LAYERS if m in header.regions):
-        found = known.get(module) or _layer(module, header, regions[module])
-        if found is None:
-            return None
-        records_of.append(found[0])
-        losses += [found[1]] if found[1] else []
-    stripes = _stripes(header, regions)
-    heatmaps = _heatmaps(header, regions)
-    if stripes is None or heatmaps is None:
-        return None
+    for module in (m for m in LAYERS if m in known_ones):
+        whole, left = divmod(len(regions[module]), _record_bytes(module, header))
+        losses.append(_lost(module, whole, left, broken))
+        if whole:  # else nothing is known of the layer, not that it did nothing
+            found, loss = known.get(module) or _layer(module, header, regions[module])
+            records_of.append(found)
+            losses.append(loss)
+    stripes: _Walked[tuple[int, list[Stripe]]] = _Walked()
+    heatmaps: _Walked[Bins] = _Walked()
+    if "LUSTRE" in known_ones:
+        stripes = _stripes(header, regions["LUSTRE"])
+        losses.append(_lost("LUSTRE", len(stripes.records), stripes.left, broken))
+    if "HEATMAP" in known_ones:
+        heatmaps = _heatmaps(header, regions["HEATMAP"])
+        losses.append(_lost("HEATMAP", len(heatmaps.records), heatmaps.left, broken))
     return CounterFile(
         tuple(disjoint(records_of)),
-        tuple(losses),
-        tuple(stripe_records(stripes)),
-        tuple(heatmap_records(heatmaps)),
+        tuple(filter(None, losses)),
+        tuple(stripe_records(stripes.records)),
+        tuple(heatmap_records(heatmaps.records)),
+        unread,
     )
+
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked(Generic[Found]):
+    """Records of any length, and how many bytes behind them are none."""
+
+    records: Sequence[Found] = ()
+    left: int = 0
+
+
+def _lost(module: str, records: int, left: int, broken: Collection[str]) -> str:
+    """The sentence about a module that is not whole, "" for a whole one."""
+    if records and not left and module not in broken:
+        return ""
+    said = left and module not in broken
+    behind = f"; {plural(left, 'byte')} behind them are no record" if said else ""
+    return f"{module}: only {plural(records, 'whole record')} could be read{behind}"
 
 
 def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
@@ -202,7 +225,7 @@ def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
     alike: dict[tuple[str, int, str], list[int]] = {}
     for i, log in enumerate(logs):
         for module, region in log.header.regions.items():
-            if (module, region.version) in FORMS:
+            if (module, region.version) in FORMS and _is_filled(module, log):
                 key = module, region.version, log.header.byte_order
                 alike.setdefault(key, []).append(i)
     for (module, *_), some in alike.items():
@@ -212,44 +235,50 @@ def layers(logs: Sequence[Raw]) -> list[dict[str, Layer]]:
     return found
 
 
+def _is_filled(module: str, log: Raw) -> bool:
+    """Whether records, at least one, fill the region exactly."""
+    data = log.regions[module]
+    return bool(data) and not len(data) % _record_bytes(module, log.header)
+
+
+def _record_bytes(module: str, header: Header) -> int:
+    return _WORD * _form(module, header).width(NAMES[module])
+
+
 def _layers(module: str, logs: Sequence[Raw]) -> list[Layer]:
     """The records of a module in logs that are alike; none where each is to be looked at."""
-    width = _WORD * _form(module, logs[0].header).width(NAMES[module])
-    lengths = [len(log.regions[module]) for log in logs]
-    if not all(length and length % width == 0 for length in lengths):
-        return []
+    width = _record_bytes(module, logs[0].header)
     data = b"".join([log.regions[module] for log in logs])
-    whole = _table(module, logs[0].header, data)
-    if whole is None or whole[1]:
+    table, loss = _table(module, logs[0].header, data)
+    if loss:
         return []
     names = NAMES[module]
-    together = Together(LAYERS[module], names.counters, names.times, *whole[0])
-    pairs = pairwise(accumulate((length // width for length in lengths), initial=0))
-    return [(together.records(*pair), "") for pair in pairs]
+    together = Together(LAYERS[module], names.counters, names.times, *table)
+    lengths = (len(log.regions[module]) // width for log in logs)
+    return [(together.records(*pair), "") for pair in pairwise(accumulate(lengths, initial=0))]
 
 
 def _form(module: str, header: Header) -> _Form:
     return FORMS[module, header.regions[module].version]
 
 
-def _layer(module: str, header: Header, data: bytes) -> Layer | None:
-    """The records of one module; None where they do not fill the region exactly."""
-    found = _table(module, header, data)
-    return found and (_records(module, found[0]), found[1])
+def _layer(module: str, header: Header, data: bytes) -> Layer:
+    """The whole records of one module."""
+    table, loss = _table(module, header, data)
+    return _records(module, table), loss
 
 
 def _records(module: str, table: Table) -> CounterRecords:
     return records(module, NAMES[module].counters, NAMES[module].times, table)
 
 
-def _table(module: str, header: Header, data: bytes) -> tuple[Table, str] | None:
-    """The possible records of one module, and a sentence about others."""
+def _table(module: str, header: Header, data: bytes) -> tuple[Table, str]:
+    """The possible ones of the whole records of one module, and a sentence about others."""
     names = NAMES[module]
     form = _form(module, header)
     width = form.width(names)
-    if not len(data) or len(data) % (_WORD * width):
-        return None
-    stored = np.frombuffer(data, f"{header.byte_order}i8").reshape(-1, width).T
+    whole = len(data) // (_WORD * width)
+    stored = np.frombuffer(data, f"{header.byte_order}i8", whole * width).reshape(-1, width).T
     words, left_out = form.merge(stored)
     times = form.head + len(names.plain) - len(form.absent)
     table: Table = (
@@ -278,25 +307,19 @@ def _placed(rows: NDArray[Any], names: Sequence[str], absent: Mapping[str, int])
     return whole
 
 
-def _stripes(header: Header, regions: Mapping[str, bytes]) -> list[tuple[int, list[Stripe]]] | None:
-    """Layouts by file; None for what the library makes shorter or refuses."""
-    if "LUSTRE" not in header.regions:
-        return []
-    data = regions["LUSTRE"]
-    if not len(data) or len(data) % _WORD:
-        return None
+def _stripes(header: Header, data: bytes) -> _Walked[tuple[int, list[Stripe]]]:
+    """Layouts by file."""
     # A view: of millions of targets no list is made.
-    words = np.frombuffer(data, f"{header.byte_order}i8").astype(np.int64).data
+    count = len(data) // _WORD
+    words = np.frombuffer(data, f"{header.byte_order}i8", count).astype(np.int64).data
     one = _layout_1 if header.regions["LUSTRE"].version == 1 else _layout_2
-    found, at = [], 0
-    while at < len(words):
-        layout = one(words, at)
-        if layout is None:
-            return None
+    found: list[tuple[int, list[Stripe]]] = []
+    at = 0
+    while layout := one(words, at):
         parts, end = layout
         found.append((words[at] % (1 << 64), parts))
         at = end
-    return found
+    return _Walked(found, len(data) - _WORD * at)
 
 
 def _layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
@@ -311,6 +334,7 @@ def _layout_1(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | Non
 
 
 _COMPONENT = 9  # words: seven counters and the name of a pool
+_UNUSED = -1  # stripe size of a component that was never written to
 
 
 def _layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | None:
@@ -320,35 +344,30 @@ def _layout_2(words: memoryview[int], at: int) -> tuple[list[Stripe], int] | Non
     components, stripes = words[at + 2 : at + 4]
     first = at + 4 + _COMPONENT * components
     end = first + stripes
-    if components < 1 or stripes < 0 or end > len(words):
+    if components < 0 or stripes < 0 or end > len(words):
         return None
     heads = words[at + 4 : first].tolist()
-    sizes, counts = heads[::_COMPONENT], heads[1::_COMPONENT]
-    # Unused components have size -1: the library leaves them and their targets out.
-    if -1 in sizes or min(counts) < 0 or sum(counts) != stripes:
-        return None
     parts: list[Stripe] = []
-    for size, count in zip(sizes, counts, strict=True):
-        parts.append((size, count, words[first : first + count].tolist()))
-        first += count
+    for size, count in zip(heads[::_COMPONENT], heads[1::_COMPONENT], strict=True):
+        behind = first + max(0, min(count, end - first))
+        if size != _UNUSED:
+            parts.append((size, count, words[first:behind].tolist()))
+        first = behind
     return parts, end
 
 
-def _heatmaps(header: Header, regions: Mapping[str, bytes]) -> list[Bins] | None:
-    """Heat maps; None where the library would make their numbers of bins equal."""
-    if "HEATMAP" not in header.regions:
-        return []
-    data = regions["HEATMAP"]
+def _heatmaps(header: Header, data: bytes) -> _Walked[Bins]:
+    """Heat maps, each with its own number of bins."""
     head = struct.Struct(f"{header.byte_order}Qqdq16x")
     found: list[Bins] = []
-    at, bins = 0, -1
+    at = 0
     while len(data) - at >= head.size:
         key, rank, width_s, count = head.unpack_from(data, at)
-        at += head.size
-        if not 0 <= count <= (len(data) - at) // (2 * _WORD) or bins not in (-1, count):
-            return None
-        sides = np.frombuffer(data, f"{header.byte_order}i8", 2 * count, at).astype(np.int64)
+        first = at + head.size
+        if not 0 <= count <= (len(data) - first) // (2 * _WORD):
+            break
+        sides = np.frombuffer(data, f"{header.byte_order}i8", 2 * count, first).astype(np.int64)
         sides.setflags(write=False)
         found.append((key, rank, width_s, sides[:count], sides[count:]))
-        at, bins = at + 2 * _WORD * count, count
-    return found if found and at == len(data) else None
+        at = first + 2 * _WORD * count
+    return _Walked(found, len(data) - at)

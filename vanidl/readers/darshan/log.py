@@ -1,4 +1,4 @@
-"""Darshan logs: our own reader of everything but the counters of damaged ones.
+"""Darshan logs: our own reader.
 
 Nothing in a log is believed: every offset, length and count is bounded by the bytes at
 hand. What is whole before a damage is used, and what is lost is said.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vanidl.encoding.budget import Budget, whole_number, without_waiting
+from vanidl.encoding.budget import Budget, whole_number
 from vanidl.encoding.file_bytes import AnyBytes
 from vanidl.encoding.inflate import Stream, damage, joined, only_stream, streams
 from vanidl.encoding.one_file import read_one
@@ -56,10 +56,11 @@ UNFINISHED = ".darshan_partial"
 
 
 def read_log(path: str | os.PathLike[str]) -> TracerLog:
-    """What one Darshan log says, its counters where `counters` can decode them.
+    """What one Darshan log says.
 
     A cut or damaged log gives every whole stream before the damage, of a cut one also the
-    whole operations of its last stream: columns are always a beginning of the full ones.
+    whole operations of its last stream: columns are always a beginning of the full ones. So are
+    its counters.
 
     Raises:
         InputError: There is no such file, it is no Darshan log, its version is unknown,
@@ -133,7 +134,7 @@ class _Gathered:
     dxt: tuple[OperationTable | Walked, ...]
     mpi: tuple[MpiRecord, ...]
     losses: list[str]
-    counters: Raw | None  # of a sound log
+    counters: Raw | None  # None where only its identity is asked for
 
 
 _Traced = OperationTable | Walked
@@ -178,10 +179,8 @@ def _gathered(name: str, traced: Callable[[_Source, str, list[str]], _Traced | N
     job = _job(source, name, losses)
     names = _names(source, losses)
     found = [traced(source, module, losses) for module in dxt.LAYERS]
-    others, damaged = _others(source)
-    mpi = _mpi(others, header, losses)
-    losses += damaged
-    sound = not (misplaced or doubtful or damaged)
+    counters = _others(source, losses)
+    mpi = _mpi(counters.regions, header, losses)
     return _Gathered(
         name,
         header,
@@ -190,7 +189,7 @@ def _gathered(name: str, traced: Callable[[_Source, str, list[str]], _Traced | N
         tuple(one for one in found if one is not None),
         mpi,
         losses,
-        Raw(header, others) if sound else None,
+        counters,
     )
 
 
@@ -210,20 +209,6 @@ def read_identity(path: str | os.PathLike[str]) -> TracerLog:
     return replace(_log(found, [], {}), host=host)
 
 
-def needs_library(path: str | os.PathLike[str]) -> bool:
-    """Whether a log's counters are for Darshan's library to read; reads its header only.
-
-    Not those of a file without a header, which nobody can read.
-    """
-    name = os.fspath(path)
-    try:
-        with open(name, "rb", opener=without_waiting) as file:
-            head = memoryview(file.read(_HEADER_BYTES))
-        return not darshan_counters.decodable(read_header(head, name))
-    except (OSError, InputError):
-        return False
-
-
 def _first_host(source: _Source, module: str) -> str:
     """The host in the first stream of a DXT region, "" for none."""
     region = source.header.regions.get(module)
@@ -233,12 +218,17 @@ def _first_host(source: _Source, module: str) -> str:
     return "" if first is None else dxt_records.first_host(first.data)
 
 
+def pid_of(name: str) -> int | None:
+    """The process that a log's name names."""
+    found = _PID.search(os.path.basename(name))  # noqa: PTH119
+    return whole_number(found[1]) if found else None
+
+
 def _log(
     found: _Gathered, tables: Sequence[OperationTable], layers: Mapping[str, Layer]
 ) -> TracerLog:
     """The record of a log whose operations and, by module, some counters are decoded."""
     name, header, job, losses = found.name, found.header, found.job, found.losses
-    pid = _PID.search(os.path.basename(name))  # noqa: PTH119
     if job.end_ns < job.start_ns:
         losses.append("the job's end is before its start; its end is taken as unknown")
     parent = job.metadata.get("fork_parent", "")
@@ -248,7 +238,7 @@ def _log(
         version=header.version,
         job_id=str(job.job_id),
         host=next((h for table in tables for h in table.record_host if h), ""),
-        pid=whole_number(pid[1]) if pid else None,
+        pid=pid_of(name),
         parent_pid=whole_number(parent),
         user_id=job.user_id,
         nprocs=job.nprocs,
@@ -342,14 +332,14 @@ def _mpi(others: Mapping[str, bytes], header: Header, losses: list[str]) -> tupl
     return records
 
 
-def _others(source: _Source) -> tuple[dict[str, bytes], list[str]]:
-    """What is whole of the modules without traced operations, and sentences about damage.
+def _others(source: _Source, losses: list[str]) -> Raw:
+    """What is whole of the modules without traced operations; adds sentences about damage.
 
     A cut region gives what is whole before the cut, and no sentence: the header's tell of it.
     Of modules that nothing here decodes only the damage is looked for.
     """
     found: dict[str, bytes] = {}
-    damaged = []
+    broken = set()
     for region in source.header.regions.values():
         if region.name in (JOB, NAMES, *dxt.LAYERS):
             continue
@@ -357,9 +347,12 @@ def _others(source: _Source) -> tuple[dict[str, bytes], list[str]]:
             found[region.name], problem = source.joined(region)
         else:
             problem = damage(region.cut_from(source.data), source.header.compression, source.budget)
-        if problem and not source.cut(region):
-            damaged.append(f"{region.name} is damaged: {problem}")
-    return found, damaged
+        cut = source.cut(region)
+        if problem and not cut:
+            losses.append(f"{region.name} is damaged: {problem}")
+        if problem or cut:
+            broken.add(region.name)
+    return Raw(source.header, found, frozenset(broken))
 
 
 def _walked_or_decoded(source: _Source, module: str, losses: list[str]) -> _Traced | None:

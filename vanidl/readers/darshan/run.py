@@ -1,8 +1,8 @@
-"""The Darshan logs of a run: read here or by workers, their counters by us or by its library."""
+"""The Darshan logs of a run: read here or by workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
@@ -12,11 +12,11 @@ from vanidl.errors import InputError
 from vanidl.parallel.batches import batches
 from vanidl.parallel.executors import run_batches
 from vanidl.parallel.workers import local_workers
-from vanidl.readers.darshan import library
 from vanidl.readers.darshan.log import read_log, read_logs
+from vanidl.readers.darshan.newer import with_newer
 from vanidl.readers.file_names import DarshanName, darshan_name
-from vanidl.readers.format import Files, PendingCounters, Reading, Records
-from vanidl.readers.records import CounterFile, TracerLog
+from vanidl.readers.format import Files, Reading, Records
+from vanidl.readers.records import TracerLog
 
 LOG, UNFINISHED_LOG = "darshan", "darshan_partial"
 
@@ -30,12 +30,12 @@ _QUARTER_S = 900  # offsets of time zones are multiples
 
 
 def read(files: Files, reading: Reading) -> Records:
-    """What all logs say; counters that need Darshan's library are read meanwhile."""
+    """What all logs say."""
     paths = [*files.get(LOG, ()), *files.get(UNFINISHED_LOG, ())]
-    logs = _logs(paths, reading)
+    logs = with_newer(_logs(paths, reading))
     return Records(
         logs=tuple(logs),
-        counters=_counting(logs, reading.pending),
+        counters={log.path: log.counters for log in logs if log.counters is not None},
         utc_offset_s=utc_offset_s((log.path, log.start_ns) for log in logs),
     )
 
@@ -76,18 +76,6 @@ def _batches(paths: Sequence[Path], size: int) -> Iterator[list[Path]]:
 
 def _killed(path: str) -> InputError:
     return InputError(f"{path}: the worker that read it ended twice; read it with vanidl check")
-
-
-def _counting(
-    logs: Sequence[TracerLog], pending: PendingCounters | None
-) -> Callable[[], dict[str, CounterFile]]:
-    """Starts Darshan's library on the counters that need it; the function waits for them."""
-    mine = {log.path: log.counters for log in logs if log.counters is not None}
-    others = [log.path for log in logs if log.counters is None]
-    asked = set(pending.paths) if pending is not None else set()
-    started = library.start_counters([path for path in others if path not in asked])
-    known = [started] if pending is None else [started, pending]
-    return lambda: {path: file for one in known for path, file in one.result().items()} | mine
 
 
 def utc_offset_s(logs: Iterable[tuple[str, int]]) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from vanidl.formatting.units import percent
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import counted
 from vanidl.readers import verdict as verdicts
-from vanidl.readers.darshan import library
+from vanidl.readers.darshan.counter_checks import LAYERS
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
-from vanidl.readers.darshan.log import needs_library, read_log
+from vanidl.readers.darshan.log import read_log
+from vanidl.readers.darshan.newer import with_newer
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.format import FileKind
 from vanidl.readers.records import CounterFile, CounterRecords, TracerLog
@@ -27,31 +29,32 @@ from vanidl.readers.verdict import LayerCheck, Verdict
 def check(
     files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
 ) -> Sequence[Verdict]:
-    """One verdict a log, in turn; Darshan's library reads the counters that we do not."""
-    logs = [str(path) for kind, path in files if kind.name == LOG]
-    pending = library.start_counters([path for path in logs if needs_library(path)])
-    found = []
-    counts: dict[str, CounterFile | None] = {}
-    for kind, path in files:
+    """One verdict a log, in turn."""
+    read: list[TracerLog | InputError] = []
+    for _, path in files:
         before_each()
-        verdict, counters = _checked(kind.title, path)
-        if kind.name == LOG:
-            counts[str(path)] = counters
-        found.append(verdict if kind.name == LOG else _unfinished(verdict))
-    return list(_all_counted(found, counts, pending))
+        try:
+            read.append(read_one(read_log, path))
+        except InputError as error:
+            read.append(error)
+    newest = iter(with_newer([log for log in read if isinstance(log, TracerLog)]))
+    return [
+        _refused(kind.title, path, str(log))
+        if isinstance(log, InputError)
+        else _verdict(kind, path, next(newest))
+        for (kind, path), log in zip(files, read, strict=True)
+    ]
 
 
-def _checked(title: str, path: Path) -> tuple[Verdict, CounterFile | None]:
-    """The verdict on a log without its counters, and these where they were read."""
-    try:
-        log = read_one(read_log, path)
-    except InputError as error:
-        return _refused(title, path, str(error)), None
+def _verdict(kind: FileKind, path: Path, log: TracerLog) -> Verdict:
+    """The verdict on a log that could be read."""
     verdict = Verdict(
-        str(path), title, _state(log), read=True, version=log.version,
+        str(path), kind.title, _state(log), read=True, version=log.version,
         missing=(*log.losses, *_flagged(log)), layers=_traced(log),
     )  # fmt: skip
-    return verdict, log.counters
+    if kind.name != LOG:
+        verdict = _unfinished(verdict)
+    return verdict if log.counters is None else _with_counters(verdict, log.counters)
 
 
 def _state(log: TracerLog) -> str:
@@ -94,26 +97,8 @@ def _refused(title: str, path: Path, why: str) -> Verdict:
     return replace(verdict, state=state, version=version)
 
 
-def _all_counted(
-    found: Sequence[Verdict],
-    counts: Mapping[str, CounterFile | None],
-    pending: library.PendingCounters,
-) -> Iterator[Verdict]:
-    """The verdicts with counters; those that are not there yet are read by Darshan's library."""
-    whole = {path: file for path, file in counts.items() if file is not None}
-    known = pending.result() | whole
-    known |= library.read_counters(
-        [v.path for v in found if v.read and v.path in counts.keys() - known]
-    )
-    for verdict in found:
-        file = known.get(verdict.path)
-        yield verdict if file is None else _with_counters(verdict, file)
-
-
 def _with_counters(verdict: Verdict, file: CounterFile) -> Verdict:
     """The verdict with operations counted, and what the counters lack."""
-    if not verdict.read:
-        return verdict
     traced = {c.layer: c.traced_ops for c in verdict.layers}
     totals = {records.layer: _counted_ops(_table(records)) for records in file.layers}
     names = dict.fromkeys([*totals, *traced])
@@ -122,11 +107,22 @@ def _with_counters(verdict: Verdict, file: CounterFile) -> Verdict:
     state = verdicts.DAMAGED if file.losses and usable else verdict.state
     if state == verdicts.WHOLE and file.unread_modules:
         state = verdicts.PARTIAL
-    unread = [f"{m}: this version of its records is not known" for m in file.unread_modules]
+    unread = [
+        f"{module}: its records are of version {version}, which this vanidl does not know, and are "
+        f"left out{_remedy(module)}"
+        for module, version in file.unread.items()
+    ]
     why = "; the trace buffer was full" if state in (verdicts.WHOLE, verdicts.PARTIAL) else ""
     untraced = (f"{sentence}{why}" for c in layers for sentence in _untraced(c))
     missing = (*verdict.missing, *file.losses, *unread, *untraced)
     return replace(verdict, state=state, missing=missing, layers=layers)
+
+
+def _remedy(module: str) -> str:
+    """What may read a module of a newer version."""
+    if module not in LAYERS or find_spec("darshan"):
+        return ""
+    return "; PyDarshan may know it: pip install 'vanidl-io[darshan]'"
 
 
 def _table(records: CounterRecords) -> CounterTable:

@@ -23,7 +23,7 @@ def read(files: Sequence[Path], reading: Reading) -> Records:
         path: CounterFile(layers, heatmaps=run.heatmaps[path])
         for path, layers in run.counters.items()
     }
-    return Records(run.logs, lambda: counters, run.profiles, notices=run.notices)
+    return Records(run.logs, counters, run.profiles, notices=run.notices)
 
 
 def _state(losses: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ def _read(files: Files, reading: Reading) -> Records:
     counted = {file.path: counters(file) for file in found}
     lost = [note for one in every if not len(one.requests) for note in unused(one.path, one.losses)]
     said = (*notices(found), *lost)
-    return Records(tuple(log(file) for file in found), lambda: counted, notices=said)
+    return Records(tuple(log(file) for file in found), counted, notices=said)
 
 
 def _sniff(opening: Opening) -> str:

@@ -21,6 +21,8 @@ from vanidl.readers.steps.loop import loader_names
 
 Int64Array = NDArray[np.int64]
 
+_MOST = 1 << 20  # workers, and batches that each makes ahead: more is no loader's
+
 
 @dataclass(frozen=True, slots=True)
 class _Fetches:
@@ -94,8 +96,27 @@ def _table(journal: Journal, workers: Workers) -> FetchTable:
     }
     for column in columns.values():
         column.flags.writeable = False
-    loaders = loader_names(journal)
-    return FetchTable(host=_host(journal), pid=pid, by=tuple(by), loaders=loaders, **columns)
+    return FetchTable(
+        host=_host(journal),
+        pid=pid,
+        by=tuple(by),
+        loaders=loader_names(journal),
+        ahead={number: _read_ahead(text) for number, text in journal.loaders.items()},
+        **columns,
+    )
+
+
+def _read_ahead(loader: Mapping[str, Any]) -> tuple[int, int]:
+    """How many batches a loader asks for ahead, and whether they come in order; -1: not said."""
+    ahead = 1
+    for word in ("workers", "prefetch"):
+        value = loader.get(word)
+        if type(value) is not int or not 0 < value <= _MOST:
+            ahead = -1
+            break
+        ahead *= value
+    in_order = loader.get("in_order")
+    return ahead, int(in_order) if type(in_order) is bool else -1
 
 
 def _pid(journal: Journal) -> int | None:

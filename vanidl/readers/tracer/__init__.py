@@ -23,7 +23,7 @@ def _read(files: Files, reading: Reading) -> Records:
     every = reading.each(_TITLE, recorded, files.get(_CALLS, ()))
     counted = {one.log.path: one.counters for one in every}
     said = tuple(notices(every))
-    return Records(tuple(one.log for one in every), lambda: counted, notices=said)
+    return Records(tuple(one.log for one in every), counted, notices=said)
 
 
 def _sniff(opening: Opening) -> str:

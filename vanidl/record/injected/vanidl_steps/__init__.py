@@ -23,8 +23,9 @@ def start() -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return
-    from . import hooks, journal
+    from . import endings, hooks, journal
 
+    endings.watch(folder)
     events = journal.Journal(folder)
     profiling = hooks.PROFILE_HOOKS if os.environ.get(PROFILE_VARIABLE) else ()
     always = hooks.replaying() if os.environ.get(CEILING_VARIABLE) else hooks.HOOKS

@@ -69,6 +69,8 @@ def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN4
         "batches": _batches(iterator),
         "batch_size": _number(getattr(loader, "batch_size", None)),
         "workers": _number(getattr(iterator, "_num_workers", None)),
+        "prefetch": _number(getattr(iterator, "_prefetch_factor", None)),
+        "in_order": bool(getattr(iterator, "_in_order", True)),
     }
 
 

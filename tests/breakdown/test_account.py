@@ -1,0 +1,153 @@
+"""Laws of the account of time, over recorded runs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests import ROOT
+from vanidl.breakdown import Breakdown, attribute_time
+from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT
+from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, settle
+from vanidl.breakdown.windows import Tiles, tile_rank
+from vanidl.model import intervals
+from vanidl.model.selection import select
+from vanidl.model.trace import READ, SpanKind
+from vanidl.run import Run, open_run
+
+RUNS = ("ddp_two_hosts", "torch_fetches", "torch_late_workers", "torch_pfs_workers0",
+        "torch_pfs_workers4")  # fmt: skip
+
+
+@cache
+def run_of(name: str) -> Run:
+    return open_run(ROOT / "tests" / "data" / name)
+
+
+@cache
+def account_of(name: str) -> Breakdown:
+    return run_of(name).breakdown
+
+
+def tiles_of(name: str, position: int = 0) -> Tiles:
+    run = run_of(name)
+    tiles = tile_rank(select(run.trace, run.selection), position)
+    assert tiles is not None
+    return tiles
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_tiles_fill_the_run_exactly(name: str) -> None:
+    run = run_of(name)
+    for position in range(len(run.trace.ranks)):
+        tiles = tiles_of(name, position)
+        assert tiles.start[0] == run.trace.job.start_ns
+        assert tiles.end[-1] == run.trace.job.end_ns
+        assert (tiles.start[1:] == tiles.end[:-1]).all()
+        assert (tiles.length > 0).all()
+        assert set(np.unique(tiles.step).tolist()) == {-1, *range(tiles.steps)}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_causes_fill_each_window(name: str) -> None:
+    account = account_of(name)
+    for window in (RUN, STEP, WAIT):
+        for who in ("mean", *map(str, range(len(account.ranks)))):
+            length = account.length_ns(window, who)
+            cells = [account.cell(f"{who}/{window}/{cause}") for cause in CAUSES]
+            assert sum(cell.low_ns for cell in cells) <= length + len(cells)
+            assert sum(cell.high_ns for cell in cells) >= length - len(cells)
+            assert all(0 <= cell.low_ns <= cell.high_ns <= length + 1 for cell in cells)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_parts_of_storage_lie_within_it(name: str) -> None:
+    account = account_of(name)
+    for window in (RUN, STEP, WAIT):
+        total = account.columns[f"{window}/{STORAGE}"]
+        parts = [
+            account.columns[key]
+            for part in STORAGE_PARTS
+            if part != "exchange" and (key := f"{window}/{STORAGE}.{part}") in account.columns
+        ]
+        assert (sum(part.low for part in parts) <= total.high + len(parts)).all()
+        assert (sum(part.high for part in parts) >= total.low - len(parts)).all()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_waits_lie_in_steps_and_steps_in_the_run(name: str) -> None:
+    account = account_of(name)
+    for cause in CAUSES:
+        wait, step, run = (account.columns.get(f"{window}/{cause}") for window in (WAIT, STEP, RUN))
+        if wait is not None and step is not None and run is not None:
+            assert (wait.low <= step.high).all()
+            assert (step.low <= run.high + 1).all()
+    parts = [c for key, c in account.columns.items() if key.startswith(f"{STEP_PART}/")]
+    assert (sum(part.low for part in parts) == account.columns[f"{STEP}/"].low).all()
+    phases = [c for key, c in account.columns.items() if key.startswith(f"{PHASE}/")
+              and key.count("/") == 1]  # fmt: skip
+    assert (sum(phase.low for phase in phases) <= account.window_ns).all()
+    assert (sum(phase.high for phase in phases) >= account.window_ns).all()
+
+
+def test_reads_of_a_loop_without_workers_are_those_of_plain_loops() -> None:
+    """Every read of the training process in a wait of a step, operation by operation."""
+    run = run_of("torch_pfs_workers0")
+    trace, tiles = run.trace, tiles_of("torch_pfs_workers0")
+    waits = [(a, b) for a, b, w, s in
+             zip(tiles.start, tiles.end, tiles.wait, tiles.step, strict=True)
+             if w >= 0 and s >= 0]  # fmt: skip
+    spent = 0
+    for part in trace.io:
+        mine = part.op == READ
+        reads = intervals.union(part.start[mine], part.end[mine])
+        for a, b in zip(reads.start.tolist(), reads.end.tolist(), strict=True):
+            spent += sum(max(min(b, high) - max(a, low), 0) for low, high in waits)
+    cell = account_of("torch_pfs_workers0").cell(f"0/{WAIT}/{STORAGE}.read")
+    assert cell.low_ns == spent
+    assert cell.high_ns - cell.low_ns <= 0.05 * account_of("torch_pfs_workers0").length_ns(WAIT)
+
+
+def test_a_mean_step_is_the_mean_of_its_steps_alone() -> None:
+    """Waits between steps, as those at the ends of epochs, are in no step."""
+    tiles = tiles_of("torch_fetches")
+    steps = np.bincount(tiles.step[tiles.step >= 0], tiles.length[tiles.step >= 0])
+    account = account_of("torch_fetches")
+    assert account.length_ns(STEP) == pytest.approx(steps.mean(), abs=1)
+    spans = run_of("torch_fetches").trace.spans
+    waited = int((spans.end - spans.start)[spans.kind == SpanKind.INPUT_WAIT].sum())
+    assert account.length_ns(WAIT) < waited
+
+
+def test_settling_leaves_no_room_that_others_take() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        truth = rng.integers(0, 100, (3, 5))
+        length = truth.sum(axis=0)
+        low = {str(k): np.maximum(t - rng.integers(0, 40, 5), 0) for k, t in enumerate(truth)}
+        high = {str(k): t + rng.integers(0, 40, 5) for k, t in enumerate(truth)}
+        lows, highs = settle(length, low, high)
+        for k, value in enumerate(truth):
+            name = str(k)
+            assert (lows[name] <= value).all()
+            assert (value <= highs[name]).all()
+            assert (lows[name] >= low[name]).all()
+            assert (highs[name] <= np.minimum(high[name], length)).all()
+            others = sum(lows[n] for n in low if n != name)
+            assert (highs[name] <= length - sum(low[n] for n in low if n != name)).all()
+            del others
+
+
+def test_a_key_without_its_rank_or_window_is_refused() -> None:
+    account = account_of("torch_fetches")
+    assert account.cell("mean/step/copy").high_ns == 0
+    with pytest.raises(KeyError):
+        account.cell("mean/nowhere/storage")
+
+
+def test_counters_alone_account_for_whole_runs() -> None:
+    run = run_of("torch_pfs_workers0")
+    trace = select(run.trace, run.selection)
+    assert attribute_time(trace, run.results).cell(f"mean/{RUN}/{STORAGE}").high_ns

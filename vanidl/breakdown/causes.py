@@ -1,0 +1,130 @@
+"""What the time of a training thread can go to, and intervals of how much of it did.
+
+A cell is an interval [at least, at most] of nanoseconds: how much of a window went to one cause.
+Within a window cells are consistent: what is known of the others leaves each only so much, and
+they fill the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+COMPUTE = "compute"
+COMMUNICATION = "communication"
+WAITING_FOR_PEERS = "waiting_for_peers"
+STORAGE = "storage"
+INPUT_CPU = "input_cpu"
+HOST_CPU = "host_cpu"
+TOO_FEW_CORES = "too_few_cores"
+BLOCKED = "blocked"
+DELIVERY = "delivery"
+WORKERS = "workers"
+TRACING = "tracing"
+COPY = "copy"
+DEVICE_IDLE = "device_idle"
+
+CAUSES: Mapping[str, str] = {
+    COMPUTE: "device events; without them operators, or running time, inside forward, backward "
+    "and optimizer",
+    COMMUNICATION: "collectives under no compute",
+    WAITING_FOR_PEERS: "in a collective that another rank had not reached",
+    STORAGE: "inside I/O calls and page faults of files, whether page cache or device served them",
+    INPUT_CPU: "decoding, augmenting and collating of samples, wherever it runs",
+    HOST_CPU: "the training thread's own Python, outside operators",
+    TOO_FEW_CORES: "runnable, and not running",
+    BLOCKED: "on a lock, the network, a timer or a child process",
+    DELIVERY: "a batch on its way from a worker to the training process",
+    WORKERS: "workers being started and stopped",
+    TRACING: "the tracer itself",
+    COPY: "device copies under no kernel",
+    DEVICE_IDLE: "no device work, outside input waits",
+}
+"""Every cause, and what it is, in the order in which bars show them."""
+
+READ, WRITE, METADATA, SYNC, FAULT, OBJECT, EXCHANGE = (
+    "read",
+    "write",
+    "metadata",
+    "sync",
+    "fault",
+    "object",
+    "exchange",
+)
+STORAGE_PARTS: Mapping[str, str] = {
+    READ: "reads of the outermost layer of each file",
+    WRITE: "writes of it, without syncs that were timed apart",
+    METADATA: "open, stat, seek, close and the like",
+    SYNC: "fsync and the like",
+    FAULT: "page faults of mapped files",
+    OBJECT: "requests to object storage",
+    EXCHANGE: "of these parts what a layer above spent beyond the layer beneath: the exchange "
+    "between ranks in collective I/O",
+}
+BLOCKED_PARTS = ("lock", "network", "sleep", "child", "other")
+
+PHASES = (
+    "start_up", "compile", "training", "validation", "checkpoint", "load", "inference",
+    "skipped", "other", "tail",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How much of a window went to a cause: at least `low_ns`, at most `high_ns`.
+
+    `evidence` names the sources of both ends, `assumed` what else must hold for them.
+    """
+
+    low_ns: int
+    high_ns: int
+    evidence: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def range_s(self) -> tuple[float, float]:
+        """Both ends in seconds."""
+        return self.low_ns / 1e9, self.high_ns / 1e9
+
+    @property
+    def middle_ns(self) -> float:
+        """The middle: what causes are ranked by."""
+        return (self.low_ns + self.high_ns) / 2
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both ends are one."""
+        return self.low_ns == self.high_ns
+
+
+NOTHING = Cell(0, 0)
+
+
+def settle(
+    length: Int64Array, low: Mapping[str, Int64Array], high: Mapping[str, Int64Array]
+) -> tuple[dict[str, Int64Array], dict[str, Int64Array]]:
+    """The tightest intervals of causes that fill windows, with what is known of each.
+
+    What others took at least is left for none, and what others cannot have taken is a cause's
+    own. Every window is taken for itself; all arrays have the shape (windows,).
+
+    Args:
+        length: of each window, ns.
+        low: cause -> at least, of those that may be in the windows; nothing else is.
+        high: cause -> at most, of the same.
+    """
+    lows = {cause: np.clip(values, 0, length) for cause, values in low.items()}
+    highs = {cause: np.clip(values, lows[cause], length) for cause, values in high.items()}
+    least = sum(lows.values(), np.zeros_like(length))
+    for cause, values in highs.items():
+        highs[cause] = np.maximum(np.minimum(values, length - least + lows[cause]), lows[cause])
+    most = sum(highs.values(), np.zeros_like(length))
+    for cause, values in lows.items():
+        rest = length - (most - highs[cause])
+        lows[cause] = np.minimum(np.maximum(values, rest), highs[cause])
+    return lows, highs

@@ -1,0 +1,318 @@
+"""Whose fault an input wait is: that of the fetch that made its batch late, whole.
+
+What lies inside a wait is only what happened to come last. From the wait's start to the end of
+the fetch, the wait is divided in the proportions of all that the worker did since the batch was
+asked of it; what comes after is delivery, as far as the worker was idle. Without workers all of a
+wait is the fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.analyses.calls import Calls
+from vanidl.breakdown.causes import (
+    BLOCKED,
+    DELIVERY,
+    INPUT_CPU,
+    METADATA,
+    READ,
+    STORAGE,
+    TOO_FEW_CORES,
+    WORKERS,
+    WRITE,
+)
+from vanidl.model import intervals
+from vanidl.model.fetches import Fetches
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import Trace
+
+Int64Array = NDArray[np.int64]
+Bounds = dict[str, tuple[Int64Array, Int64Array]]
+"""Cause, or cause and part as "storage.read" -> at least and at most of each window, ns."""
+
+_OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
+"""What a fetch can be at outside of storage: which of these it was takes an account of its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """When one process was in calls of storage, each kind outside of those before it.
+
+    `whole`: no other call of it was in storage but for `slack_ns` in all, at unknown times; where
+    not whole the calls are a lower bound.
+    """
+
+    reads: Intervals
+    writes: Intervals
+    metadata: Intervals
+    whole: bool
+    slack_ns: int
+
+    @property
+    def parts(self) -> tuple[tuple[str, Intervals], ...]:
+        """The kinds of calls by the name of their cell."""
+        kinds = ((READ, self.reads), (WRITE, self.writes), (METADATA, self.metadata))
+        return tuple((f"{STORAGE}.{part}", times) for part, times in kinds)
+
+
+def served(trace: Trace, calls: Calls, process: int, whole: bool, slack_ns: int) -> Served:
+    """The calls of one process."""
+    reads, writes = calls.of(process)
+    metadata = trace.metadata_calls.get(process, intervals.EMPTY)
+    for data in (reads, writes):
+        metadata = intervals.subtract(metadata, data) if len(metadata.start) else metadata
+    return Served(reads, writes, metadata, whole, slack_ns)
+
+
+def outside(of: Served, covered: Intervals) -> Served:
+    """The calls as far as nothing else covers them."""
+    if not len(covered.start):
+        return of
+    reads, writes, metadata = (
+        intervals.subtract(times, covered) for times in (of.reads, of.writes, of.metadata)
+    )
+    return Served(reads, writes, metadata, of.whole, of.slack_ns)
+
+
+def divide_waits(
+    trace: Trace,
+    position: int,
+    start: Int64Array,
+    end: Int64Array,
+    of_process: Mapping[int, Served],
+    felt: Intervals | None,
+) -> Bounds:
+    """At least and at most of each input wait of one rank by cause.
+
+    Args:
+        trace: the run.
+        position: of the rank in Trace.ranks.
+        start: of each wait, ns since the epoch; disjoint, ascending.
+        end: of each wait.
+        of_process: the calls of each process that trains or fetches.
+        felt: the waits less what a device computed meanwhile; None: all of them.
+    """
+    trainer = trace.ranks[position]
+    fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
+    taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
+    row = _fetch_of_waits(taken, start, end)
+    length = _felt_within(felt, start, end)
+    bounds = {cause: (np.zeros_like(length), np.zeros_like(length)) for cause in _names()}
+    known = row >= 0
+    own = np.zeros(len(start), bool)
+    own[known] = taken.worker[row[known]] < 0
+    if not _has_workers(trace, trainer, fetches):
+        own |= ~known
+    _within_the_process(bounds, own, start, end, length, of_process[trainer])
+    _by_workers(bounds, known & ~own, row, taken, fetches, start, end, felt, of_process, trace)
+    lost = ~known & ~own
+    for cause in (STORAGE, DELIVERY, WORKERS, *_OF_FETCHES):
+        bounds[cause][1][lost] = length[lost]
+    for part in (READ, WRITE, METADATA):
+        bounds[f"{STORAGE}.{part}"][1][lost] = length[lost]
+    return bounds
+
+
+def _names() -> tuple[str, ...]:
+    parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA))
+    return (STORAGE, *parts, DELIVERY, WORKERS, *_OF_FETCHES)
+
+
+def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
+    return end - start if felt is None else intervals.covered_within(felt, start, end)
+
+
+def _fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
+    """The row of the fetch whose batch each wait took, -1 for none: that which ended last."""
+    row = np.full(len(start), -1)
+    if len(taken) and len(start):
+        place = np.searchsorted(start, (taken.wait_begin + taken.wait_end) // 2, side="right") - 1
+        inside = (place >= 0) & (taken.wait_end <= end[np.maximum(place, 0)])
+        rows = np.flatnonzero(inside)
+        rows = rows[np.argsort(taken.end[rows], kind="stable")]
+        row[place[rows]] = rows  # of several the last one assigned ended last
+    return row
+
+
+def _has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
+    """Whether other processes fetched for a rank, or may have."""
+    return bool((fetches.worker >= 0).any()) or any(
+        p.role == "worker" and p.trainer == trainer for p in trace.processes
+    )
+
+
+def _within_the_process(
+    bounds: Bounds,
+    mine: NDArray[np.bool_],
+    start: Int64Array,
+    end: Int64Array,
+    length: Int64Array,
+    own: Served,
+) -> None:
+    """Waits whose fetch ran in the training thread: its calls are the storage, the rest is open."""
+    if not mine.any():
+        return
+    low, high = start[mine], end[mine]
+    total = np.zeros(len(low), np.int64)
+    open_ns = length[mine].copy()
+    for name, times in own.parts:
+        spent = intervals.covered_within(times, low, high)
+        bounds[name][0][mine] += spent
+        total += spent
+    open_ns = np.maximum(open_ns - total, 0)
+    slack = np.minimum(open_ns, own.slack_ns) if own.whole else open_ns
+    for name, _ in own.parts:
+        bounds[name][1][mine] = bounds[name][0][mine] + slack
+    bounds[STORAGE][0][mine] = total
+    bounds[STORAGE][1][mine] = total + slack
+    for cause in _OF_FETCHES:
+        bounds[cause][1][mine] = open_ns
+
+
+def _by_workers(
+    bounds: Bounds,
+    mine: NDArray[np.bool_],
+    row: Int64Array,
+    taken: Fetches,
+    fetches: Fetches,
+    start: Int64Array,
+    end: Int64Array,
+    felt: Intervals | None,
+    of_process: Mapping[int, Served],
+    trace: Trace,
+) -> None:
+    """Waits for batches of workers, worker by worker."""
+    asked = _asked_ns(taken, start, row)
+    process = np.where(row >= 0, taken.process[np.maximum(row, 0)], -1) if len(taken) else row
+    for each in np.unique(process[mine]).tolist():
+        waits = np.flatnonzero(mine & (process == each))
+        low, high = start[waits], end[waits]
+        ready = np.clip(taken.end[row[waits]], low, high)
+        late, delivered = _felt_within(felt, low, ready), _felt_within(felt, ready, high)
+        at_work = _fetching(fetches, each)
+        since = np.minimum(asked[waits], low)
+        begun = trace.processes[each].start_ns if each >= 0 else None
+        first = int(at_work.start[0]) if len(at_work.start) else 0
+        starting = np.zeros(len(waits), np.int64)
+        if begun is not None and begun < first:
+            # The process came to be for this loader: its start is part of what made the batch late.
+            starting = np.clip(np.minimum(first, ready) - np.maximum(begun, since), 0, None)
+        until = np.maximum(taken.end[row[waits]], since)
+        worked = intervals.covered_within(at_work, since, until)
+        calls = of_process.get(each)
+        parts = (
+            {}
+            if calls is None
+            else {
+                name: intervals.covered_within(intervals.intersect(times, at_work), since, until)
+                for name, times in calls.parts
+            }
+        )
+        did = worked + starting
+        _share(bounds, waits, late, did, starting, worked, parts, calls)
+        _deliver(bounds, waits, delivered, at_work, ready, high, calls)
+
+
+def _share(
+    bounds: Bounds,
+    waits: Int64Array,
+    late: Int64Array,
+    did: Int64Array,
+    starting: Int64Array,
+    worked: Int64Array,
+    parts: Mapping[str, Int64Array],
+    calls: Served | None,
+) -> None:
+    """Divides the part of waits before a fetch ended in the proportions of what its worker did."""
+    whole = np.maximum(did, 1)
+
+    def portion(of: Int64Array) -> Int64Array:
+        return np.floor(late * (of / whole)).astype(np.int64)  # what is left over stays open
+
+    nobody = did == 0
+    of_start = np.where(nobody, 0, portion(starting)) if len(waits) else starting
+    bounds[WORKERS][0][waits] += of_start
+    bounds[WORKERS][1][waits] += np.where(nobody, late, of_start)
+    in_storage = np.zeros(len(waits), np.int64)
+    for name, spent in parts.items():
+        share = portion(np.minimum(spent, worked)) if len(waits) else spent
+        bounds[name][0][waits] += share
+        in_storage += share
+    bounds[STORAGE][0][waits] += in_storage
+    open_ns = np.maximum(late - of_start - in_storage, 0)
+    if calls is None or not calls.whole:
+        slack = open_ns
+    else:
+        most = np.full(len(waits), calls.slack_ns, np.int64)
+        slack = np.minimum(open_ns, portion(np.minimum(most, whole))) if len(waits) else open_ns
+    bounds[STORAGE][1][waits] += in_storage + slack
+    for part in (READ, WRITE, METADATA):
+        name = f"{STORAGE}.{part}"
+        bounds[name][1][waits] = bounds[name][0][waits] + slack
+    for cause in _OF_FETCHES:
+        bounds[cause][1][waits] += open_ns
+
+
+def _deliver(
+    bounds: Bounds,
+    waits: Int64Array,
+    delivered: Int64Array,
+    at_work: Intervals,
+    ready: Int64Array,
+    high: Int64Array,
+    calls: Served | None,
+) -> None:
+    """What follows a fetch: delivery as far as its worker was idle, and may be its next work."""
+    busy = np.minimum(intervals.covered_within(at_work, ready, high), delivered)
+    bounds[DELIVERY][0][waits] += delivered - busy
+    bounds[DELIVERY][1][waits] += delivered
+    most = np.zeros(len(waits), np.int64)
+    for name, times in () if calls is None else calls.parts:
+        spent = np.minimum(intervals.covered_within(times, ready, high), busy)
+        bounds[name][1][waits] += spent
+        most += spent
+    if calls is None or not calls.whole:
+        most = busy
+    bounds[STORAGE][1][waits] += np.minimum(most, busy)
+    for cause in _OF_FETCHES:
+        bounds[cause][1][waits] += busy
+
+
+def _fetching(fetches: Fetches, process: int) -> Intervals:
+    mine = fetches.process == process
+    return intervals.union(fetches.begin[mine], fetches.end[mine])
+
+
+def _asked_ns(taken: Fetches, start: Int64Array, row: Int64Array) -> Int64Array:
+    """When the batch of each wait was asked of its worker; the wait's start where not known.
+
+    A loader asks for a batch when it hands over the one that lies workers x prefetch_factor
+    before it; for its first ones when it begins an epoch.
+    """
+    asked = start.copy()
+    known = np.flatnonzero(row >= 0)
+    if not len(known):
+        return asked
+    of_wait = row[known]
+    for name in np.unique(taken.name[of_wait]).tolist():
+        mine = known[taken.name[of_wait] == name]
+        for epoch in np.unique(taken.epoch[row[mine]]).tolist():
+            waits = mine[taken.epoch[row[mine]] == epoch]
+            batches = np.flatnonzero((taken.name == name) & (taken.epoch == epoch))
+            batches = batches[np.argsort(taken.wait_end[batches], kind="stable")]
+            ahead = int(taken.ahead[batches].max())
+            if ahead <= 0:
+                continue
+            place = np.searchsorted(
+                taken.wait_end[batches], taken.wait_end[row[waits]], side="left"
+            )
+            before = np.maximum(place - ahead, 0)
+            born = int(min(start[waits].min(), taken.wait_begin[batches[0]]))
+            moment = np.where(place >= ahead, taken.wait_end[batches[before]], born)
+            asked[waits] = np.minimum(moment, start[waits])
+    return asked

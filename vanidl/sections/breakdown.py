@@ -1,0 +1,155 @@
+"""The account of time: each rank's run, its mean step and its waits by cause, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vanidl.breakdown import CAUSES, Breakdown, Cell
+from vanidl.breakdown.account import MEAN, PHASE, RUN, STEP, STEP_PART, WAIT
+from vanidl.breakdown.causes import PHASES, STORAGE, STORAGE_PARTS
+from vanidl.formatting.terminal import Row, aligned_table
+from vanidl.formatting.units import percent, seconds
+from vanidl.run import Run
+from vanidl.sections.section import Json, Object, Section
+
+Range = tuple[float, float]
+
+MOST_RANKS = 1024
+"""Ranks that JSON lists one by one: of more those with most time in storage."""
+
+_SMALL = 0.002  # of a window: causes that cannot have had more are left out of the text
+
+
+def _json(run: Run) -> Object:
+    account = run.breakdown
+    ranks = list(range(len(account.ranks)))
+    if len(ranks) > MOST_RANKS:
+        column = account.columns.get(f"{RUN}/{STORAGE}")
+        order = np.argsort(-column.high, kind="stable") if column is not None else np.array(ranks)
+        ranks = sorted(order[:MOST_RANKS].tolist())
+    return {
+        "mean": _row(account, MEAN, None),
+        "per_rank": [_row(account, str(place), account.ranks[place]) for place in ranks],
+        "layers": {
+            name: dict(zip(("read_s", "write_s", "metadata_s"), values, strict=True))
+            | {"outermost": name in account.outermost}
+            for name, values in account.layers.items()
+        },
+    }
+
+
+def _row(account: Breakdown, who: str, rank: int | None) -> Object:
+    cells = {name: account.cell(f"{who}/{name}") for name in account.columns}
+    with_steps = bool(account.observed.any() if who == MEAN else account.steps[int(who)])
+    run = _causes(cells, RUN)
+    evidence: dict[str, list[str]] = {}
+    assumed: dict[str, None] = {}
+    for name, cell in cells.items():
+        window, _, cause = name.partition("/")
+        if window == RUN and cause in CAUSES and cell.evidence:
+            evidence[cause] = list(cell.evidence)
+        assumed.update(dict.fromkeys(cell.assumed))
+    widths = [cell for cell in cells.values() if cell.assumed]
+    return {
+        "rank": rank,
+        "window_s": account.length_ns(RUN) / 1e9,
+        "phases": {
+            phase: list(cells[name].range_s)
+            for phase in PHASES
+            if (name := f"{PHASE}/{phase}") in cells
+        },
+        "run": run,
+        "storage": {
+            part: list(cells[name].range_s)
+            for part in STORAGE_PARTS
+            if (name := f"{RUN}/{STORAGE}.{part}") in cells
+        },
+        "steps": int(account.steps.max(initial=0) if who == MEAN else account.steps[int(who)]),
+        "step_s": account.length_ns(STEP, who) / 1e9 if with_steps else None,
+        "step": _causes(cells, STEP) if with_steps else None,
+        "step_parts": {
+            name.partition("/")[2]: list(cell.range_s)
+            for name, cell in cells.items()
+            if name.startswith(f"{STEP_PART}/")
+        }
+        if with_steps
+        else None,
+        "input_wait_s": account.length_ns(WAIT, who) / 1e9 if with_steps else None,
+        "input_wait": _causes(cells, WAIT) if with_steps else None,
+        "phase_causes": {
+            phase: _causes(cells, f"{PHASE}/{phase}")
+            for phase in PHASES
+            if any(name.startswith(f"{PHASE}/{phase}/") for name in cells)
+        },
+        "evidence": evidence,
+        "assumed": list(assumed),
+        "width_basis": "assumed" if widths else "exact",
+    }
+
+
+def _causes(cells: Mapping[str, Cell], window: str) -> dict[str, list[float]]:
+    return {
+        cause: list(cell.range_s) for cause in CAUSES if (cell := cells.get(f"{window}/{cause}"))
+    }
+
+
+def range_words(cell: Cell) -> str:
+    """A cell in words: one duration where both ends look alike, else both."""
+    low, high = (seconds(value) for value in cell.range_s)
+    if low == high:
+        return low
+    return f"{low} to {high}" if cell.low_ns else f"at most {high}"
+
+
+def _text(run: Run) -> str | None:
+    """The mean over ranks: the run, the mean step and the waits, each cause with its range."""
+    account = run.breakdown
+    rows: list[Row] = [("Cause", "time", "share")]
+    for window, title in {RUN: "run", STEP: "mean step", WAIT: "input waits of a rank"}.items():
+        length_ns = account.length_ns(window)
+        cells = {c: account.cell(f"{MEAN}/{window}/{c}") for c in account.causes_of(window)}
+        shown = {c: cell for c, cell in cells.items() if cell.high_ns > _SMALL * length_ns}
+        if shown and length_ns:
+            rows.append((title, seconds(length_ns / 1e9), ""))
+            rows += [
+                (f"  {cause.replace('_', ' ')}", range_words(cell), _share(cell, length_ns))
+                for cause, cell in shown.items()
+            ]
+    return aligned_table("Where the time went, mean over ranks", rows)
+
+
+def _share(cell: Cell, length_ns: float) -> str:
+    low, high = (percent(value / length_ns) for value in (cell.low_ns, cell.high_ns))
+    return low if low == high else f"{low} to {high}"
+
+
+_CAUSES_KIND = Mapping[str, Range]
+_ROW_KIND = {
+    "rank": int | None,
+    "window_s": float,
+    "phases": _CAUSES_KIND,
+    "run": _CAUSES_KIND,
+    "storage": _CAUSES_KIND,
+    "steps": int,
+    "step_s": float | None,
+    "step": _CAUSES_KIND | None,
+    "step_parts": _CAUSES_KIND | None,
+    "input_wait_s": float | None,
+    "input_wait": _CAUSES_KIND | None,
+    "phase_causes": Mapping[str, _CAUSES_KIND],
+    "evidence": Mapping[str, list[str]],
+    "assumed": [str],
+    "width_basis": str,
+}
+_LAYER_KIND = {"read_s": float, "write_s": float, "metadata_s": float, "outermost": bool}
+SECTION = Section(
+    "breakdown",
+    text=_text,
+    json={
+        "breakdown": Json(
+            _json, {"mean": _ROW_KIND, "per_rank": [_ROW_KIND], "layers": {str: _LAYER_KIND}}
+        )
+    },
+)
