@@ -20,17 +20,13 @@ from .errors import InputError
 from .loader.batches import collate
 from .loader.epochs import EpochLoader
 from .loader.loader import Batch, Loader, Settings
+from .loader.options import declare_baseline
 from .loader.stalls import StalledError
 from .loader.stats import Counts
 
 NAME = "baseline"
 HELP = "PyTorch's DataLoader with a DistributedSampler"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the DataLoader."""
-    add = parser.add_argument
-    add("--prefetch-factor", type=int, default=2, help="batches read ahead by each worker")
+add_arguments = declare_baseline
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ..errors import MissingError
 from ..loader.loader import LOADERS, LoaderModule, find_loader
-from ..workloads import WORKLOADS, find_workload
-from ..workloads.workload import Workload
 
-_Find = Callable[[str], Workload] | Callable[[str], LoaderModule]
+if TYPE_CHECKING:
+    from ..workloads.workload import Workload
 
 NAME = "list"
 HELP = "list workloads and loaders"
-_SECTIONS: tuple[tuple[str, dict[str, str], _Find], ...] = (
-    ("workloads", WORKLOADS, find_workload),
-    ("loaders", LOADERS, find_loader),
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,14 +23,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     """Prints two lists; exit status 0."""
-    for title, names, find in _SECTIONS:
-        sys.stdout.write(f"{title}\n")
-        for name in names:
-            sys.stdout.write(f"  {name:<12}{_help(find, name)}\n")
+    from ..workloads import WORKLOADS, find_workload
+
+    _list("workloads", WORKLOADS, find_workload)
+    _list("loaders", LOADERS, find_loader)
     return 0
 
 
-def _help(find: _Find, name: str) -> str:
+def _list(title: str, names: Iterable[str], find: Callable[[str], Workload | LoaderModule]) -> None:
+    sys.stdout.write(f"{title}\n")
+    for name in names:
+        sys.stdout.write(f"  {name:<12}{_help(find, name)}\n")
+
+
+def _help(find: Callable[[str], Workload | LoaderModule], name: str) -> str:
     try:
         return find(name).HELP
     except (ModuleNotFoundError, MissingError) as error:

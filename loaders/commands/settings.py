@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ..data.samples import SampleSet, open_samples
 from ..errors import UsageError, counted
 from ..loader.limits import add_limits
 from ..loader.loader import LOADERS, Loader, Settings, find_loader
+from ..loader.options import OPTIONS
 from ..loader.stalls import ATTEMPTS, WaitWatch
 from ..ranks.world import World
+
+if TYPE_CHECKING:
+    from ..data.samples import SampleSet
 
 WHOLE_ONLY = ("ptycho",)
 """Workloads whose models take samples of one size."""
@@ -33,6 +37,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, help="with --ranks; default: from the launcher")
     add("--ranks", type=int)
     for name in LOADERS:
+        if name in OPTIONS:
+            OPTIONS[name](parser)
+            continue
         with suppress(ModuleNotFoundError):  # choosing it says which package is missing
             find_loader(name).add_arguments(parser)
 
@@ -82,6 +89,8 @@ def samples_from(options: argparse.Namespace) -> SampleSet:
     Raises:
         UsageError: They are of another workload than --workload says.
     """
+    from ..data.samples import open_samples
+
     begin, most_s = time.perf_counter(), ATTEMPTS * options.read_timeout_s
     with WaitWatch(lambda: begin, f"opening {options.data}", most_s):
         samples = open_samples(options.data)

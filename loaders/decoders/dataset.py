@@ -25,6 +25,7 @@ from ..errors import InputError, MissingError
 from ..loader.batches import pinned
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
+from ..loader.options import declare_decoded
 from ..loader.stats import Counts
 from .coding import decode_batch, open_sample
 from .folders import ENCODED, sample_path
@@ -37,16 +38,10 @@ if TYPE_CHECKING:
 
 NAME = "decoded"
 HELP = "encoded samples (python -m vanidl_loaders encode), decoded on the CPU or a GPU"
+add_arguments = declare_decoded
 DEVICES = ("auto", "cpu", "cuda")
 
 T = TypeVar("T")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the containers are, and where they are decoded."""
-    add = parser.add_argument
-    add("--encoded", metavar="DIR", help=f"folder of the containers (default DATA/{ENCODED})")
-    add("--decode-on", default="auto", choices=DEVICES, help="auto: a GPU where there is one")
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:

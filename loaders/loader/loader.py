@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..ranks.world import World
 from .stalls import READ_TIMEOUT_S
@@ -22,6 +21,7 @@ from .stalls import READ_TIMEOUT_S
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..data.samples import SampleSet
     from .stats import Stats
 
 LOADERS: dict[str, str] = {

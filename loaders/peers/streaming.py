@@ -7,15 +7,11 @@ import argparse
 from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.loader import Loader, Settings
+from ..loader.options import declare_streaming
 
 NAME = "streaming"
 HELP = "MosaicML Streaming on MDS shards (convert --to mds)"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of StreamingDataset."""
-    add = parser.add_argument
-    add("--streaming-shuffle", default="py1e", metavar="ALGORITHM", help="py1e, py1br, py2s ...")
+add_arguments = declare_streaming
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:

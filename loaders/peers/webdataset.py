@@ -6,15 +6,11 @@ import argparse
 
 from ..data.samples import SampleSet
 from ..loader.loader import Loader, Settings
+from ..loader.options import declare_webdataset
 
 NAME = "webdataset"
 HELP = "WebDataset on tar shards (convert --to tar)"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of WebDataset."""
-    add = parser.add_argument
-    add("--webdataset-buffer", type=int, default=1000, metavar="N", help="samples shuffled")
+add_arguments = declare_webdataset
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:

@@ -18,31 +18,21 @@ from ..errors import UsageError, counted
 from ..loader.batches import collate, pinned
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
+from ..loader.options import declare_pls
 from ..loader.prefetch import Background
 from ..loader.stats import Stats
-from ..ranks.messages import BACKENDS, open_transport
+from ..ranks.messages import open_transport
 from .dataset import PartialLocalDataset
-from .exchange import IN_FLIGHT_NBYTES, TIMEOUT_S, Limits
+from .exchange import Limits
 from .iteration import LocalSampler, exchanging
-from .ownership import PARTITIONS
 from .scheduler import DRAWN, Scheduler
 
 NAME = "pls"
 HELP = "partial local shuffling: each rank keeps its share, a fraction is exchanged each epoch"
+add_arguments = declare_pls
 FRACTION = 0.3
 READY = 2
 """Batches that wait for the training process, with `workers`."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the exchange."""
-    add = parser.add_argument
-    add("--exchange-fraction", type=float, default=FRACTION, metavar="Q", help="0..1 of a rank's")
-    add("--exchange-backend", default="auto", choices=BACKENDS)
-    add("--exchange-bytes", type=int, default=IN_FLIGHT_NBYTES, help="under way at once")
-    add("--exchange-timeout-s", type=float, default=TIMEOUT_S, help="for one sample")
-    add("--partition", default="shuffled", choices=PARTITIONS, help="who holds what at first")
-    add("--local-folder", metavar="DIR", help="on the node, for samples (default: memory)")
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:

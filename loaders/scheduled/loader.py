@@ -26,6 +26,7 @@ from ..data.samples import SampleSet
 from ..errors import UsageError
 from ..loader.epochs import EpochLoader, Stream
 from ..loader.loader import Batch, Loader, Settings
+from ..loader.options import declare_scheduled
 from ..loader.prefetch import BackgroundGroups
 from ..loader.stalls import ATTEMPTS, Retried
 from ..loader.stats import Counts, Stats
@@ -36,46 +37,24 @@ from ..ranks.world import World
 from .budget import divided
 from .buffer import require_memory
 from .counts import StageCounts
-from .exchange import EXCHANGE_TIMEOUT_S, NodeAccess, Sent, Served
-from .joining import EXCHANGES, ExchangeLimits, exchanges, join
+from .exchange import NodeAccess, Sent, Served
+from .joining import ExchangeLimits, exchanges, join
 from .node import NodeMemory, NodeSize
 from .plan import Plan, load_plan, make_plan
-from .plan_settings import EPOCH_ORDERS, PlanSettings
-from .share import BALANCES
+from .plan_settings import PlanSettings
 from .shared_plan import NodePlan, shared_plan
 from .stage import Stage
 from .stage_settings import StageSettings
 
 NAME = "scheduled"
 HELP = "buffers and loads planned for all epochs (SurrogateTrain / SOLAR)"
+add_arguments = declare_scheduled
 MEMORY_NBYTES = 1 << 30
 """Of each rank's buffer and staging, where no option says."""
 NODE_BUFFERS = ("auto", "no")
 """auto: where ranks are connected when the loader is opened, and nodes have equally many."""
 READY = 1
 """Groups of batches that wait for the training process or are in the making."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the plan and of reading ahead."""
-    add = parser.add_argument
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--buffer", type=int, metavar="SAMPLES", help="held by all ranks together")
-    size.add_argument(
-        "--buffer-fraction", type=float, metavar="C/N", help="(default: within --memory of 1GiB)"
-    )
-    add("--balance", default="load", choices=BALANCES, help="what is level over ranks")
-    add("--epoch-order", default="shuffle", choices=EPOCH_ORDERS)
-    add("--load-s", type=float, default=1.0, help="seconds to read a sample, for balance time")
-    add("--compute-s", type=float, default=1.0, help="seconds to train on one, for balance time")
-    add("--plan", metavar="FILE", help="a saved plan, instead of the options above")
-    add("--look-ahead", type=int, default=8, metavar="STEPS", help="read together (0: none ahead)")
-    add("--gap", type=_gap, metavar="auto|ROWS", help="read through to merge (default: measured)")
-    add("--staging-bytes", type=int, help="of samples read ahead")
-    add("--node-buffer", default="auto", choices=NODE_BUFFERS, help="shared by ranks of a node")
-    add("--node-exchange", default="auto", choices=EXCHANGES, help="nodes send each other samples")
-    add("--node-timeout-s", type=float, default=EXCHANGE_TIMEOUT_S, help="for another node")
-    add("--read-threads", type=int, default=8, help="reads under way at once")
 
 
 def open_loader(samples: SampleSet, settings: Settings, options: argparse.Namespace) -> Loader:
@@ -342,7 +321,3 @@ def _buffer(samples: SampleSet, options: argparse.Namespace) -> int:
     if not 0 <= fraction < math.inf:
         raise UsageError(f"expected a buffer fraction of 0 to 1, found {fraction}: correct it")
     return round(fraction * len(samples))
-
-
-def _gap(text: str) -> int | None:
-    return None if text == "auto" else int(text)

@@ -28,36 +28,21 @@ from ..errors import InputError, UsageError
 from ..loader.batches import BatchMemory
 from ..loader.epochs import EpochLoader
 from ..loader.loader import Batch, Loader, Settings
+from ..loader.options import declare_spatial
 from ..loader.prefetch import Background
 from ..loader.stats import Counts, Stats
 from ..ranks.agreement import Attempt
 from ..ranks.messages import Transport, launched_transport
 from . import mpiio
 from .divided import arrays_of
-from .grid import EDGES, Division
+from .grid import Division
 from .reading import JOINT_MODES, READ_MODES, Array, Begun, BlockReader
 from .sharing import Sharing
 from .store import Block, Served, SlabStore
 
 NAME = "spatial"
 HELP = "each rank reads its block of a sample (spatial parallelism, MPI-IO)"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How samples are divided and read."""
-    add = parser.add_argument
-    add("--grid", type=_numbers, metavar="1xPx1x1", help="parts per axis (default: axis 1 by all)")
-    add(
-        "--divide",
-        action="append",
-        metavar="FIELD",
-        help="(default: the largest field, and those of its shape)",
-    )
-    add("--halo", type=_halo, default=0, metavar="N|NxN..", help="read beyond the block")
-    add("--edges", default="zero", choices=EDGES, help="what a halo holds beyond the array")
-    add("--io", default="auto", choices=list(READ_MODES), help="who reads what, see README")
-    add("--slab-store", action="store_true", help="keep blocks in memory, exchange them later")
-    add("--slabs-ahead", type=int, default=1, metavar="STEPS", help="read ahead by a thread")
+add_arguments = declare_spatial
 
 
 @dataclass(frozen=True)
@@ -360,12 +345,3 @@ def _repeated(step: _Step) -> Batch:
 
 def _texts(values: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in text.split("x"))
-
-
-def _halo(text: str) -> int | tuple[int, ...]:
-    numbers = _numbers(text)
-    return numbers if len(numbers) > 1 else numbers[0]

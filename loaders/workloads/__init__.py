@@ -7,10 +7,12 @@ making data needs no PyTorch.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import UsageError
-from .workload import Workload
+
+if TYPE_CHECKING:
+    from .workload import Workload
 
 WORKLOADS: dict[str, str] = {
     "ptycho": "vanidl_loaders.workloads.ptycho",
@@ -30,4 +32,4 @@ def find_workload(name: str) -> Workload:
     if name not in WORKLOADS:
         known = ", ".join(WORKLOADS)
         raise UsageError(f"expected a workload among {known}, found {name}: choose one")
-    return cast(Workload, import_module(WORKLOADS[name]))
+    return cast("Workload", import_module(WORKLOADS[name]))

@@ -15,6 +15,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 from vanidl_loaders import console
 from vanidl_loaders.cli import main
+from vanidl_loaders.commands import COMMANDS
 from vanidl_loaders.credentials import hidden
 from vanidl_loaders.errors import EXTRAS, InputError, package_missing
 
@@ -129,6 +130,29 @@ def test_making_and_help_need_no_torch(tmp_path, run_python, python):
     )
     done = run_python([python, "-c", code])
     assert done.returncode == 0, done.stderr
+
+
+HELP = """
+import contextlib, io, json, sys
+from vanidl_loaders.cli import main
+from vanidl_loaders.commands import COMMANDS
+for line in [[], ["--help"], *([command.NAME, "--help"] for command in COMMANDS)]:
+    before = set(sys.modules)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.suppress(SystemExit):
+            main(line)
+    print(json.dumps([line, sorted({n.split(".")[0] for n in set(sys.modules) - before})]))
+"""
+
+
+def test_help_of_every_command_imports_no_package(run_python, python):
+    done = run_python([python, "-c", HELP])
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line for line, _ in lines] == [[], ["--help"], *([c.NAME, "--help"] for c in COMMANDS)]
+    for line, loaded in lines:
+        packages = {"numpy", "torch", "h5py", "mpi4py", "PIL", "scipy", "pandas", "mfusepy"}
+        assert not packages & {*loaded}, line
 
 
 def test_own_modules_of_a_user_do_not_shadow_the_package(tmp_path, run_python, python):
