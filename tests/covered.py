@@ -64,9 +64,10 @@ def functions_of(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDe
 
     def walk(node: ast.AST, names: tuple[str, ...]) -> None:
         for child in ast.iter_child_nodes(node):
-            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            inside = (*names, child.name) if named else names
-            if named and not isinstance(child, ast.ClassDef):
+            inside = names
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inside = (*names, child.name)
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 found[".".join(inside)] = child
             walk(child, inside)
 
@@ -101,12 +102,16 @@ def measure(test: str, root: Path = ROOT, folder: Path = FOLDER) -> Covered:
         settings.write_text(_SETTINGS.format(folder=parts, sources=sources))
         line = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest"]
         line += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
-        done = subprocess.run(
-            line, cwd=root, timeout=_LONGEST_S, capture_output=True, text=True, check=False
-        )
-        passed = done.returncode in (0, 5)  # 5: all were skipped, or none was found
+        try:
+            done = subprocess.run(
+                line, cwd=root, timeout=_LONGEST_S, capture_output=True, text=True, check=False
+            )
+            passed = done.returncode in (0, 5)  # 5: all were skipped, or none was found
+            said = done.stdout[-3000:] + done.stderr[-1000:]
+        except subprocess.TimeoutExpired:
+            passed, said = False, f"{test}: no end after {_LONGEST_S} s\n"
         if not passed:
-            sys.stderr.write(done.stdout[-3000:] + done.stderr[-1000:])
+            sys.stderr.write(said)
         data = coverage.CoverageData(str(folder / f"{test.replace('/', '.')}.data"))
         data.erase()
         for part in sorted(Path(parts).glob("data.*")):
