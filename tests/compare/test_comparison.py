@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.makers.comparisons import EXAMPLE_COMPARISONS, one, repeats, sample, timed, unlike
@@ -19,8 +20,11 @@ from vanidl.compare.comparison import (
     TOO_FEW,
     VERDICTS,
     WORSE,
+    _verdict,
 )
+from vanidl.compare.metrics import stdio_share
 from vanidl.compare.report.tiles import tiles
+from vanidl.compare.statistics import ALPHA
 from vanidl.compare.wording import headline
 from vanidl.model.warnings import Notice
 
@@ -194,6 +198,50 @@ def test_io_that_moved_to_an_untraced_layer_is_no_improvement():
     assert "STDIO" in pairing.notices[0]
     both = compare([replace(other, letter="A"), other]).pairings[0]
     assert both.change("exposed_io_s").verdict == NO_INTERVAL
+
+
+@pytest.mark.parametrize(("share", "compared"), [(0.0, True), (0.01, True), (0.0101, False)])
+def test_io_is_compared_up_to_one_in_a_hundred_bytes_more_through_stdio(share, compared):
+    sides = []
+    for letter, moved in (("A", 0.0), ("B", share)):
+        trace, results = EXAMPLES["full"]()
+        first, *_ = results.summary.layers
+        layers = tuple(
+            replace(first, layer=layer, bytes_read=nbytes, bytes_written=0)
+            for layer, nbytes in (("POSIX", 10**6 - round(moved * 10**6)),
+                                  ("STDIO", round(moved * 10**6)))
+        )  # fmt: skip
+        summary = replace(results.summary, layers=layers)
+        sides.append(Side(letter, letter, (sample((trace, replace(results, summary=summary))),)))
+    assert stdio_share(sides[1].samples[0]) == share
+    verdict = compare(sides).pairings[0].change("exposed_io_s").verdict
+    assert verdict == (NO_INTERVAL if compared else NOT_COMPARABLE)
+
+
+@pytest.mark.parametrize(("b", "verdict"), [(1.0099, NO_DIFFERENCE), (1.0102, WORSE)])
+def test_a_change_is_called_from_one_in_a_hundred_of_the_larger_side_on(b, verdict):
+    """So that A against B is as B against A: 1.0100 to 1.0101 are less of one side than of both."""
+    near = np.array([-2, -1, 0, 1, 2]) * 1e-6
+    a, b = (timed(letter, (mean + near).tolist()) for letter, mean in (("A", 1.0), ("B", b)))
+    assert changes(a, b)["wall_time_s"].verdict == verdict
+    back = changes(b, a)["wall_time_s"].verdict
+    assert back == {WORSE: BETTER}.get(verdict, verdict)
+
+
+def test_a_change_that_is_one_in_a_hundred_of_one_side_alone_is_not_called():
+    near = np.array([-2, -1, 0, 1, 2]) * 1e-7
+    a, b = (timed(letter, (mean + near).tolist()) for letter, mean in (("A", 1.0), ("B", 1.01005)))
+    for sides in ((a, b), (b, a)):
+        assert changes(*sides)["wall_time_s"].verdict == NO_DIFFERENCE
+
+
+@pytest.mark.parametrize(
+    ("p", "verdict"), [(ALPHA, WORSE), (np.nextafter(ALPHA, 1), NO_DIFFERENCE)]
+)
+def test_a_change_is_called_up_to_the_level_itself(p, verdict):
+    seen = timed("A", [1.0, 1.1, 1.2, 1.3, 1.4])
+    change = changes(seen, timed("B", [2.0, 2.1, 2.2, 2.3, 2.4]))["wall_time_s"]
+    assert _verdict(replace(change, verdict=NO_DIFFERENCE), p).verdict == verdict
 
 
 @pytest.mark.parametrize(

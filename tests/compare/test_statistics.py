@@ -50,6 +50,13 @@ def test_values_with_zeros_are_subtracted(stats):
     assert found.p == pytest.approx(stats.ttest_rel(b, a).pvalue)
 
 
+@pytest.mark.parametrize(("least", "scale"), [(0.0, "difference"), (1e-300, "ratio")])
+@pytest.mark.parametrize("test", [paired, unpaired])
+def test_a_single_zero_on_either_side_makes_differences(test, least, scale):
+    a, b = [least, 1.0, 2.0], [3.0, 4.5, 4.0]
+    assert test(a, b).scale == test(b, a).scale == scale
+
+
 @pytest.mark.parametrize("test", [paired, unpaired])
 def test_one_run_gives_no_interval(test):
     assert test([1.0], [2.0]) is None

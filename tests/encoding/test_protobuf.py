@@ -7,6 +7,7 @@ import pytest
 
 from tests.makers.event_files import message, varint
 from vanidl.encoding import protobuf_columns
+from vanidl.encoding.budget import OBJECT_BYTES, Budget
 from vanidl.encoding.protobuf import NotProtobuf, fields, varint_int64
 
 
@@ -68,3 +69,38 @@ def test_columns_are_the_fields_of_each_message(monkeypatch, few):
             expected.varint(1)
         )
         assert ([bytes(8), *(v for n, v in mine if n == 3)])[-1] == expected.fixed64(3)
+
+
+@pytest.mark.parametrize(("missing", "whole"), [(0, True), (1, False)])
+@pytest.mark.parametrize(
+    "field", [b"\x0a\x05abcde", b"\x09" + bytes(8), b"\x0d" + bytes(4), b"\x08\x80\x01"]
+)
+def test_a_field_that_ends_with_its_message_is_whole_and_one_byte_less_is_not(
+    field, missing, whole
+):
+    data = memoryview(b"\x10\x07" + field)[: 2 + len(field) - missing]
+    if whole:
+        assert fields(data).varint(2) == 7
+    else:
+        with pytest.raises(NotProtobuf):
+            fields(data)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 300])
+def test_each_field_takes_an_object_of_the_files_budget(count):
+    budget = Budget.of_file(1000)
+    before = budget.objects
+    assert len(fields(memoryview(b"\x08\x05" * count), budget)._found.get((1, 0), [])) == count
+    assert budget.objects == before - count
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_a_message_has_no_more_fields_than_are_left(more, fits):
+    budget = Budget(0, 40 * OBJECT_BYTES, 0, 0)
+    data = memoryview(b"\x08\x05" * (40 + more))
+    if fits:
+        assert fields(data, budget).varint(1) == 5
+        assert budget.objects == 0
+    else:
+        with pytest.raises(NotProtobuf, match="more fields"):
+            fields(data, budget)

@@ -309,7 +309,9 @@ def test_a_gap_is_read_through_only_where_that_is_faster():
     assert gap * 196_608 / 200e6 < 0.002 <= (gap + 1) * 196_608 / 200e6
 
 
-@pytest.mark.parametrize("change", ["owner", "below", "too many", "length", "order"])
+@pytest.mark.parametrize(
+    "change", ["owner", "below", "too many", "one too many", "length", "order"]
+)
 def test_a_plan_that_was_tampered_with_is_refused(change, tmp_path):
     """Samples of a rank that does not exist would be trained on by nobody."""
     plan = make_plan(PlanSettings(40, ranks=2, batch=4, epochs=3, buffer=20))
@@ -318,6 +320,8 @@ def test_a_plan_that_was_tampered_with_is_refused(change, tmp_path):
         owner = owner[:-1]
     elif change == "order":
         order[0] = order[1]
+    elif change == "one too many":
+        owner[np.flatnonzero(owner == FREE)[0]] = 1
     else:
         owner[:] = {"owner": 2, "below": -2, "too many": 1}[change]
     replace(plan, owner=owner, order=order).save(tmp_path / "plan.npz")
