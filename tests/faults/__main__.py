@@ -28,6 +28,7 @@ from tests.faults.planted import FAULTS, Fault
 
 LEAST = 0.95
 _LONGEST_S = 900  # a fault that hangs is dead, too
+_AT_ONCE = 4  # files of tests: fewer start too often, more run on where the first would have told
 
 
 def main() -> int:
@@ -118,10 +119,8 @@ def stages(fault: Fault, covers: dict[str, Covered], *, near: bool) -> list[list
 
     inside = sorted((test for test in files if test.startswith(f"{room}/")), key=cost)
     others = sorted((test for test in files if test not in inside), key=cost)
-    lots = [inside[:1], inside[1:]] + (
-        [] if near else [others[i : i + 8] for i in range(0, len(others), 8)]
-    )
-    return [lot for lot in lots if lot]
+    ordered = inside if near else inside + others
+    return [ordered[i : i + _AT_ONCE] for i in range(0, len(ordered), _AT_ONCE)]
 
 
 def _killer(tree: Path, fault: Fault, lots: Sequence[Sequence[str]]) -> str:
