@@ -139,7 +139,7 @@ static bool make_block(void *_Atomic *where, size_t nbytes) {
     void *none = NULL, *made;
     if (*where) return true;
     if (vt.sealed || !(made = vt_memory(nbytes))) return false;
-    if (!__atomic_compare_exchange_n(where, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(VT_AT(where), &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         VT_SYS(SYS_munmap, made, nbytes);
     return true;
 }
@@ -172,12 +172,12 @@ static uint32_t new_file(uint32_t number, uint32_t flags, int64_t position) {
     uint32_t index = 0;
     while ((index = (uint32_t)top)) {
         uint64_t changed = ((top >> 32) + 1) << 32 | file_at(index)->next_free;
-        if (__atomic_compare_exchange_n(&free_file, &top, changed, false, __ATOMIC_ACQUIRE,
+        if (__atomic_compare_exchange_n(VT_AT(&free_file), &top, changed, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_ACQUIRE))
             break;
     }
     if (!index) {
-        index = __atomic_fetch_add(&files_made, 1, __ATOMIC_RELAXED);
+        index = __atomic_fetch_add(VT_AT(&files_made), 1, __ATOMIC_RELAXED);
         if (index >= FILES * FILE_BLOCKS ||
             !make_block((void *_Atomic *)&files[index / FILES], FILES * sizeof(struct vt_file)))
             return NOTHING;
@@ -190,19 +190,19 @@ static uint32_t new_file(uint32_t number, uint32_t flags, int64_t position) {
     file->spawns = vt.spawns;
     file->flags = flags;
     file->position = position;
-    __atomic_store_n(&file->users, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(VT_AT(&file->users), 1, __ATOMIC_RELEASE);
     return index;
 }
 
 static void let_go(uint32_t index) {
     if (index < FIRST) return;
     struct vt_file *file = file_at(index);
-    if (__atomic_sub_fetch(&file->users, 1, __ATOMIC_ACQ_REL)) return;
+    if (__atomic_sub_fetch(VT_AT(&file->users), 1, __ATOMIC_ACQ_REL)) return;
     uint64_t top = free_file, changed;
     do {
         file->next_free = (uint32_t)top;
         changed = ((top >> 32) + 1) << 32 | index;
-    } while (!__atomic_compare_exchange_n(&free_file, &top, changed, false, __ATOMIC_RELEASE,
+    } while (!__atomic_compare_exchange_n(VT_AT(&free_file), &top, changed, false, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
 }
 
@@ -213,7 +213,7 @@ static void set(int descriptor, uint32_t index) {
         return;
     }
     where->stream_position = VT_UNKNOWN;
-    let_go(__atomic_exchange_n(&where->index, index, __ATOMIC_ACQ_REL));
+    let_go(__atomic_exchange_n(VT_AT(&where->index), index, __ATOMIC_ACQ_REL));
 }
 
 static bool is_file(int descriptor) {
@@ -244,7 +244,7 @@ __attribute__((noinline)) static uint32_t look_at(int descriptor, struct vt_desc
             if (number != VT_LEFT_OUT) index = new_file(number, flags, VT_UNKNOWN);
         }
     }
-    if (!__atomic_compare_exchange_n(&where->index, &none, index, false, __ATOMIC_ACQ_REL,
+    if (!__atomic_compare_exchange_n(VT_AT(&where->index), &none, index, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
         let_go(index);
         index = none;
@@ -281,7 +281,7 @@ struct vt_file *vt_take(int descriptor) {
     struct vt_descriptor *where = vt_descriptor(descriptor);
     if (!where || !where->index) return NULL;
     vt_file_of(descriptor); /* its name is known in this process, too */
-    uint32_t index = __atomic_exchange_n(&where->index, 0, __ATOMIC_ACQ_REL);
+    uint32_t index = __atomic_exchange_n(VT_AT(&where->index), 0, __ATOMIC_ACQ_REL);
     where->stream_position = VT_UNKNOWN;
     return index < FIRST ? NULL : file_at(index);
 }
@@ -292,7 +292,7 @@ void vt_copied(int from, int to) {
     if (!vt_recording() || from == to) return;
     struct vt_descriptor *of = vt_descriptor(from);
     uint32_t index = of ? of->index : NOTHING;
-    if (index >= FIRST) __atomic_fetch_add(&file_at(index)->users, 1, __ATOMIC_RELAXED);
+    if (index >= FIRST) __atomic_fetch_add(VT_AT(&file_at(index)->users), 1, __ATOMIC_RELAXED);
     set(to, index);
 }
 
@@ -305,5 +305,5 @@ int64_t vt_advance(struct vt_file *file, int descriptor, int64_t moved, bool wri
         file->position = now < 0 ? VT_UNKNOWN : now;
         return now < 0 ? VT_UNKNOWN : now - moved;
     }
-    return __atomic_fetch_add(&file->position, moved, __ATOMIC_RELAXED);
+    return __atomic_fetch_add(VT_AT(&file->position), moved, __ATOMIC_RELAXED);
 }

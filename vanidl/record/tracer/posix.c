@@ -14,6 +14,35 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__ /* musl may have these as macros; programs may have them as symbols */
+#undef pread64
+#undef preadv64
+#undef preadv64v2
+#undef pwrite64
+#undef pwritev64
+#undef pwritev64v2
+#undef sendfile64
+#undef open64
+#undef openat64
+#undef creat64
+#undef mkstemp64
+#undef mkostemp64
+#undef mkstemps64
+#undef mkostemps64
+#undef lseek64
+#undef ftruncate64
+#undef fallocate64
+#undef posix_fallocate64
+#undef posix_fadvise64
+#undef fstat64
+#undef stat64
+#undef lstat64
+#undef fstatat64
+#undef truncate64
+#undef readdir64
+#undef mmap64
+#undef fcntl64
+#endif
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC 4
 #endif
@@ -26,6 +55,7 @@
 #ifndef PR_SET_SECCOMP
 #define PR_SET_SECCOMP 22
 #endif
+#define SECCOMP_MODE_STRICT 1
 
 #define AT_POSITION (-2) /* offset: where the descriptor stands */
 
@@ -61,7 +91,7 @@ static size_t sum_of(const struct iovec *parts, int n, ssize_t result) {
     errno = error;                                                                                   \
     if (!file) return moved_elsewhere((kind) >> 4 == 1, call_);                                      \
     uint32_t number = file->file;                                                                    \
-    uint64_t start = vt_now();                                                                       \
+    uint64_t start = vt_start();                                                                       \
     ssize_t result = call_;                                                                          \
     return moved(kind, file, number, descriptor, start, result, size, offset)
 
@@ -139,7 +169,7 @@ static ssize_t passed(uint8_t in, uint8_t out, int from, const off_t *from_at, i
                       const off_t *to_at, size_t n, ssize_t (*call)(void *), void *arguments) {
     int error = errno;
     struct vt_file *source = vt_file_of(from), *target = vt_file_of(to);
-    uint64_t start = source || target ? vt_now() : 0;
+    uint64_t start = source || target ? vt_start() : 0;
     errno = error;
     ssize_t result = call(arguments);
     if (source)
@@ -222,7 +252,7 @@ static unsigned mode_of(int flags, va_list more) {
         va_start(more, flags);                                                                       \
         unsigned mode = mode_of(flags, more);                                                        \
         va_end(more);                                                                                \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         int result = likely(VT_FUNCTION(name) != VT_NONE)                                            \
                          ? NEXT(name)(path, flags, mode)                                             \
                          : (int)vt_returned(VT_SYS(SYS_openat, AT_FDCWD, path, flags, mode));        \
@@ -237,7 +267,7 @@ OPEN(open64)
         va_start(more, flags);                                                                       \
         unsigned mode = mode_of(flags, more);                                                        \
         va_end(more);                                                                                \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         int result = CALL(name, SYS_openat, folder, path, flags, mode);                              \
         return opened(folder, path, flags, start, result);                                           \
     }
@@ -246,7 +276,7 @@ OPENAT(openat64)
 
 #define OPEN_2(name)                                                                                 \
     WRAP(int, name, const char *path, int flags) {                                                   \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         return opened(AT_FDCWD, path, flags, start, NEXT(name)(path, flags));                        \
     }
 OPEN_2(__open_2)
@@ -254,7 +284,7 @@ OPEN_2(__open64_2)
 
 #define OPENAT_2(name)                                                                               \
     WRAP(int, name, int folder, const char *path, int flags) {                                       \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         return opened(folder, path, flags, start, NEXT(name)(folder, path, flags));                  \
     }
 OPENAT_2(__openat_2)
@@ -262,7 +292,7 @@ OPENAT_2(__openat64_2)
 
 #define CREAT(name)                                                                                  \
     WRAP(int, name, const char *path, mode_t mode) {                                                 \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         int result = NEXT(name)(path, mode);                                                         \
         return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, start, result);                  \
     }
@@ -272,7 +302,7 @@ CREAT(creat64)
 /* The name is known when the file is there. */
 #define MKSTEMP(name, flags, parameters, ...)                                                        \
     WRAP(int, name, UNPACK parameters) {                                                             \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         int result = NEXT(name)(__VA_ARGS__);                                                        \
         return opened(AT_FDCWD, result < 0 ? NULL : path, (flags) | O_RDWR | O_CREAT | O_EXCL, start, \
                       result);                                                                       \
@@ -293,7 +323,7 @@ WRAP(int, close, int fd) {
     errno = error;
     if (!file) return CALL(close, SYS_close, fd);
     uint32_t number = file->file;
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     int result = CALL(close, SYS_close, fd);
     error = errno;
     vt_put(&(struct vt_event){VT_CLOSE, number, start, -1, 0, result < 0 ? -error : 0});
@@ -313,7 +343,7 @@ static void closed_all(int from, int last, uint64_t start) {
 }
 
 WRAP(int, close_range, unsigned first, unsigned last, int flags) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     int result = CALL(close_range, SYS_close_range, first, last, flags);
     int error = errno;
     if (!result && !(flags & CLOSE_RANGE_CLOEXEC) && first <= INT32_MAX && vt_recording())
@@ -323,7 +353,7 @@ WRAP(int, close_range, unsigned first, unsigned last, int flags) {
 }
 
 WRAP(void, closefrom, int first) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     if (VT_FUNCTION(closefrom) != VT_NONE)
         NEXT(closefrom)(first);
     else if (VT_SYS(SYS_close_range, first < 0 ? 0 : first, -1, 0))
@@ -343,15 +373,15 @@ static int copied(int from, int result, uint64_t start) {
 }
 
 WRAP(int, dup, int fd) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return copied(fd, CALL(dup, SYS_dup, fd), start);
 }
 WRAP(int, dup2, int fd, int to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return copied(fd, NEXT(dup2)(fd, to), start);
 }
 WRAP(int, dup3, int fd, int to, int flags) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return copied(fd, CALL(dup3, SYS_dup3, fd, to, flags), start);
 }
 
@@ -373,7 +403,7 @@ static int controlled(int fd, int command, long argument, int result, uint64_t s
         va_start(more, command);                                                                     \
         long argument = va_arg(more, long);                                                          \
         va_end(more);                                                                                \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         int result = CALL(name, SYS_fcntl, fd, command, argument);                                   \
         return controlled(fd, command, argument, result, start);                                     \
     }
@@ -397,7 +427,7 @@ static int done(uint8_t call, int fd, struct vt_file *file, uint64_t start, int6
     struct vt_file *file = vt_file_of(fd);                                                           \
     errno = error;                                                                                   \
     if (!file) return call_;                                                                         \
-    uint64_t start = vt_now();                                                                       \
+    uint64_t start = vt_start();                                                                       \
     int result = call_;                                                                              \
     return done(kind, fd, file, start, offset, size, result, returns_error)
 
@@ -407,7 +437,7 @@ static int done(uint8_t call, int fd, struct vt_file *file, uint64_t start, int6
         struct vt_file *file = vt_file_of(fd);                                                       \
         errno = error;                                                                               \
         if (!file) return CALL(name, SYS_lseek, fd, offset, whence);                                 \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         off_t result = CALL(name, SYS_lseek, fd, offset, whence);                                    \
         error = errno;                                                                               \
         if (result >= 0) file->position = result;                                                    \
@@ -485,7 +515,7 @@ static int named(uint8_t call, int folder, const char *path, uint64_t start, int
 }
 
 #define ON_PATH(kind, folder, path, offset, call_)                                                   \
-    uint64_t start = vt_now();                                                                       \
+    uint64_t start = vt_start();                                                                       \
     int result = call_;                                                                              \
     return named(kind, folder, path, start, offset, result)
 
@@ -516,13 +546,13 @@ static int stat_at(int folder, const char *path, uint64_t start, int result) {
 
 #define FSTATAT(name)                                                                                \
     WRAP(int, name, int folder, const char *path, struct stat *to, int flags) {                      \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         return stat_at(folder, path, start, CALL(name, SYS_newfstatat, folder, path, to, flags));    \
     }
 FSTATAT(fstatat)
 FSTATAT(fstatat64)
 WRAP(int, statx, int folder, const char *path, int flags, unsigned mask, void *to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return stat_at(folder, path, start, CALL(statx, SYS_statx, folder, path, flags, mask, to));
 }
 #define OLD_STAT(name)                                                                               \
@@ -535,7 +565,7 @@ OLD_STAT(__lxstat)
 OLD_STAT(__lxstat64)
 #define OLD_FSTATAT(name)                                                                            \
     WRAP(int, name, int version, int folder, const char *path, struct stat *to, int flags) {         \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         return stat_at(folder, path, start, NEXT(name)(version, folder, path, to, flags));           \
     }
 OLD_FSTATAT(__fxstatat)
@@ -569,13 +599,13 @@ WRAP(int, mkdirat, int folder, const char *path, mode_t mode) {
 TRUNCATE(truncate)
 TRUNCATE(truncate64)
 WRAP(ssize_t, readlink, const char *path, char *to, size_t n) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     ssize_t result = NEXT(readlink)(path, to, n);
     named(VT_READLINK, AT_FDCWD, path, start, -1, (int)result);
     return result;
 }
 WRAP(ssize_t, readlinkat, int folder, const char *path, char *to, size_t n) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     ssize_t result = NEXT(readlinkat)(folder, path, to, n);
     if (result < 0 || *path) named(VT_READLINK, folder, path, start, -1, (int)result);
     return result;
@@ -613,34 +643,34 @@ static int named_both(uint8_t call, int folder, const char *path, int to_folder,
 }
 
 WRAP(int, rename, const char *path, const char *to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_RENAME, AT_FDCWD, path, AT_FDCWD, to, start, NEXT(rename)(path, to));
 }
 WRAP(int, renameat, int folder, const char *path, int to_folder, const char *to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_RENAME, folder, path, to_folder, to, start,
                       NEXT(renameat)(folder, path, to_folder, to));
 }
 WRAP(int, renameat2, int folder, const char *path, int to_folder, const char *to, unsigned flags) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_RENAME, folder, path, to_folder, to, start,
                       CALL(renameat2, SYS_renameat2, folder, path, to_folder, to, flags));
 }
 WRAP(int, link, const char *path, const char *to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_LINK, AT_FDCWD, path, AT_FDCWD, to, start, NEXT(link)(path, to));
 }
 WRAP(int, linkat, int folder, const char *path, int to_folder, const char *to, int flags) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_LINK, folder, path, to_folder, to, start,
                       NEXT(linkat)(folder, path, to_folder, to, flags));
 }
 WRAP(int, symlink, const char *path, const char *to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_LINK, AT_FDCWD, path, AT_FDCWD, to, start, NEXT(symlink)(path, to));
 }
 WRAP(int, symlinkat, const char *path, int to_folder, const char *to) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return named_both(VT_LINK, AT_FDCWD, path, to_folder, to, start,
                       NEXT(symlinkat)(path, to_folder, to));
 }
@@ -667,7 +697,7 @@ WRAP(int, chroot, const char *path) {
 /* ---- folders ---- */
 
 WRAP(DIR *, opendir, const char *path) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     DIR *folder = NEXT(opendir)(path);
     int error = errno;
     if ((folder || error != EFAULT) && vt_recording()) {
@@ -706,7 +736,7 @@ static void entries_read(struct vt_file *file, void *folder, uint64_t start, boo
         struct vt_file *file = vt_file_of(dirfd(folder));                                            \
         errno = error;                                                                               \
         if (!file) return NEXT(name)(folder);                                                        \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         void *entry = NEXT(name)(folder);                                                            \
         error = errno;                                                                               \
         entries_read(file, folder, start, !entry, entry != NULL);                                    \
@@ -719,7 +749,7 @@ READDIR(readdir64)
 WRAP(int, closedir, DIR *folder) {
     int error = errno, fd = folder && vt_recording() ? dirfd(folder) : -1;
     struct vt_file *file = fd >= 0 ? vt_take(fd) : NULL;
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     if (file && vt_me.directory == folder && vt_me.entries)
         entries_read(file, folder, start, true, false);
     errno = error;
@@ -748,11 +778,11 @@ static void keep_mapping(void *address, uint32_t file) {
         uint32_t at = (uint32_t)(hash + i) % MAPPINGS;
         uintptr_t none = mappings[at].address;
         if (none && none != (uintptr_t)address) continue;
-        if (!__atomic_compare_exchange_n(&mappings[at].address, &none, (uintptr_t)address, false,
+        if (!__atomic_compare_exchange_n(VT_AT(&mappings[at].address), &none, (uintptr_t)address, false,
                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
             continue;
         mappings[at].file = file;
-        __atomic_fetch_add(&mapped, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(VT_AT(&mapped), 1, __ATOMIC_RELAXED);
         return;
     }
 }
@@ -765,9 +795,9 @@ static bool find_mapping(void *address, uint32_t *file, bool remove) {
         uintptr_t found = (uintptr_t)address;
         if (mappings[at].address != found) continue;
         *file = mappings[at].file;
-        if (remove && __atomic_compare_exchange_n(&mappings[at].address, &found, 0, false,
+        if (remove && __atomic_compare_exchange_n(VT_AT(&mappings[at].address), &found, 0, false,
                                                   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-            __atomic_fetch_sub(&mapped, 1, __ATOMIC_RELAXED);
+            __atomic_fetch_sub(VT_AT(&mapped), 1, __ATOMIC_RELAXED);
         return true;
     }
     return false;
@@ -780,7 +810,7 @@ static bool find_mapping(void *address, uint32_t *file, bool remove) {
         errno = error;                                                                               \
         if (!file) return CALL(name, SYS_mmap, where, n, protection, flags, fd, at);                 \
         uint32_t number = file->file;                                                                \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         void *result = NEXT(name)(where, n, protection, flags, fd, at);                              \
         error = errno;                                                                               \
         bool failed = result == MAP_FAILED;                                                          \
@@ -798,7 +828,7 @@ WRAP(int, munmap, void *where, size_t n) {
     if (!mapped || !vt_recording() || !find_mapping(where, &file, true))
         return CALL(munmap, SYS_munmap, where, n);
     vt_keep_name(file);
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     int result = CALL(munmap, SYS_munmap, where, n), error = errno;
     vt_put(&(struct vt_event){VT_MUNMAP, file, start, -1, n, result < 0 ? -error : 0});
     errno = error;
@@ -808,7 +838,7 @@ WRAP(int, msync, void *where, size_t n, int flags) {
     uint32_t file = 0;
     if (!mapped || !vt_recording()) return NEXT(msync)(where, n, flags);
     if (find_mapping(where, &file, false)) vt_keep_name(file);
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     int result = NEXT(msync)(where, n, flags), error = errno;
     vt_put(&(struct vt_event){VT_MSYNC, file, start, -1, n, result < 0 ? -error : 0});
     errno = error;
@@ -818,7 +848,7 @@ WRAP(int, msync, void *where, size_t n, int flags) {
 /* ---- processes ---- */
 
 /* Positions of descriptors are shared with a child from before it is there. */
-static void forks(void) { __atomic_fetch_add(&vt.forks, 1, __ATOMIC_RELAXED); }
+static void forks(void) { __atomic_fetch_add(VT_AT(&vt.forks), 1, __ATOMIC_RELAXED); }
 
 static int forked(uint8_t call, uint64_t start, int child) {
     int error = errno;
@@ -830,12 +860,12 @@ static int forked(uint8_t call, uint64_t start, int child) {
 
 WRAP(int, fork, void) {
     if (vt.on) forks();
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return forked(VT_FORK, start, NEXT(fork)());
 }
 WRAP(int, _Fork, void) {
     if (vt.on) forks();
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     return forked(VT_FORK, start, NEXT(_Fork)());
 }
 
@@ -858,7 +888,7 @@ static struct vt_next next_vfork __attribute__((section("vt_next"), used, aligne
 void *vt_before_vfork(void) {
     if (vt.on) {
         vt_me.maybe_vforked = 1;
-        __atomic_fetch_add(&vt.spawns, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(VT_AT(&vt.spawns), 1, __ATOMIC_RELAXED);
     }
     return next_vfork.function ? next_vfork.function : vt_find(&next_vfork);
 }
@@ -917,8 +947,8 @@ __asm__(".text\n"
 #define POSIX_SPAWN(name)                                                                            \
     WRAP(int, name, pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,       \
          const posix_spawnattr_t *attributes, char *const *words, char *const *variables) {          \
-        if (vt.on) __atomic_fetch_add(&vt.spawns, 1, __ATOMIC_RELAXED);                              \
-        uint64_t start = vt_now();                                                                   \
+        if (vt.on) __atomic_fetch_add(VT_AT(&vt.spawns), 1, __ATOMIC_RELAXED);                              \
+        uint64_t start = vt_start();                                                                   \
         int result = NEXT(name)(child, path, actions, attributes, words, variables);                 \
         if (!result && child) forked(VT_SPAWN, start, *child);                                       \
         return result;                                                                               \
@@ -996,6 +1026,10 @@ WRAP(int, prctl, int option, ...) {
     long a = va_arg(more, long), b = va_arg(more, long), c = va_arg(more, long),
          d = va_arg(more, long);
     va_end(more);
-    if (option == PR_SET_SECCOMP && vt.on) vt_seal();
-    return CALL(prctl, SYS_prctl, option, a, b, c, d);
+    bool on = vt.on, sealed = vt.sealed, seals = option == PR_SET_SECCOMP && on;
+    if (seals) vt_seal();
+    if (seals && a == SECCOMP_MODE_STRICT) vt.on = false; /* it may not even look at the clock */
+    int result = CALL(prctl, SYS_prctl, option, a, b, c, d);
+    if (seals && result < 0) vt.on = on, vt.sealed = sealed;
+    return result;
 }

@@ -10,6 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__ /* musl may have these as macros; programs may have them as symbols */
+#undef fopen64
+#undef freopen64
+#undef fseeko64
+#undef fsetpos64
+#endif
+
 int fileno_unlocked(FILE *);
 
 static int descriptor_of(FILE *stream) {
@@ -38,7 +45,7 @@ static struct use use_of(FILE *stream) {
             if (use.file->flags & VT_APPEND && !VT_SYS(SYS_fstat, use.fd, &is)) now = is.st_size;
             at->stream_position = now < 0 ? VT_UNKNOWN : now;
         }
-        use.start = vt_now();
+        use.start = vt_start();
     }
     errno = error;
     return use;
@@ -54,7 +61,7 @@ static void moved(uint8_t call, const struct use *use, int64_t nbytes, size_t si
     _Atomic int64_t *position = &vt_descriptor(use->fd)->stream_position;
     int64_t offset = *position;
     if (offset >= 0 && nbytes > 0)
-        offset = __atomic_fetch_add(position, nbytes, __ATOMIC_RELAXED);
+        offset = __atomic_fetch_add(VT_AT(position), nbytes, __ATOMIC_RELAXED);
     vt_put(&(struct vt_event){call, use->number, use->start, offset, size,
                              nbytes < 0 ? -(error ? error : EIO) : nbytes});
     errno = error;
@@ -89,7 +96,7 @@ static FILE *opened(const char *path, const char *mode, uint64_t start, FILE *st
 
 #define FOPEN(name)                                                                                  \
     WRAP(FILE *, name, const char *path, const char *mode) {                                         \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         return opened(path, mode, start, NEXT(name)(path, mode));                                    \
     }
 FOPEN(fopen)
@@ -114,7 +121,7 @@ static struct vt_file *take(FILE *stream) {
 #define FREOPEN(name)                                                                                \
     WRAP(FILE *, name, const char *path, const char *mode, FILE *stream) {                           \
         struct vt_file *before = take(stream);                                                       \
-        uint64_t start = vt_now();                                                                   \
+        uint64_t start = vt_start();                                                                   \
         FILE *result = NEXT(name)(path, mode, stream);                                               \
         closed(VT_FCLOSE, before, start, 0);                                                         \
         return path ? opened(path, mode, start, result) : result;                                    \
@@ -123,7 +130,7 @@ FREOPEN(freopen)
 FREOPEN(freopen64)
 
 WRAP(FILE *, fdopen, int fd, const char *mode) {
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     FILE *stream = NEXT(fdopen)(fd, mode);
     int error = errno;
     struct vt_file *file = stream ? vt_file_of(fd) : NULL;
@@ -138,7 +145,7 @@ WRAP(FILE *, fdopen, int fd, const char *mode) {
 
 WRAP(int, fclose, FILE *stream) {
     struct vt_file *file = take(stream);
-    uint64_t start = vt_now();
+    uint64_t start = vt_start();
     int result = NEXT(fclose)(stream);
     closed(VT_FCLOSE, file, start, result);
     return result;

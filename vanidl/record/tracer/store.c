@@ -19,6 +19,9 @@
 #ifndef VT_TRACER_VERSION
 #define VT_TRACER_VERSION ""
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -225,7 +228,7 @@ static bool begin(uint32_t how) {
     others[0].layer = 1; /* two records for what has none of its own */
     others[1].layer = 2;
     header->counters = 2;
-    __atomic_store_n(&header->chunks, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(VT_AT(&header->chunks), 1, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -233,7 +236,7 @@ bool vt_begun(void) {
     uint32_t none = 0;
     int error = errno;
     if (!vt.on || vt.sealed ||
-        !__atomic_compare_exchange_n(&vt.wiped->generation, &none, (uint32_t)BUSY, false,
+        !__atomic_compare_exchange_n(VT_AT(&vt.wiped->generation), &none, (uint32_t)BUSY, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return false;
     bool begun = begin(1);
@@ -242,8 +245,8 @@ bool vt_begun(void) {
         vt.on = false;
         return false;
     }
-    __atomic_store_n(&vt.generation, vt.generation + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&vt.wiped->generation, vt.generation, __ATOMIC_RELEASE);
+    __atomic_store_n(VT_AT(&vt.generation), vt.generation + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(VT_AT(&vt.wiped->generation), vt.generation, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -292,7 +295,7 @@ void vt_ends(void) {
         uint64_t monotonic, width, real = realtime(&monotonic, &width);
         read_accounts(&header->rchar, &header->wchar, &header->read_bytes, &header->write_bytes);
         header->end_realtime_ns = real;
-        __atomic_store_n(&header->end_monotonic_ns, monotonic, __ATOMIC_RELEASE);
+        __atomic_store_n(VT_AT(&header->end_monotonic_ns), monotonic, __ATOMIC_RELEASE);
     }
     errno = error;
 }
@@ -305,17 +308,22 @@ __attribute__((destructor(101))) static void finish(void) { vt_ends(); }
 
 /* ---- chunks and slots ---- */
 
+/* The last word, which holds the check, is written last. */
+static inline void write_words(uint8_t *where, uint64_t words[5]) {
+    words[4] |= (uint64_t)vt_check(words, (uint64_t)(where - vt.base)) << 48;
+    memcpy(where, words, 4 * sizeof *words);
+    __atomic_store_n((uint64_t *)(where + 4 * sizeof *words), words[4], __ATOMIC_RELEASE);
+}
+
 static void write_slot(uint8_t *where, struct vt_slot slot) {
     uint64_t words[5];
     slot.check = 0;
     memcpy(words, &slot, sizeof words);
-    uint16_t check = vt_check(words, (uint64_t)(where - vt.base));
-    memcpy(where, words, sizeof words - sizeof check);
-    __atomic_store_n((uint16_t *)(where + offsetof(struct vt_slot, check)), check, __ATOMIC_RELEASE);
+    write_words(where, words);
 }
 
 static void stop(enum vt_reason reason) {
-    if (__atomic_exchange_n(&vt.full, true, __ATOMIC_RELAXED)) return;
+    if (__atomic_exchange_n(VT_AT(&vt.full), true, __ATOMIC_RELAXED)) return;
     header->missing_reason = reason;
     header->missing_since_ns = vt_now();
 }
@@ -324,7 +332,7 @@ static void hand_chunk_over(void *thread) {
     struct vt_thread *me = thread;
     if (!me->chunk || me->generation != vt.generation) return;
     if (me->end - me->next < 8 * VT_SLOT_BYTES) {
-        __atomic_fetch_add(&space.slots_used, VT_SLOTS - 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(VT_AT(&space.slots_used), VT_SLOTS - 1, __ATOMIC_RELAXED);
         me->chunk = me->next = me->ready = me->end = NULL;
         return;
     }
@@ -335,7 +343,7 @@ static void hand_chunk_over(void *thread) {
     do {
         rests[chunk].below = (uint32_t)top;
         changed = ((top >> 32) + 1) << 32 | chunk;
-    } while (!__atomic_compare_exchange_n(&space.free_chunk, &top, changed, false, __ATOMIC_RELEASE,
+    } while (!__atomic_compare_exchange_n(VT_AT(&space.free_chunk), &top, changed, false, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
 }
 
@@ -345,16 +353,16 @@ static uint8_t *take_chunk(uint32_t *used, bool whole) {
     while (!whole && (uint32_t)top) {
         uint32_t chunk = (uint32_t)top;
         uint64_t changed = ((top >> 32) + 1) << 32 | rests[chunk].below;
-        if (__atomic_compare_exchange_n(&space.free_chunk, &top, changed, false, __ATOMIC_ACQUIRE,
+        if (__atomic_compare_exchange_n(VT_AT(&space.free_chunk), &top, changed, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_ACQUIRE)) {
             *used = rests[chunk].used;
             return vt.base + (uint64_t)chunk * VT_CHUNK_BYTES;
         }
     }
-    uint64_t chunk = __atomic_load_n(&header->chunks, __ATOMIC_RELAXED);
+    uint64_t chunk = __atomic_load_n(VT_AT(&header->chunks), __ATOMIC_RELAXED);
     do
         if (chunk >= header->room_chunks || chunk >= room_for_rests) return NULL;
-    while (!__atomic_compare_exchange_n(&header->chunks, &chunk, chunk + 1, false, __ATOMIC_RELAXED,
+    while (!__atomic_compare_exchange_n(VT_AT(&header->chunks), &chunk, chunk + 1, false, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED));
     *used = 0;
     return vt.base + chunk * VT_CHUNK_BYTES;
@@ -363,6 +371,12 @@ static uint8_t *take_chunk(uint32_t *used, bool whole) {
 static bool back_until(uint8_t *where) {
     struct vt_thread *me = &vt_me;
     while (me->ready < where) {
+        size_t ahead = (size_t)(me->chunk + VT_CHUNK_BYTES - me->ready);
+        if (space.slots_used && !vt.sealed && /* more is likely to come; from Linux 5.14 on */
+            !VT_SYS(SYS_madvise, me->ready, ahead, MADV_POPULATE_WRITE)) {
+            me->ready += ahead;
+            continue;
+        }
         if (!back_page(me->ready)) {
             stop(VT_NO_SPACE);
             return false;
@@ -395,7 +409,7 @@ __attribute__((noinline)) static uint8_t *make_room(uint8_t *at, size_t n, bool 
         stop(VT_NO_SPACE);
     } else {
         if (me->generation == vt.generation && me->chunk)
-            __atomic_fetch_add(&space.slots_used, VT_SLOTS - 1, __ATOMIC_RELAXED);
+            __atomic_fetch_add(VT_AT(&space.slots_used), VT_SLOTS - 1, __ATOMIC_RELAXED);
         uint32_t used = 0;
         uint8_t *chunk = NULL;
         if (space.slots_used >= event_limit && !of_name) {
@@ -409,7 +423,7 @@ __attribute__((noinline)) static uint8_t *make_room(uint8_t *at, size_t n, bool 
         if (chunk) {
             start_chunk(chunk, used);
             if (has_thread_key) pthread_setspecific(thread_key, me);
-            uint8_t *first = __atomic_fetch_add(&me->next, nbytes + VT_SLOT_BYTES, __ATOMIC_RELAXED);
+            uint8_t *first = __atomic_fetch_add(VT_AT(&me->next), nbytes + VT_SLOT_BYTES, __ATOMIC_RELAXED);
             if (back_until(first + nbytes + VT_SLOT_BYTES)) {
                 struct vt_slot thread = {.result = me->id, .call = VT_THREAD};
                 uint64_t error;
@@ -426,11 +440,23 @@ __attribute__((noinline)) static uint8_t *make_room(uint8_t *at, size_t n, bool 
     return slots;
 }
 
+/* Adds to what signal handlers of this thread alone may change meanwhile: one instruction, without
+ * the lock that other threads would need. Returns what was there before. */
+static inline uint8_t *add_here(uint8_t **where, size_t n) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    size_t before = n;
+    __asm__ volatile("xaddq %0, %1" : "+r"(before), "+m"(*where) : : "memory", "cc");
+    return (uint8_t *)before;
+#else
+    return __atomic_fetch_add(where, n, __ATOMIC_RELAXED);
+#endif
+}
+
 /* Signal handlers may come between any two of these lines, and take slots themselves. */
 static inline uint8_t *take_slots(size_t n, bool of_name) {
     struct vt_thread *me = &vt_me;
     if (unlikely(!me->chunk || me->generation != vt.generation)) return make_room(NULL, n, of_name);
-    uint8_t *at = __atomic_fetch_add(&me->next, n * VT_SLOT_BYTES, __ATOMIC_RELAXED);
+    uint8_t *at = add_here(&me->next, n * VT_SLOT_BYTES);
     if (likely(at >= me->chunk && at + n * VT_SLOT_BYTES <= me->ready)) return at;
     return make_room(at, n, of_name);
 }
@@ -490,13 +516,13 @@ static bool make_memory(void *_Atomic *where, size_t nbytes) {
     if (vt.sealed) return false;
     void *made = vt_memory(nbytes), *none = NULL;
     if (!made) return false;
-    if (!__atomic_compare_exchange_n(where, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(VT_AT(where), &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         VT_SYS(SYS_munmap, made, nbytes);
     return true;
 }
 
 static uint32_t new_number(uint64_t hash) {
-    uint32_t file = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
+    uint32_t file = __atomic_add_fetch(VT_AT(&last_number), 1, __ATOMIC_RELAXED);
     if (file >= NUMBERS * NUMBER_BLOCKS ||
         !make_memory((void *_Atomic *)&numbers[file / NUMBERS], NUMBERS * sizeof(struct number)))
         return 0;
@@ -512,13 +538,13 @@ static uint32_t look_up(uint64_t hash) {
         bool is_full = in_table[t] > table_size[t] / 2;
         uint32_t mask = table_size[t] - 1;
         for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
-            uint32_t found = __atomic_load_n(&tables[t][at], __ATOMIC_ACQUIRE);
+            uint32_t found = __atomic_load_n(VT_AT(&tables[t][at]), __ATOMIC_ACQUIRE);
             if (!found && is_full) break; /* it would be in the next one */
             if (!found) {
                 if (!mine && !(mine = new_number(hash))) return 0;
-                if (__atomic_compare_exchange_n(&tables[t][at], &found, mine, false, __ATOMIC_ACQ_REL,
+                if (__atomic_compare_exchange_n(VT_AT(&tables[t][at]), &found, mine, false, __ATOMIC_ACQ_REL,
                                                 __ATOMIC_ACQUIRE)) {
-                    __atomic_fetch_add(&in_table[t], 1, __ATOMIC_RELAXED);
+                    __atomic_fetch_add(VT_AT(&in_table[t]), 1, __ATOMIC_RELAXED);
                     return mine;
                 }
             }
@@ -533,7 +559,7 @@ static bool write_name(struct number *number, uint32_t file, const char *name, s
     if (!n || n >= VT_SLOTS / 2) return false;
     uint8_t *slots = take_slots(n, true);
     if (!slots) {
-        __atomic_fetch_add(&header->names_missing, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(VT_AT(&header->names_missing), 1, __ATOMIC_RELAXED);
         return false;
     }
     for (size_t i = 0; i < n; i++) {
@@ -553,7 +579,7 @@ static bool write_name(struct number *number, uint32_t file, const char *name, s
 static bool claim_name(struct number *number) {
     uint32_t before = number->generation;
     return before != vt.generation &&
-           __atomic_compare_exchange_n(&number->generation, &before, vt.generation, false,
+           __atomic_compare_exchange_n(VT_AT(&number->generation), &before, vt.generation, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
@@ -615,7 +641,7 @@ static bool back_counters(uint32_t index) {
             if (!chunk || !back_page(chunk)) return false;
             write_slot(chunk, (struct vt_slot){.start_ns = vt_now(), .call = VT_COUNTERS});
             uint32_t mine = (uint32_t)((chunk - vt.base) / VT_CHUNK_BYTES);
-            __atomic_compare_exchange_n(&space.counter_chunk[place], &none, mine, false,
+            __atomic_compare_exchange_n(VT_AT(&space.counter_chunk[place]), &none, mine, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
         }
     }
@@ -629,29 +655,29 @@ static struct vt_counters *counters_of(uint32_t file, int layer) {
     struct vt_counters *others = (struct vt_counters *)(vt.base + VT_PAGE) + layer;
     struct number *number = file && file != VT_LEFT_OUT ? number_at(file) : NULL;
     if (!number || !number->slots || number->generation != vt.generation) return others;
-    uint32_t index = __atomic_load_n(&number->counters[layer], __ATOMIC_ACQUIRE);
+    uint32_t index = __atomic_load_n(VT_AT(&number->counters[layer]), __ATOMIC_ACQUIRE);
     if (index == UINT32_MAX) return others;
     if (index) return counters_at(index - 1);
     uint32_t none = 0;
-    if (!__atomic_compare_exchange_n(&number->counters[layer], &none, UINT32_MAX, false,
+    if (!__atomic_compare_exchange_n(VT_AT(&number->counters[layer]), &none, UINT32_MAX, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return others; /* another thread is making it */
-    index = (uint32_t)__atomic_fetch_add(&header->counters, 1, __ATOMIC_RELAXED);
+    index = (uint32_t)__atomic_fetch_add(VT_AT(&header->counters), 1, __ATOMIC_RELAXED);
     if (!back_counters(index)) return others;
     struct vt_counters *record = counters_at(index);
     record->file = file;
     __atomic_store_n(&record->layer, (uint8_t)(layer + 1), __ATOMIC_RELEASE);
-    __atomic_store_n(&number->counters[layer], index + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(VT_AT(&number->counters[layer]), index + 1, __ATOMIC_RELEASE);
     return record;
 }
 
 static void raise_to(uint64_t *where, uint64_t value) {
-    uint64_t before = __atomic_load_n(where, __ATOMIC_RELAXED);
-    while (before < value && !__atomic_compare_exchange_n(where, &before, value, false,
+    uint64_t before = __atomic_load_n(VT_AT(where), __ATOMIC_RELAXED);
+    while (before < value && !__atomic_compare_exchange_n(VT_AT(where), &before, value, false,
                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
 
-#define ADD(where, value) __atomic_fetch_add(&(where), (value), __ATOMIC_RELAXED)
+#define ADD(where, value) __atomic_fetch_add(VT_AT(&(where)), (value), __ATOMIC_RELAXED)
 
 __attribute__((noinline)) static void count(const struct vt_event *call, uint64_t end) {
     static const uint64_t borders[] = VT_SIZE_BORDERS;
@@ -663,7 +689,7 @@ __attribute__((noinline)) static void count(const struct vt_event *call, uint64_
     int size = 0;
     while (size < 9 && bytes > borders[size]) size++;
     uint64_t none = 0, up_to = call->offset >= 0 && bytes ? (uint64_t)call->offset + bytes : 0;
-    __atomic_compare_exchange_n(&to->first_ns, &none, call->start, false, __ATOMIC_RELAXED,
+    __atomic_compare_exchange_n(VT_AT(&to->first_ns), &none, call->start, false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
     raise_to(&to->last_ns, end);
     if (call->result < 0) ADD(to->failed, 1);
@@ -703,16 +729,15 @@ void vt_put(const struct vt_event *call) {
         return;
     }
     if (unlikely(duration >> 40)) duration = ((uint64_t)1 << 40) - 1;
-    write_slot(where, (struct vt_slot){
-                          .start_ns = call->start,
-                          .offset = call->offset,
-                          .result = call->result,
-                          .size = call->size > UINT32_MAX ? UINT32_MAX : (uint32_t)call->size,
-                          .duration_ns = (uint32_t)duration,
-                          .file = call->file,
-                          .call = call->call,
-                          .duration_high = (uint8_t)(duration >> 32),
-                      });
+    uint64_t size = call->size > UINT32_MAX ? UINT32_MAX : call->size;
+    uint64_t words[5] = { /* struct vt_slot: by its fields it would be put together in memory */
+        call->start,
+        (uint64_t)call->offset,
+        (uint64_t)call->result,
+        size | duration << 32,
+        call->file | (uint64_t)call->call << 32 | duration >> 32 << 40,
+    };
+    write_words(where, words);
 }
 
 void vt_moved_elsewhere(bool read, uint64_t nbytes) {

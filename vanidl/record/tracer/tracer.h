@@ -13,7 +13,6 @@
 #define VANIDL_TRACER_H
 
 #define _GNU_SOURCE
-#define _LARGEFILE64_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +27,8 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
+/* The address of an _Atomic object as the builtins of both gcc and clang take it. */
+#define VT_AT(address) ((__typeof__(1 ? *(address) : *(address)) *)(address))
 #define HIDDEN __attribute__((visibility("hidden")))
 
 /* ---- system calls of our own: never through libc, whose functions are wrapped, too ---- */
@@ -136,7 +137,7 @@ struct vt_state {
     uint32_t generation; /* of this process: 1 more than that of the one that forked it */
     int32_t pid;
     _Atomic uint32_t forks, spawns; /* after which positions of descriptors may be moved by others */
-    _Atomic bool full;              /* calls are no longer recorded one by one */
+    _Atomic uint32_t full;          /* calls are no longer recorded one by one */
     uint8_t *base;                  /* the mapped file */
 };
 extern HIDDEN struct vt_state vt;
@@ -146,6 +147,9 @@ static inline uint64_t vt_now(void) {
     clock_gettime(CLOCK_MONOTONIC, &now); /* in the vDSO: no system call */
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+/* When a call begins that may be recorded. */
+static inline uint64_t vt_start(void) { return vt.on ? vt_now() : 0; }
 
 /* Whether this is the child of a vfork, which shares our memory. */
 HIDDEN bool vt_is_vforked(void);
