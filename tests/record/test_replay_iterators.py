@@ -11,7 +11,7 @@ import pytest
 import vanidl
 from tests.record import counted_loop
 from vanidl.ceiling import measure
-from vanidl.commands.ceiling import size_of
+from vanidl.commands.sizes import size_of
 from vanidl.errors import UsageError
 from vanidl.readers.steps.journal import REPLAY, WAIT, read_journal
 from vanidl.record import record
@@ -180,13 +180,13 @@ def test_a_loop_of_one_pass_has_no_ceiling(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("1GiB", 1 << 30), ("512 MB", 512 << 20), ("7", 7)])
 def test_sizes(text: str, expected: int) -> None:
-    assert size_of(text) == expected
+    assert size_of(text, "--memory") == expected
 
 
 @pytest.mark.parametrize("text", ["", "3 apples", "-1", "1.5G"])
 def test_sizes_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="such as 512MiB"):
-        size_of(text)
+        size_of(text, "--memory")
 
 
 @pytest.mark.parametrize("values", [(0, 1, None), (1, 0, None), (1, 1, 0)])

@@ -391,7 +391,7 @@ def test_a_job_that_takes_too_long_is_given_up_and_tried_again(tmp_path, monkeyp
     monkeypatch.setattr(survey_rows, "trace_of", forever)
     job = Job("1", ("a",), "", "key")
     limits = Limits(seconds=0.05, nbytes=1 << 40)
-    row = survey_rows.row(job, survey_rows.library.start_counters([]), limits)
+    row = survey_rows.row(job, limits)
     assert row["problem"].endswith(survey_rows.LIMITED)
     cache = RowCache(tmp_path)
     cache.add({"key": row})

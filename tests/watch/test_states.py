@@ -184,8 +184,7 @@ def test_a_process_that_has_ended_does_not_train_any_more(program: Program) -> N
 
 
 def test_the_sign_of_life_is_there_as_long_as_it_is_recorded(tmp_path: Path) -> None:
-    with sign_of_life(tmp_path) as touch:
-        touch()
+    with sign_of_life(tmp_path):
         recorder = read_recorder(tmp_path)
         assert recorder is not None
         assert recorder.is_here
@@ -197,8 +196,8 @@ def test_the_sign_of_life_is_there_as_long_as_it_is_recorded(tmp_path: Path) -> 
 
 
 def test_no_sign_of_life_can_be_left(tmp_path: Path) -> None:
-    with sign_of_life(tmp_path / "none") as touch:
-        touch()
+    with sign_of_life(tmp_path / "none"):
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\udcff"])

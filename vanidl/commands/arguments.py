@@ -90,6 +90,10 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--darshan-lib", metavar="PATH", help="Darshan's libdarshan.so")
     add(
+        "--keep-free", metavar="SIZE", default="256MiB",
+        help="stop recording, not the command, where the disk of RUN has less free (256MiB)",
+    )  # fmt: skip
+    add(
         "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"
     )
     add("--openmetrics", metavar="FILE", help="also write metrics there, see vanidl watch")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,15 +10,13 @@ from pathlib import Path
 from vanidl.ceiling import measure
 from vanidl.commands import console
 from vanidl.commands.arguments import PLACEHOLDER
-from vanidl.errors import UsageError
+from vanidl.commands.sizes import size_of
 from vanidl.readers.ceiling_json import write_ceiling
 from vanidl.record import Recorded, record
 from vanidl.record.no_tracer import NAME as NO_TRACER
 from vanidl.record.steps import Replay
 from vanidl.wording.ceiling import ceiling_text
 
-_SIZE = re.compile(r"(\d+)\s*([KMGT](?:i?B)?|B)?", re.IGNORECASE)
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_VALUE = (
     "vanidl: now with batches from memory; workers of loaders are stopped once these are warm.\n"
     "vanidl: what this run trains is of no value, as its batches repeat. Its checkpoints and logs "
@@ -33,19 +30,7 @@ def replay_of(options: argparse.Namespace) -> Replay:
     Raises:
         UsageError: a number makes no sense.
     """
-    return Replay(options.warm_up, size_of(options.memory), options.epoch_batches)
-
-
-def size_of(text: str) -> int:
-    """Bytes of `512MiB` or `2G`.
-
-    Raises:
-        UsageError: it is written otherwise.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"--memory {text}: expected a size such as 512MiB or 2GiB.")
-    return int(found[1]) * _UNITS[(found[2] or "")[:1].upper()]
+    return Replay(options.warm_up, size_of(options.memory, "--memory"), options.epoch_batches)
 
 
 def run(options: argparse.Namespace) -> int:

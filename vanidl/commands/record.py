@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from vanidl.commands import console
+from vanidl.commands.sizes import size_of
 from vanidl.readers.run_json import MISSING, UNFINISHED
 from vanidl.record import Recorded, record
 from vanidl.wording.ending import ending_words
@@ -31,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
             with_steps=not options.no_steps,
             waits=options.wait,
             profile_steps=options.profile,
+            keep_free_nbytes=size_of(options.keep_free, "--keep-free"),
         )
     console.tell(_message(recorded))
     return recorded.exit_status

@@ -31,7 +31,7 @@ from vanidl.readers.records import CounterFile, ProfileTrace, TracerLog
 
 _MOST_NAMED = 100
 """Warnings of a kind that name a file each; a hundred thousand files are one job, too."""
-_EMPTY_FOR, _MOST_REASONS = ("steps_incomplete", "recording"), 3
+_EMPTY_FOR, _MOST_REASONS = ("steps_incomplete", "recording_stopped", "recording"), 3
 """Warnings that say why a recording may be empty, and how many of them are repeated."""
 
 _LEFT_OUT = ". Nothing of it is in this report."

@@ -14,7 +14,9 @@ WARNING = "warning"
 DAMAGED = frozenset({"damaged", "unreadable"})
 """A file, or a part of it, could not be read."""
 
-DROPPED = frozenset({"truncated", "partial", "records_exhausted", "calls_summed"})
+DROPPED = frozenset(
+    {"truncated", "partial", "records_exhausted", "calls_summed", "recording_stopped"}
+)
 """The tracer ran out of room, or summed up: operations, or whole files, were dropped."""
 
 UNREAD = frozenset({"modules_not_read"})

@@ -66,6 +66,7 @@ class RunRecord:
     ceiling: bool = False  # its batches came from memory: no training, and never taken for one
     memory_kills: int | None = None  # processes killed as memory had run out; None: not known
     last_error: str = ""  # of a Python process that failed, without secrets
+    stopped: str = ""  # a sentence: since when nothing was recorded for want of space; "": never
 
     @property
     def ending(self) -> Ending:
@@ -97,7 +98,7 @@ def _unusable(path: str | Path, found: str) -> str:
     )
 
 
-_LATER = {"ceiling": False, "memory_kills": None, "last_error": ""}
+_LATER = {"ceiling": False, "memory_kills": None, "last_error": "", "stopped": ""}
 """Fields that records of before lack, as they are then."""
 
 
@@ -224,6 +225,8 @@ def losses(records: Records) -> Iterator[Notice]:
                 yield Notice("processes_missing", text)
             elif lost:
                 yield Notice("processes_unfinished", text)
+        if record.stopped:
+            yield Notice("recording_stopped", record.stopped)
         for loss in record.losses:
             yield Notice("recording", loss, "info")
 

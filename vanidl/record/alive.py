@@ -7,6 +7,7 @@ dead: a recorder that was killed leaves the file, whose process is gone, or no l
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,8 +22,9 @@ from vanidl.files.checked_json import checked_fields
 from vanidl.record.watch import process_started
 
 NAME = "recorder.live"
-TOUCHED_S = 5.0
-"""How often the file is touched."""
+LOOK_S = 1.0
+TOUCHED_LOOKS = 5
+"""The file is touched at every fifth look."""
 _MACHINE = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -64,27 +66,34 @@ def read_recorder(run: Path) -> Recorder | None:
 
 
 @contextmanager
-def sign_of_life(run: Path) -> Iterator[Callable[[], None]]:
-    """The file of this process while it is in the block; what touches it, which may be often.
+def sign_of_life(run: Path, look: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """The file of this process is there, and touched, while it is in the block.
 
-    Where it cannot be written the run is recorded as well.
+    Where it cannot be written the run is recorded as well. `look` is called every second, as the
+    file is touched, by a thread of its own: storage that hangs holds up neither signals for the
+    command nor word of its end.
     """
     path, me = run / NAME, os.getpid()
     recorder = Recorder(place_of_processes(), me, process_started(me), time.time_ns())
-    touched_s = time.monotonic()
+    over = threading.Event()
 
-    def touch() -> None:
-        nonlocal touched_s
-        now_s = time.monotonic()
-        if now_s - touched_s >= TOUCHED_S:
-            touched_s = now_s
-            with suppress(OSError):
-                os.utime(path)
+    def live() -> None:
+        looks = 0
+        while not over.wait(LOOK_S):
+            look()
+            looks += 1
+            if looks % TOUCHED_LOOKS == 0:
+                with suppress(OSError):
+                    os.utime(path)
 
     with suppress(OSError):
         path.write_bytes(orjson.dumps(asdict(recorder)))
+    thread = threading.Thread(target=live, name="vanidl-recorder", daemon=True)
+    thread.start()
     try:
-        yield touch
+        yield
     finally:
+        over.set()
+        thread.join(LOOK_S)
         with suppress(OSError):
             path.unlink()

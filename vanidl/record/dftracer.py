@@ -51,9 +51,13 @@ def tracer(run: Path) -> Tracer:
         metadata.version("dftracer"),
         environment(preload, folder),
         lambda pids: found(folder),  # noqa: ARG005  (every trace names its process)
+        goes_on=_GOES_ON,
     )
 
 
+_GOES_ON = (
+    "DFTracer cannot be stopped in a process that goes on, and writes until the disk is full."
+)
 _LOSE_CALLS = (
     "DFTRACER_ENABLE_AGGREGATION", "DFTRACER_DISABLE_IO", "DFTRACER_DISABLE_POSIX",
     "DFTRACER_DISABLE_STDIO",

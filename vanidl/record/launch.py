@@ -94,13 +94,8 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def run(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    signals: Signals,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> Ended:
-    """Runs a command to its end; `meanwhile` is called at least twice a second.
+def run(command: Sequence[str], environment: Mapping[str, str], signals: Signals) -> Ended:
+    """Runs a command to its end.
 
     Raises:
         CommandError: it cannot be started.
@@ -117,18 +112,18 @@ def run(
         ) from error
     signals.start(pid)
     watch = Watch(pid, command)
-    status, cpu_s = _wait(pid, watch, meanwhile)
+    status, cpu_s = _wait(pid, watch)
     signals.pid = None
     end = time.time_ns()
     _let_go(watch)
     return Ended(_exit_status(status), start, end, cpu_s, watch)
 
 
-def _wait(pid: int, watch: Watch, meanwhile: Callable[[], None]) -> tuple[int, float]:
+def _wait(pid: int, watch: Watch) -> tuple[int, float]:
     """Wait status and CPU seconds of a child; looks around meanwhile."""
     with _end_of(pid) as ended:
         while not ended(_look(watch)):
-            meanwhile()
+            pass
     _, status, usage = os.wait4(pid, 0)
     return status, usage.ru_utime + usage.ru_stime
 

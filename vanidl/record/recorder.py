@@ -30,6 +30,8 @@ class Tracer:
     environment: Mapping[str, str | None]
     found: Callable[[Mapping[int, int | None]], Mapping[int, str]]
     remarks: tuple[str, ...] = ()  # sentences for the record: what it was told to leave out
+    stop: Callable[[], None] = lambda: None  # has it stop in processes that go on
+    goes_on: str = ""  # a sentence: what of it cannot be stopped, "" for nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
 from vanidl.record import tracer as own
 from vanidl.record.alive import sign_of_life
+from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
 from vanidl.record.last_errors import take_last_error
 from vanidl.record.launch import Ended, passed_on, run
 from vanidl.record.memory_kills import memory_kills
@@ -55,6 +56,7 @@ def record(
     waits: Sequence[str] = (),
     profile_steps: int | None = None,
     replay: Replay | None = None,
+    keep_free_nbytes: int = FLOOR_NBYTES,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
@@ -62,7 +64,8 @@ def record(
     its Python processes are recorded unless `with_steps` is False; `waits` names iterators to wait
     for beside those that are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is
     switched on for so many of them, in the processes that train. With `replay` batches come from
-    memory after a warm-up: the run is no training, and its record says so.
+    memory after a warm-up: the run is no training, and its record says so. Where the disk of RUN
+    has less than `keep_free_nbytes` free, recording stops, and the record says so.
 
     Raises:
         UsageError: no command, an unknown tracer, a folder in use, a name that is none, steps to
@@ -73,21 +76,27 @@ def record(
     _refuse_misuse(command, profile_steps, with_steps=with_steps)
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
-    with passed_on() as signals, sign_of_life(root) as touch:
+    journals = root / steps.FOLDER if with_steps else None
+    space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
+    if space.look():
+        chosen = no_tracer.tracer(root)
+    with passed_on() as signals, sign_of_life(root, space.look):
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
         killed_before = memory_kills()
-        ended = run(command, environment, signals, touch)
+        ended = run(command, environment, signals)
         result = replace(
             run_record(command, chosen, ended),
             ceiling=replay is not None,
             memory_kills=_more(killed_before, memory_kills()),
             last_error=take_last_error(root / steps.FOLDER),
+            stopped=space.remark(ended.start_ns, chosen.goes_on),
         )
         said = _unheard(ended, environment, root) if with_steps else ()
         said = (*said, *unheard.still_running(FOLDER_VARIABLE, str(root)))
         result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
+    said = (result.stopped, *said) if result.stopped else said
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
 
 

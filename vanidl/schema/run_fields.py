@@ -18,6 +18,7 @@ ending | | How the recorded command ended; null without a record of vanidl recor
 ending.exit_status | | Its exit status: 128 + N where signal N ended it
 ending.signal | | The name of that signal
 memory_kills | count | Processes that the kernel killed as memory had run out; null: not counted
+run.stopped | | Since when nothing was recorded for want of space, and why; empty: never
 last_error | | The last line of a Python process that failed, secrets masked
 mpi_time_s | s | Time inside MPI calls, where Darshan's AutoPerf module recorded it
 mpi_time_s.mean | s | Mean over ranks

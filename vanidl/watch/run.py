@@ -23,6 +23,7 @@ from vanidl.readers.run_json import read_record
 from vanidl.readers.steps.live import LiveJournal
 from vanidl.record.alive import NAME as SIGN_OF_LIFE
 from vanidl.record.alive import Recorder, read_recorder
+from vanidl.record.free_space import STOP
 from vanidl.record.steps import FOLDER
 from vanidl.watch.activity import activity_of
 from vanidl.watch.condition import STALL_S, Condition, State, condition_of
@@ -174,6 +175,8 @@ class WatchedRun:
             if journal is None or not journal.process or journal.has_ended:
                 continue
             lives[name] = look_at(journal.process, self.folder / FOLDER)
+            if journal.has_stopped and lives[name] is None:
+                continue  # elsewhere, and nothing more will come
             if journal.totals.steps or journal.totals.by_loader:
                 label = _label(journal)
                 found.append(activity_of(label, journal, lives[name], at_ns, file.news_ns))
@@ -239,6 +242,8 @@ class WatchedRun:
                     self._files[name] = _File(folder / name)
 
     def _problems(self) -> Iterator[str]:
+        if (self.folder / FOLDER / STOP).exists():
+            yield "recording was stopped, as the disk of RUN is about to be full"
         found = [file.problem for file in self._files.values() if file.problem]
         yield from found[:_MOST_PROBLEMS]
 

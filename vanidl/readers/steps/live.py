@@ -55,6 +55,7 @@ class LiveJournal:
         fetched: the same of the batches that this process fetched.
         last: code of the last event of the loop, as it stands in the file; 0: none yet.
         has_ended: whether the process has written that it ends.
+        has_stopped: whether it goes on and writes no more.
         is_behind: whether more is written than was read.
         is_exact: False where a bound on memory made totals approximate.
     """
@@ -68,7 +69,7 @@ class LiveJournal:
     def _forget(self) -> None:
         self.process: Mapping[str, Any] | None = None
         self.totals, self.fetched = LoopTotals(), Fetched()
-        self.last, self.has_ended = 0, False
+        self.last, self.has_ended, self.has_stopped = 0, False, False
         self.is_behind, self.is_exact = True, True
         self._loaders: dict[int, dict[str, Any]] = {}
         self._known: Known = NOTHING
@@ -142,7 +143,8 @@ class LiveJournal:
     def _note(self, text: Mapping[str, Any]) -> None:
         if "pid" in text and self.process is None:
             self.process = text
-        self.has_ended |= "ended" in text
+        self.has_stopped |= "stopped" in text
+        self.has_ended |= "ended" in text and not self.has_stopped
         if describes_loader(text) and (
             text["loader"] in self._loaders or len(self._loaders) < _MOST_LOADERS
         ):

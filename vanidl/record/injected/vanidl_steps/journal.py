@@ -21,7 +21,7 @@ from threading import get_ident, get_native_id
 from time import time_ns
 
 from . import sudden_ends
-from .own_file import OwnFile
+from .own_file import OwnFile, is_stopped
 from .present import Present
 
 TYPE_CHECKING = False
@@ -120,6 +120,9 @@ class Journal:
         self._flushed_ns = time_ns()
         if self._closed or not rows:
             return
+        if is_stopped(self.folder):
+            self._stop()
+            return
         self._closed = True  # should this fail: a file that ends within a row takes no more
         file = self._open() if self._file is None else self._file
         file.write(b"".join(row if isinstance(row, bytes) else _ROW.pack(*row) for row in rows))
@@ -142,6 +145,16 @@ class Journal:
         """Writes the last events: what comes later is dropped."""
         self._end()
         self._closed = True
+
+    def _stop(self) -> None:
+        """The disk is about to be full: what was written is whole, and no more comes."""
+        self._closed = True
+        if self._file is not None and not self._ended:
+            self._ended = True
+            self.describe({"stopped": time_ns()})
+            self.describe({"ended": True})
+            rows, self._rows = self._rows, []
+            self._file.write(b"".join(row for row in rows if isinstance(row, bytes)))
 
     def open_now(self) -> None:
         """Opens the file, which else the next event would: that is still written at once."""

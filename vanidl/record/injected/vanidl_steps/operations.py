@@ -21,7 +21,7 @@ from time import time_ns
 
 from . import sudden_ends
 from .journal import process_description
-from .own_file import OwnFile
+from .own_file import OwnFile, is_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,6 +134,9 @@ class Operations:
         rows, self._rows = self._rows, []
         self._flushed_ns = time_ns()
         if not rows:
+            return
+        if is_stopped(self._folder):
+            self._closed = True
             return
         self._closed = True  # should this fail: a file that ends within a row takes no more
         if self._file is None:

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 import os
 
+_STOP = "stop"
+
+
+def is_stopped(folder: str) -> bool:
+    """Whether the recorder has asked for no more, as the disk is about to be full."""
+    return os.path.exists(os.path.join(folder, _STOP))  # noqa: PTH110, PTH118
+
 
 class OwnFile:
     """A new file of this process in a folder."""
