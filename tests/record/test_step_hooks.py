@@ -12,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from vanidl.model.trace import ITERABLE, MAP
 from vanidl.readers.format import Reading
 from vanidl.readers.steps import FORMAT
 from vanidl.readers.steps.journal import WAIT, read_journal
+from vanidl.readers.steps.loop import profile
 from vanidl.record import record
 from vanidl.record.injected.vanidl_steps import hooks, journal, pytorch
 
@@ -55,6 +57,16 @@ def test_a_failing_hook_says_so_once_and_the_program_goes_on(tmp_path: Path) -> 
     assert not channel.on
     (message,) = failures(tmp_path)
     assert "pytorch: AttributeError" in message
+
+
+@pytest.mark.parametrize(("kind", "read"), [(0, MAP), (1, ITERABLE), (None, ""), (7, "")])
+def test_what_kind_of_dataset_trains_is_recorded(kind, read, tmp_path: Path) -> None:
+    """PyTorch's own numbers: samples by index, or a stream of them."""
+    loader, channel = watched(tmp_path, _dataset_kind=kind)
+    list(loader())
+    channel.journal.close()
+    (path,) = tmp_path.glob("*.steps")
+    assert profile(read_journal(path)).dataset_kind == read
 
 
 def test_a_hook_that_cannot_be_set_leaves_the_others(tmp_path: Path) -> None:

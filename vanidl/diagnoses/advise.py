@@ -14,7 +14,7 @@ from vanidl.findings.data_quality import OF_NO_KIND
 from vanidl.findings.facts import Facts
 from vanidl.findings.frameworks import PYTORCH, TENSORFLOW
 from vanidl.formatting.units import nbytes, plural
-from vanidl.whatif import Predicted, loader_call
+from vanidl.whatif import EVERY_WORKER, Predicted, loader_call
 
 _READ_BUFFER = "8 << 20"
 
@@ -32,6 +32,12 @@ class Context:
         """DataLoader workers per rank that the best change has, else two."""
         lever = self.best.lever if self.best else ""
         return int(self.best.amount or 2) if self.best and lever == "workers" else 2
+
+    @property
+    def splits_first(self) -> bool:
+        """Whether more workers as such would yield every sample once more: of a stream."""
+        one = self.best is not None and self.best.lever == "workers" and self.workers == 1
+        return self.run.trace.streams and PYTORCH in self.run.frameworks and not one
 
     @property
     def codes(self) -> set[str]:
@@ -58,6 +64,28 @@ def advice(code: str, context: Context) -> Advice:
     return known(context) if known else Advice(context.findings[0].advice)
 
 
+_SPLIT = """\
+def __iter__(self):  # of the dataset
+    info = torch.utils.data.get_worker_info()  # None in the training process
+    first, step = (info.id, info.num_workers) if info else (0, 1)
+    # Before samples are decoded or shuffled: workers shuffle each in their own way.
+    for row in itertools.islice(self.rows(), first, None, step):
+        yield decode(row)
+
+"""
+
+
+def _torch_ahead(context: Context, **arguments: str) -> Remedy:
+    """A DataLoader with more workers; of a stream, with the code that splits it between them."""
+    remedy = _torch(**arguments)
+    if context.run.trace.streams:
+        return replace(remedy, code=_SPLIT + remedy.code, explanation=EVERY_WORKER)
+    if context.run.trace.indexes:
+        return remedy
+    more = "An IterableDataset has to split its samples by get_worker_info() first."
+    return replace(remedy, explanation=f"{remedy.explanation} {more}")
+
+
 def _torch(**arguments: str) -> Remedy:
     lines = [f"    {name}={value}," for name, value in arguments.items()]
     code = "\n".join(["loader = DataLoader(", "    dataset,", "    batch_size=batch_size,",
@@ -80,7 +108,8 @@ def _warm_start(context: Context) -> Advice:
     explained = Remedy(
         remedy.title,
         remedy.code,
-        "Workers stay over epochs, and begin the next epoch's batches sooner.",
+        "Workers stay over epochs, and begin the next epoch's batches sooner."
+        + (f" As many as now: {EVERY_WORKER}" if context.run.trace.streams else ""),
     )
     tensorflow = Remedy(
         "TensorFlow",
@@ -110,12 +139,17 @@ def _read_ahead(context: Context) -> Advice:
         of_each = " per rank" if context.ranks > 1 else ""
         worker = "DataLoader worker" if PYTORCH in context.run.frameworks else "worker"
         title = f"Read ahead with {plural(context.workers, worker)}{of_each}"
+        if context.splits_first:
+            title = f"Split the dataset between workers, then read ahead with {context.workers}"
+    elif context.splits_first:
+        title = "Split the dataset between DataLoader workers, then read ahead with them"
     elif PYTORCH in context.run.frameworks:
         title = "Read ahead with DataLoader workers"
     else:
         title = "Read ahead while the step computes"
     ahead = "4" if context.best and context.best.lever == "ahead" else "2"
-    torch = _torch(
+    torch = _torch_ahead(
+        context,
         num_workers=str(context.workers),
         prefetch_factor=ahead,
         persistent_workers="True",
@@ -133,7 +167,8 @@ def _read_ahead(context: Context) -> Advice:
 def _decode(context: Context) -> Advice:
     workers = context.best is not None and context.best.lever == "workers"
     count = plural(context.workers, "worker") if workers else "more workers"
-    torch = _torch(
+    torch = _torch_ahead(
+        context,
         num_workers=str(context.workers) if workers else "num_workers",
         prefetch_factor="2",
         persistent_workers="True",
@@ -145,7 +180,10 @@ def _decode(context: Context) -> Advice:
         "Decodes samples side by side, ahead of the step.",
     )
     decoded = _loader("decoded", " --encoded ENCODED --decode-on auto", context)
-    return Advice(f"Decode in {count}, or on the GPU", (*_of(context, torch, tensorflow), decoded))
+    title = f"Decode in {count}, or on the GPU"
+    if context.splits_first:
+        title = f"Split the dataset between workers, then decode in {count}, or on the GPU"
+    return Advice(title, (*_of(context, torch, tensorflow), decoded))
 
 
 def _keep_data(context: Context) -> Advice:

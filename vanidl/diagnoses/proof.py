@@ -24,6 +24,8 @@ def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) 
         return ""
     command = own_command(trace)
     workers = best.amount if best is not None and best.lever == "workers" else None
+    if trace.streams:
+        workers = None  # the dataset is to be changed, too
     changed = _with_workers(command, workers) if workers is not None else None
     then = changed or _with_copy(command)
     return f"vanidl ab --repeat 5 -o ab.html --a {shlex.quote(command)} --b {shlex.quote(then)}"

@@ -13,10 +13,11 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import by_device
 from vanidl.analyses.summary import objects_apart
-from vanidl.findings.frameworks import frameworks
+from vanidl.findings.frameworks import PYTORCH, frameworks
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.trace import OBJECT, POSIX, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
+from vanidl.whatif.change import EVERY_WORKER
 
 MATTERS = 0.02
 """Share of the observed time from which I/O matters. Below it no rule about the shape of the reads
@@ -40,6 +41,11 @@ class Facts:
         """Whose data loader the run used, likeliest first."""
         data = self.results.dataset
         return frameworks(self.trace, [file.path for file in data.files[:1]] if data else ())
+
+    @property
+    def before_workers(self) -> str:
+        """What is to be said wherever more workers are advised; "" where there is nothing."""
+        return f" {EVERY_WORKER}" if self.trace.streams and PYTORCH in self.frameworks else ""
 
     @property
     def has_workers(self) -> bool:

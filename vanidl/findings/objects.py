@@ -28,7 +28,8 @@ def _small(facts: Facts) -> RuleResult | None:
         "however little is asked for.",
         "Ask for more at once: samples packed into shards of 64 MiB and more (WebDataset, MDS, "
         "Parquet) and ranges of several MiB (fsspec's block_size, cat_ranges). Have more requests "
-        "under way: more workers, or asynchronous requests within a worker.",
+        "under way: more workers, or asynchronous requests within a worker."
+        f"{facts.before_workers}",
         {
             "reads": facts.reads,
             "mean_bytes": mean,

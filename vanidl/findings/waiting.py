@@ -74,7 +74,8 @@ def _bound_io(facts: Facts) -> RuleResult | None:
         _title(overlap, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
         f"{_of_wait(facts, overlap)}.",
         f"Read ahead: {phrases(facts.frameworks, PREFETCH, 'a thread or process for it')}; then "
-        "make the reads themselves cheaper, see the findings about requests and files." + hint,
+        "make the reads themselves cheaper, see the findings about requests and files."
+        f"{facts.before_workers}{hint}",
         evidence | ({"predicted": plan} if plan else {}),
         facts.lost_s,
     )
@@ -91,7 +92,8 @@ def _bound_decoding(facts: Facts) -> RuleResult | None:
         _title(overlap, "and not for I/O"),
         f"{_of_wait(facts, overlap)}{'' if _known(facts) else unnamed}.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
-        "encoded samples and decodes them on the device. Faster storage will not help.",
+        "encoded samples and decodes them on the device. Faster storage will not help."
+        f"{facts.before_workers}",
         evidence | ({"predicted": predicted} if predicted else {}),
         facts.lost_s,
     )
@@ -108,7 +110,7 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
         _title(overlap, "for I/O or decoding"),
         f"How much of the wait is I/O is not known: {_why_unknown(facts, overlap.mean)}.",
         "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
-        "more prefetch help with both.",
+        f"more prefetch help with both.{facts.before_workers}",
         _wait_evidence(overlap),
         facts.lost_s,
     )
@@ -168,7 +170,7 @@ def _not_overlapped(facts: Facts) -> RuleResult | None:
         f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps is "
         f"exposed, beside {seconds(mean.compute_s)} of compute that could hide it.",
         f"Read in the background: {background}a loader with a thread that reads ahead, "
-        "as the scheduled one.",
+        f"as the scheduled one.{facts.before_workers}",
         {
             "hidden_fraction": overlap.hidden_fraction,
             "observed_io_s": observed,

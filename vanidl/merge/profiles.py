@@ -96,6 +96,7 @@ def describe(
             marks_loop=p.marks_loop,
             device=p.device,
             thread_known=processes.of_profile[k] in processes.threads,
+            dataset_kind=p.dataset_kind,
         )
         for k, p in enumerate(profiles)
     )

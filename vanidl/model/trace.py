@@ -265,6 +265,10 @@ def _joined(columns: Sequence[NDArray[_Number]], dtype: type[_Number]) -> NDArra
     return np.concatenate(columns) if columns else np.empty(0, dtype)
 
 
+MAP, ITERABLE = "map", "iterable"
+"""Kinds of PyTorch's datasets: samples by index, or a stream of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One profiler trace file: where it came from and how it was put on the clock."""
@@ -284,6 +288,7 @@ class Profile:
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
     device: DeviceTime | None = None
     thread_known: bool = False  # operations of its process in the thread that trains have code 0
+    dataset_kind: str = ""  # of the loader that trains: MAP, ITERABLE; "": not recorded
 
     @property
     def aligned(self) -> bool:
@@ -368,6 +373,20 @@ class Trace:
         """
         trainers = [i for i, p in enumerate(self.processes) if p.role == "trainer"]
         return tuple(sorted(trainers, key=lambda i: _rank_key(self.processes[i])))
+
+    @property
+    def streams(self) -> bool:
+        """Whether training took its samples from an IterableDataset, as far as that is known.
+
+        Each worker of a DataLoader iterates over all of it, unless it splits itself.
+        """
+        return any(profile.dataset_kind == ITERABLE for profile in self.profiles)
+
+    @property
+    def indexes(self) -> bool:
+        """Whether it is known that training took its samples by index, in every process."""
+        loops = [profile for profile in self.profiles if profile.marks_loop]
+        return bool(loops) and all(profile.dataset_kind == MAP for profile in loops)
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:

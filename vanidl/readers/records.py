@@ -206,6 +206,7 @@ class ProfileTrace:
     fetches: FetchTable | None = None  # of its loaders, where they were recorded
     device: DeviceTime | None = None  # at its steps, where events were recorded on it
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
+    dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 
 

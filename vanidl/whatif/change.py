@@ -47,6 +47,12 @@ class Change:
             raise UsageError(f"expected bandwidths above 0, found {limits}")
 
 
+EVERY_WORKER = (
+    "The dataset is an IterableDataset: unless its __iter__ splits the samples by "
+    "get_worker_info(), every worker yields every sample."
+)
+"""What more workers do to a stream."""
+
 NO_GAIN = 0.001
 """Share of the mean step time under which a predicted gain is none.
 

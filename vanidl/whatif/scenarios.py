@@ -15,7 +15,7 @@ from vanidl.formatting.units import percent, plural
 from vanidl.model.trace import Trace
 from vanidl.whatif import read_ahead
 from vanidl.whatif.batches import Batches, batches, can_replay, step_lengths
-from vanidl.whatif.change import NO_GAIN, Change, Predicted, WhatIf
+from vanidl.whatif.change import EVERY_WORKER, NO_GAIN, Change, Predicted, WhatIf
 from vanidl.whatif.loader_calls import call_of_change
 from vanidl.whatif.loading import loads, workers
 from vanidl.whatif.reads import reads
@@ -37,6 +37,8 @@ ASSUMPTIONS = (
 
 _MOST_WORKERS = (1, 2, 4, 8)
 _PER_RANK = " per rank"
+_SPLIT = ", each with its part of the stream"
+"""Of an IterableDataset: as it is, every worker would yield every sample."""
 
 
 def what_if(trace: Trace, results: Results) -> WhatIf | None:
@@ -53,14 +55,15 @@ def what_if(trace: Trace, results: Results) -> WhatIf | None:
     replayed_s = _step_s(ranks, Change())
     alone_s = float(np.max([b.compute_s for b in ranks], axis=0).mean())
     rows = [_row("no input wait at all", alone_s, ranks, replayed_s)]
-    changes = _usual(ranks) + _shared(ranks, results)
+    changes = _usual(ranks, _SPLIT if trace.streams else "") + _shared(ranks, results)
     rows += [
         _levered(_row(name, _step_s(ranks, change), ranks, replayed_s), change, trace)
         for name, change in changes
     ]
     rows = [r for i, r in enumerate(rows) if i == 0 or not _adds_nothing(r, rows[i - 1])]
     rows = [r for r in rows if r.gain_at_most_s > 0]
-    return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), ASSUMPTIONS)
+    of_streams = (EVERY_WORKER,) if trace.streams else ()
+    return WhatIf(_mean_s(ranks), replayed_s, tuple(rows), (*ASSUMPTIONS, *of_streams))
 
 
 def predict(trace: Trace, results: Results, change: Change) -> Predicted:
@@ -83,9 +86,13 @@ def predict(trace: Trace, results: Results, change: Change) -> Predicted:
     return _row("as asked", _step_s(ranks, change), ranks, replayed_s)
 
 
-def _usual(ranks: tuple[Batches, ...]) -> list[tuple[str, Change]]:
+def _usual(ranks: tuple[Batches, ...], of_workers: str) -> list[tuple[str, Change]]:
     most = max(b.workers for b in ranks)
-    rows = [(plural(n, "worker") + _PER_RANK, Change(workers=n)) for n in _MOST_WORKERS if n > most]
+    rows = [
+        (f"{plural(n, 'worker')}{_PER_RANK}{of_workers if n > 1 else ''}", Change(workers=n))
+        for n in _MOST_WORKERS
+        if n > most
+    ]
     if most:
         rows.append(("twice as many batches read ahead", Change(ahead=2 * PREFETCH_FACTOR)))
     if ranks[0].latency_share is None:
@@ -115,7 +122,7 @@ def _shared(ranks: tuple[Batches, ...], results: Results) -> list[tuple[str, Cha
 
 def _adds_nothing(row: Predicted, before: Predicted) -> bool:
     """Whether more workers than in the row before change nothing."""
-    of_workers = row.name.endswith(_PER_RANK) and before.name.endswith(_PER_RANK)
+    of_workers = row.lever == before.lever == "workers"
     return of_workers and row.ratio > before.ratio - 0.005
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import DeviceTime, SpanKind
+from vanidl.model.trace import ITERABLE, MAP, DeviceTime, SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans
 from vanidl.readers.steps.journal import DEVICE, WAIT, Events, Journal
@@ -67,7 +67,13 @@ def profile(journal: Journal) -> ProfileTrace:
         marks_loop=True,
         threads=_threads(events, process),
         device=_device(journal.events),
+        dataset_kind=_dataset_kind(journal.loaders.get(loaders.main, {})),
     )
+
+
+def _dataset_kind(loader: Mapping[str, Any]) -> str:
+    kind = loader.get("data")
+    return kind if kind in (MAP, ITERABLE) else ""
 
 
 def _threads(events: Events, process: Mapping[str, Any]) -> tuple[int, ...]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .hooks import Channel
 
 
+_KINDS: dict[object, str] = {0: "map", 1: "iterable"}
+"""PyTorch's number of a kind of dataset -> as it is recorded: by index, or as a stream."""
+
+
 def watch_loaders(module: ModuleType, channel: Channel) -> None:
     """Has DataLoader and its iterators, subclasses included, note what they do."""
     waits = Waits(channel, _description, memory=False)  # `replay_pytorch` does that
@@ -66,6 +70,7 @@ def _description(loader: Any, iterator: Any) -> dict[str, object]:  # noqa: ANN4
     return {
         "class": type(loader if loader is not None else iterator).__name__,
         "dataset": type(dataset).__name__,
+        "data": _KINDS.get(getattr(iterator, "_dataset_kind", None)),
         "batches": _batches(iterator),
         "batch_size": _number(getattr(loader, "batch_size", None)),
         "workers": _number(getattr(iterator, "_num_workers", None)),
