@@ -40,13 +40,17 @@ class Case:
     hold: Floats  # of a wait, when the batch is there
     lag: Floats  # of a worker that is woken
     start: Floats  # (ranks, epochs): starting workers
-    pause: Floats  # (ranks, epochs, batches): evaluations and saves, after the step
+    pause: Floats  # (ranks, epochs, batches): saves and the like, after the step
+    evaluation: Case | None = None  # with a loader of its own, each rank by itself
+    evaluated_after: int = 0  # the step of each epoch, of the ranks before `evaluating`
+    evaluating: int = 0
 
     def less(self, stage: int) -> Case:
         """The same without one of the two stages."""
         stages = self.stages.copy()
         stages[..., stage] = 0
-        return replace(self, stages=stages)
+        evaluation = None if self.evaluation is None else self.evaluation.less(stage)
+        return replace(self, stages=stages, evaluation=evaluation)
 
 
 @dataclass
@@ -63,6 +67,7 @@ class _Batch:
     wait_end: float = -1
     met: float = -1
     peers: float = -1
+    over: float = -1  # its step, and what follows at once
 
 
 @dataclass
@@ -70,6 +75,7 @@ class Recorded:
     """What a run left: batches of each rank in the order in which they were taken, and its end."""
 
     taken: list[list[_Batch]] = field(default_factory=list)
+    evaluated: list[list[_Batch]] = field(default_factory=list)
     end: float = 0.0
 
 
@@ -119,9 +125,10 @@ class _Barrier:
 
 def simulate(case: Case) -> Recorded:
     """Runs the case."""
-    world, recorded = _World(), Recorded([[] for _ in range(case.ranks)])
+    ranks = range(case.ranks)
+    world, recorded = _World(), Recorded([[] for _ in ranks], [[] for _ in ranks])
     barrier = _Barrier(case.ranks)
-    for rank in range(case.ranks):
+    for rank in ranks:
         world.start(_train(world, case, rank, barrier, recorded))
     world.run()
     return recorded
@@ -131,22 +138,9 @@ def _train(world: _World, case: Case, rank: int, barrier: _Barrier, recorded: Re
     """The training process of one rank."""
     for epoch in range(case.epochs):
         loader = _Loader(world, case, rank, epoch)
-        if case.workers:
-            yield case.start[rank, epoch]
-            loader.prime()
+        yield from loader.start()
         for step in range(case.batches):
-            wait_begin = world.now
-            if case.workers:
-                while (batch := loader.next_there()) is None:
-                    yield loader.arrived
-                yield case.hold[rank, epoch, batch.number]
-                loader.ask(batch.worker)
-            else:
-                batch = _Batch(rank, epoch, step, asked=world.now, begin=world.now)
-                yield float(case.stages[rank, epoch, step].sum())
-                batch.end = batch.ready = world.now
-                yield case.hold[rank, epoch, step]
-            batch.wait_begin, batch.wait_end = wait_begin, world.now
+            batch = yield from loader.take(step)
             recorded.taken[rank].append(batch)
             yield case.compute[rank, epoch, step]
             arrived = world.now
@@ -158,7 +152,21 @@ def _train(world: _World, case: Case, rank: int, barrier: _Barrier, recorded: Re
                 yield barrier.signal
             batch.met, batch.peers = world.now, world.now - arrived
             yield case.pause[rank, epoch, step]
+            batch.over = world.now
+            if rank < case.evaluating and step == case.evaluated_after and case.evaluation:
+                yield from _evaluate(world, case.evaluation, rank, epoch, recorded)
             recorded.end = max(recorded.end, world.now)
+
+
+def _evaluate(world: _World, case: Case, rank: int, epoch: int, recorded: Recorded) -> Process:
+    loader = _Loader(world, case, rank, epoch)
+    yield from loader.start()
+    for step in range(case.batches):
+        batch = yield from loader.take(step)
+        batch.peers = 0
+        recorded.evaluated[rank].append(batch)
+        yield case.compute[rank, epoch, step]
+        batch.over = world.now
 
 
 class _Loader:
@@ -175,9 +183,28 @@ class _Loader:
         for worker in range(case.workers):
             world.start(self._work(worker))
 
-    def prime(self) -> None:
-        for _ in range(self.case.workers * self.case.prefetch):
-            self._send()
+    def start(self) -> Process:
+        """Starts the workers, and asks them for their first batches."""
+        if self.case.workers:
+            yield self.case.start[self.rank, self.epoch]
+            for _ in range(self.case.workers * self.case.prefetch):
+                self._send()
+
+    def take(self, step: int) -> Generator[object, None, _Batch]:
+        """What `__next__` does."""
+        begin, at = self.world.now, (self.rank, self.epoch)
+        if self.case.workers:
+            while (batch := self.next_there()) is None:
+                yield self.arrived
+            yield self.case.hold[(*at, batch.number)]
+            self.ask(batch.worker)
+        else:
+            batch = _Batch(*at, step, asked=begin, begin=begin)
+            yield float(self.case.stages[(*at, step)].sum())
+            batch.end = batch.ready = self.world.now
+            yield self.case.hold[(*at, step)]
+        batch.wait_begin, batch.wait_end = begin, self.world.now
+        return batch
 
     def ask(self, worker: int) -> None:
         """A batch of that worker was taken."""
@@ -234,14 +261,15 @@ def _since(name: str) -> int:
 
 
 def pipelines(case: Case, recorded: Recorded, *, knows_peers: bool = True) -> list[Fetched]:
-    """The run as a recorder saw it."""
+    """The run as a recorder saw it: a loader of each rank, and those of evaluations."""
     found = []
-    for rank, taken in enumerate(recorded.taken):
+    for own, taken, rank in _loaders(case, recorded):
         columns = {
             name: np.array([round(getattr(b, name)) for b in taken], np.int64) + _since(name)
             for name in ("worker", "asked", "begin", "end", "ready", "wait_begin", "wait_end",
                          "epoch", "met", "peers")
         }  # fmt: skip
+        evaluates = own is not case
         found.append(
             Fetched(
                 worker=columns["worker"],
@@ -252,32 +280,54 @@ def pipelines(case: Case, recorded: Recorded, *, knows_peers: bool = True) -> li
                 wait_begin_ns=columns["wait_begin"],
                 wait_end_ns=columns["wait_end"],
                 epoch=columns["epoch"],
-                workers=case.workers,
-                prefetch=case.prefetch,
-                in_order=case.in_order,
+                workers=own.workers,
+                prefetch=own.prefetch,
+                in_order=own.in_order,
                 rank=rank,
-                met_ns=columns["met"] if knows_peers else None,
+                step=np.full(len(taken), -1) if evaluates else None,
+                met_ns=columns["met"] if knows_peers and not evaluates else None,
                 peers_ns=columns["peers"] if knows_peers else None,
-                last_end_ns=round(recorded.end) + START_NS,
+                last_end_ns=round(taken[-1].over) + START_NS,
             )
         )
+    return found
+
+
+def _loaders(case: Case, recorded: Recorded) -> list[tuple[Case, list[_Batch], int]]:
+    """Each loader with its batches and rank."""
+    found = [(case, taken, rank) for rank, taken in enumerate(recorded.taken)]
+    if case.evaluation is not None:
+        mine = enumerate(recorded.evaluated[: case.evaluating])
+        found += [(case.evaluation, taken, rank) for rank, taken in mine]
     return found
 
 
 def stage_of(case: Case, recorded: Recorded, stage: int) -> list[Floats]:
     """What one stage took of each fetch, batch by batch as they were taken."""
     return [
-        np.array([case.stages[b.rank, b.epoch, b.number, stage] for b in taken])
-        for taken in recorded.taken
+        np.array([own.stages[b.rank, b.epoch, b.number, stage] for b in taken])
+        for own, taken, _ in _loaders(case, recorded)
     ]
 
 
 def draw(seed: int) -> Case:
     """A random case: 0 to 8 workers, two stages in either order, jitter, prefetch 1 to 8."""
     random = np.random.default_rng(seed)
-    ranks = int(random.choice([1, 1, 1, 2, 3]))
+    ranks, epochs = int(random.choice([1, 1, 1, 2, 3])), int(random.integers(1, 4))
+    case = _draw_loader(random, ranks, epochs, int(random.integers(8, 60)))
+    if random.random() < 0.7:
+        return case
+    evaluation = _draw_loader(random, ranks, epochs, int(random.integers(2, 12)))
+    return replace(
+        case,
+        evaluation=evaluation,
+        evaluated_after=int(random.integers(0, case.batches)),
+        evaluating=int(random.choice([1, ranks])),
+    )
+
+
+def _draw_loader(random: np.random.Generator, ranks: int, epochs: int, batches: int) -> Case:
     workers = int(random.integers(0, 9))
-    epochs, batches = int(random.integers(1, 4)), int(random.integers(8, 60))
     shape = ranks, epochs, batches
     step = random.uniform(1, 50) * MS
     load = step * max(workers, 1) * np.exp(random.uniform(-1.0, 1.5))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.breakdown.cases import CAUSE, check_cases, exact, wait_ns
 from tests.breakdown.simulator import (
     Case,
-    Recorded,
     draw,
     pipelines,
     simulate,
@@ -20,79 +20,22 @@ from tests.breakdown.simulator import (
 )
 from vanidl.breakdown.rerun import Change, Fetched, Settings, measure, play, rerun
 from vanidl.breakdown.without import (
-    Bounds,
     Gain,
     Share,
     Sum,
     Where,
+    Without,
     bound_gain,
     bound_imbalance,
+    bound_own_gain,
 )
-
-CAUSE = "storage"
-
-
-def exact(case: Case, recorded: Recorded, stage: int) -> list[dict[str, Share]]:
-    return [{CAUSE: Share(own, own)} for own in stage_of(case, recorded, stage)]
-
-
-def wait_ns(run: list[Fetched]) -> float:
-    """Of a rank."""
-    return sum(float((p.wait_end_ns - p.wait_begin_ns).sum()) for p in run) / len(run)
-
-
-def remove_evidence(
-    run: list[Fetched], truth: list[np.ndarray], random: np.random.Generator
-) -> list[dict[str, Share]]:
-    """Intervals around the truth, some of them as wide as the fetch, and sums of processes."""
-    found = []
-    width, unknown = random.uniform(0, 0.25), random.choice([0.0, 0.0, 0.1])
-    for fetched, own in zip(run, truth, strict=True):
-        length = (fetched.end_ns - fetched.begin_ns).astype(float)
-        low = np.maximum(own - width * random.random(len(own)) * length, 0)
-        high = np.minimum(own + width * random.random(len(own)) * length, length)
-        lost = random.random(len(own)) < unknown
-        low[lost], high[lost] = 0, length[lost]
-        sums = []
-        if random.random() < 0.5:
-            for worker in np.unique(fetched.worker):
-                rows = fetched.worker == worker
-                about = own[rows].sum() * random.uniform(0.98, 1), random.uniform(1, 1.02)
-                sums.append(Sum(rows, about[0], own[rows].sum() * about[1]))
-        found.append({CAUSE: Share(low, high, sums=sums)})
-    return found
-
-
-def check_case(seed: int) -> tuple[bool, float, float]:
-    """(whether the truth was in the interval, its width of the wait), evidence being removed."""
-    case, stage = draw(seed), seed % 2
-    recorded = simulate(case)
-    run = pipelines(case, recorded)
-    truth, wait = without_stage_ns(case, recorded, stage), wait_ns(run)
-    whole = bound_gain(run, exact(case, recorded, stage), CAUSE)
-    assert whole.trusted
-    assert abs(whole.low_ns - truth) <= 0.01 * wait
-    assert abs(whole.high_ns - truth) <= 0.01 * wait
-    random = np.random.default_rng(seed)
-    shares = remove_evidence(run, stage_of(case, recorded, stage), random)
-    part = bound_gain(run, shares, CAUSE)
-    for gain in (whole, part):
-        assert 0 <= gain.low_ns <= gain.high_ns <= gain.touchable_ns
-    slack = 1e-6 * wait
-    is_in = part.low_ns - slack <= truth <= part.high_ns + slack
-    return is_in, (part.high_ns - part.low_ns) / wait, truth / wait
-
-
-def check_cases(seeds: range) -> tuple[float, float]:
-    """(share of cases with the truth in the interval, median width of the wait)."""
-    found = np.array([check_case(seed) for seed in seeds])
-    return float(found[:, 0].mean()), float(np.median(found[:, 1]))
 
 
 def test_without_is_the_run_without_the_stage():
-    share, width = check_cases(range(60))
-    assert share >= 0.98
-    assert width <= 0.2
+    found = check_cases(range(60))
+    assert found.within_1_percent == found.touchable == 1
+    assert found.share_inside >= 0.98
+    assert found.median_width <= 0.2
 
 
 @given(st.integers(0, 1 << 32))
@@ -192,11 +135,11 @@ def test_a_rank_that_waits_for_others_gains_with_them():
     recorded = simulate(case)
     for knows_peers in (True, False):
         run = pipelines(case, recorded, knows_peers=knows_peers)
-        bounds = Bounds(run)
+        without = Without(run)
         shares = [Share(own, own) for own in stage_of(case, recorded, 0)]
-        assert bounds.gain(shares).high_ns == pytest.approx(40 * 25e6)
-        assert bounds.gain([shares[0], None]).high_ns == 0
-        assert bounds.gain([None, shares[1]]).low_ns == pytest.approx(40 * 25e6)
+        assert without.gain(shares).high_ns == pytest.approx(40 * 25e6)
+        assert without.gain([shares[0], None]).high_ns == 0
+        assert without.gain([None, shares[1]]).low_ns == pytest.approx(40 * 25e6)
 
 
 def test_what_may_go_along_is_in_the_upper_end_alone():
@@ -221,6 +164,48 @@ def test_delivery_and_the_start_of_workers_are_taken_away_too():
         all_of_it = np.full(40, 10e6)
         gain = bound_gain(run, [{CAUSE: Share(all_of_it, all_of_it, part=part)}], CAUSE)
         assert gain.high_ns == pytest.approx(recorded.end - simulate(truth).end, rel=1e-3)
+
+
+def test_delivery_that_may_go_with_a_cause_is_in_the_upper_end_alone():
+    case = simple(1, (30, 50), 20)
+    case = replace(case, delivery=case.delivery + 4e6)
+    recorded = simulate(case)
+    run, nothing = pipelines(case, recorded), np.zeros(40)
+    share = Share(nothing, nothing, delivery_ns=np.full(40, 4e6))
+    gain = bound_gain(run, [{CAUSE: share}], CAUSE)
+    truth = recorded.end - simulate(replace(case, delivery=case.delivery * 0)).end
+    assert (gain.low_ns, gain.high_ns) == (0, pytest.approx(truth))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_when_batches_were_asked_for_and_ready_follows_from_the_rest(seed):
+    """Known or not, the answer is within 1 % of the waits: of loaders that keep the order."""
+    case = replace(draw(seed), in_order=True, evaluation=None)
+    recorded, unknown = simulate(case), -np.ones(1, np.int64)
+    run = [
+        replace(p, asked_ns=unknown.repeat(len(p)), ready_ns=unknown.repeat(len(p)))
+        for p in pipelines(case, recorded)
+    ]
+    gain = bound_gain(run, exact(case, recorded, 0), CAUSE)
+    truth = without_stage_ns(case, recorded, 0)
+    assert gain.trusted
+    assert [gain.low_ns, gain.high_ns] == pytest.approx([truth] * 2, abs=0.01 * wait_ns(run))
+
+
+def test_what_rests_on_equal_steps_says_so():
+    case = replace(draw(7), evaluation=None)
+    assert case.ranks > 1
+    recorded = simulate(case)
+    for knows_peers in (True, False):
+        run = pipelines(case, recorded, knows_peers=knows_peers)
+        assert bound_gain(run, exact(case, recorded, 0), CAUSE).assumed != knows_peers
+
+
+def test_ranks_without_steps_gain_what_is_their_own():
+    low, high, window = np.array([1.0, 2.0]), np.array([3.0, 9.0]), np.array([10.0, 6.0])
+    assert [x.tolist() for x in bound_own_gain(low, high, window)] == [[1, 2], [3, 6]]
+    opens = bound_own_gain(low, high, window, np.array([0.5, 4]))
+    assert [x.tolist() for x in opens] == [[0.5, 2], [0.5, 4]]
 
 
 def test_a_replay_that_misses_the_run_says_what_is_touchable():

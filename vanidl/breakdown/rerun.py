@@ -200,13 +200,15 @@ class Machine:
     def by_column(self, values: Sequence[Values | None]) -> list[Values]:
         """Values of the batches of each pipeline (None: 0) as one array a chain."""
         columns = len(self.meets)
+        kinds = {own.dtype for own in values if own is not None}
+        kind = np.bool_ if kinds == {np.dtype(np.bool_)} else np.float64
         laid: list[Values] = [np.zeros(0)] * len(self.chains)
         for chain, rows, own in zip(self.chain_of, self.columns_of, values, strict=True):
             if own is not None and len(own) == columns:
                 laid[chain] = own
                 continue
             if not len(laid[chain]):
-                laid[chain] = np.zeros(columns)
+                laid[chain] = np.zeros(columns, kind)
             if own is not None:
                 laid[chain][rows] = own
         return laid
@@ -549,15 +551,18 @@ def _guess_ready(f: Fetched, has_worker: Mask) -> Int64Array:
 
     The wait for a batch that lies ready is what taking it costs; of a late one that much is no
     delivery. One that lay ready was as long on its way as late ones are, if there was the time.
+    Where a wait was long though the fetch had ended, the batch was still on its way, unless that
+    had taken longer than that of any late one.
     """
     wait = f.wait_end_ns - f.wait_begin_ns
-    in_time = has_worker & (f.end_ns <= f.wait_begin_ns)
-    usual = int(np.median(wait[in_time])) if in_time.any() else 0
-    in_time &= wait <= _IN_TIME * usual
-    late = has_worker & ~in_time & (f.end_ns > f.wait_begin_ns)
-    ready = f.wait_end_ns - np.minimum(usual, wait)
-    typical = max(int(np.median((ready - f.end_ns)[late])), 0) if late.any() else 0
-    guessed: Int64Array = np.where(in_time, np.minimum(f.end_ns + typical, f.wait_begin_ns), ready)
+    late = has_worker & (f.end_ns > f.wait_begin_ns)
+    lay_there = has_worker & ~late
+    usual = int(np.median(wait[lay_there])) if lay_there.any() else 0
+    on_the_way = np.maximum(f.wait_end_ns - f.end_ns - usual, 0)[late]
+    typical, longest = (int(np.median(on_the_way)), int(on_the_way.max())) if late.any() else (0, 0)
+    lay_there &= (wait <= _IN_TIME * usual) | (f.end_ns + longest <= f.wait_begin_ns)
+    arrival = np.minimum(f.end_ns + typical, f.wait_begin_ns)
+    guessed: Int64Array = np.where(lay_there, arrival, f.wait_end_ns - np.minimum(usual, wait))
     return guessed
 
 

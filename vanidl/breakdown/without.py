@@ -61,6 +61,8 @@ class Share:
     """Most of the fetch that may go with it: others' run queues, I/O that shares its storage."""
     beside_ns: Array | None = None
     """The same of what the training process does until the next wait."""
+    delivery_ns: Array | None = None
+    """The same of the delivery: the worker was busy with the cause while the batch was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,9 @@ class Gain:
     touchable_ns: float  # the waits of these batches, and what may go with them
     missed_ns: float  # by which the replay of the unchanged run is off
     trusted: bool  # False: it is off by too much, and nothing but what is touchable is known
+    assumed: bool = False
+    """Whether it rests on steps taking all ranks as long: how long they waited for each other is
+    not known."""
 
 
 def bound_gain(
@@ -119,11 +124,11 @@ def bound_gain(
         cause: its name.
         where: of which batches it is taken away.
     """
-    return Bounds(pipelines).gain([each.get(cause) for each in causes], where)
+    return Without(pipelines).gain([each.get(cause) for each in causes], where)
 
 
-class Bounds:
-    """Bounds of gains of one run, which is measured once."""
+class Without:
+    """Gains of one run, which is measured once."""
 
     def __init__(self, pipelines: Sequence[Fetched]) -> None:
         self._pipelines = pipelines
@@ -132,6 +137,7 @@ class Bounds:
         unchanged_ns, waitless_ns = play(machine, [Change(), Change(unwaited=ready)]).tolist()
         self._unchanged_ns = unchanged_ns
         self._missed_ns = abs(unchanged_ns - machine.recorded_ns)
+        self._assumed = len(machine.chains) > 1 and any(p.peers_ns is None for p in pipelines)
         self._trusted = self._missed_ns <= max(TRUSTED * (unchanged_ns - waitless_ns), 1.0)
 
     def gain(self, shares: Sequence[Share | None], where: Where = EVERYWHERE) -> Gain:
@@ -161,13 +167,13 @@ class Bounds:
         gains_ns = (self._unchanged_ns - play(machine, changes)).tolist()
         waited_ns = self._waited_ns(touched, removals)
         if not self._trusted:
-            return Gain(0.0, waited_ns, waited_ns, self._missed_ns, trusted=False)
+            return Gain(0.0, waited_ns, waited_ns, self._missed_ns, False, self._assumed)
 
         touchable_ns = max(min(gains_ns.pop(2) + self._missed_ns, waited_ns), 0.0)
         between_ns = [gains_ns.pop(2) for _ in mixed]
         low_ns, high_ns = min(gains_ns), max(gains_ns)
         if is_summed:
-            along_ns = sum(float(r.along.sum() + r.beside.sum()) for r in removals)
+            along_ns = sum(float((r.along + r.beside + r.delivery).sum()) for r in removals)
             over_ns = along_ns + sum(float(r.high.sum()) - r.least_ns for r in removals)
             under_ns = along_ns + sum(r.most_ns - float(r.low.sum()) for r in removals)
             mixes = zip((0.0, *mixed), (high_ns, *between_ns), strict=True)
@@ -177,7 +183,7 @@ class Bounds:
             )
         high_ns = min(max(high_ns + self._missed_ns, 0.0), touchable_ns)
         low_ns = min(max(low_ns - self._missed_ns, 0.0), high_ns)
-        return Gain(low_ns, high_ns, touchable_ns, self._missed_ns, trusted=True)
+        return Gain(low_ns, high_ns, touchable_ns, self._missed_ns, True, self._assumed)
 
     def _change(
         self, removals: Sequence[_Removal], taken_ns: Sequence[Array | None], *, most: bool = False
@@ -199,10 +205,10 @@ class Bounds:
                 shorten("hold", shorten("delivery", of_part))
             else:
                 shorten({"fetch": "fetch", "start": "lag"}[part], of_part)
-        if most and any(r.along.any() for r in removals):
-            shorten("fetch", laid([r.along for r in removals]))
-        if most and any(r.beside.any() for r in removals):
-            shorten("until", laid([r.beside for r in removals]))
+        with_it = {"along": "fetch", "beside": "until", "delivery": "delivery"}
+        for name, part in with_it.items() if most else ():
+            if any(getattr(r, name).any() for r in removals):
+                shorten(part, laid([getattr(r, name) for r in removals]))
         return Change(parts)
 
     def _trials(self, removals: Sequence[_Removal]) -> list[Change]:
@@ -233,6 +239,7 @@ class _Removal:
     high: Array
     along: Array
     beside: Array
+    delivery: Array
     is_summed: bool  # whether the sum is known better than by its terms
     least_ns: float
     most_ns: float
@@ -253,7 +260,10 @@ def _removal(fetched: Fetched, share: Share | None, rows: Mask, slowest: float |
     """What is taken away at least and at most, each end as tight as sums allow."""
     nothing, none = (np.broadcast_to(value, len(fetched)) for value in (0.0, False))
     if share is None or not rows.any():
-        return _Removal(none, "fetch", nothing, nothing, nothing, nothing, True, 0.0, 0.0)
+        return _Removal(
+            none, "fetch", nothing, nothing, nothing, nothing, nothing,
+            is_summed=True, least_ns=0.0, most_ns=0.0,
+        )  # fmt: skip
     low, high = share.low_ns, share.high_ns
     if share.sums:
         low, high = low.astype(np.float64), high.astype(np.float64)
@@ -286,6 +296,7 @@ def _removal(fetched: Fetched, share: Share | None, rows: Mask, slowest: float |
         high=high,
         along=nothing if share.along_ns is None else share.along_ns * rows,
         beside=nothing if share.beside_ns is None else share.beside_ns * rows,
+        delivery=nothing if share.delivery_ns is None else share.delivery_ns * rows,
         is_summed=is_summed,
         least_ns=float(low.sum()) + more_ns,
         most_ns=float(high.sum()) - less_ns,
@@ -301,6 +312,23 @@ def _from_the_first_on(fetched: Fetched, rows: Mask) -> Mask:
     np.minimum.at(first, number[rows], np.flatnonzero(rows))
     touched: Mask = np.arange(len(rows)) >= first[number]
     return touched
+
+
+def bound_own_gain(
+    low_ns: Array, high_ns: Array, window_ns: Array, within_ns: Array | None = None
+) -> tuple[Array, Array]:
+    """What each rank of a run without steps gains without a cause: its own chain is its run.
+
+    Args:
+        low_ns: what the cause takes of each rank at least, shape (ranks,).
+        high_ns: and at most.
+        window_ns: the run of each rank.
+        within_ns: at most what the cause is a part of: metadata of opens.
+    """
+    most_ns = np.minimum(high_ns, window_ns)
+    if within_ns is not None:
+        most_ns = np.minimum(most_ns, within_ns)
+    return np.minimum(low_ns, most_ns), most_ns
 
 
 def bound_imbalance(low_ns: Array, high_ns: Array) -> tuple[float, float]:
