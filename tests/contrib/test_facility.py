@@ -59,6 +59,61 @@ def test_this_month_is_surveyed_into_a_folder_of_its_own(site, tmp_path) -> None
     assert calls[-1] == f"survey {tmp_path}/logs/{MONTH} -o {tmp_path}/state/{MONTH}"
 
 
+def surveyed(site: dict[str, str], tmp_path: Path, **more: str) -> list[str]:
+    """The folders that one run surveys, and where to."""
+    (tmp_path / "calls").unlink(missing_ok=True)
+    done = run("vanidl-survey", site | more)
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text() if (tmp_path / "calls").exists() else ""
+    pairs = [line.replace(f"{tmp_path}/", "").split() for line in calls.splitlines()]
+    assert all(words[0] == "survey" and words[2] == "-o" for words in pairs)
+    return [f"{words[1]} {words[3]}" for words in pairs]
+
+
+@pytest.mark.parametrize(
+    ("day", "days", "months"),
+    [
+        ("2026-12-03", None, ["2026-11", "2026-12"]),  # a job of 28 November ended today
+        ("2026-12-07", None, ["2026-11", "2026-12"]),  # seven days ago was November
+        ("2026-12-08", None, ["2026-12"]),
+        ("2026-12-08", "8", ["2026-11", "2026-12"]),
+        ("2026-12-01", "0", ["2026-12"]),
+        ("2027-01-02", "40", ["2026-11", "2026-12", "2027-01"]),
+        ("2027-03-01", "1", ["2027-02", "2027-03"]),
+        ("2026-12-08", "08", ["2026-11", "2026-12"]),  # no octal number
+    ],
+)
+def test_months_are_read_again_as_long_as_a_job_may_last(
+    site, tmp_path, day: str, days: str | None, months: list[str]
+) -> None:
+    for month in ("2026-10", "2026-11", "2026-12", "2027-01", "2027-02", "2027-03"):
+        (tmp_path / "logs" / month).mkdir(exist_ok=True)
+    more = {"VANIDL_DAY": day} | ({"VANIDL_LONGEST_DAYS": days} if days else {})
+    assert surveyed(site, tmp_path, **more) == [f"logs/{m} state/{m}" for m in months]
+    assert surveyed(site, tmp_path, **more) == [f"logs/{m} state/{m}" for m in months]
+
+
+def test_a_folder_a_day_has_a_survey_a_day(site, tmp_path) -> None:
+    for name in ("2026/11/29", "2026/11/30", "2026/12/1", "2026/11/1"):
+        (tmp_path / "all logs" / name).mkdir(parents=True)
+    more = {"VANIDL_LOGS": f"{tmp_path}/all logs/%Y/%-m/%-d", "VANIDL_DAY": "2026-12-01"}
+    assert run("vanidl-survey", site | more).returncode == 0
+    calls = (tmp_path / "calls").read_text().replace(f"{tmp_path}/", "").splitlines()
+    assert calls == [
+        "survey all logs/2026/11/29 -o state/2026-11-29",
+        "survey all logs/2026/11/30 -o state/2026-11-30",
+        "survey all logs/2026/12/1 -o state/2026-12-01",
+    ]
+
+
+@pytest.mark.parametrize("days", ["a week", "-1", "99999", "7; rm -rf /"])
+def test_days_that_are_none(site, tmp_path, days: str) -> None:
+    done = run("vanidl-survey", site | {"VANIDL_LONGEST_DAYS": days})
+    assert done.returncode == 1
+    assert "VANIDL_LONGEST_DAYS: expected days" in done.stderr
+    assert not (tmp_path / "calls").exists()
+
+
 def test_a_survey_that_is_under_way_is_left_alone(site, tmp_path) -> None:
     (tmp_path / "state").mkdir()
     with (tmp_path / "state" / "lock").open("w") as lock:
