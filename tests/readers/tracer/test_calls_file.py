@@ -23,7 +23,7 @@ from vanidl.errors import InputError
 from vanidl.readers.bounds import FARTHEST_OFFSET, LARGEST_NBYTES
 from vanidl.readers.tracer import layout, slots
 from vanidl.readers.tracer.calls_file import CallsFile, read_calls
-from vanidl.readers.tracer.log import counters, log
+from vanidl.readers.tracer.log import log, recorded
 
 FORMAT = ROOT / "vanidl/record/tracer/format.h"
 MASK = (1 << 64) - 1
@@ -354,7 +354,7 @@ def test_counters_of_more_files_than_one_piece_holds(tmp_path):
     calls = Calls({10: [Call(maker.READ, 1, 2, 0, 4, 1000)]}, {}, counted)
     file = read(tmp_path, calls)
     assert file.losses == ()
-    (records,) = counters(file).layers
+    (records,) = recorded(Path(file.path)).counters.layers
     assert records.file.tolist() == list(range(1, 1001))
     reads = records.counters["POSIX_READS"]
     assert (int(reads.sum()), int(reads[-1])) == (500_500 + 1, 1001)

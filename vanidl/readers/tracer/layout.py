@@ -61,7 +61,7 @@ class Call(IntEnum):
 
 FIRST_MOVE, BEHIND_MOVES = 16, 80  # reads and writes, of descriptors, then of streams
 FIRST_STREAM_MOVE = 48
-STREAM_CLASS, SYNC_CLASS, MAP_CLASS = 7, 8, 9
+STREAM_CLASSES, SYNC_CLASS = (3, 4, 7), 8
 
 COUNTER = np.dtype(
     [("file", "<u4"), ("layer", "u1"), ("unused", "u1", 3)]

@@ -19,17 +19,15 @@ from vanidl.model import call_kinds, intervals
 from vanidl.model import trace as model
 from vanidl.model.intervals import Intervals
 from vanidl.model.warnings import Notice
-from vanidl.readers.bounds import LONGEST_NS
-from vanidl.readers.records import CounterFile, CounterRecords, OperationTable, TracerLog
+from vanidl.readers.records import CounterFile, OperationTable, TracerLog
 from vanidl.readers.tracer.calls_file import CallsFile, Clock, read_calls
-from vanidl.readers.tracer.layout import FIRST_STREAM_MOVE, STREAM_CLASS, SYNC_CLASS, Call, Header
-from vanidl.readers.tracer.slots import Moves, Numbers
+from vanidl.readers.tracer.layout import FIRST_STREAM_MOVE, Call, Header
+from vanidl.readers.tracer.slots import Moves
+from vanidl.readers.tracer.totals import totals
 
 Int64Array = NDArray[np.int64]
-Places = NDArray[np.intp]
 
 TRACER = "vanidl"
-_STREAM_CLASSES = (3, 4, STREAM_CLASS)
 _MOST_DENSE = 1 << 24  # numbers of files up to here have a place of their own in a table
 
 _KIND_OF = {
@@ -60,11 +58,7 @@ def log(file: CallsFile) -> TracerLog:
     placed = _Placed(file, file.clock.start_ns - early, early)
     end = int(file.clock.placed(np.array([max(ended, last)]))[0])
     tables = tuple(_tables(placed))
-    calls = _calls(placed)
-    metadata = intervals.EMPTY
-    for kind, when in calls.items():
-        if kind != call_kinds.SYNC:
-            metadata = intervals.merge(metadata, when)
+    metadata, calls = _calls(placed)
     return TracerLog(
         path=file.path,
         tracer=TRACER,
@@ -150,149 +144,22 @@ def _numbered(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32]]:
     return numbers.astype(np.int64), place[file]
 
 
-def _calls(placed: _Placed) -> dict[str, Intervals]:
-    """Kind -> when the process was in such calls; kinds that did not occur have no entry."""
+def _calls(placed: _Placed) -> tuple[Intervals, dict[str, Intervals]]:
+    """When the process was in metadata calls, and kind -> in such calls, without kinds not used."""
     others, kinds = placed.file.found.others, call_kinds.CALL_KINDS
     number_of = np.full(256, len(kinds), np.uint8)
     number_of[Call.OPEN :] = kinds.index(call_kinds.OTHER)  # below are reads and writes
     for call, of_call in _KIND_OF.items():
         number_of[call] = kinds.index(of_call)
     number = number_of[others.call]
+    start, end = placed.since_start(others.start_ns), placed.since_start(others.end_ns)
+    of_metadata = number < kinds.index(call_kinds.SYNC)  # the last of them
     found = {}
     for i, kind in enumerate(kinds):
         mine = number == i
         if mine.any():
-            times = (placed.since_start(t[mine]) for t in (others.start_ns, others.end_ns))
-            found[kind] = intervals.union(*times)
-    return found
-
-
-def counters(file: CallsFile) -> CounterFile:
-    """Exact totals of each file, under Darshan's names: of calls with a slot and of all others."""
-    return CounterFile(tuple(_records(file)))
-
-
-_COUNTED = {"OPENS": "opens", "SEEKS": "seeks", "STATS": "stats", "READS": "reads",
-            "WRITES": "writes", "BYTES_READ": "bytes_read", "BYTES_WRITTEN": "bytes_written",
-            "CLOSES": "closes", "FSYNCS": "syncs", "MMAPS": "maps"}  # fmt: skip
-_SPENT = {"READ": "read_ns", "WRITE": "write_ns", "META": "metadata_ns", "SYNC": "sync_ns"}
-_SIZES = np.array(
-    [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30]
-)
-_SIZE_NAMES = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M",
-               "100M_1G", "1G_PLUS")  # fmt: skip
-_LARGEST = 1 << 56  # bytes or calls of one file
-
-
-def _records(file: CallsFile) -> Iterator[CounterRecords]:
-    moves, others = file.found.moves, file.found.others
-    stream_call = np.isin(np.arange(256) >> 4, _STREAM_CLASSES)
-    for number, layer in ((1, model.POSIX), (2, model.STDIO)):
-        # The calls of the layer, and the files that they are of.
-        is_stream = layer == model.STDIO
-        mine = (moves.call >= FIRST_STREAM_MOVE) == is_stream
-        moved = moves if mine.all() else moves.pick(mine)
-        rest = stream_call[others.call] == is_stream
-        call, of_rest, result = others.call[rest], others.file[rest], others.result[rest]
-        spent_ns = (others.end_ns - others.start_ns)[rest]
-        kept = file.counters[file.counters["layer"] == number]
-        kept = kept[_used(kept)]
-        files = np.unique(np.concatenate([_numbered(moved.file)[0], of_rest, kept["file"]]))
-        if not len(files):
-            continue
-        sums = _Sums(files, kept)
-        read = ((moved.call >> np.uint8(4)) & np.uint8(1)).astype(bool)
-        for word, bytes_name, rows in (("READ", "READ", read), ("WRITE", "WRITTEN", ~read)):
-            one = moved if rows.all() else moved.pick(rows)
-            place = np.searchsorted(files, one.file)
-            sums.add(f"{word}S", place)
-            sums.add(f"BYTES_{bytes_name}", place, one.nbytes)
-            sums.spend(word, place, one.end_ns - one.start_ns)
-            if len(kept):
-                sums.add_sizes(word, place, one.nbytes)
-        # Calls that failed count as time, not as calls.
-        place, worked = np.searchsorted(files, of_rest), result >= 0
-        for name, calls in _CALLS.items():
-            sums.add(name, place[np.isin(call, calls) & worked])
-        sync = call >> np.uint8(4) == SYNC_CLASS
-        failed_read = (call < Call.OPEN) & ((call >> np.uint8(4)) & np.uint8(1) == 1)
-        failed_write = (call < Call.OPEN) & ~failed_read
-        for word, rows in (("READ", failed_read), ("WRITE", failed_write), ("SYNC", sync),
-                           ("META", (call >= Call.OPEN) & ~sync)):  # fmt: skip
-            sums.spend(word, place[rows], spent_ns[rows])
-        yield sums.records(layer)
-
-
-_CALLS = {
-    "OPENS": (Call.OPEN, Call.FOPEN),
-    "CLOSES": (Call.CLOSE, Call.FCLOSE),
-    "SEEKS": (Call.LSEEK, Call.FSEEK),
-    "STATS": (Call.STAT, Call.FSTAT),
-    "MMAPS": (Call.MMAP,),
-    "FSYNCS": (Call.FSYNC, Call.FDATASYNC, Call.SYNC_RANGE, Call.MSYNC),
-}
-
-
-def _used(kept: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Records that count something, and nothing impossible."""
-    counts = np.stack([kept[name] for name in (*_COUNTED.values(), "others")])
-    possible = (counts <= _LARGEST).all(axis=0)
-    possible &= np.stack([kept[name] <= LONGEST_NS for name in _SPENT.values()]).all(axis=0)
-    return np.asarray(possible & (counts > 0).any(axis=0), np.bool_)
-
-
-class _Sums:
-    """Counters of the files of one layer: what the tracer summed up, and calls on top of it."""
-
-    def __init__(self, files: Int64Array, kept: NDArray[np.void]) -> None:
-        self._files, self._kept = files.astype(np.uint64), kept
-        self._place = np.searchsorted(files, kept["file"])
-        self._counts: dict[str, Int64Array] = {}
-        self._ns: dict[str, Int64Array] = {}
-        for name, field in _COUNTED.items():
-            np.add.at(self._of(name), self._place, kept[field].astype(np.int64))
-        for word, field in _SPENT.items():
-            np.add.at(self._spent(word), self._place, kept[field].astype(np.int64))
-        if len(kept):
-            for word in ("READ", "WRITE"):
-                for i, size in enumerate(_SIZE_NAMES):
-                    calls = kept[f"{word.lower()}_sizes"][:, i].astype(np.int64)
-                    np.add.at(self._of(f"SIZE_{word}_{size}"), self._place, calls)
-
-    def _of(self, name: str) -> Int64Array:
-        return self._counts.setdefault(name, np.zeros(len(self._files), np.int64))
-
-    def _spent(self, word: str) -> Int64Array:
-        return self._ns.setdefault(word, np.zeros(len(self._files), np.int64))
-
-    def add(self, name: str, place: Places, values: Numbers | None = None) -> None:
-        """Adds one a call, or its value."""
-        self._of(name)[:] += _sums(place, values, len(self._files))
-
-    def spend(self, word: str, place: Places, spent_ns: Int64Array) -> None:
-        """Adds times."""
-        self._spent(word)[:] += _sums(place, spent_ns, len(self._files))
-
-    def add_sizes(self, word: str, place: Places, nbytes: Numbers) -> None:
-        """Adds calls to the classes of their sizes."""
-        size = np.searchsorted(_SIZES, nbytes)
-        for i, name in enumerate(_SIZE_NAMES):
-            self.add(f"SIZE_{word}_{name}", place[size == i])
-
-    def records(self, layer: str) -> CounterRecords:
-        """All of it."""
-        return CounterRecords(
-            layer,
-            self._files,
-            np.zeros(len(self._files), np.int64),
-            {f"{layer}_{name}": values for name, values in self._counts.items()},
-            {f"{layer}_F_{word}_TIME": ns / 1e9 for word, ns in self._ns.items()},
-        )
-
-
-def _sums(place: Places, values: Numbers | None, count: int) -> Int64Array:
-    """Sums by place: exact, as no sum of a file reaches 2^53."""
-    return np.bincount(place, values, count).astype(np.int64)
+            found[kind] = intervals.union(start[mine], end[mine])
+    return intervals.union(start[of_metadata], end[of_metadata]), found
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +179,8 @@ def recorded(path: Path) -> Recorded:
         InputError, OSError: as `read_calls`.
     """
     file = read_calls(path)
-    return Recorded(log(file), counters(file), file.header, file.clock)
+    of_process = log(file)
+    return Recorded(of_process, totals(file, of_process.operations), file.header, file.clock)
 
 
 def notices(found: Sequence[Recorded]) -> Iterator[Notice]:

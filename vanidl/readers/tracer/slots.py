@@ -87,6 +87,10 @@ class Others:
     file: NDArray[np.uint32]
     call: NDArray[np.uint8]
 
+    def pick(self, rows: Mask) -> Others:
+        """Those that a mask picks."""
+        return Others(*(getattr(self, name)[rows] for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
@@ -277,29 +281,34 @@ class _Found:
 
     def _take_names(self, block: _Block) -> None:
         """Joins the pieces of names, which lie side by side in one chunk."""
-        begins = block.marked(NAME)
-        if not len(begins):
+        call = block.call.ravel()
+        rows = block.marks[call[block.marks] <= NAME_MORE]
+        if not len(rows):
             return
-        raw = block.raw.reshape(-1, SLOT_BYTES)
-        call = np.where(block.sound, block.call, 0).ravel()
+        raw = block.raw.reshape(-1, SLOT_BYTES)[rows]
+        file = np.ascontiguousarray(raw[:, _PIECE : _PIECE + 4]).view("<u4").ravel()
         lengths = np.minimum(raw[:, 37], _PIECE)
-        files = np.ascontiguousarray(raw[:, _PIECE : _PIECE + 4]).view("<u4").ravel()
-        for begin in begins.tolist():
-            end, limit, file = begin + 1, begin - begin % SLOTS + SLOTS, int(files[begin])
-            while end < limit and call[end] == NAME_MORE and files[end] == file:
-                end += 1
-            # A full last piece is the last one only where a sound slot follows.
-            full = int(lengths[end - 1]) == _PIECE
-            cut = full and end < limit and not call[end]
-            if cut or (lengths[begin : end - 1] < _PIECE).any():
-                self._broken_names += 1
-                continue
-            pieces = raw[begin:end, :_PIECE].tobytes()[: _PIECE * (end - begin - 1)]
-            pieces += raw[end - 1, : lengths[end - 1]].tobytes()
-            name = bounded_name(pieces.decode("utf-8", "backslashreplace"))
+        # A piece goes on with the one before it where that is full, of the same file and beside it.
+        follows = np.zeros(len(rows), bool)
+        follows[1:] = (rows[1:] == rows[:-1] + 1) & (file[1:] == file[:-1])
+        follows[1:] &= (lengths[:-1] == _PIECE) & (call[rows[1:]] == NAME_MORE)
+        follows &= rows % SLOTS > 0
+        first = np.flatnonzero(~follows)
+        last = np.append(first[1:], len(rows)) - 1
+        # It begins with a beginning; a full last piece is the last only where a sound slot follows.
+        behind = np.minimum(rows[last] + 1, len(call) - 1)
+        goes_on = (lengths[last] == _PIECE) & (behind % SLOTS > 0) & (behind > rows[last])
+        whole = (call[rows[first]] == NAME) & ~(goes_on & ~block.sound.ravel()[behind])
+        self._broken_names += int((~whole).sum())
+        text = raw[:, :_PIECE].tobytes()
+        begins, ends = _PIECE * first[whole], _PIECE * last[whole] + lengths[last[whole]]
+        for number, begin, end in zip(
+            file[first[whole]].tolist(), begins.tolist(), ends.tolist(), strict=True
+        ):
+            name = bounded_name(text[begin:end].decode("utf-8", "backslashreplace"))
             if not self._budget.hold(OBJECT_BYTES + len(name)):
                 self._unnamed += 1
-            elif self._names.setdefault(file, name) != name:
+            elif self._names.setdefault(number, name) != name:
                 self._broken_names += 1
 
     def decoded(self) -> Decoded:
