@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
-from vanidl.breakdown import input_wait, windows
+from vanidl.breakdown import input_wait, pipelines, windows
 from vanidl.breakdown.causes import (
     BLOCKED,
     CAUSES,
@@ -40,6 +40,7 @@ from vanidl.breakdown.causes import (
     settle,
 )
 from vanidl.breakdown.input_wait import Bounds, Served
+from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.sources import counters
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.windows import Tiles
@@ -537,3 +538,17 @@ def _account_parts(
 def _clipped_ns(seconds: NDArray[np.float64], window_ns: int) -> Int64Array:
     """Whole ns of seconds, not more than a window."""
     return np.rint(np.minimum(seconds, window_ns / 1e9) * 1e9).astype(np.int64)
+
+
+def open_gains(trace: Trace, results: Results) -> Gains | None:
+    """The run, ready to be run again without a cause; None without steps and their waits."""
+    bounds = counters.bound_storage(trace, _serial_processes(trace, results))
+    whole = is_whole(trace, results.coverage)
+    of_process = {
+        int(process): input_wait.served(
+            trace, results.calls, int(process), whole, _slack_ns(bounds, trace, position)
+        )
+        for position in range(len(trace.ranks))
+        for process in np.flatnonzero(trace.family == position)
+    }
+    return pipelines.open_gains(trace, of_process)

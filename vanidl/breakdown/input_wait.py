@@ -100,13 +100,13 @@ def divide_waits(
     trainer = trace.ranks[position]
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
     taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
-    row = _fetch_of_waits(taken, start, end)
+    row = fetch_of_waits(taken, start, end)
     length = _felt_within(felt, start, end)
     bounds = {cause: (np.zeros_like(length), np.zeros_like(length)) for cause in _names()}
     known = row >= 0
     own = np.zeros(len(start), bool)
     own[known] = taken.worker[row[known]] < 0
-    if not _has_workers(trace, trainer, fetches):
+    if not has_workers(trace, trainer, fetches):
         own |= ~known
     _within_the_process(bounds, own, start, end, length, of_process[trainer])
     _by_workers(bounds, known & ~own, row, taken, fetches, start, end, felt, of_process, trace)
@@ -127,7 +127,7 @@ def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> 
     return end - start if felt is None else intervals.covered_within(felt, start, end)
 
 
-def _fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
+def fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
     """The row of the fetch whose batch each wait took, -1 for none: that which ended last."""
     row = np.full(len(start), -1)
     if len(taken) and len(start):
@@ -139,7 +139,7 @@ def _fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64
     return row
 
 
-def _has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
+def has_workers(trace: Trace, trainer: int, fetches: Fetches) -> bool:
     """Whether other processes fetched for a rank, or may have."""
     return bool((fetches.worker >= 0).any()) or any(
         p.role == "worker" and p.trainer == trainer for p in trace.processes

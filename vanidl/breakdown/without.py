@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from vanidl.breakdown.rerun import Change, Columns, Fetched, Shortened, measure, play
 
 Array = NDArray[np.float64]
+Durations = NDArray[np.float64] | NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 TRUSTED = 0.05
@@ -51,17 +52,17 @@ class Sum:
 class Share:
     """What one cause takes of each batch of a pipeline, in ns; arrays as those of `Fetched`."""
 
-    low_ns: Array  # at least, of the part
-    high_ns: Array  # at most
+    low_ns: Durations  # at least, of the part
+    high_ns: Durations  # at most
     part: str = "fetch"
     """"fetch": of [begin, end); "delivery": of what follows, to the wait's end; "start": of what
     lies between asking and beginning."""
     sums: Sequence[Sum] = ()
-    along_ns: Array | None = None
+    along_ns: Durations | None = None
     """Most of the fetch that may go with it: others' run queues, I/O that shares its storage."""
-    beside_ns: Array | None = None
+    beside_ns: Durations | None = None
     """The same of what the training process does until the next wait."""
-    delivery_ns: Array | None = None
+    delivery_ns: Durations | None = None
     """The same of the delivery: the worker was busy with the cause while the batch was sent."""
 
 
@@ -186,7 +187,11 @@ class Without:
         return Gain(low_ns, high_ns, touchable_ns, self._missed_ns, True, self._assumed)
 
     def _change(
-        self, removals: Sequence[_Removal], taken_ns: Sequence[Array | None], *, most: bool = False
+        self,
+        removals: Sequence[_Removal],
+        taken_ns: Sequence[Durations | None],
+        *,
+        most: bool = False,
     ) -> Change:
         """The run without so much of a cause, and at most without what may go with it."""
         chains, laid = self._machine.chains, self._machine.by_column
@@ -235,11 +240,11 @@ class _Removal:
 
     rows: Mask
     part: str
-    low: Array
-    high: Array
-    along: Array
-    beside: Array
-    delivery: Array
+    low: Durations
+    high: Durations
+    along: Durations
+    beside: Durations
+    delivery: Durations
     is_summed: bool  # whether the sum is known better than by its terms
     least_ns: float
     most_ns: float

@@ -1,0 +1,104 @@
+"""Recorded runs without their reads, against the same runs that read nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vanidl
+from tests import ROOT
+from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.analyses import analyse
+from vanidl.breakdown.account import open_gains
+from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
+from vanidl.breakdown.pipelines import LOST, OWN, Gains
+from vanidl.breakdown.without import Where
+from vanidl.model.fetches import NO_FETCHES
+
+RECORDED = Recipe(read_us=20_000, delivery_us=500)
+"""Fetches of workers were recorded."""
+
+
+def opened(recipe: Recipe, fetches: bool = True) -> Gains:
+    trace = trace_of(recipe)
+    trace = trace if fetches else replace(trace, fetches=NO_FETCHES)
+    found = open_gains(trace, analyse(trace))
+    assert found is not None
+    return found
+
+
+def length_s(recipe: Recipe) -> float:
+    trace = trace_of(recipe)
+    steps = trace.spans.pick(trace.spans.kind == 0)
+    waits = trace.spans.pick(trace.spans.kind == 1)
+    return (int(steps.end.max()) - int(waits.start.min())) / 1e9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workers": 1},
+        {"workers": 2},
+        {"workers": 4, "read_us": 60_000},
+        {"workers": 1, "ranks": 2},
+        {"workers": 2, "ranks": 2, "slow_rank": 2.0},
+        {"workers": 0, "delivery_us": 0},
+        {"workers": 0, "delivery_us": 0, "decode_us": 2_000},
+    ],
+)
+def test_without_storage_a_run_takes_as_long_as_one_that_reads_nothing(changes):
+    recipe = replace(RECORDED, **changes)
+    truth_s = length_s(recipe) - length_s(replace(recipe, read_us=1))
+    gain = opened(recipe).without(STORAGE)
+    assert gain.trusted
+    assert gain.low_ns / 1e9 == pytest.approx(truth_s, rel=0.005)
+    assert gain.high_ns >= gain.low_ns
+    assert gain.high_ns <= gain.touchable_ns
+
+
+def test_loaders_of_a_rank_are_told_apart():
+    found = opened(replace(RECORDED, ranks=2))
+    assert [p.fetched.rank for p in found.pipelines] == [0, 1]
+    assert all(p.name >= 0 and (p.row >= 0).all() for p in found.pipelines)
+    assert {p.name for p in opened(Recipe(workers=0)).pipelines} == {OWN}
+    assert {p.name for p in opened(RECORDED, fetches=False).pipelines} == {LOST}
+
+
+def test_where_no_fetch_was_recorded_all_that_is_touchable_may_be_gained():
+    gain = opened(RECORDED, fetches=False).without(STORAGE)
+    assert (gain.low_ns, gain.high_ns) == (0, gain.touchable_ns)
+    assert gain.high_ns >= opened(RECORDED).without(STORAGE).high_ns
+
+
+def test_what_is_no_storage_is_not_gained_by_it():
+    """Between them the causes of a fetch take no more than it; delivery is apart."""
+    found = opened(RECORDED)
+    share = found.shares[0]
+    fetched = found.pipelines[0].fetched
+    length = fetched.end_ns - fetched.begin_ns
+    assert (share[STORAGE].low_ns + share[INPUT_CPU].high_ns == length).all()
+    assert found.without(DELIVERY).low_ns <= 0.0005e9 * len(fetched)
+    assert found.without(WORKERS).high_ns == pytest.approx(0, abs=1e6)
+
+
+def test_workers_that_start_late_are_what_would_be_gained():
+    """In each of three epochs training waits for two workers to be started."""
+    run = vanidl.open_run(ROOT / "tests/data/torch_fetches")
+    found = open_gains(run.trace, run.results)
+    first = found.pipelines[0].fetched
+    begins = np.flatnonzero(np.diff(first.epoch, prepend=-1))
+    waited = first.begin_ns[begins] - first.wait_begin_ns[begins]
+    gain = found.without(WORKERS)
+    assert gain.trusted
+    assert gain.high_ns <= waited.sum() + gain.missed_ns
+    by_epoch = [found.without(WORKERS, Where(epochs=frozenset({e}))).high_ns for e in range(3)]
+    assert sum(by_epoch) == pytest.approx(gain.high_ns, rel=0.02)
+
+
+def test_a_run_without_steps_is_not_run_again():
+    trace = trace_of(Recipe(profiled=False))
+    assert open_gains(trace, analyse(trace)) is None
+    trace = trace_of(Recipe(wait_spans=False))
+    assert open_gains(trace, analyse(trace)) is None

@@ -1,0 +1,260 @@
+"""The pipelines of a run as they were recorded, and what causes take of each of their batches.
+
+A rank's chain is all its waits that took a batch: of those whose fetch was recorded the fetch of a
+worker, else the wait itself. What causes take of a fetch is what its process did meanwhile, of a
+wait what the training thread did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.breakdown.causes import (
+    BLOCKED,
+    DELIVERY,
+    INPUT_CPU,
+    STORAGE,
+    TOO_FEW_CORES,
+    WORKERS,
+)
+from vanidl.breakdown.input_wait import Served, fetch_of_waits, has_workers
+from vanidl.breakdown.rerun import PREFETCH_FACTOR, Fetched
+from vanidl.breakdown.windows import INPUT_WAIT, Tiles, tile_rank
+from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
+from vanidl.model import intervals
+from vanidl.model.fetches import Fetches
+from vanidl.model.trace import SpanKind, Trace
+
+Int64Array = NDArray[np.int64]
+
+LOST, OWN = -2, -1
+"""Instead of the name of a loader: waits of which the fetch is not known; those without workers."""
+
+_ALL = 1 << 62  # ns: whatever there is
+_OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One loader of one rank."""
+
+    fetched: Fetched
+    name: int  # index into Fetches.names, or LOST, or OWN
+    process: Int64Array  # of each batch: who fetched it, an index into Trace.processes; -1 unknown
+    row: Int64Array  # in Trace.fetches, -1 for none
+
+
+def record_pipelines(trace: Trace) -> list[Pipeline]:
+    """All loaders of all ranks with steps and waits; empty without."""
+    tiles = {
+        position: found
+        for position in range(len(trace.ranks) if len(trace.spans) else 0)
+        if (found := tile_rank(trace, position)) is not None and found.waits_known
+    }
+    peers = _peers_ns(trace, tiles)
+    pipelines = []
+    for position, of_rank in tiles.items():
+        pipelines += _of_rank(trace, position, of_rank, peers.get(position))
+    return pipelines
+
+
+def _of_rank(
+    trace: Trace, position: int, tiles: Tiles, peers_ns: Int64Array | None
+) -> list[Pipeline]:
+    trainer = trace.ranks[position]
+    mine = np.flatnonzero(trace.fetches.trainer == trainer)
+    fetches = trace.fetches.pick(mine)
+    took = np.flatnonzero(fetches.wait_end > fetches.wait_begin)
+    taken = fetches.pick(took)
+    row = fetch_of_waits(taken, tiles.wait_start, tiles.wait_end)
+
+    # A wait without a batch, where fetches are recorded, is the beginning or the end of an epoch.
+    step = np.full(len(tiles.wait_start), -1)
+    inside = (tiles.wait >= 0) & (tiles.step >= 0) & (tiles.part == INPUT_WAIT)
+    step[tiles.wait[inside]] = tiles.step[inside]
+    waits = np.flatnonzero((row >= 0) | ((step >= 0) & (len(taken) == 0)))
+    if not len(waits):
+        return []
+    row, step = row[waits], step[waits]
+    last = step != np.append(step[1:], -1)  # of several waits in a step only the last ends with it
+    number = np.where((step >= 0) & last, tiles.number[step] if _ascend(tiles) else step, -1)
+    loader = np.full(len(waits), LOST if has_workers(trace, trainer, fetches) else OWN)
+    known = row >= 0
+    loader[known] = np.where(taken.worker[row[known]] >= 0, taken.name[row[known]], OWN)
+    end_ns = int(tiles.end[tiles.step >= 0].max())
+    pipelines = []
+    for name in np.unique(loader).tolist():
+        chosen = loader == name
+        fetched = _fetched(
+            taken, row[chosen], tiles.wait_start[waits[chosen]], tiles.wait_end[waits[chosen]], name
+        )
+        fetched = replace(
+            fetched,
+            rank=position,
+            step=number[chosen],
+            peers_ns=None if peers_ns is None else np.where(last, peers_ns[step], 0)[chosen],
+            last_end_ns=end_ns,
+        )
+        process = np.full(len(fetched), trainer if name == OWN else -1)
+        rows = np.full(len(fetched), -1)
+        if len(taken):
+            has = row[chosen] >= 0
+            rows[has] = mine[took[row[chosen][has]]]
+            if name >= 0:
+                process[has] = taken.process[row[chosen][has]]
+        pipelines.append(Pipeline(fetched, name, process, rows))
+    return pipelines
+
+
+def _ascend(tiles: Tiles) -> bool:
+    return bool((np.diff(tiles.number) > 0).all() and (tiles.number >= 0).all())
+
+
+def _fetched(
+    taken: Fetches, row: Int64Array, start: Int64Array, end: Int64Array, name: int
+) -> Fetched:
+    """Batches of one loader, by the waits that took them."""
+    unknown = np.full(len(row), -1)
+    if name < 0:
+        return Fetched(
+            worker=unknown,
+            asked_ns=unknown,
+            begin_ns=start,
+            end_ns=end,
+            ready_ns=unknown,
+            wait_begin_ns=start,
+            wait_end_ns=end,
+            epoch=np.zeros(len(row), np.int64),
+            workers=0,
+        )
+    workers = int(taken.worker[row].max()) + 1
+    ahead = int(taken.ahead[row].max())
+    return Fetched(
+        worker=taken.worker[row],
+        asked_ns=unknown,
+        begin_ns=taken.begin[row],
+        end_ns=taken.end[row],
+        ready_ns=unknown,
+        wait_begin_ns=start,
+        wait_end_ns=end,
+        epoch=taken.epoch[row],
+        workers=workers,
+        prefetch=max(ahead // workers, 1) if ahead > 0 else PREFETCH_FACTOR,
+        in_order=bool((taken.in_order[row] != 0).all()),
+    )
+
+
+def _peers_ns(trace: Trace, tiles: Mapping[int, Tiles]) -> dict[int, Int64Array]:
+    """For each rank how long each step waited for slower ones: collectives beyond the shortest.
+
+    Empty where collectives were not recorded, or ranks have other steps.
+    """
+    if len(tiles) < 2:
+        return {}
+    bare = {}
+    first = next(iter(tiles.values()))
+    for position, of_rank in tiles.items():
+        spans = trace.spans.pick(trace.family[trace.spans.process] == position)
+        joined = {
+            kind: intervals.union(spans.start[spans.kind == kind], spans.end[spans.kind == kind])
+            for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)
+        }
+        if not np.array_equal(of_rank.number, first.number):
+            return {}
+        if not len(joined[SpanKind.COMMUNICATION].start):
+            return {}
+        work = intervals.merge(joined[SpanKind.OP], joined[SpanKind.KERNEL])
+        alone = intervals.subtract(joined[SpanKind.COMMUNICATION], work)
+        in_step = of_rank.step >= 0
+        covered = intervals.covered_within(alone, of_rank.start[in_step], of_rank.end[in_step])
+        total = np.bincount(of_rank.step[in_step], covered, minlength=len(of_rank.number))
+        bare[position] = total.astype(np.int64)
+    least = np.min(list(bare.values()), axis=0)
+    return {position: total - least for position, total in bare.items()}
+
+
+def share_causes(
+    pipelines: Sequence[Pipeline], of_process: Mapping[int, Served]
+) -> list[dict[str, Share]]:
+    """For each pipeline what causes take of its batches, at least and at most.
+
+    Args:
+        pipelines: of the run.
+        of_process: the calls of storage of each process that trains or fetches.
+    """
+    return [_shares(pipeline, of_process) for pipeline in pipelines]
+
+
+def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, Share]:
+    f = pipeline.fetched
+    length = f.end_ns - f.begin_ns
+    slack = length.copy()
+    spent: dict[str, Int64Array] = {STORAGE: np.zeros(len(f), np.int64)}
+    sums: dict[str, list[Sum]] = {}
+    for process in np.unique(pipeline.process).tolist():
+        served, mine = of_process.get(process), pipeline.process == process
+        if served is None:
+            continue
+        for name, times in served.parts:
+            within = intervals.covered_within(times, f.begin_ns[mine], f.end_ns[mine])
+            spent.setdefault(name, np.zeros(len(f), np.int64))[mine] = within
+            spent[STORAGE][mine] += within
+        slack[mine] = np.maximum(length[mine] - spent[STORAGE][mine], 0)
+        if served.whole:  # what else there was is known in all, not when
+            slack[mine] = np.minimum(slack[mine], served.slack_ns)
+            for name, own in spent.items():
+                least = float(own[mine].sum())
+                sums.setdefault(name, []).append(Sum(mine, least, least + served.slack_ns))
+    storage = spent[STORAGE]
+    shares = {n: Share(own, own + slack, sums=sums.get(n, ())) for n, own in spent.items()}
+    nothing = np.zeros(len(f), np.int64)
+    for cause in _OF_FETCHES:
+        shares[cause] = Share(nothing, np.maximum(length - storage, 0))
+    if f.workers:
+        # While its worker was idle a batch was on its way; busy, the worker may have held it up.
+        busy = np.zeros(len(f), np.int64)
+        for worker in np.unique(f.worker).tolist():
+            mine = f.worker == worker
+            at_work = intervals.union(f.begin_ns[mine], f.end_ns[mine])
+            busy[mine] = intervals.covered_within(at_work, f.end_ns[mine], f.wait_end_ns[mine])
+        idle = np.maximum(f.wait_end_ns - f.end_ns - busy, 0)
+        shares[DELIVERY] = Share(idle, nothing + _ALL, part="delivery")
+        order = np.lexsort((f.begin_ns, f.worker, f.epoch))
+        first = np.zeros(len(f), np.bool_)
+        first[order] = (np.diff(f.epoch[order], prepend=-1) != 0) | (
+            np.diff(f.worker[order], prepend=-1) != 0
+        )
+        starting = np.where(first, _ALL, 0)
+        shares[WORKERS] = Share(starting, starting, part="start")
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What a run gains without a cause: bounds of any of them, anywhere in it."""
+
+    pipelines: tuple[Pipeline, ...]
+    shares: tuple[Mapping[str, Share], ...]
+    machine: Without
+
+    def without(self, cause: str, where: Where | None = None) -> Gain:
+        """Bounds of the gain, ns of the run's wall time.
+
+        Args:
+            cause: or cause and part, as "storage.read".
+            where: of which batches; None: of all.
+        """
+        return self.machine.gain([each.get(cause) for each in self.shares], where or Where())
+
+
+def open_gains(trace: Trace, of_process: Mapping[int, Served]) -> Gains | None:
+    """The run, ready to be run again; None where no steps with their waits were recorded."""
+    pipelines = record_pipelines(trace)
+    if not pipelines:
+        return None
+    shares = share_causes(pipelines, of_process)
+    return Gains(tuple(pipelines), tuple(shares), Without([p.fetched for p in pipelines]))
