@@ -12,11 +12,17 @@ Each message says what was expected, what was found and what to do. Only
 
 from __future__ import annotations
 
+from vanidl.formatting.from_logs import clean_text
+
 
 class VanidlError(Exception):
     """Base of every error that vanidl raises on purpose."""
 
     exit_status = 1
+
+    def __str__(self) -> str:
+        """The message as it may be shown: it may quote a file, its name, or a command."""
+        return clean_text(super().__str__())
 
 
 class InputError(VanidlError):
@@ -28,7 +34,7 @@ class SeveralJobsError(InputError):
 
     def __init__(self, message: str, table: str = "") -> None:
         super().__init__(message)
-        self.table = table
+        self.table = "\n".join(map(clean_text, table.split("\n")))
 
 
 class UsageError(VanidlError):

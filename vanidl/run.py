@@ -33,6 +33,7 @@ from vanidl.breakdown import Breakdown, attribute_time
 from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.diagnoses.verdict import verdict
 from vanidl.findings import Finding, find
+from vanidl.formatting.from_logs import clean_path
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.selection import Selection, fitted, select
@@ -235,7 +236,7 @@ def open_run(
         if names is not None:
             chosen = anonymous_selection(trace, chosen)
             trace = anonymous(trace, names)
-        name = "" if names is not None else Path(path).resolve().name
+        name = "" if names is not None else clean_path(Path(path).resolve().name)
         return Run(trace, analyse(trace, chosen, executor), chosen, name)
 
 

@@ -49,7 +49,7 @@ def test_groups_hold_the_rows_of_a_part_and_file_by_start(ios, max_part_rows):
             _groups_are(groups, [of_op[key] for key in order])
 
 
-@given(ranges.filter(len), st.integers(0, 20), st.integers(1, 20))
+@given(ranges.filter(len), st.integers(0, 20), st.integers(0, 20))
 def test_busy_time_of_neighbours_is_that_of_their_union(spans, first, count):
     ios = [(0, Io(start, start + length)) for _, start, length in spans]
     (parts, *_), trace = parts_and_trace(ios, 100)

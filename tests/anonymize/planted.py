@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.makers import dlio_results, event_files, pytorch_traces, xplane_files
+from tests.makers import (
+    calls_files,
+    dlio_results,
+    event_files,
+    object_files,
+    pytorch_traces,
+    step_journals,
+    xplane_files,
+)
 from tests.makers.darshan_logs import (
     POSIX_COUNTERS,
     POSIX_TIMES,
@@ -49,6 +57,9 @@ class Secrets:
     def path(self, root: str) -> str:
         return f"{root}/{self()}/{self()} {self()}/{self()}.{self()[:4]}.{self()[:4]}.h5"
 
+    def command(self) -> list[str]:
+        return [f"/opt/{self()}/python", f"{self()}.py", "--key", self()]
+
 
 def darshan_log(secret: Secrets, data: Path | None = None) -> bytes:
     """Every string of a log: metadata, command, mounts, names, hosts."""
@@ -68,7 +79,7 @@ def darshan_log(secret: Secrets, data: Path | None = None) -> bytes:
             end=(START_S + 60, 0),
             job=(1000, 4711, 1),
             metadata=f"lib_ver={secret()}\nfork_parent=12\n{secret()}={secret()}\n".encode(),
-            command=f"/opt/{secret()}/python {secret()}.py --key {secret()}".encode(),
+            command=" ".join(secret.command()).encode(),
             mounts=mounts,
             names={i: name.encode() for i, name in names.items()},
             dxt={"DXT_POSIX": [records]},
@@ -118,12 +129,12 @@ def event_file(secret: Secrets) -> bytes:
 def run_record(secret: Secrets) -> dict:
     """A run.json with a word wherever it has text."""
     process = {
-        "pid": 100, "parent_pid": 1, "command": f"python {secret()}.py {secret()}", "rank": 0,
-        "first_seen_ns": START_S * 10**9, "last_seen_ns": (START_S + 60) * 10**9,
+        "pid": 100, "parent_pid": 1, "command": " ".join(secret.command()), "rank": 0,
+        "first_seen_ns": START_S * 10**9, "last_seen_ns": (START_S + 60) * 10**9, "running": False,
     }  # fmt: skip
     states = ("recorded", "missing", "unfinished")
     return {
-        "schema": "vanidl-run/1", "id": secret(), "command": ["python", secret()],
+        "schema": "vanidl-run/1", "id": secret(), "command": secret.command(),
         "folder": f"/home/{secret()}", "host": secret(), "tracer": "darshan",
         "tracer_version": secret(), "settings": {secret(): secret()},
         "start_ns": START_S * 10**9, "end_ns": (START_S + 60) * 10**9, "exit_status": 0, "ranks": 1,
@@ -137,7 +148,7 @@ def dftracer_trace(secret: Secrets, folder: Path) -> None:
     trace = PfwTrace(
         host=secret(),
         folder=f"/{secret()}/{secret()}",
-        command=f"python {secret()}.py --key {secret()}",
+        command=";".join(secret.command()),
         base=START_S * 1_000_000,
     )
     for i, root in enumerate((f"/{secret()}", f"/home/{secret()}", "/scratch", ".")):
@@ -190,10 +201,38 @@ def benchmark_result(secret: Secrets, root: Path) -> Path:
     return folder
 
 
+def recorded(secret: Secrets, folder: Path) -> None:
+    """What the recorder's hooks leave: steps of loaders, and requests to object storage."""
+    host = secret()
+    described = {
+        "pid": 100, "host": host, "rank": 0, "world_size": 1, "command": secret.command(),
+    }  # fmt: skip
+    words = " ".join(f"w0:{k * 10}-{k * 10 + 4} o:{k * 10 + 9}" for k in range(20))
+    loader = {"loader": 0, "class": secret(), "dataset": secret(), "why": secret()}
+    rows = [step_journals.text_rows(values) for values in (loader, {secret(): secret()})]
+    journal = step_journals.journal_bytes(described, "", loaders=0) + b"".join(rows)
+    name = f"{secret()}-100"
+    (folder / f"{name}.steps").write_bytes(journal + step_journals.events_bytes(words))
+    (folder / "run.json").write_text(json.dumps(run_record(secret)))
+    paths = [f"s3://{secret()}/{secret()}/{secret()}.npy" for _ in range(3)]
+    object_files.objects_of(folder, [
+        (row[0], path, *row[2:]) for row in object_files.ROWS for path in paths
+    ])  # fmt: skip
+
+
+def recorded_calls(secret: Secrets, folder: Path) -> None:
+    """What the recorder's own tracer leaves."""
+    seen = [calls_files.Call(calls_files.READ, 1000 * k, 10, 9 * k, 9, 1 + k % 2) for k in range(9)]
+    files = {key: secret.path(f"/scratch/{secret()}").encode() for key in (1, 2)}
+    program = f"/opt/{secret()}/python".encode()
+    calls = calls_files.Calls({7: seen}, files, pid=100, host=secret().encode(), program=program)
+    (folder / calls.name).write_bytes(calls_files.calls_file(calls))
+
+
 def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     """RUN folders that between them hold every format."""
-    first, second, third = (root / f"{secret()} {secret()}" for _ in range(3))
-    for folder in (first, second, third):
+    first, second, third, fourth, fifth = (root / f"{secret()} {secret()}" for _ in range(5))
+    for folder in (first, second, third, fourth, fifth):
         folder.mkdir()
     log = darshan_log(secret, data)
     for folder in (first, third):
@@ -207,7 +246,9 @@ def plant(secret: Secrets, root: Path, data: Path | None) -> list[Path]:
     dftracer_trace(secret, second)
     (second / f"{secret()}.pfw").write_text(f'{{"name": "{secret()}", \n')
     xprof_profile(secret, third)
-    return [first, second, third, benchmark_result(secret, root)]
+    recorded(secret, fourth)
+    recorded_calls(secret, fifth)
+    return [first, second, third, fourth, fifth, benchmark_result(secret, root)]
 
 
 def decoded(path: Path) -> str:

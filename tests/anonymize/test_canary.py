@@ -15,6 +15,7 @@ from vanidl.cli import main
 from vanidl.dataset.locate import DataOptions
 from vanidl.export import FORMATS, export
 from vanidl.merge.load import Inputs
+from vanidl.model.trace import OBJECT
 from vanidl.report.html import write_html
 from vanidl.report.json import summary_json
 from vanidl.report.text import summary_text
@@ -73,7 +74,7 @@ def opened(runs: list[Path], data: Path) -> dict[bool, list[Run]]:
 
     def openings(names: Pseudonyms | None) -> list[Run]:
         looked = Inputs(data=DataOptions((str(data),), inspect=True))
-        inputs = [looked, Inputs(), looked, Inputs()]
+        inputs = [looked, Inputs(), looked, Inputs(), Inputs(), Inputs()]
         return [open_run(run, inputs=i, names=names) for run, i in zip(runs, inputs, strict=True)]
 
     return {True: openings(Pseudonyms()), False: openings(None)}
@@ -84,8 +85,9 @@ def test_every_export_is_searched() -> None:
 
 
 def said(output: str, run: Run, folder: Path) -> str:
-    """All that one output holds."""
-    OUTPUTS[output](run, folder)
+    """All that one output holds; a run of object storage alone is no Darshan log."""
+    if output != "darshan" or run.trace.layers_traced != (OBJECT,):
+        OUTPUTS[output](run, folder)
     return "\n".join(decoded(path) for path in sorted(folder.rglob("*")) if path.is_file())
 
 
@@ -113,7 +115,7 @@ def test_the_search_would_notice(tmp_path, secret, opened) -> None:
             folder = tmp_path / f"{output}-{i}"
             folder.mkdir()
             found = leaked(secret, said(output, run, folder))
-            assert found, (output, i)
+            assert found or (output == "darshan" and run.trace.layers_traced == (OBJECT,))
             seen |= found
     assert len(seen) > len(secret.words) / 2
 

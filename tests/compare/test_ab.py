@@ -151,3 +151,20 @@ def test_caches_that_cannot_be_dropped_stop_before_any_run(tmp_path, monkeypatch
     with pytest.raises(VanidlError, match="--drop-caches: expected to be allowed"):
         run_pairs(plan(tmp_path, drop_caches=True), recorder)
     assert recorder.seen == []
+
+
+def test_a_masked_word_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("VANIDL_SECRET_1", "two words")
+    words = 'true --token="$VANIDL_SECRET_1"'
+    recorder = Recorder()
+    run_pairs(plan(tmp_path, pairs=1), recorder)
+    experiment = run_pairs(
+        Plan(words, "true --password $VANIDL_SECRET_1", tmp_path / "more", pairs=1), recorder
+    )
+    assert recorder.seen[-1][0] == ("true", "--token=two words")
+    assert recorder.seen[-2][0] == ("true", "--password", "two words")
+    assert "two words" not in (tmp_path / "more" / AB_FILE).read_text()
+    assert experiment.a == words
+    monkeypatch.delenv("VANIDL_SECRET_1")
+    with pytest.raises(UsageError, match="VANIDL_SECRET_1 in the environment"):
+        run_pairs(Plan(words, "true", tmp_path / "none", pairs=1), recorder)

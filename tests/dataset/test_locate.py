@@ -151,3 +151,18 @@ def test_files_that_lie_elsewhere_are_not_inspected():
     known, (notice,) = read_user_data(trace, DataOptions(inspect=True))
     assert not known.facts
     assert "no dataset file of the run lies here" in notice.message
+
+
+def test_a_file_is_opened_by_its_true_path_and_shown_by_another(tmp_path):
+    folder = tmp_path / "token=abc\x1b[1m"
+    folder.mkdir()
+    paths = [folder / "a.npy", tmp_path / "token=other\x1b[1m" / "a.npy"]
+    np.save(paths[0], np.zeros(10))
+    trace = trace_of([Io(0, 1, 0, 9, 1), Io(2, 3, 0, 9, 2)], {1: str(paths[0]), 2: str(paths[1])})
+    shown = f"{tmp_path}/token=***/a.npy"
+    assert set(trace.files.path) == {shown, f"{tmp_path}/token=***2/a.npy"}
+    known, notices = read_user_data(trace, DataOptions(inspect=True))
+    assert notices == ()
+    assert known.sizes == {shown: paths[0].stat().st_size}
+    assert known.facts[shown].samples == 10
+    assert known.facts[shown].path == shown

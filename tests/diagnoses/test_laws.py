@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -15,8 +16,9 @@ from vanidl.commands.parser import parser
 from vanidl.compare.ab import order
 from vanidl.diagnoses import CAUSES, Remedy
 from vanidl.diagnoses.causes import folded
-from vanidl.diagnoses.proof import ab_line
+from vanidl.diagnoses.proof import UNKNOWN, _with_copy, ab_line, own_command
 from vanidl.findings import RULES, Finding
+from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
 from vanidl.report.json import summary_json
 from vanidl.run import Run
 from vanidl.whatif import Predicted
@@ -142,3 +144,56 @@ def test_a_hash_in_place_of_a_command_is_no_command(command):
     trace = replace(run.trace, job=replace(run.trace.job, command=command))
     remedy = Remedy("PyTorch", "code", "why")
     assert "--a 'python train.py'" in ab_line(trace, None, (remedy,))
+
+
+def ab_of(command, best=None):
+    trace = made("healthy").trace
+    trace = replace(trace, job=replace(trace.job, command=clean_command(command)))
+    return ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
+
+
+def test_a_masked_word_is_a_variable_that_a_line_names():
+    command = "python train.py --hf-token=AAAA --password BBBB https://me:CCCC@h/x --workers 0"
+    *said, line = ab_of(command, Predicted("4 workers", 0.1, 0.5, 1.0, "workers", 4)).splitlines()
+    assert [text.split(": ")[1] for text in said] == [
+        "the value of --hf-token, which was masked",
+        "the value of --password, which was masked",
+        "the user of https://, which was masked",
+    ]
+    assert [text.split()[2] for text in said] == [f"VANIDL_SECRET_{n}=..." for n in (1, 2, 3)]
+    options = parser().parse_args(shlex.split(line)[1:])
+    for words, workers in ((options.a, 0), (options.b, 4)):
+        assert words == (
+            'python train.py --hf-token="$VANIDL_SECRET_1" --password "$VANIDL_SECRET_2" '
+            f'https://"$VANIDL_SECRET_3"@h/x --workers {workers}'
+        )
+    assert clean_command(options.a) == options.a
+
+
+def test_a_shell_puts_the_secrets_in():
+    own = own_command_of("python t.py --token 'a b' --x='$HOME' url=http://u:p@h/")
+    script = f"printf '%s\\n' {own.text}"
+    hidden = {f"VANIDL_SECRET_{n + 1}": f"two {n}" for n in range(len(own.hidden))}
+    done = subprocess.run(
+        ["sh", "-c", script], env=hidden, capture_output=True, text=True, check=True
+    )
+    assert "two 0" in done.stdout.splitlines()
+    assert "url=http://two 1@h/" in done.stdout.splitlines()
+
+
+def own_command_of(command):
+    trace = made("healthy").trace
+    return own_command(replace(trace, job=replace(trace.job, command=clean_command(command))))
+
+
+def test_a_command_that_was_cut_is_not_run_again():
+    assert own_command_of("python t.py " + "x " * MOST_COMMAND_CHARACTERS).text == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("word", "changed"),
+    [("/" * 170_000, ""), ("./" * 85_000 + "t.py", "_changed"), ("a.py/" * 34_000, "")],
+)
+def test_long_words_of_a_command_take_their_length(word, changed):
+    then = _with_copy(f"python {word}")
+    assert then == (f"python {word[:-3]}_changed.py" if changed else f"python {word} CHANGED")

@@ -177,7 +177,7 @@ def test_odd_names_and_missing_values(tmp_path):
     document = exported(tmp_path / "t.json", ios, names={1: name})
     slices = of_phase(document["traceEvents"], "X")
     assert [e["args"]["offset"] for e in sorted(slices, key=lambda e: e["ts"])] == [None, 9, 5]
-    assert {e["args"]["file"] for e in slices} == {'/data/"quoted"\\\n%s\\udcff\u00e9'}
+    assert {e["args"]["file"] for e in slices} == {'/data/"quoted"\\\\n%s\\udcff\u00e9'}
     assert sorted(ns(e["dur"]) for e in slices) == [0, 10, 25]
 
 

@@ -194,6 +194,7 @@ def test_no_cell_of_csv_is_a_formula(tmp_path: Path, start: str) -> None:
     for path in (tmp_path / "csv").glob("*.csv"):
         with path.open(newline="") as file:
             cells += [cell for row in csv.reader(file) for cell in row if cell]
-    assert f"'{evil}" in cells
+    # What controls a terminal is written out, and no formula begins so.
+    assert (f"'{evil}" if start in "=+-@" else evil.encode("unicode_escape").decode()) in cells
     number = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
     assert not [c for c in cells if c[0] in "=+-@\t\r\n" and not number.fullmatch(c)]

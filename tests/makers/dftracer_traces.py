@@ -53,7 +53,8 @@ class PfwTrace:
         if dialect != "typed":
             self.meta("CM", "time_metric", metric)
         cwd = self.define(folder)
-        self.meta("SH", command.replace(" ", ";"), f"s-{command}")
+        words = command if ";" in command else command.replace(" ", ";")
+        self.meta("SH", words, f"s-{command}")
         self.event("start", "dftracer", 0, 0, ppid=parent, cmd_hash=f"s-{command}", cwd=cwd,
                    version=20003)  # fmt: skip
 

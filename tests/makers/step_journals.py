@@ -50,11 +50,15 @@ def text_rows(values: dict) -> bytes:
 def journal_bytes(process: dict, text: str, loaders: int = 3) -> bytes:
     """The journal of any process."""
     described = [{"loader": k, "class": "DataLoader", "dataset": f"D{k}"} for k in range(loaders)]
-    rows = [
+    return b"".join([written.MAGIC, *map(text_rows, [process, *described]), events_bytes(text)])
+
+
+def events_bytes(text: str) -> bytes:
+    """The rows of events."""
+    return b"".join(
         struct.pack("<4q", code, number, START + begin * MS, START + end * MS)
         for code, number, begin, end in events(text)
-    ]
-    return b"".join([written.MAGIC, *map(text_rows, [process, *described]), *rows])
+    )
 
 
 def random_journal(seed: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sys
@@ -116,6 +117,22 @@ if __name__ == "__main__":
     done = whole(recorded, sys.executable, script(tmp_path, data, text))
     assert done.exit_status == 0
     assert reads_of(done, data) == (120, 120 * NBYTES)
+
+
+def test_logs_with_commands_in_clear_are_of_their_owner(
+    recorded: Recorder, tmp_path: Path, data: Path
+) -> None:
+    job = script(tmp_path, data, "read(3)")
+    done = whole(recorded, sys.executable, job, "--password", "Zq7vB2kzW9pLm4Xt8RcY1nHs")
+    logs = [path for path in done.folder.rglob("*") if path.is_file()]
+    clear = [path for path in logs if b"Zq7vB2kzW9pLm4Xt8RcY1nHs" in unpacked(path)]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in clear)
+    assert done.folder / "run.json" not in clear
+
+
+def unpacked(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
 
 
 @pytest.mark.mpi

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.test_secrets import SECRET
+from tests.formatting.test_secrets import SECRET
 from vanidl.record import recording
 from vanidl.record.recorder import Tracer
 from vanidl.record.watch import rank_in
@@ -105,7 +105,8 @@ def test_secrets_are_not_recorded(monkeypatch, tmp_path: Path) -> None:
     assert SECRET not in path.read_text()
     assert SECRET not in repr(done)
     assert "--password=***" in done.run.processes[0].command
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    os.umask(mask := os.umask(0))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
 
 
 def test_short_processes_are_not_claimed_to_be_counted(tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ class Rows:
     def busy_of_neighbours(self, mine: NDArray[np.bool_]) -> dict[int, Intervals]:
         """As `busy_of`; of operations that follow each other, apart from others, no copies."""
         low, count = int(mine.argmax()), int(np.count_nonzero(mine))
+        if not count:
+            return self.busy_of(mine)
         rows = slice(low, low + count)
         if len(self.owner.process) > 1 or not mine[rows].all():
             return self.busy_of(mine)

@@ -25,8 +25,8 @@ from vanidl.compare.ab_folder import (
 )
 from vanidl.errors import UsageError, VanidlError
 from vanidl.files.names import AB_FILE
+from vanidl.formatting.secrets import MASKED_WORD, masked
 from vanidl.model.ending import Ending
-from vanidl.record.secrets import masked
 
 PLACEHOLDER = "{run}"
 """In a command: the folder of the run. The recorder sets VANIDL_RUN to the same."""
@@ -120,7 +120,17 @@ def _words(command: str, side: str) -> list[str]:
         raise UsageError(f"--{side} {command!r}: {error}. Check its quotes.") from error
     if not words:
         raise UsageError(f"--{side}: expected a command, found nothing.")
-    return words
+    return [MASKED_WORD.sub(lambda found: _secret(found[0][1:], side), word) for word in words]
+
+
+def _secret(name: str, side: str) -> str:
+    """The word that was masked in what vanidl printed: no shell replaces it within quotes."""
+    if name not in os.environ:
+        raise UsageError(
+            f"--{side}: expected the masked word {name} in the environment, found none: export it "
+            "with the value that the line above the command names."
+        )
+    return os.environ[name]
 
 
 def _check(plan: Plan) -> None:

@@ -55,7 +55,7 @@ def save(experiment: Experiment, folder: Path) -> None:
     """Writes ab.json into the folder."""
     content = {"schema": SCHEMA, **asdict(experiment)}
     text = json.dumps(content, indent=2) + "\n"
-    write_whole(folder / AB_FILE, text.encode(), "the record of the runs", private=True)
+    write_whole(folder / AB_FILE, text.encode(), "the record of the runs")
 
 
 def load(folder: Path) -> Experiment:

@@ -13,6 +13,7 @@ from pathlib import Path
 from vanidl.analyses import Results
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.errors import SeveralJobsError
+from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.ending import Ending
 from vanidl.model.trace import Job
@@ -37,6 +38,10 @@ class Sample:
     missing: str = ""
     ending: Ending | None = None  # of the recorded command
 
+    def __post_init__(self) -> None:
+        """The path as it may be shown."""
+        set_clean(self, path=clean_path(self.path))
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -46,6 +51,10 @@ class Side:
     name: str  # may hold anything that a file name may
     samples: tuple[Sample, ...]
     ceiling: Ceiling | None = None  # by `vanidl ab --ceiling`
+
+    def __post_init__(self) -> None:
+        """The name as it may be shown."""
+        set_clean(self, name=clean_text(self.name))
 
 
 Opener = Callable[[Path], Run]

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from vanidl.dataset.sandbox import inspect_files
 from vanidl.errors import InputError, UsageError
+from vanidl.formatting.from_logs import clean_path
 from vanidl.model.file_facts import FileFacts
 from vanidl.model.trace import Trace
 from vanidl.model.user_data import UserData
@@ -45,7 +46,11 @@ def read_user_data(trace: Trace, options: DataOptions) -> tuple[UserData, tuple[
     sizes = {job: path.stat().st_size for job, path in here.items()}
     facts, notices = _facts(trace, here) if options.inspect else ({}, ())
     opened = set(here.values())
-    on_disk = tuple(sorted(str(p) for p in found if p not in opened)) if options.folders else None
+    on_disk = (
+        tuple(sorted(clean_path(str(p)) for p in found if p not in opened))
+        if options.folders
+        else None
+    )
     return replace(stated, sizes=sizes, facts=facts, on_disk=on_disk), notices
 
 
@@ -80,7 +85,7 @@ def _listed(folder: Path) -> Iterator[Path]:
 
 
 def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
-    """Path as the job saw it -> where the file lies here.
+    """Path as the trace shows it -> where the file lies here.
 
     By the longest common end of the paths that only one file here has; else by the very path.
     """
@@ -88,12 +93,12 @@ def _places(trace: Trace, found: Sequence[Path]) -> dict[str, Path]:
     for path in found:
         by_name.setdefault(path.name, []).append(path)
     places = {}
-    for job in trace.files.path:
+    for shown, job in zip(trace.files.path, trace.files.true_path, strict=True):
         match = _match(PurePosixPath(job), by_name.get(PurePosixPath(job).name, []))
         if match is None and not found and job.startswith("/") and Path(job).is_file():
             match = Path(job)
         if match is not None and match.is_file():  # a pipe would never end
-            places[job] = match
+            places[shown] = match
     return places
 
 
@@ -127,5 +132,5 @@ def _facts(trace: Trace, here: dict[str, Path]) -> tuple[dict[str, FileFacts], t
         if isinstance(found, InputError):
             notices.append(Notice("not_inspected", str(found)))
         elif found is not None:
-            facts[job] = found
+            facts[job] = replace(found, path=clean_path(found.path))
     return facts, tuple(notices)

@@ -332,10 +332,9 @@ def _glob_of_unknown(context: Context) -> str:
 
 
 def _record_more(context: Context) -> Advice:
-    command = own_command(context.run.trace)
-    again = Remedy(
-        "Record again", f"vanidl record -o RUN -- {command}", "It sets the tracer's limits."
-    )
+    own = own_command(context.run.trace)
+    line = own.below_secrets(f"vanidl record -o RUN -- {own.text}")
+    again = Remedy("Record again", line, "It sets the tracer's limits.")
     if context.codes == {"unclassified_io"}:
         kind = Remedy(
             "Name them",
@@ -346,7 +345,7 @@ def _record_more(context: Context) -> Advice:
     steps = context.run.results.steps
     if context.codes == {"clock_unverified"}:
         if steps is not None and steps.clock.workers_least:
-            exact = f"vanidl record --tracer dftracer -o RUN -- {command}"
+            exact = own.below_secrets(f"vanidl record --tracer dftracer -o RUN -- {own.text}")
             other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
             return Advice("Record with workers that start once, or with DFTracer", (other,))
         both = replace(again, explanation="Profiler and I/O are then of one run, on one clock.")

@@ -4,14 +4,54 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vanidl.diagnoses.diagnosis import Remedy
+from vanidl.formatting.from_logs import CUT_MARK
+from vanidl.formatting.secrets import MASK, MASKED_WORD
 from vanidl.model.trace import Trace
 from vanidl.whatif import Predicted
 
 _WORKERS = re.compile(r"--(num[-_])?workers")
-_SCRIPT = re.compile(r"(?<!\w)([\w./-]+)\.py$")
+_SCRIPT = re.compile(r"[\w./-]\.py\Z")
 UNKNOWN = "python train.py"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """The command of a run, to be run again in a shell.
+
+    A masked word is `"$VANIDL_SECRET_1"`, and so on; `hidden` names what each stood for.
+    """
+
+    text: str
+    hidden: tuple[str, ...] = ()
+
+    def below_secrets(self, line: str) -> str:
+        """The line, below one for each masked word."""
+        said = (
+            f"# export VANIDL_SECRET_{number}=... first: {what}, which was masked"
+            for number, what in enumerate(self.hidden, 1)
+        )
+        return "\n".join([*said, line])
+
+
+def own_command(trace: Trace) -> OwnCommand:
+    """The command of the run; an example where none is known, as in logs that hold its hash."""
+    command = trace.job.command
+    if not command or command.isdigit() or command.endswith(CUT_MARK):
+        return OwnCommand(UNKNOWN)
+    if MASK not in command:
+        return OwnCommand(command)
+    words, hidden = _words(command), list[str]()
+    for i, word in enumerate(words):
+        while MASK in word:
+            before = word.partition(MASK)[0]
+            hidden.append(_named(before, words[i - 1] if i else ""))
+            word = word.replace(MASK, f"$VANIDL_SECRET_{len(hidden)}", 1)
+        words[i] = word
+    return OwnCommand(_joined(words), tuple(hidden))
 
 
 def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) -> str:
@@ -22,19 +62,22 @@ def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) 
     """
     if not remedies:
         return ""
-    command = own_command(trace)
+    own = own_command(trace)
     workers = best.amount if best is not None and best.lever == "workers" else None
     if trace.streams:
         workers = None  # the dataset is to be changed, too
-    changed = _with_workers(command, workers) if workers is not None else None
-    then = changed or _with_copy(command)
-    return f"vanidl ab --repeat 5 -o ab.html --a {shlex.quote(command)} --b {shlex.quote(then)}"
+    changed = _with_workers(own.text, workers) if workers is not None else None
+    then = changed or _with_copy(own.text)
+    line = f"vanidl ab --repeat 5 -o ab.html --a {shlex.quote(own.text)} --b {shlex.quote(then)}"
+    return own.below_secrets(line)
 
 
-def own_command(trace: Trace) -> str:
-    """The command of the run; an example where none is known, as in logs that hold its hash."""
-    command = trace.job.command
-    return UNKNOWN if not command or command.isdigit() else command
+def _named(before: str, word_before: str) -> str:
+    """What a masked word was: by what stands before it in its word, or by the word before."""
+    if before.endswith("://"):
+        return f"the user of {before}"
+    name = re.split(r"[\s\"'?&]", before.rstrip("=: \"'"))[-1]
+    return f"the value of {name or word_before or 'the first word'}"
 
 
 def _words(command: str) -> list[str]:
@@ -44,6 +87,19 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
+def _joined(words: Sequence[str]) -> str:
+    """As `shlex.join`, but that a shell still replaces what stands for masked words."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    secrets = MASKED_WORD.findall(word)
+    if not secrets:
+        return shlex.quote(word)
+    plain = [piece and shlex.quote(piece) for piece in MASKED_WORD.split(word)]
+    return plain[0] + "".join(f'"{s}"{p}' for s, p in zip(secrets, plain[1:], strict=True))
+
+
 def _with_workers(command: str, workers: float) -> str | None:
     words = _words(command)
     for i, word in enumerate(words):
@@ -51,9 +107,9 @@ def _with_workers(command: str, workers: float) -> str | None:
         if not _WORKERS.fullmatch(name):
             continue
         if equals:
-            return shlex.join([*words[:i], f"{name}={workers:.0f}", *words[i + 1 :]])
+            return _joined([*words[:i], f"{name}={workers:.0f}", *words[i + 1 :]])
         if i + 1 < len(words):
-            return shlex.join([*words[: i + 1], f"{workers:.0f}", *words[i + 2 :]])
+            return _joined([*words[: i + 1], f"{workers:.0f}", *words[i + 2 :]])
     return None
 
 
@@ -62,5 +118,5 @@ def _with_copy(command: str) -> str:
     words = _words(command)
     for i, word in enumerate(words):
         if _SCRIPT.search(word):
-            return shlex.join([*words[:i], _SCRIPT.sub(r"\1_changed.py", word), *words[i + 1 :]])
+            return _joined([*words[:i], f"{word[:-3]}_changed.py", *words[i + 1 :]])
     return f"{command} CHANGED"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vanidl.errors import InputError, UsageError
+from vanidl.formatting.from_logs import clean_paths
 from vanidl.formatting.names import elided
 from vanidl.readers import discover
 from vanidl.readers.runs_below import runs_below, signature
@@ -67,8 +68,9 @@ class KnownRuns:
         return run
 
     def _paths(self) -> dict[str, Path]:
-        return {
+        found = {
             base if name == "." else f"{base}/{name}": path
             for base, root in self._roots.items()
             for name, path in runs_below(root).items()
         }
+        return dict(zip(clean_paths(tuple(found)), found.values(), strict=True))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl import readers
+from vanidl.formatting.from_logs import clean_path, clean_paths, clean_text
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import record_counts
 from vanidl.model.file_kinds import KindRule, data_kind, kind_of, log_paths
@@ -92,11 +93,12 @@ def describe(
     mounts = sorted({m for log in logs for m in log.mounts}, key=lambda m: (-len(m[0]), m))
     found = [_mount_of(path, mounts) for path in paths]
     return Files(
-        path=tuple(paths),
+        path=clean_paths(paths),
         kind=tuple(kinds),
-        mount=tuple(point for point, _ in found),
-        file_system=tuple(kind for _, kind in found),
+        mount=tuple(clean_path(point) for point, _ in found),
+        file_system=tuple(clean_text(kind) for _, kind in found),
         data_kind=data_kind(_by_kind(kinds, read)),
+        true_path=tuple(paths),
     )
 
 

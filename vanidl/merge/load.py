@@ -12,6 +12,7 @@ from pathlib import Path
 from vanidl import readers
 from vanidl.dataset.locate import DataOptions, read_user_data
 from vanidl.errors import InputError
+from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.units import plural
 from vanidl.merge import copies
 from vanidl.merge import steps as merge_steps
@@ -99,7 +100,11 @@ def trace_of(
     trace = replace(
         trace,
         steps_counted=merge_steps.counted_steps(steps, chosen.profiles),
-        benchmarks=tuple(b for b in steps.benchmarks if b.folder in recordings),
+        benchmarks=tuple(
+            replace(b, folder=clean_path(b.folder))
+            for b in steps.benchmarks
+            if b.folder in recordings
+        ),
     )
     of_files = [*(log.path for log in chosen.logs), *(p.path for p in chosen.profiles)]
     trace = _with_record(trace, read.records.of_all(of_files))

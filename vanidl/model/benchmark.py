@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vanidl.formatting.from_logs import clean_text, set_clean
+
 
 @dataclass(frozen=True, slots=True)
 class EpochTimes:
@@ -51,3 +53,8 @@ class Benchmark:
     loads_s: tuple[float, ...] = ()
     cached_nbytes: tuple[tuple[int, int], ...] = ()  # (epoch, page cache of a host as it began)
     framework: str = ""  # whose data loader it ran, in lower case
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        for name in ("name", "workload", "framework"):
+            set_clean(self, **{name: clean_text(getattr(self, name))})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vanidl.formatting.from_logs import clean_text, clean_texts, set_clean
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -12,6 +14,10 @@ class Block:
     nbytes: int
     count: int
     what: str  # "stored chunk of dataset /x"
+
+    def __post_init__(self) -> None:
+        """Its name as it may be shown."""
+        set_clean(self, what=clean_text(self.what))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,11 @@ class ArrayFacts:
     chunk: tuple[int, ...] | None = None  # None: stored in one piece
     filters: tuple[str, ...] = ()
     stored_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        name, dtype = clean_text(self.name), clean_text(self.dtype)
+        set_clean(self, name=name, dtype=dtype, filters=clean_texts(self.filters))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.from_logs import clean_path, set_clean
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
@@ -164,6 +165,10 @@ class Process:
     clock_high_ns: int = 0
     clock_evidence: tuple[ClockReason, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Texts as they may be shown; the command and the host are, from their log."""
+        set_clean(self, log=clean_path(self.log))
+
     @property
     def label(self) -> str:
         """`rank 3` where the rank is known, else host:pid, or what is known of them."""
@@ -176,7 +181,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of the run; index i of every tuple is file code i."""
+    """The files of the run; index i of every tuple is file code i.
+
+    `path` and `mount` are as they may be shown, with masks and escapes; `true_path` is as the job
+    had it, to find the files on this machine, and in no output.
+    """
 
     path: tuple[str, ...]
     kind: tuple[str, ...]  # dataset, checkpoint, code, log, system or other
@@ -184,6 +193,7 @@ class Files:
     file_system: tuple[str, ...]  # type as mounted: lustre, ext4, "" where unknown
     place: tuple[int, ...] = ()  # by name, where the paths are pseudonyms; else empty
     data_kind: str = DATASET  # the kind that is taken for the dataset
+    true_path: tuple[str, ...] = ()  # empty where the paths are pseudonyms
 
     def __len__(self) -> int:
         return len(self.path)
@@ -290,6 +300,10 @@ class Profile:
     thread_known: bool = False  # operations of its process in the thread that trains have code 0
     dataset_kind: str = ""  # of the loader that trains: MAP, ITERABLE; "": not recorded
 
+    def __post_init__(self) -> None:
+        """The path as it may be shown."""
+        set_clean(self, path=clean_path(self.path))
+
     @property
     def aligned(self) -> bool:
         """Whether its spans are on the clock of the logs; they are left out where not."""
@@ -328,6 +342,10 @@ class LogState:
     partial_layers: tuple[str, ...] = ()  # layers that the tracer itself flagged incomplete
     losses: tuple[str, ...] = ()  # sentences: what could not be read
     unread_modules: tuple[str, ...] = ()  # modules of the log that vanidl does not read
+
+    def __post_init__(self) -> None:
+        """The path as it may be shown."""
+        set_clean(self, path=clean_path(self.path))
 
 
 @dataclass(frozen=True)

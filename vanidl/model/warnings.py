@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from vanidl.formatting.from_logs import clean_text, set_clean
+
 WARNING = "warning"
 
 DAMAGED = frozenset({"damaged", "unreadable"})
@@ -65,6 +67,10 @@ class Notice:
     code: str
     message: str
     severity: str = WARNING  # "info": true of most runs, worth knowing, nothing went wrong
+
+    def __post_init__(self) -> None:
+        """The message as it may be shown: it may quote a file, or its name."""
+        set_clean(self, message=clean_text(self.message))
 
 
 def serious_codes(notices: Iterable[Notice]) -> frozenset[str]:

@@ -75,7 +75,7 @@ def write_ceiling(folder: Path, ceiling: Ceiling) -> None:
     """
     values = {"schema": SCHEMA, **{key: getattr(ceiling, key) for key in Ceiling.__slots__}}
     text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
-    write_whole(folder / NAME, text, "the ceiling of the run", private=True)
+    write_whole(folder / NAME, text, "the ceiling of the run")
 
 
 def gather(run_records: Iterable[Path]) -> tuple[Ceiling | None, list[Notice]]:

@@ -1,6 +1,7 @@
 """What one file says, before anybody knows how it fits with the others.
 
 Readers make records, `vanidl.merge.assemble` turns records into a `Trace`. Arrays are read-only.
+Texts pass `vanidl.formatting.from_logs` as a record is made; paths and mount points stay true.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.from_logs import (
+    clean_command,
+    clean_settings,
+    clean_text,
+    clean_texts,
+    set_clean,
+)
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import DeviceTime
 
@@ -38,6 +46,11 @@ class OperationTable:
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     thread: NDArray[np.uint64] | None  # pthread id; None in version 1, which has none
+
+    def __post_init__(self) -> None:
+        """Hosts as they may be shown."""
+        if any(host != clean_text(host) for host in set(self.record_host)):
+            set_clean(self, record_host=tuple(map(clean_text, self.record_host)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,10 @@ class MpiRecord:
     total_s: float
     sync_s: float | None  # waiting for others before collectives; None: not measured
 
+    def __post_init__(self) -> None:
+        """The host as it may be shown."""
+        set_clean(self, host=clean_text(self.host))
+
 
 @dataclass(frozen=True, slots=True)
 class CounterFile:
@@ -118,6 +135,11 @@ class CounterFile:
     heatmaps: tuple[HeatmapRecord, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
     """Modules with records of a version that nothing here knows, and that version."""
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        unread = {clean_text(module): version for module, version in self.unread.items()}
+        set_clean(self, losses=clean_texts(self.losses), unread=unread)
 
     @property
     def unread_modules(self) -> tuple[str, ...]:
@@ -167,6 +189,14 @@ class TracerLog:
     beside: bool = False  # of a process that another log may tell of; on the system's clock
     start_late_ns: int = 0  # how much later than the zero of its times the start may be
 
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        for name in ("version", "job_id", "host"):
+            set_clean(self, **{name: clean_text(getattr(self, name))})
+        for name in ("modules", "partial_layers", "losses", "unread_modules"):
+            set_clean(self, **{name: clean_texts(getattr(self, name))})
+        set_clean(self, command=clean_command(self.command), metadata=clean_settings(self.metadata))
+
     @property
     def start_uncertainty_ns(self) -> int:
         """How far its start may be off."""
@@ -209,6 +239,12 @@ class ProfileTrace:
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        for name in ("devices", "names", "losses"):
+            set_clean(self, **{name: clean_texts(getattr(self, name))})
+        set_clean(self, host=clean_text(self.host))
+
 
 @dataclass(frozen=True, slots=True)
 class FetchTable:
@@ -236,6 +272,11 @@ class FetchTable:
     ahead: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Loader -> batches asked for ahead of the first, and whether they come in order."""
 
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        loaders = {number: clean_text(name) for number, name in self.loaders.items()}
+        set_clean(self, host=clean_text(self.host), loaders=loaders)
+
 
 @dataclass(frozen=True, slots=True)
 class EventRecords:
@@ -246,6 +287,10 @@ class EventRecords:
     pid: int | None
     wall_ns: NDArray[np.int64]  # 0 where its time is not known
     nbytes: NDArray[np.int64]  # in the file, with its frame
+
+    def __post_init__(self) -> None:
+        """The host as it may be shown."""
+        set_clean(self, host=clean_text(self.host))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +303,10 @@ class StepLog:
     tags: tuple[str, ...] = ()  # all that mark something, in order of their first mark
     records: EventRecords | None = None
 
+    def __post_init__(self) -> None:
+        """Tags as they may be shown."""
+        set_clean(self, tags=clean_texts(self.tags))
+
 
 @dataclass(frozen=True, slots=True)
 class StepDurations:
@@ -268,6 +317,10 @@ class StepDurations:
     host: str
     step: NDArray[np.int32]
     duration_ns: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        """The host as it may be shown."""
+        set_clean(self, host=clean_text(self.host))
 
 
 def same_host(a: str, b: str) -> bool:

@@ -17,6 +17,15 @@ from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.files.atomic import write_whole
 from vanidl.files.checked_json import checked_fields
+from vanidl.formatting.from_logs import (
+    clean_command,
+    clean_path,
+    clean_settings,
+    clean_text,
+    clean_texts,
+    clean_words,
+    set_clean,
+)
 from vanidl.model.ending import Ending
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, TracerLog
@@ -44,6 +53,10 @@ class ProcessRecord:
     state: str = RECORDED  # one of STATES
     running: bool = False  # still there when the command had ended
 
+    def __post_init__(self) -> None:
+        """The command as it may be shown."""
+        set_clean(self, command=clean_command(self.command))
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
@@ -67,6 +80,19 @@ class RunRecord:
     memory_kills: int | None = None  # processes killed as memory had run out; None: not known
     last_error: str = ""  # of a Python process that failed, without secrets
     stopped: str = ""  # a sentence: since when nothing was recorded for want of space; "": never
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown, mount points too: the record is handed on."""
+        for name in ("id", "host", "tracer", "tracer_version", "last_error"):
+            set_clean(self, **{name: clean_text(getattr(self, name))})
+        set_clean(
+            self,
+            command=clean_words(self.command),
+            folder=clean_path(self.folder),
+            settings=clean_settings(self.settings),
+            mounts=tuple((clean_path(point), clean_text(kind)) for point, kind in self.mounts),
+            losses=clean_texts(self.losses),
+        )
 
     @property
     def ending(self) -> Ending:
@@ -121,14 +147,14 @@ def _process(values: object) -> ProcessRecord:
 
 
 def write_record(path: str | Path, record: RunRecord) -> None:
-    """Writes `run.json`, for its owner only; the file appears whole or not at all.
+    """Writes `run.json`, which holds no secret; the file appears whole or not at all.
 
     Raises:
         VanidlError: it cannot be written.
     """
     values = {"schema": SCHEMA, **{key: getattr(record, key) for key in RunRecord.__slots__}}
     text = orjson.dumps(values, option=orjson.OPT_INDENT_2)
-    write_whole(Path(path), text, "the record of the run", private=True)
+    write_whole(Path(path), text, "the record of the run")
 
 
 def command_of(record: RunRecord) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
+from vanidl.formatting.from_logs import clean_path, clean_text, clean_texts, set_clean
 
 WHOLE = "whole"
 PARTIAL = "partial"
@@ -62,6 +63,11 @@ class Verdict:
     version: str = ""  # "" where the file says none
     missing: tuple[str, ...] = ()
     layers: tuple[LayerCheck, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        version, missing = clean_text(self.version), clean_texts(self.missing)
+        set_clean(self, path=clean_path(self.path), version=version, missing=missing)
 
 
 def by_reading(

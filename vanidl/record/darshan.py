@@ -16,7 +16,7 @@ from pathlib import Path
 from vanidl.errors import InputError, UsageError
 from vanidl.readers.darshan import log as darshan_logs
 from vanidl.readers.file_names import darshan_name
-from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
+from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, keep_private, preloaded
 
 NAME = "darshan"
 FOLDER = "darshan"
@@ -109,7 +109,7 @@ def tracer(run: Path, given: str | None = None) -> Tracer:
             "module or give --darshan-lib PATH"
         )
     folder = run / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     _make_days(folder)
     (folder / "darshan.conf").write_text(configuration())
     return Tracer(
@@ -180,6 +180,7 @@ def found(folder: Path, pids: Mapping[int, int | None]) -> Mapping[int, str]:
         name = darshan_name(path)
         if name is None or name.pid is None:
             continue
+        keep_private(path)
         state = ENDED if path.suffix == ".darshan" else CUT
         states[name.pid] = state
         if pids.get(name.pid) is not None and state == ENDED:

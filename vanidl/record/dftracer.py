@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vanidl.encoding.text_stream import TextStream
 from vanidl.errors import InputError
-from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloaded
+from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, keep_private, preloaded
 
 NAME = "dftracer"
 FOLDER = "dftracer"
@@ -45,7 +45,7 @@ def tracer(run: Path) -> Tracer:
             "exist for x86-64 Linux only; elsewhere record with Darshan)"
         )
     folder = run / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     return Tracer(
         NAME,
         metadata.version("dftracer"),
@@ -101,11 +101,13 @@ def found(folder: Path) -> Mapping[int, str]:
             before = states.get(pid, CUT)
             states[pid] = ENDED if ended else before
         if ended and path.suffix == ".pfw":
-            _compress(path)
+            path = _compress(path)
+        keep_private(path)
     return states
 
 
-def _compress(path: Path) -> None:
+def _compress(path: Path) -> Path:
+    """Where the trace is then: packed, or as it was where there is no room."""
     packed = path.with_suffix(".pfw.gz")
     part = path.with_suffix(".part")
     try:
@@ -115,6 +117,8 @@ def _compress(path: Path) -> None:
         path.unlink()
     except OSError:  # it stays as it is
         part.unlink(missing_ok=True)
+        return path
+    return packed
 
 
 def _ending(path: Path) -> tuple[int | None, bool]:

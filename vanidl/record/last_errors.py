@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vanidl.encoding.budget import read_whole
-from vanidl.formatting.names import printable
-from vanidl.record.secrets import masked
+from vanidl.formatting.from_logs import clean_text
 
 _SUFFIX = ".last-error"
 _MOST_FILES = 1000
@@ -34,5 +33,4 @@ def take_last_error(folder: Path) -> str:
 
 def without_secrets(text: str) -> str:
     """A line of a program's output, printable and of bounded length."""
-    (shown,) = masked([text])
-    return printable(shown)[:_MOST_TEXT]
+    return clean_text(text)[:_MOST_TEXT]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,12 @@ class Recorder:
     is_here: Callable[[str | None], bool]  # with the library that the user gave
     prepare: Callable[[Path, str | None], Tracer]  # folder of the run, the library given
     takes_library: bool = False
+
+
+def keep_private(log: Path) -> None:
+    """Takes the log from all but its owner: it holds the command as it was, passwords too."""
+    with suppress(OSError):
+        log.chmod(log.stat().st_mode & 0o700)
 
 
 def preloaded(library: Path) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from vanidl.formatting.secrets import masked
 from vanidl.readers.run_json import MISSING, RECORDED, UNFINISHED, ProcessRecord, RunRecord
 from vanidl.record.launch import Ended
 from vanidl.record.recorder import ENDED, Tracer
-from vanidl.record.secrets import masked
 from vanidl.record.watch import Seen
 
 _MOUNTS = Path("/proc/self/mounts")

@@ -277,7 +277,7 @@ def _action(diagnosis: Diagnosis) -> Action:
         elided(first.title, limit=_LONG),
         tuple(_evidence(finding) for finding in diagnosis.findings),
         diagnosis.remedies,
-        elided(diagnosis.proof, limit=2000),
+        "\n".join(elided(line, limit=2000) for line in diagnosis.proof.splitlines()),
         tuple(_shown(step) for step in diagnosis.show) if diagnosis.severity != LOW else (),
     )
 

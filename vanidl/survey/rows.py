@@ -10,6 +10,7 @@ from vanidl.analyses import analyse
 from vanidl.analyses.input_time import input_time, nodes
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import VanidlError
+from vanidl.formatting.from_logs import clean_path, clean_text
 from vanidl.formatting.units import nbytes
 from vanidl.merge import copies
 from vanidl.merge.load import Inputs, trace_of
@@ -236,7 +237,11 @@ def _of_input(trace: Trace) -> Row:
 
 
 def _place(job: Job) -> Row:
-    return {"logs": len(job.paths), "first_log": job.first, "user": job.user}
+    return {
+        "logs": len(job.paths),
+        "first_log": clean_path(job.first),
+        "user": job.user and clean_text(job.user),
+    }
 
 
 def _at(content: Mapping[str, Any], place: Sequence[str]) -> Any:  # noqa: ANN401

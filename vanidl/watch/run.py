@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vanidl.errors import InputError
+from vanidl.formatting.from_logs import clean_path
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import seconds
 from vanidl.model.ending import Ending
@@ -155,7 +156,7 @@ class WatchedRun:
         if not ended:
             self._reads.look(journal.process for journal in journals if journal.process)
         return RunState(
-            name=elided(self.folder.absolute().name),
+            name=elided(clean_path(self.folder.absolute().name)),
             condition=Condition(State.ENDED) if ended else self._condition(at_ns),
             ranks=tuple(self._ranks(now_ns, at_ns, ended=ended)),
             workers=tuple(self._workers()),

@@ -33,7 +33,6 @@ from vanidl.model.counter_totals import record_counts
 from vanidl.model.selection import select
 from vanidl.model.trace import MPIIO, POSIX, STDIO, Part, Trace
 from vanidl.readers.darshan.counter_names import NAMES
-from vanidl.record.secrets import masked
 from vanidl.run import Run
 
 Int64Array = NDArray[np.int64]
@@ -277,7 +276,6 @@ _OF_MPIIO = {"INDEP_READS": "READS", "INDEP_WRITES": "WRITES"}
 
 def _job(writer: _Writer) -> JobText:
     trace, job = writer.trace, writer.trace.job
-    words = " ".join(masked(job.command.split(" ")))
     pids = [process.pid for process in trace.processes if process.pid is not None]
     named = zip(trace.files.mount, trace.files.file_system, strict=True)
     mounts = {(point, kind) for point, kind in named if point and "://" not in point}
@@ -288,7 +286,7 @@ def _job(writer: _Writer) -> JobText:
         start_ns=writer.zero_ns,
         end_ns=writer.end_ns,
         writer=f"vanidl {vanidl.__version__}",
-        command=" ".join(masked([words])),
+        command=job.command,
         mounts=tuple(sorted(mounts, key=lambda mount: (-len(mount[0]), mount))),
     )
 

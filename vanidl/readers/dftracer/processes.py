@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.from_logs import clean_command
 from vanidl.model.ordering import stable_order
 from vanidl.readers.bounds import left_out
 from vanidl.readers.dftracer import sums
@@ -28,6 +29,7 @@ _LONGEST_INTERVAL_MS = 86_400_000
 _MOST_RANKS = 1 << 31  # MPI counts them in a C int
 
 _RANK_IN_NAME = re.compile(r"-(\d+)-of-(\d+)\.pfw(\.gz)?$")  # as DLIO names its traces
+_BETWEEN_WORDS = re.compile(";(?! )")  # of a command; before a blank it is a part of a word
 _FORKED = re.compile(r"-fork\.pfw(\.gz)?$")
 
 
@@ -175,7 +177,7 @@ def _process(
         starts=starts,
         start_ns=members[0].span_ns[0],
         end_ns=max(m.span_ns[1] for m in members),
-        command=" ".join((commands or [""])[-1].split(";")),
+        command=clean_command(_BETWEEN_WORDS.split((commands or [""])[-1])),
         parent_pid=starts[0].parent_pid if starts else None,
         forked=bool(_FORKED.search(last.file.path)),
         ended=any(pid == last.pid for pid, _ in last.file.ends),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.formatting.from_logs import clean_text
 from vanidl.readers.steps.journal import ITER, OPTIMIZER, STEP, WAIT, Events
 
 Int64Array = NDArray[np.int64]
@@ -176,4 +177,6 @@ def roles_of(loaders: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
 def loader_name(number: int, loader: Mapping[str, Any], role: str) -> str:
     """`DataLoader 0 (Images, training)`."""
     details = ", ".join(word for word in (str(loader.get("dataset", "")), role) if word)
-    return f"{loader.get('class', 'loader')} {number}{f' ({details})' if details else ''}"
+    return clean_text(
+        f"{loader.get('class', 'loader')} {number}{f' ({details})' if details else ''}"
+    )

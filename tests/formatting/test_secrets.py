@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vanidl.record.secrets import MASK, masked
+from vanidl.formatting.secrets import MASK, masked
 
 SECRET = "Zq7vB2kzW9pLm4Xt8RcY1nHs"
 
