@@ -32,6 +32,39 @@ def written(tmp_path: Path, shape: Shape, count: int) -> tuple[Path, int]:
     return path, path.write_bytes(shape.make(count))
 
 
+@pytest.mark.parametrize(
+    ("take", "field"),
+    [("inflate", "text_bytes"), ("hold", "held_bytes"), ("parse", "values"), ("divide", "pieces")],
+)
+@pytest.mark.parametrize("size", [0, 511, 512, 10_000])
+def test_a_budget_is_used_up_by_its_last_unit_and_overdrawn_by_one_more(take, field, size) -> None:
+    left = {
+        "text_bytes": budget.FREE_TEXT_BYTES + 64 * size,
+        "held_bytes": budget.FREE_BYTES + 32 * size,
+        "values": budget.FREE_VALUES + size,
+        "pieces": budget.FREE_PIECES + size // 512,
+    }[field]
+    assert getattr(Budget.of_file(size), field) == left
+    for more, fits in ((-1, True), (0, True), (1, False)):
+        assert getattr(Budget.of_file(size), take)(left + more) == fits
+    twice = Budget.of_file(size)
+    assert getattr(twice, take)(left - 1)
+    assert getattr(twice, take)(1)
+    assert not getattr(twice, take)(1)
+
+
+@pytest.mark.parametrize("digits", [18, 19])
+def test_a_number_of_more_digits_than_64_bits_hold_is_none(digits) -> None:
+    text = "9" * digits
+    assert whole_number(text) == (int(text) if digits == 18 else None)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_name_is_kept_up_to_the_longest_path(more) -> None:
+    name = "n" * (4096 + more)
+    assert (bounded_name(name) == name) == (more == 0)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts a fork's memory by itself")
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_file_costs_no_more_memory_than_its_size_allows(tmp_path: Path, name: str) -> None:
@@ -170,36 +203,3 @@ def test_many_unreadable_logs_are_counted(tmp_path: Path) -> None:
 def test_parts_of_a_log_still_come_together() -> None:
     """The writer above is the one that the other tests use, with regions of any number."""
     assert darshan() == b"".join(log_parts(Log()))
-
-
-@pytest.mark.parametrize(
-    ("take", "field"),
-    [("inflate", "text_bytes"), ("hold", "held_bytes"), ("parse", "values"), ("divide", "pieces")],
-)
-@pytest.mark.parametrize("size", [0, 511, 512, 10_000])
-def test_a_budget_is_used_up_by_its_last_unit_and_overdrawn_by_one_more(take, field, size) -> None:
-    left = {
-        "text_bytes": budget.FREE_TEXT_BYTES + 64 * size,
-        "held_bytes": budget.FREE_BYTES + 32 * size,
-        "values": budget.FREE_VALUES + size,
-        "pieces": budget.FREE_PIECES + size // 512,
-    }[field]
-    assert getattr(Budget.of_file(size), field) == left
-    for more, fits in ((-1, True), (0, True), (1, False)):
-        assert getattr(Budget.of_file(size), take)(left + more) == fits
-    twice = Budget.of_file(size)
-    assert getattr(twice, take)(left - 1)
-    assert getattr(twice, take)(1)
-    assert not getattr(twice, take)(1)
-
-
-@pytest.mark.parametrize("digits", [18, 19])
-def test_a_number_of_more_digits_than_64_bits_hold_is_none(digits) -> None:
-    text = "9" * digits
-    assert whole_number(text) == (int(text) if digits == 18 else None)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_a_name_is_kept_up_to_the_longest_path(more) -> None:
-    name = "n" * (4096 + more)
-    assert (bounded_name(name) == name) == (more == 0)

@@ -298,11 +298,20 @@ COMPARE = (
 
 PLANS = (
     Fault(
-        "vanidl/whatif/replay.py",
-        "self._handed[place] = max(ready, now)",
-        "self._handed[place] = ready",
+        "vanidl/breakdown/rerun.py",
+        "np.maximum(began, ready, out=began)",
+        "np.minimum(began, ready, out=began)",
     ),
-    Fault("vanidl/whatif/replay.py", "if begins or k == 0:", "if k == 0:"),
+    Fault(
+        "vanidl/breakdown/rerun.py",
+        "late[0] = np.maximum(late[0], now + alone[0])",
+        "late[0] = now + alone[0]",
+    ),
+    Fault(
+        "vanidl/breakdown/rerun.py",
+        "exists = (self.place >= places)",
+        "exists = (self.place > places)",
+    ),
     Fault("loaders/scheduled/plan.py", "turn=int(batch[0])", "turn=0"),
     Fault(
         "loaders/scheduled/plan.py",
