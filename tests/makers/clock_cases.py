@@ -277,6 +277,7 @@ class Outcome:
     error_ns: int
     half_ns: float
     method: str
+    uncertainty_ns: int = 0  # as stated
 
 
 def outcomes(case: str, draws: int, seed: int = 0) -> list[Outcome | None]:
@@ -302,7 +303,8 @@ def log_outcomes(draw: Draw) -> list[Outcome]:
             inside = clock.low_ns <= truth <= clock.high_ns
             half = (clock.high_ns - clock.low_ns) / 2
             error = abs(clock.offset_ns - truth)
-            found.append(Outcome(inside, error, half, clock.evidence[-1].method))
+            method = clock.evidence[-1].method
+            found.append(Outcome(inside, error, half, method, clock.uncertainty_ns))
     return found
 
 
@@ -326,4 +328,5 @@ def outcome(clock: Clock, truth_ns: int) -> Outcome | None:
         return None
     middle = clock.offset_ns
     inside = clock.low_ns <= truth_ns <= clock.high_ns
-    return Outcome(inside, abs(middle - truth_ns), (clock.high_ns - clock.low_ns) / 2, clock.method)
+    half = (clock.high_ns - clock.low_ns) / 2
+    return Outcome(inside, abs(middle - truth_ns), half, clock.method, clock.uncertainty_ns)

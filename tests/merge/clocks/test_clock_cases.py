@@ -17,5 +17,6 @@ def test_the_truth_lies_inside_and_the_interval_is_not_idle(case):
     known = [o for o in every if o is not None]
     assert len(known) >= 0.6 * len(every)
     assert sum(o.inside for o in known) >= 0.93 * len(known)
+    assert all(o.error_ns <= o.uncertainty_ns for o in known if o.inside)
     half = np.median([o.half_ns for o in known])
     assert half <= 5 * np.median([o.error_ns for o in known])

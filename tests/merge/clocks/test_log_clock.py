@@ -29,7 +29,7 @@ def test_the_truth_lies_in_the_interval_of_every_log():
         random = np.random.default_rng([11, seed])
         found += log_outcomes(one(with_workers, hidden=False)(random))
     assert len(found) > 90
-    assert all(o.inside for o in found)
+    assert all(o.inside and o.error_ns <= o.uncertainty_ns for o in found)
     by_order = [o for o in found if o.method == "order of worker reads"]
     assert len(by_order) >= 0.5 * len(found)
     assert np.median([o.error_ns for o in by_order]) < MS
