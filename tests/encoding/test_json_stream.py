@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanidl.encoding import json_stream
+from vanidl.encoding.budget import Budget
 from vanidl.encoding.json_stream import CutJson, Elements, Member, NotJson
 
 AWKWARD = st.sampled_from(
@@ -128,6 +129,18 @@ def whole_before(text: str, cut: int) -> int:
         if place > cut:
             return count
         count += 1
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1000])
+@pytest.mark.parametrize(("count", "fits"), [(40, True), (41, False)])
+def test_elements_use_up_the_budget_of_the_file(block_bytes, count, fits) -> None:
+    text = json.dumps({"events": [{"a": i} for i in range(count)]}).encode()
+    found = json_stream.members([text], block_bytes=block_bytes, budget=Budget(0, 0, 40, 0))
+    if fits:
+        assert sum(len(block.values) for block in found if isinstance(block, Elements)) == 40
+    else:
+        with pytest.raises(CutJson, match="more elements"):
+            list(found)
 
 
 @pytest.mark.parametrize("text", [b"", b"  \n", b"hello", b"17", b'"x"', b"\x00\x01"])

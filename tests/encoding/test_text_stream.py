@@ -42,6 +42,13 @@ def numbers() -> tuple[bytes, bytes]:
     return text, gzip.compress(text)
 
 
+@pytest.mark.parametrize("rest", [b"", b"\x1f", bytes(5), bytes(5) + b"\x1f"])
+def test_a_single_byte_behind_the_last_member_may_begin_another(tmp_path, rest) -> None:
+    text, damage = stream(tmp_path / "x", gzip.compress(b"text") + rest)
+    assert text == b"text"
+    assert bool(damage) == rest.endswith(b"\x1f")
+
+
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.999])
 def test_a_cut_gzip_file_gives_a_prefix(tmp_path, share: float) -> None:
     text, packed = numbers()
