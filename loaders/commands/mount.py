@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 
+from ..emulated_fs.faults import OPERATIONS
 from ..emulated_fs.model import Cost
 from ..emulated_fs.mount import REQUEST_BYTES, EmulatedStorage
 from ..errors import UsageError
@@ -24,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cost_arguments(parser)
     add = parser.add_argument
     add("--log", metavar="FILE", help="append each request to this file as a JSON line")
+    add(
+        "--fault", metavar="OPERATION=FAULT", action="append", default=[],
+        help="have operations fail: read=EIO, write=EDQUOT@0.01 (a rate), any=ESTALE+100 (after so "
+        f"many), stat=hang30 (seconds), read=short; operations: {', '.join(OPERATIONS)}, any",
+    )  # fmt: skip
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
         log=options.log,
         client_env=options.client_env,
         request_bytes=int(options.request_kb * 1024),
+        faults=options.fault,
     )
     with storage:
         if options.line:

@@ -2,6 +2,7 @@
 
     model     what a request costs: latency, the client's link, the server's link
     requests  the mount's own log of reads, to recount what loaders claim
+    faults    errors, hangs, short reads and writes, where they are asked for
     server    the file system, a process of its own
     mount     `EmulatedStorage`: starts the server, and unmounts on any exit
 

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from ..errors import InputError, MissingError, UsageError
+from .faults import parse_fault
 from .model import Cost
 from .requests import Request, read_requests
 
@@ -26,6 +28,7 @@ PROBE, PROBE_S = ".loaders-probe", 0.002
 _PROBES = 25
 _STARTED_WITHIN_S = 20.0
 _ENDED_WITHIN_S = 10.0
+_HUNG_FOR_S = 1.0  # where operations may be meant to hang
 
 
 class EmulatedStorage:
@@ -42,6 +45,7 @@ class EmulatedStorage:
         log: File that requests are appended to; None: none is written.
         client_env: Name of the environment variable that tells clients apart; None: processes.
         request_bytes: Longest read request that the kernel sends.
+        faults: Errors, hangs and short reads, as `faults.parse_fault` reads them.
     """
 
     def __init__(
@@ -53,12 +57,14 @@ class EmulatedStorage:
         log: str | Path | None = None,
         client_env: str | None = None,
         request_bytes: int = REQUEST_BYTES,
+        faults: Sequence[str] = (),
     ) -> None:
         self._source, self._cost = Path(source), cost
         self._own_target = target is None
         self.target = Path(tempfile.mkdtemp(prefix="storage-")) if target is None else Path(target)
         self.log = None if log is None else Path(log)
         self._client_env, self._request_bytes = client_env, request_bytes
+        self._faults = tuple(faults)
         self._server: subprocess.Popen[bytes] | None = None
         self.overhead_s = 0.0
         """Seconds that FUSE itself adds to a request; requests are answered earlier by it."""
@@ -100,7 +106,7 @@ class EmulatedStorage:
             return
         unmount(self.target)
         try:
-            server.communicate(timeout=_ENDED_WITHIN_S)
+            server.communicate(timeout=_HUNG_FOR_S if self._faults else _ENDED_WITHIN_S)
         except subprocess.TimeoutExpired:
             server.kill()
             server.communicate()
@@ -156,6 +162,7 @@ class EmulatedStorage:
         line += ["--client-bytes-per-s", repr(self._cost.client_bytes_per_s)]
         line += ["--total-bytes-per-s", repr(self._cost.total_bytes_per_s)]
         line += ["--request-bytes", str(self._request_bytes)]
+        line += [word for fault in self._faults for word in ("--fault", fault)]
         if self._client_env:
             line += ["--client-env", self._client_env]
         if self.log:
@@ -164,6 +171,8 @@ class EmulatedStorage:
         return line
 
     def _check(self) -> None:
+        for fault in self._faults:
+            parse_fault(fault)
         if not 4096 <= self._request_bytes <= MOST_REQUEST_BYTES:
             raise UsageError(
                 f"expected requests of 4096 to {MOST_REQUEST_BYTES} bytes, found "

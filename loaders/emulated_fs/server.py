@@ -16,12 +16,14 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import mfusepy
 
 from .clients import Clients
+from .faults import plant
 from .model import Cost, Links
 from .mount import PROBE, PROBE_S, unmount
 from .passing import PassThrough
@@ -114,7 +116,7 @@ def main() -> None:
         log=log,
         request_bytes=options.request_bytes,
     )
-    threading.Thread(target=_listen, args=(operations, target), daemon=True).start()
+    threading.Thread(target=_listen, args=(operations, target, options.fault), daemon=True).start()
     mfusepy.FUSE(operations, str(target), **_mount_options(options.request_bytes))
 
 
@@ -139,16 +141,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--request-bytes", type=int, required=True)
     parser.add_argument("--client-env")
     parser.add_argument("--log")
+    parser.add_argument("--fault", action="append", default=[])
     return parser.parse_args()
 
 
-def _listen(operations: SlowReads, target: Path) -> None:
+def _listen(operations: SlowReads, target: Path, faults: Sequence[str]) -> None:
     """The starter's first line says the overhead, each later one what error reads end with.
 
     The end of its pipe says that it is gone.
     """
     line = sys.stdin.readline()
     if line:
+        plant(operations, faults, f"/{PROBE}")  # not before: the mount is set up without
         operations.overhead_s = float(line)
         for number in sys.stdin:
             operations.error = int(number)
