@@ -18,6 +18,7 @@ from vanidl.analyses.dataloader_batches import PREFETCH_FACTOR
 from vanidl.analyses.steps import RankSpans, rank_spans
 from vanidl.analyses.wait_metadata import total_s
 from vanidl.analyses.workers import Workers
+from vanidl.breakdown.pipelines import Pipeline, record_pipelines
 from vanidl.breakdown.rerun import Change as Lengths
 from vanidl.breakdown.rerun import Fetched, Settings, measure, play, rerun
 from vanidl.model import intervals
@@ -106,14 +107,9 @@ def batches(trace: Trace, results: Results, read: Reads) -> tuple[Batches, ...]:
 
 def _without_peers(batch: Batches, spans: RankSpans, peers_s: Array) -> Batches:
     """With compute alone: without what each step waited for slower ranks."""
-    if batch.fetched is None:
-        return replace(batch, compute_s=np.maximum(batch.compute_s - peers_s, 0.0))
-    mine = peers_s[_step_of(spans, batch.fetched.wait_end_ns)]
-    compute_s = np.maximum(batch.compute_s - mine, 0.0)
-    if not peers_s.any():
-        return replace(batch, compute_s=compute_s)
-    fetched = replace(batch.fetched, peers_ns=np.round(mine * 1e9).astype(np.int64))
-    return replace(batch, compute_s=compute_s, fetched=fetched)
+    if batch.fetched is not None:
+        peers_s = peers_s[_step_of(spans, batch.fetched.wait_end_ns)]
+    return replace(batch, compute_s=np.maximum(batch.compute_s - peers_s, 0.0))
 
 
 def _step_of(spans: RankSpans, wait_end: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -288,30 +284,27 @@ def _laid_out(
     ]
 
 
-def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, NDArray[np.intp]] | None:
-    """For each rank the fetches that its steps took, by the waits that did.
+def _recorded(trace: Trace, ranks: Mapping[int, RankSpans]) -> dict[int, Pipeline] | None:
+    """The loader of each rank, where the fetches of nearly all its steps were recorded.
 
-    None where a rank has them of fewer steps, of several loaders, of processes without a log, or
-    not as many as another rank.
+    None where a rank has several loaders, they fetched in processes without a log, or it took not
+    as many batches as another one.
     """
-    fetches, found = trace.fetches, {}
+    if not len(trace.fetches):
+        return None
     logged = np.array([*(bool(p.log) for p in trace.processes), False]) & bool(trace.layers_traced)
-    for position, spans in ranks.items():
-        steps = spans.steps
-        mine = (trace.family[fetches.trainer] == position) & (fetches.wait_end >= 0)
-        rows = np.flatnonzero(mine)
-        step = _step_of(spans, fetches.wait_end[rows])
-        inside = (step >= 0) & (fetches.wait_end[rows] <= steps.end[step])
-        rows, step = rows[inside], step[inside]
-        if (
-            len(np.unique(step)) < _NEARLY_ALL * len(steps)
-            or len(np.unique(fetches.name[rows])) > 1
-        ):
+    pipelines = record_pipelines(trace)
+    found = {p.fetched.rank: p for p in pipelines}
+    if len(found) < len(pipelines) or found.keys() != ranks.keys():
+        return None
+    for position, pipeline in found.items():
+        fetches = trace.fetches.pick(pipeline.row)
+        steps = np.unique(_step_of(ranks[position], fetches.wait_end))
+        if len(steps) < _NEARLY_ALL * len(ranks[position].steps) or steps[0] < 0:
             return None
-        if not logged[fetches.process[rows]].all():
+        if (pipeline.row < 0).any() or not logged[fetches.process].all():
             return None
-        found[position] = rows[np.argsort(fetches.wait_end[rows], kind="stable")]
-    if len({len(rows) for rows in found.values()}) != 1:
+    if len({len(pipeline.row) for pipeline in found.values()}) > 1:
         return None
     return found
 
@@ -322,45 +315,32 @@ def _of_fetches(
     read: Reads,
     position: int,
     epochs: list[int],
-    rows: NDArray[np.intp],
+    pipeline: Pipeline,
 ) -> Batches:
     """One rank whose fetches were recorded: what was I/O in each of them is known."""
-    f, steps, own = trace.fetches.pick(rows), spans.steps, read.of_rank(position)
-    in_reads, in_calls = np.zeros((2, len(rows)))
-    for process in np.unique(f.process).tolist():
-        mine, busy = f.process == process, read.of_fetchers[process]
+    f, steps, own = pipeline.fetched, spans.steps, read.of_rank(position)
+    in_reads, in_calls = np.zeros((2, len(f)))
+    for process in np.unique(pipeline.process).tolist():
+        mine, busy = pipeline.process == process, read.of_fetchers[process]
         calls = intervals.subtract(trace.metadata_calls.get(process, intervals.EMPTY), busy)
-        in_reads[mine] = intervals.covered_within(busy, f.begin[mine], f.end[mine]) / 1e9
-        in_calls[mine] = intervals.covered_within(calls, f.begin[mine], f.end[mine]) / 1e9
+        for times, spent in ((busy, in_reads), (calls, in_calls)):
+            spent[mine] = intervals.covered_within(times, f.begin_ns[mine], f.end_ns[mine]) / 1e9
     latency, calls_s, reads_s = read.latency_share(position), in_calls.sum(), in_reads.sum()
     if latency is not None and calls_s > 0:
         latency = float((latency * reads_s + calls_s) / (reads_s + calls_s))
-    step = _step_of(spans, f.wait_end)
+    step = _step_of(spans, f.wait_end_ns)
     wait_s = spans.wait_ns(steps.start, steps.end)[step] / 1e9
     length_s = (steps.end - steps.start)[step] / 1e9
-    workers = len(np.unique(f.worker[f.worker >= 0]))
     return Batches(
         io_s=in_reads + in_calls,
-        decode_s=(f.end - f.begin) / 1e9 - in_reads - in_calls,
+        decode_s=(f.end_ns - f.begin_ns) / 1e9 - in_reads - in_calls,
         compute_s=np.maximum(length_s - wait_s, 0),
         wait_s=wait_s,
         step_s=length_s,
         first=np.diff(f.epoch, prepend=f.epoch[0]) > 0,
-        again=(np.searchsorted(np.array(epochs, np.int64), f.wait_end) > 1).astype(float),
-        workers=workers,
+        again=(np.searchsorted(np.array(epochs, np.int64), f.wait_end_ns) > 1).astype(float),
+        workers=f.workers,
         nbytes=_evenly(in_reads, own.nbytes / own.sum_s if own.sum_s else 0.0),
         latency_share=latency,
-        fetched=Fetched(
-            worker=f.worker,
-            asked_ns=np.full(len(rows), -1),
-            begin_ns=f.begin,
-            end_ns=f.end,
-            ready_ns=np.full(len(rows), -1),
-            wait_begin_ns=f.wait_begin,
-            wait_end_ns=f.wait_end,
-            epoch=f.epoch,
-            workers=workers,
-            rank=position,
-            last_end_ns=int(steps.end[-1]),
-        ),
+        fetched=f,
     )
