@@ -80,7 +80,12 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
     """Where the RUN goes, which tracer, and the command."""
     add = parser.add_argument
     add("-o", "--output", metavar="RUN", help="folder to make (default: vanidl-DATE-TIME)")
-    add("--tracer", choices=TRACERS, default="auto", help="auto: Darshan if found, else DFTracer")
+    add(
+        "--tracer",
+        choices=TRACERS,
+        default="auto",
+        help="auto: vanidl's own; Darshan if it is not here",
+    )
     add("--no-steps", action="store_true", help="do not record steps and input waits")
     add("--wait", metavar="MODULE:NAME", action="append", default=[], help="also an iterator")
     add(
@@ -92,6 +97,11 @@ def declare_record(parser: argparse.ArgumentParser) -> None:
     add(
         "--keep-free", metavar="SIZE", default="256MiB",
         help="stop recording, not the command, where the disk of RUN has less free (256MiB)",
+    )  # fmt: skip
+    add(
+        "--events", metavar="N", type=int,
+        help="calls of each process that are recorded one by one, totals by file go on beyond them "
+        "(vanidl's own tracer; default: 2,000,000)",
     )  # fmt: skip
     add(
         "--watch", action="store_true", help="a line on stderr every 10 s: what was recorded so far"

@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
             folder,
             tracer=options.tracer,
             darshan_lib=options.darshan_lib,
+            events=options.events,
             with_steps=not options.no_steps,
             waits=options.wait,
             profile_steps=options.profile,

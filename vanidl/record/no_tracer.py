@@ -9,13 +9,19 @@ from vanidl.readers.run_json import NO_TRACER
 from vanidl.record.recorder import ENDED, Recorder, Tracer
 
 NAME = NO_TRACER
+_NOTHING = "I/O through files (POSIX, STDIO, MPI-IO) was not recorded"
 
 
 def tracer(run: Path) -> Tracer:
     """A tracer that leaves no log, so that no process lacks one."""
     del run
-    remark = "I/O through files (POSIX, STDIO, MPI-IO) was not recorded (--tracer none)."
-    return Tracer(NAME, "", {}, _found, (remark,))
+    return Tracer(NAME, "", {}, _found, (f"{_NOTHING} (--tracer none).",))
+
+
+def none_here() -> Tracer:
+    """The same where a tracer was asked for and there is none that a program does not notice."""
+    why = "vanidl's own was not compiled when it was installed, and no libdarshan.so was found"
+    return Tracer(NAME, "", {}, _found, (f"{_NOTHING}: {why}.",))
 
 
 def _found(pids: Mapping[int, int | None]) -> Mapping[int, str]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 AUTO = "auto"
-TRACERS = (AUTO, "darshan", "dftracer", "vanidl", "none")
-"""What can be asked for by name; `recording.RECORDERS` are those that `auto` looks for."""
+TRACERS = (AUTO, "vanidl", "darshan", "dftracer", "none")
+"""What can be asked for by name: `auto`, and those of `recording.RECORDERS`."""
 
 PRELOAD = "LD_PRELOAD"
 

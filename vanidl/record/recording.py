@@ -21,8 +21,8 @@ from vanidl.record.recorder import AUTO, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
 
-RECORDERS = (darshan.RECORDER, dftracer.RECORDER, own.RECORDER)
-"""Every tracer, in the order in which `auto` looks for them."""
+RECORDERS = (own.RECORDER, darshan.RECORDER, dftracer.RECORDER)
+"""Every tracer. `auto` takes the first that is here of those that a program does not notice."""
 
 FOLDER_VARIABLE = "VANIDL_RUN"
 """The command finds the RUN folder here, to put profiler output into it."""
@@ -52,6 +52,7 @@ def record(
     *,
     tracer: str = "auto",
     darshan_lib: str | None = None,
+    events: int | None = None,
     with_steps: bool = True,
     waits: Sequence[str] = (),
     profile_steps: int | None = None,
@@ -60,11 +61,13 @@ def record(
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
-    `auto` takes Darshan where libdarshan.so is found, else DFTracer. Steps and input waits of
-    its Python processes are recorded unless `with_steps` is False; `waits` names iterators to wait
-    for beside those that are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is
-    switched on for so many of them, in the processes that train. With `replay` batches come from
-    memory after a warm-up: the run is no training, and its record says so. Where the disk of RUN
+    `auto` takes vanidl's own tracer, where that was not compiled Darshan, where there is none
+    either no tracer; with `darshan_lib` it takes Darshan. Of each process `events` calls are
+    recorded one by one, by vanidl's own tracer. Steps and input waits of its Python processes are
+    recorded unless `with_steps` is False; `waits` names iterators to wait for beside those that
+    are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is switched on for so many
+    of them, in the processes that train. With `replay` batches come from memory after a warm-up:
+    the run is no training, and its record says so. Where the disk of RUN
     has less than `keep_free_nbytes` free, recording stops, and the record says so.
 
     Raises:
@@ -73,9 +76,11 @@ def record(
         InputError: the tracer is not here.
         CommandError: the command cannot be started.
     """
-    _refuse_misuse(command, profile_steps, with_steps=with_steps)
+    _refuse_misuse(command, profile_steps, events, with_steps=with_steps)
     root = _new_folder(Path(folder).absolute())
     chosen = _tracer(tracer, root, darshan_lib)
+    if events is not None:
+        chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
     journals = root / steps.FOLDER if with_steps else None
     space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
     if space.look():
@@ -97,6 +102,8 @@ def record(
         result = replace(result, losses=(*result.losses, *said))
         problem = _kept(root / NAME, result)
     said = (result.stopped, *said) if result.stopped else said
+    if tracer == AUTO and chosen.name == no_tracer.NAME:
+        said = (*said, *chosen.remarks)
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
 
 
@@ -110,9 +117,13 @@ def _unheard(ended: Ended, environment: Mapping[str, str], root: Path) -> tuple[
     return (*unheard.losses(seen, environment), *elsewhere)
 
 
-def _refuse_misuse(command: Sequence[str], profile_steps: int | None, *, with_steps: bool) -> None:
+def _refuse_misuse(
+    command: Sequence[str], profile_steps: int | None, events: int | None, *, with_steps: bool
+) -> None:
     if not command:
         raise UsageError("record: expected a command after --, found none.")
+    if events is not None and events < 1:
+        raise UsageError(f"record: expected at least one call to record, found --events {events}.")
     if profile_steps is not None and (profile_steps < 1 or not with_steps):
         raise UsageError(
             f"record: expected at least one step to profile, and steps recorded, found "
@@ -142,11 +153,14 @@ def _new_folder(root: Path) -> Path:
 def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
     if name not in TRACERS:
         raise UsageError(f"--tracer {name}: expected one of {', '.join(TRACERS)}.")
-    known = RECORDERS if name == AUTO else (*RECORDERS, no_tracer.RECORDER)
-    asked = [recorder for recorder in known if name in (AUTO, recorder.name)]
-    if darshan_lib is not None and not any(recorder.takes_library for recorder in asked):
+    if name == AUTO:
+        ours = (own.RECORDER,) if darshan_lib is None else ()
+        known = [*ours, darshan.RECORDER]
+        chosen = next((recorder for recorder in known if recorder.is_here(darshan_lib)), None)
+        return chosen.prepare(root, darshan_lib) if chosen else no_tracer.none_here()
+    chosen = next(one for one in (*RECORDERS, no_tracer.RECORDER) if one.name == name)
+    if darshan_lib is not None and not chosen.takes_library:
         raise UsageError(f"--darshan-lib {darshan_lib}: makes no sense with --tracer {name}.")
-    chosen = next((recorder for recorder in asked if recorder.is_here(darshan_lib)), asked[-1])
     return chosen.prepare(root, darshan_lib)
 
 

@@ -23,6 +23,9 @@ from vanidl.record.recorder import CUT, ENDED, PRELOAD, Recorder, Tracer, preloa
 NAME = "vanidl"
 FOLDER = "calls"
 SUFFIX = ".calls"
+EVENTS = "VANIDL_TRACER_EVENTS"
+"""How many calls of a process are recorded one by one, 2 million where it is not set."""
+
 LIBRARY = Path(__file__).with_name("libvanidl_tracer.so")
 
 _MAGIC = b"VANIDLTR"
@@ -63,7 +66,7 @@ def tracer(run: Path) -> Tracer:
             "The tracer leaves out libraries, Python modules, the system's own files, pseudo file "
             "systems and RUN itself: their I/O is in no number.",
         ),
-        lambda: stop(folder),
+        stop=lambda: stop(folder),
     )
 
 
