@@ -13,11 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import vanidl
 from tests import DATA
+from tests.makers.calls_files import (
+    CLOSE,
+    FREAD,
+    FSYNC,
+    OPEN,
+    PREAD,
+    STAT,
+    Call,
+    Calls,
+    Counted,
+    calls_file,
+)
+from tests.makers.calls_files import WRITE as WRITE_CALL
 from tests.makers.records import JOB_START_NS, Io, darshan_log, operation_table
 from vanidl.analyses import analyse
 from vanidl.errors import UsageError
@@ -33,6 +46,7 @@ from vanidl.readers.records import CounterFile, CounterRecords, TracerLog
 from vanidl.run import Run
 
 RUNS = ("ddp_two_hosts", "torch_pfs_workers4")
+SEGMENTS = ("read_segments", "write_segments")
 CLASSES = (100, 1024, 10240, 102400, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30)
 
 
@@ -116,7 +130,7 @@ def test_darshans_library_finds_the_same_totals(recorded):
     segments = [
         segment
         for record in report.records["DXT_POSIX"]
-        for kind in ("read_segments", "write_segments")
+        for kind in SEGMENTS
         for segment in record[kind]
     ]
     assert len(segments) == sum(len(part) for part in run.trace.io if part.layer == POSIX)
@@ -128,6 +142,8 @@ def test_darshans_library_finds_the_same_totals(recorded):
 def test_drishti_finds_the_same_totals(recorded):
     pytest.importorskip("drishti", reason="needs drishti-io")
     run, path = recorded
+    if run.name != RUNS[0]:
+        pytest.skip("two seconds a log: one tells")
     code = "import sys; from drishti.reporter import main; sys.argv[0] = 'drishti'; main()"
     command = [sys.executable, "-c", code, "--size", "200", str(path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -199,7 +215,6 @@ rows = st.lists(
 
 
 @given(rows=rows, pieces=st.integers(1, 3))
-@settings(max_examples=150)
 def test_counters_are_those_of_plain_loops(rows, pieces):
     rows = sorted(rows, key=lambda row: row[4])
     columns = np.array(rows, np.int64).T
@@ -245,7 +260,7 @@ def test_what_plain_loops_find_is_in_the_log(tmp_path):
             assert table.counters[f"POSIX_{name}"][row] == -1, name
 
 
-def test_threads_layers_and_processes_come_back(tmp_path, monkeypatch):
+def test_layers_and_processes_come_back(tmp_path, monkeypatch):
     monkeypatch.setattr(darshan_export, "_MOST_ROWS", 16)
     ios = [Io(i * 10, i * 10 + 5, i, i % 97, 1 + i % 3, i % 2) for i in range(100)]
     logs = []
@@ -257,13 +272,6 @@ def test_threads_layers_and_processes_come_back(tmp_path, monkeypatch):
     again = back(run, tmp_path)
     for layer in (POSIX, MPIIO):
         assert operations(again.trace, layer) == operations(run.trace, layer)
-    lanes = [
-        {(p.process, *row) for p in one.trace.io if p.layer == POSIX
-         for row in zip(p.start.tolist(), p.thread.tolist(), strict=True)}
-        for one in (run, again)
-    ]  # fmt: skip
-    assert lanes[0] == lanes[1]
-    assert len({process for process, *_ in lanes[0]}) == 2
     table = again.trace.counters[STDIO]
     assert table.total("STDIO_READS") == table.total("STDIO_WRITES") == 30
     table = again.trace.counters[MPIIO]
@@ -303,6 +311,50 @@ def test_what_the_tracer_counted_is_written_as_it_is(tmp_path):
     assert table.counters["POSIX_SEQ_READS"].tolist() == [3, -1, -1]
     assert table.seconds["POSIX_F_META_TIME"].tolist() == [0.25] * 3
     assert table.seconds["POSIX_F_OPEN_START_TIMESTAMP"].tolist() == [0.5] * 3
+
+
+def test_recorded_calls_become_a_log_with_equal_totals(tmp_path):
+    darshan = pytest.importorskip("darshan", reason="needs PyDarshan")
+    rows = [
+        Call(
+            call, 1000 * i, 400, 7 * i, 0 if call in (OPEN, STAT, FSYNC, CLOSE) else 100, 1 + i % 3
+        )
+        for i, call in enumerate((OPEN, STAT, PREAD, PREAD, WRITE_CALL, FSYNC, FREAD, CLOSE) * 50)
+    ]
+    names = {1: b"/data/a.h5", 2: b"/data/b.h5", 3: b"/out/c.pt"}
+    counted = (Counted(1, reads=7, bytes_read=700, read_ns=5000, read_sizes=(7, *[0] * 9)),)
+    files = (
+        Calls({10: rows, 11: rows[:80]}, names, counted),
+        Calls({12: rows[:40]}, names, pid=4712, parent_pid=4711, how=1),
+    )
+    (tmp_path / "run").mkdir()
+    for calls in files:
+        (tmp_path / "run" / calls.name).write_bytes(calls_file(calls))
+    run = vanidl.open_run(tmp_path / "run")
+    again = back(run, tmp_path)
+    assert operations(again.trace) == operations(run.trace)
+    report = darshan.DarshanReport(str(tmp_path / "out.darshan"), read_all=True)
+    traced = sum(len(part) for part in run.trace.io if part.layer == POSIX)
+    segments = [r[kind] for r in report.records["DXT_POSIX"] for kind in SEGMENTS]
+    assert sum(map(len, segments)) == traced
+    for layer in (POSIX, STDIO):
+        frames, table = report.records[layer].to_df(), run.trace.counters[layer]
+        for name in ("OPENS", "READS", "WRITES", "BYTES_READ", "BYTES_WRITTEN"):
+            assert frames["counters"][f"{layer}_{name}"].sum() == table.total(f"{layer}_{name}")
+        spent = {word: table.total_s(f"{layer}_F_{word}_TIME") for word in SPENT}
+        spent["WRITE"] += spent.pop("SYNC")
+        for word, seconds in spent.items():
+            found = frames["fcounters"][f"{layer}_F_{word}_TIME"].sum()
+            assert found == pytest.approx(seconds), word
+    posix = report.records[POSIX].to_df()["counters"]
+    by_name = posix.groupby("id")["POSIX_STATS"].sum()
+    assert int(by_name.sum()) == sum(row.call == STAT for row in [*rows, *rows[:80], *rows[:40]])
+    # Of the file with reads that have no slot nothing is told of their order.
+    lost = posix[(posix["POSIX_READS"] > 7) & (posix["POSIX_SEQ_READS"] == -1)]
+    assert [report.name_records[i] for i in lost["id"]] == ["/data/a.h5"]
+
+
+SPENT = ("READ", "WRITE", "META", "SYNC")
 
 
 def test_a_record_of_all_ranks_stands_for_the_file(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import ROOT
@@ -134,7 +134,6 @@ calls_of = st.builds(
 @given(
     threads=st.dictionaries(st.integers(1, 1 << 22), st.lists(calls_of, max_size=30), max_size=4)
 )
-@settings(max_examples=40)
 def test_what_plain_loops_find_is_found(tmp_path_factory, threads):
     folder = tmp_path_factory.mktemp("calls")
     calls = Calls(threads, {1: b"/a", 2: b"/b" * 100})

@@ -211,6 +211,12 @@ def test_its_files_are_known_checked_and_logs_of_the_run(tmp_path, capsys):
     assert main(["check", str(tmp_path / CALLS.name), str(tmp_path / "renamed"), "--json"]) == 0
     verdicts = json.loads(capsys.readouterr().out)["checked"]
     assert [(v["kind"], v["state"]) for v in verdicts] == [("recorded calls", "whole")] * 2
+    counted = (Counted(1, reads=16, read_sizes=(16, *[0] * 9)),)
+    (tmp_path / CALLS.name).write_bytes(calls_file(replace(CALLS, counted=counted)))
+    assert main(["check", str(tmp_path / CALLS.name)]) == 0
+    shown = capsys.readouterr().out
+    assert "partial  0.1.0    24 % POSIX, 100 % STDIO  recorded calls" in shown
+    assert "16 calls of it are in totals alone" in shown
     own = replace(CALLS, names={**NAMES, 4: b"/run/calls/1-2.calls"})
     trace = trace_of(tmp_path, own)
     assert (

@@ -39,7 +39,9 @@ Int64Array = NDArray[np.int64]
 Written = list[tuple[str, str]]
 
 _VERSIONS = {POSIX: 4, MPIIO: 3, STDIO: 2}
-_DXT = {POSIX: ("DXT_POSIX", 1), MPIIO: ("DXT_MPIIO", 2)}  # the version after knows threads
+_DXT = {POSIX: ("DXT_POSIX", 1), MPIIO: ("DXT_MPIIO", 2)}
+"""Modules of single operations. The versions after these know threads, but PyDarshan 3.5.0 and all
+before it refuse them."""
 _MOST_ROWS = 1 << 21  # of the operations that are encoded at once: a file's come in pieces then
 _RECORDS_AT_ONCE = 1 << 14
 _SHARED = -1  # the process, and the rank, of records of all ranks
@@ -67,6 +69,7 @@ def write(run: Run, path: Path) -> Written:
         log.write(target, _job(writer), writer.names(), _partial(trace, log))
     others = sorted(recorded - {*layers})
     others += ["single operations of STDIO"] if STDIO in trace.layers_traced else []
+    others += ["threads"] if any((part.thread >= 0).any() for part in trace.io[:1]) else []
     return [*written, *([("left out", ", ".join(others))] if others else [])]
 
 
@@ -80,7 +83,6 @@ class _Writer:
         self.processes = max(1, len(trace.processes))
         self._ids = np.array([_record_id(i, name) for i, name in enumerate(trace.files.path)])
         self._used = np.zeros(len(trace.files), bool)
-        self._threads = any((part.thread >= 0).any() for part in _first_parts(chosen))
 
     @property
     def trace(self) -> Trace:
@@ -115,11 +117,11 @@ class _Writer:
             return 0
         module, version = _DXT[layer]
         host = printable(self._trace.processes[process].host).encode("utf-8", "backslashreplace")
-        by = Recorder(process, host, self.zero_ns, self._ids, self._threads)
+        by = Recorder(process, host, self.zero_ns, self._ids)
         for part in parts:
             for low in range(0, len(part), _MOST_ROWS):
                 piece = part.rows(slice(low, low + _MOST_ROWS))
-                self._log.add(module, version + self._threads, encode(piece, by))
+                self._log.add(module, version, encode(piece, by))
         return sum(map(len, parts))
 
     def _counters(self, records: _Records, process: int, found: FileCounters | None) -> int:
@@ -257,6 +259,9 @@ class _Records:
                 if name.endswith("_TIMESTAMP"):
                     times = np.where(times > 0, times + since_zero_s, times)
                 seconds[i, :count] = np.where(times >= 0, times, seconds[i, :count])
+        synced = table.seconds.get(f"{names.prefix}_F_SYNC_TIME")
+        if synced is not None:  # Darshan counts it as time of writing
+            seconds[names.plain_times.index("WRITE_TIME"), :count] += np.maximum(synced[rows], 0)
 
 
 _ZERO = frozenset(
@@ -303,12 +308,6 @@ def _record_id(code: int, name: str) -> np.uint64:
     """An id of a file, which is nobody else's and the same in every log of the run."""
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
     return np.uint64(int.from_bytes(digest.digest(), "little") or code + 1)
-
-
-def _first_parts(chosen: dict[str, Trace]) -> Iterator[Part]:
-    """The first part of each layer."""
-    for trace in chosen.values():
-        yield from list(trace.io[:1])
 
 
 def _starts(chosen: dict[str, Trace]) -> Iterator[int]:

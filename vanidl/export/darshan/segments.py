@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vanidl.model.ordering import stable_order
 from vanidl.model.trace import READ, Part
 
+_WORDS = 4  # of a segment: offset, length, start, end
 _HEAD_WORDS = 13  # id, rank, shared flag, 64 bytes of host, writes, reads
 _HOST = slice(3, 11)
 
@@ -26,7 +27,6 @@ class Recorder:
     host: bytes
     zero_ns: int  # times count from it
     ids: NDArray[np.uint64]  # by file code
-    with_threads: bool  # a fifth word of each segment
 
 
 def encode(part: Part, by: Recorder) -> memoryview:
@@ -40,12 +40,11 @@ def encode(part: Part, by: Recorder) -> memoryview:
     by_op = np.zeros((len(files), 2), np.int64)
     by_op[record, keys % 2] = counts
     # Where heads and segments lie: every head before the segments of its record.
-    width = 5 if by.with_threads else 4
     of_record = by_op.sum(axis=1)
-    head = _HEAD_WORDS * np.arange(len(files)) + width * (np.cumsum(of_record) - of_record)
-    row = width * np.arange(len(part))
+    head = _HEAD_WORDS * np.arange(len(files)) + _WORDS * (np.cumsum(of_record) - of_record)
+    row = _WORDS * np.arange(len(part))
     row += _HEAD_WORDS * np.repeat(np.arange(1, len(files) + 1), of_record)
-    words = np.zeros(_HEAD_WORDS * len(files) + width * len(part), "<i8")
+    words = np.zeros(_HEAD_WORDS * len(files) + _WORDS * len(part), "<i8")
     # Heads.
     words[head] = by.ids[files].view(np.int64)
     words[head + 1] = by.rank
@@ -58,6 +57,4 @@ def encode(part: Part, by: Recorder) -> memoryview:
     words[row + 1] = part.nbytes[order]
     for i, times in ((2, part.start), (3, part.end)):
         words[row + i] = ((times[order] - by.zero_ns) / 1e9).astype("<f8").view("<i8")
-    if by.with_threads:
-        words[row + 4] = np.maximum(part.thread[order], 0)
     return words.data.cast("B")
