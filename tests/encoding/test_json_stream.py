@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vanidl.encoding import json_stream
 from vanidl.encoding.budget import Budget
-from vanidl.encoding.json_stream import CutJson, Elements, Member, NotJson
+from vanidl.encoding.json_stream import CutJson, Elements, Member, NotJson, TextBehind
 
 AWKWARD = st.sampled_from(
     [
@@ -75,9 +75,22 @@ def test_block_borders_everywhere(block_bytes: int, indent: int | None) -> None:
 
 
 def test_repeated_keys_and_bare_array() -> None:
-    text = b' { "k" : [1] , "k" : [ 2 , 3 ] , "h": 1, "h": {"b": "}"} } trailing'
+    text = b' { "k" : [1] , "k" : [ 2 , 3 ] , "h": 1, "h": {"b": "}"} }  \n'
     assert collect(text, 4, 3) == {"k": [2, 3], "h": {"b": "}"}}
     assert collect(b'\xef\xbb\xbf [{"a": 1}, {"a": 2}]', 4, 3) == {"bare": [{"a": 1}, {"a": 2}]}
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b'{"k": [1, 2], "h": 3}', b'{"h": {}, "k": []}'])
+@pytest.mark.parametrize("behind", [b"x", b" {", b"]", b"\0" * 9])
+@pytest.mark.parametrize("chunk", [1, 5, 100])
+def test_text_behind_the_end_is_told_from_a_cut(text: bytes, behind: bytes, chunk: int) -> None:
+    """Everything before it was delivered; white space is no such text."""
+    taken = []
+    whole = collect(text + b" \n", 4, chunk)
+    chunks = [(text + behind)[i : i + chunk] for i in range(0, len(text + behind), chunk)]
+    with pytest.raises(TextBehind, match=f"^{len(behind.lstrip())} bytes of other text"):
+        taken += json_stream.members(chunks, array_key="bare", block_bytes=4)
+    assert {item.key for item in taken} == {*whole} or not taken
 
 
 def test_a_block_is_small() -> None:

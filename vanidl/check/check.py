@@ -8,7 +8,9 @@ from pathlib import Path
 from vanidl import readers
 from vanidl.errors import InputError
 from vanidl.readers import discover
+from vanidl.readers.foreign import told_apart
 from vanidl.readers.format import FileKind, Format, Progress
+from vanidl.readers.sniff import Opening
 from vanidl.readers.verdict import FOREIGN, UNREADABLE, Verdict, empty_file
 
 _Entry = tuple[FileKind | None, Path]
@@ -60,13 +62,22 @@ def _entries(path: Path) -> list[_Entry]:
     try:
         found = discover.find(path)
     except InputError:
-        return [(None, path)]
+        strangers = discover.strangers(path) if path.is_dir() else {}
+        return [(None, each) for each in strangers or [path]]
     return [
         (kind, file)
         for known in readers.FORMATS
         for kind, files in found.of(known).items()
         for file in files
     ]
+
+
+def _told_apart(path: Path) -> str:
+    """What a file is that is often taken for a log, "" for others."""
+    try:
+        return told_apart(Opening(path))
+    except OSError:
+        return ""
 
 
 def _of_no_kind(path: Path) -> Verdict:
@@ -81,4 +92,6 @@ def _of_no_kind(path: Path) -> Verdict:
         why = "expected a file, found a pipe, a socket or a device: save what it gives to a file"
     elif path.stat().st_size == 0:
         return empty_file(path, kind)
+    else:
+        why = _told_apart(path) or why
     return Verdict(str(path), kind, state, read=False, missing=(why,))

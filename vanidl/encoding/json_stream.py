@@ -49,6 +49,10 @@ class CutJson(ValueError):
     """The text ends or stops being JSON before its end; all before was delivered."""
 
 
+class TextBehind(CutJson):
+    """The JSON ends and other text follows; all of the JSON was delivered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One member of the top-level object that is no array."""
@@ -86,6 +90,7 @@ def members(
     Raises:
         NotJson: The text is empty or starts with neither `{` nor `[`.
         CutJson: After the last whole element or member, where the text does not close.
+        TextBehind: After everything, where more than white space follows.
     """
     return _Scanner(chunks, block_bytes, budget or Budget.of_file(0)).run(array_key)
 
@@ -113,10 +118,15 @@ class _Scanner:
             raise NotJson(what if opening else "an empty file")
         self._drop(1)
         yield from self._array(array_key) if opening == b"[" else self._object()
+        self._fill_to_text()
+        if self.text:
+            behind = len(self.text) + sum(len(chunk) for chunk in self.chunks)
+            raise TextBehind(f"{behind:,} bytes of other text stand behind the end of the JSON")
 
     def _object(self) -> Iterator[Member | Elements]:
         self._fill_to_text()
         closed = self.text.startswith(b"}")
+        self._drop(int(closed))
         while not closed:
             key = self._key()
             if self.text.startswith(b"["):

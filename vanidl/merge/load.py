@@ -241,6 +241,8 @@ def _every_loss(chosen: Group, counted: dict[str, CounterFile]) -> Iterator[Noti
     for profile in chosen.profiles:
         for loss in profile.losses:
             yield Notice("damaged", f"{profile.path}: {loss}. {LOWER_BOUNDS}")
+        for loss in profile.slight:
+            yield Notice("damaged", f"{profile.path}: {loss}. The rest is used.", "info")
 
 
 def _reasons(notices: Sequence[Notice]) -> str:

@@ -11,11 +11,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from vanidl import readers
 from vanidl.errors import InputError
+from vanidl.readers.foreign import told_apart
 from vanidl.readers.format import FileKind, Format
 from vanidl.readers.sniff import Opening
 
@@ -55,6 +58,7 @@ class _Names:
     every_prefix: tuple[str, ...]
     every_suffix: tuple[str, ...]
     perhaps: tuple[str, ...]
+    by_content: frozenset[str]
     patterns: tuple[tuple[re.Pattern[str], str], ...]
 
     @classmethod
@@ -69,6 +73,7 @@ class _Names:
             tuple(prefix for prefix, _ in prefixes),
             tuple(suffix for suffix, _ in suffixes),
             tuple({suffix for kind in kinds for suffix in kind.perhaps}),
+            frozenset(kind.name for kind in kinds if kind.by_content),
             tuple((re.compile(kind.pattern), kind.name) for kind in kinds if kind.pattern),
         )
 
@@ -135,13 +140,30 @@ def _single(path: Path) -> Found:
             f"{path}: {expected()}; found a pipe, a socket or a device, which is read only once: "
             "save it to a file first"
         )
-    kind = kind_by_name(path.name) or kind_by_content(path)
+    names = _Names.known()
+    kind = names.kind(path.name)
+    if kind in names.by_content:
+        kind = _kind_among(str(path)) or kind
+    if not kind:
+        if what := told_apart(Opening(path)):
+            raise InputError(f"{path}: {expected()}; {what}")
+        kind = kind_by_content(path)
     if not kind:
         raise InputError(
             f"{path}: {expected()}; found something that is none of these, neither by its name "
             "nor by its first bytes; give one of them or the folder that holds them"
         )
     return _found(path, {kind: (path,)})
+
+
+def strangers(folder: Path) -> dict[Path, str]:
+    """Files of a folder that are often taken for logs, and what they are; some, at most."""
+    found: dict[Path, str] = {}
+    for path in islice(sorted(folder.iterdir()), _MOST_OPENED):
+        with suppress(OSError):
+            if path.is_file() and (what := told_apart(Opening(path))):
+                found[path] = what
+    return found
 
 
 @dataclass(slots=True)
@@ -151,6 +173,7 @@ class _Search:
     max_depth: int
     names: _Names = field(default_factory=_Names.known)
     unknown: list[str] = field(default_factory=list)  # ends that formats share with other files
+    shared: list[tuple[str, str]] = field(default_factory=list)  # kind by name, path
     files: dict[str, list[str]] = field(default_factory=dict)  # kind -> paths
     linked: list[tuple[str, str]] = field(default_factory=list)  # kind, path
     others: int = 0
@@ -195,6 +218,8 @@ def _nothing(root: Path, search: _Search) -> str:
     if search.unreadable:
         limits.append(f"{len(search.unreadable):,} folders cannot be listed")
     extra = f" ({', '.join(limits)})" if limits else ""
+    for path, what in strangers(root).items():
+        return f"{root}: {expected()}; in {path.name} {what}"
     return f"{root}: {expected()}; found {number}{extra}; give the folder that holds them"
 
 
@@ -241,6 +266,8 @@ def _take_file(entry: os.DirEntry[str], search: _Search) -> None:
         search.others += 1
     elif entry.is_symlink():
         search.linked.append((kind, entry.path))
+    elif kind in search.names.by_content:
+        search.shared.append((kind, entry.path))
     else:
         search.files.setdefault(kind, []).append(entry.path)
 
@@ -259,6 +286,9 @@ def _add_by_content(search: _Search) -> None:
         else:
             search.others += 1
     search.others += len(unknown[_MOST_OPENED:])
+    for i, (by_name, path) in enumerate(sorted(search.shared)):
+        kind = (_kind_among(path) if i < _MOST_OPENED else "") or by_name
+        search.files.setdefault(kind, []).append(path)
 
 
 def _kind_among(path: str) -> str:

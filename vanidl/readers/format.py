@@ -44,6 +44,7 @@ class FileKind:
     perhaps: tuple[str, ...] = ()
     pattern: str = ""  # regular expression for the whole name
     is_log: bool = False
+    by_content: bool = False  # other tools give such names, too: `Format.sniff_among` goes first
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,7 @@ class ProfileTrace:
     name: NDArray[np.int32]
     names: tuple[str, ...]
     losses: tuple[str, ...]
+    slight: tuple[str, ...] = ()  # losses of so few events that no number changes
     written_as: str = ""  # file that the profiler wrote, before it was moved to `path`
     every: int = 1  # a span of kind STEP stands for that many training steps
     steps_from: str = ""  # what steps were found by, where it does not mark them

@@ -22,6 +22,7 @@ class Opening:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.name = path.name
         with path.open("rb") as file:
             self.head = file.read(_HEAD_BYTES)
 

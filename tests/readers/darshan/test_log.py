@@ -137,7 +137,7 @@ def test_a_large_file_that_is_no_log_is_refused_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log.darshan"
-    path.write_bytes(bytes(3000))
+    path.write_bytes(b"\1" * 3000)
     monkeypatch.setattr("vanidl.readers.darshan.log_bytes._LARGE", 0)
     with pytest.raises(InputError, match="3,000 bytes of another kind"):
         read_log(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vanidl.encoding.text_stream import GZIP_MAGIC
 from vanidl.readers.darshan.header import MAGIC
 from vanidl.readers.darshan.log import UNFINISHED
 from vanidl.readers.darshan.run import LOG, UNFINISHED_LOG, read
@@ -10,10 +11,12 @@ from vanidl.readers.format import FileKind, Format
 from vanidl.readers.sniff import Opening
 
 _MAGIC_PLACE = slice(8, 16)
+_PERHAPS = (".darshan.gz", ".darshan.txt")  # as attachments of mails and of threads are called
 
 
 def _sniff(opening: Opening) -> str:
-    magic = opening.head[_MAGIC_PLACE]
+    packed = opening.head.startswith(GZIP_MAGIC)
+    magic = (opening.text if packed else opening.head)[_MAGIC_PLACE]
     whole = len(magic) == _MAGIC_PLACE.stop - _MAGIC_PLACE.start
     orders = (int.from_bytes(magic, "little"), int.from_bytes(magic, "big"))
     return LOG if whole and MAGIC in orders else ""
@@ -24,12 +27,13 @@ FORMAT = Format(
     title="Darshan logs",
     patterns=(".darshan",),
     kinds=(
-        FileKind(LOG, "Darshan log", (".darshan",), is_log=True),
+        FileKind(LOG, "Darshan log", (".darshan",), perhaps=_PERHAPS, is_log=True),
         FileKind(UNFINISHED_LOG, "Darshan log", (UNFINISHED,), is_log=True),
     ),
     read=read,
     check=check,
     traces_io=True,
     sniff=_sniff,
+    sniff_among=_sniff,
     outputs=r"\.darshan",
 )

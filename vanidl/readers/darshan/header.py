@@ -107,6 +107,12 @@ def read_header(data: memoryview, path: str) -> Header:
     version = bytes(data[:8]).split(b"\0")[0].decode("ascii", "backslashreplace")
     layout = LAYOUTS.get(version)
     if layout is None:
+        if version.startswith("2."):
+            raise InputError(
+                f"{path}: expected a log of Darshan 3, found one of Darshan {version}, which no "
+                "vanidl reads; darshan-util 2.x reads it, and darshan-convert of darshan-util 3.0 "
+                "makes a log of Darshan 3 of it"
+            )
         known = ", ".join(LAYOUTS)
         raise InputError(
             f"{path}: expected a Darshan log of version {known}, found version {version!r}; "

@@ -268,12 +268,12 @@ def _header(data: memoryview, name: str) -> Header:
     try:
         return read_header(data, name)
     except InputError as error:
-        if not name.endswith(UNFINISHED) or any(data[:_HEADER_START]):
+        if not len(data) or any(data[:_HEADER_START]):
             raise
         raise InputError(
-            f"{name}: expected a log that Darshan finished, found one whose table of contents "
-            "was never written (its process was stopped while it ended); nothing in it can be "
-            "found, so record that process again"
+            f"{name}: expected a log that Darshan finished, found one whose header was never "
+            "written (its process was stopped while it ended); nothing in it can be found, so "
+            "record that process again"
         ) from error
 
 

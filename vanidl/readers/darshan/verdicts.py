@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vanidl.encoding.budget import read_whole
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import percent
@@ -19,6 +18,7 @@ from vanidl.readers import verdict as verdicts
 from vanidl.readers.darshan.counter_checks import LAYERS
 from vanidl.readers.darshan.header import LAYOUTS, is_cut, version_of
 from vanidl.readers.darshan.log import read_log
+from vanidl.readers.darshan.log_bytes import log_bytes
 from vanidl.readers.darshan.newer import with_newer
 from vanidl.readers.darshan.run import LOG
 from vanidl.readers.format import FileKind
@@ -60,7 +60,7 @@ def _verdict(kind: FileKind, path: Path, log: TracerLog) -> Verdict:
 def _state(log: TracerLog) -> str:
     if log.whole:
         return verdicts.PARTIAL if log.partial_layers else verdicts.WHOLE
-    return verdicts.CUT if is_cut(read_whole(log.path)) else verdicts.DAMAGED
+    return verdicts.CUT if is_cut(bytes(log_bytes(log.path)[:])) else verdicts.DAMAGED
 
 
 def _flagged(log: TracerLog) -> Iterable[str]:
@@ -85,7 +85,7 @@ def _refused(title: str, path: Path, why: str) -> Verdict:
     if verdict.state in (verdicts.EMPTY, verdicts.UNREADABLE):
         return verdict
     try:
-        content = read_whole(path)
+        content = bytes(log_bytes(str(path))[:])
     except (InputError, OSError, MemoryError):
         return verdict
     version = version_of(content)

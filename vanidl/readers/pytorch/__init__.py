@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
 from vanidl.readers.pytorch.trace import read_trace
 from vanidl.readers.sniff import Opening
@@ -21,6 +23,11 @@ def _read(files: Files, reading: Reading) -> Records:
     return Records(profiles=tuple(profiles))
 
 
+def _losses(path: Path) -> tuple[str, ...]:
+    trace = read_trace(path)
+    return (*trace.losses, *trace.slight)
+
+
 def _sniff(opening: Opening) -> str:
     return _TRACE if opening.is_json and not opening.is_event_a_line else ""
 
@@ -38,7 +45,7 @@ FORMAT = Format(
     patterns=_SUFFIXES,
     kinds=(FileKind(_TRACE, "PyTorch profiler trace", _SUFFIXES, perhaps=(".json", ".json.gz")),),
     read=_read,
-    check=check_by_reading({_TRACE: lambda path: read_trace(path).losses}),
+    check=check_by_reading({_TRACE: _losses}),
     sniff=_sniff,
     sniff_among=_sniff_among,
     outputs=r"\.trace\.json",

@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
-KERNEL_CATEGORIES = ("kernel", "Kernel")
+KERNEL_CATEGORIES = ("kernel", "Kernel", "mtia_ccp_events", "hpu_op", "collective_comm")
+"""Work on a device: of CUDA, ROCm and XPU, of MTIA, of Gaudi, and collectives that a device reports
+by themselves (libkineto's ActivityType.cpp)."""
+
 # A tuple: membership is by equality, so that a category that cannot be hashed is no error.
 _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES
 
@@ -52,11 +55,13 @@ class EventColumns:
     Attributes:
         seen: number of elements added, of any kind.
         refused: number of events left out as a field is missing or impossible.
+        untimed: number of events left out as their start and duration are 0.
     """
 
     def __init__(self) -> None:
         self.seen = 0
         self.refused = 0
+        self.untimed = 0
         # One code for category, name, process and thread: one look-up an event.
         self._sources: dict[tuple[str, str, Any, Any], int] = {}
         self._columns: tuple[list[NDArray[Any]], ...] = ([], [], [])
@@ -72,8 +77,17 @@ class EventColumns:
                 column.append(block)
 
     def table(self) -> EventTable:
-        """All events added; call once, it hands the memory over."""
+        """All events added; call once, it hands the memory over.
+
+        Work on a device that took no time at time 0 was not timed (pytorch/pytorch#188481): then
+        no event there was.
+        """
         start, duration, source = map(_joined, self._columns)
+        on_device = np.array([key[0] in KERNEL_CATEGORIES for key in self._sources] or [False])
+        untimed = (start == 0) & (duration == 0)
+        if untimed.any() and on_device[source[untimed]].any():
+            self.untimed = int(untimed.sum())
+            start, duration, source = (column[~untimed] for column in (start, duration, source))
         labels: dict[tuple[str, str], int] = {}
         lanes: dict[tuple[bool, str, str], int] = {}
         label = _codes(((category, name) for category, name, _, _ in self._sources), labels)

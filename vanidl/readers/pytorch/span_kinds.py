@@ -30,7 +30,23 @@ NONE = 255
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})")
 _EPOCH = re.compile(r"epoch[ _#:=-]*\d{1,9}", re.IGNORECASE)
 _DEVICE_COPY = re.compile(r"memcpy|memset", re.IGNORECASE)
-_DEVICE_COLLECTIVE = re.compile(r"nccl|rccl", re.IGNORECASE)
+COLLECTIVES: dict[str, str] = {
+    r"[nr]ccl": "NVIDIA/nccl and ROCm/rccl, src/device",
+    r"deep_ep::": "deepseek-ai/DeepEP, csrc/kernels: internode, intranode, internode_ll",
+    r"cross_device_reduce": "vllm-project/vllm, csrc/custom_all_reduce.cuh",
+    r"(multimem|one_shot|two_shot)_(all_reduce|all_gather)": "pytorch/pytorch, "
+    "torch/csrc/distributed/c10d/CUDASymmetricMemoryOps.cu",
+    r"(one|two)shot_?all_?reduce": "NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels",
+    r"allreduce_fusion": "flashinfer-ai/flashinfer, include/flashinfer/comm",
+    r"oneccl": "uxlfoundation/oneCCL, src/coll/algorithms",
+    r"hcom_|hccl": "Ascend's HCCL",
+    r"mscclpp?": "microsoft/mscclpp",
+    r"(nv|roc)shmem": "NVIDIA's NVSHMEM and ROCm/rocSHMEM",
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all": "names of the collectives themselves",
+}
+"""Names of kernels that communicate, and whose they are: one table for all devices."""
+
+_DEVICE_COLLECTIVE = re.compile("|".join(COLLECTIVES), re.IGNORECASE)
 _LAUNCH = re.compile(r"_?c10d(_functional)?::|record_param_comms$")
 _HOST_LAUNCH = re.compile(r"nccl:|rccl:")
 _BACKEND = re.compile(r"(gloo|c10d|mpi|ucc):")
@@ -70,6 +86,8 @@ def _step(category: str, name: str) -> int | None:
 
 
 def _class(category: str, name: str, waits: Sequence[re.Pattern[str]]) -> int:
+    if category == "collective_comm":
+        return _DEVICE_COMMUNICATION
     if category in KERNEL_CATEGORIES:
         return _device_class(name)
     if _STEP.fullmatch(name):

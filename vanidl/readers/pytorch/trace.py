@@ -44,6 +44,7 @@ _NAMED_MEMBERS = 5
 _NAME_CHARACTERS = 60
 _MOST_DEVICES = 1024  # of one host
 _MOST_RANKS = 2**31
+_FEW = 0.1  # of the events: the rest shows what they would
 _EXPECTED = "expected a trace of the PyTorch profiler"
 _REMEDY = "give a file that torch.profiler wrote (*.pt.trace.json or *.pt.trace.json.gz)"
 
@@ -65,6 +66,7 @@ def read_trace(path: str | Path, *, wait_names: Sequence[str] = ()) -> ProfileTr
     content = _Content(Path(path))
     content.read()
     table = content.events.table()
+    content.count_losses()
     if not len(table):
         raise InputError(f"{path}: {_EXPECTED}, found {content.instead()}; {_REMEDY}")
     return _profile_trace(content, table, waits)
@@ -92,6 +94,7 @@ class _Content:
         self.others: list[str] = []  # names of the first members that mean nothing here
         self.has_events = False
         self.losses: list[str] = []
+        self.slight: list[str] = []  # losses of a few events
         self.broken = 0
 
     def read(self) -> None:
@@ -105,12 +108,13 @@ class _Content:
         except json_stream.NotJson as error:
             what = f"{error}, {text.damage}" if text.damage else str(error)
             raise InputError(f"{self.path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
+        except json_stream.TextBehind as error:
+            self.losses.append(f"{error}, as of another trace that was written to this file")
         except json_stream.CutJson as error:
             self._lose(text.damage or f"the JSON text is cut ({error})")
         else:
             if text.damage:
                 self._lose(f"{text.damage}, after the end of the trace")
-        self._count_losses()
 
     def _take(self, item: json_stream.Member | json_stream.Elements) -> None:
         if item.key in _WANTED and isinstance(item, json_stream.Member):
@@ -160,14 +164,20 @@ class _Content:
     def _lose(self, why: str) -> None:
         self.losses.append(f"{why}; {self.events.seen:,} events before that were read")
 
-    def _count_losses(self) -> None:
-        if self.broken:
-            self.losses.append(f"events left out as their text is no JSON: {self.broken:,}")
-        if self.events.refused:
-            self.losses.append(
-                "events left out as their name, process, time or duration is missing or "
-                f"impossible: {self.events.refused:,}"
-            )
+    def count_losses(self) -> None:
+        """Says how many events are left out, and of how many: a few change no number."""
+        every = self.events.seen + self.broken
+        reasons = {
+            "their text is no JSON": self.broken,
+            "their name, process, time or duration is missing or impossible": self.events.refused,
+            "they have no time (0 for start and duration)": self.events.untimed,
+        }
+        left_out = sum(reasons.values())
+        said = [
+            f"{n:,} of {every:,} events are left out as {why}" for why, n in reasons.items() if n
+        ]
+        few = left_out <= _FEW * every and not self.events.untimed
+        (self.slight if few else self.losses).extend(said)
 
     def instead(self) -> str:
         """What the file holds in place of a trace."""
@@ -176,7 +186,7 @@ class _Content:
             what = f"JSON without an array traceEvents{some}"
         else:
             what = f"{self.events.seen:,} events, none of them a whole one of PyTorch"
-        return "; ".join([what, *self.losses])
+        return "; ".join([what, *self.losses, *self.slight])
 
 
 def _profile_trace(
@@ -197,7 +207,7 @@ def _profile_trace(
     return ProfileTrace(
         path=str(content.path),
         source=SOURCE,
-        host=content.host or (named.host if named else ""),
+        host=content.host or _named_host(table, named),
         pid=whole_number(pid),
         rank=_count(content.distributed.get("rank")),
         world_size=_count(content.distributed.get("world_size")),
@@ -210,8 +220,18 @@ def _profile_trace(
         name=_frozen(name),
         names=tuple(_printable(table.labels[i][1]) for i in labels),
         losses=tuple(content.losses),
+        slight=tuple(content.slight),
         written_as=content.written_as,
     )
+
+
+def _named_host(table: EventTable, named: ProfilerName | None) -> str:
+    """The host in the file's name: HOST_PID, where that process has spans in the trace.
+
+    A user may name the worker, and end the name in any number.
+    """
+    pids = {pid for device, pid, _ in table.lanes if not device}
+    return named.host if named and (str(named.pid) in pids or named.pid is None) else ""
 
 
 def _own_pid(table: EventTable, step: NDArray[np.int32], named: ProfilerName | None) -> str:

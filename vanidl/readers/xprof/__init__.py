@@ -33,7 +33,7 @@ FORMAT = Format(
     patterns=(".xplane.pb", ".trace.json.gz", ".input_pipeline.pb"),
     kinds=(
         FileKind(XPLANE, "TensorFlow or JAX profile", (".xplane.pb",)),
-        FileKind(TRACE_VIEWER, "TensorFlow trace", (".trace.json.gz",)),
+        FileKind(TRACE_VIEWER, "TensorFlow trace", (".trace.json.gz",), by_content=True),
         FileKind(STEP_TABLE, "TensorFlow input pipeline profile", (".input_pipeline.pb",)),
     ),
     read=_read,

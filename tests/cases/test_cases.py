@@ -1,0 +1,261 @@
+"""Other people's traces and logs: every value, word and refusal that `expected.json` asks for.
+
+A folder each beside the repository. KEYS says where a value of `expected.json` lies in
+`vanidl summary --json`; WORDS what has to be said, and what must not be, in summary and check.
+NOT_YET is what is still wrong, and why; it only shrinks.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests import SHARED
+from vanidl.cli import main
+
+FOLDERS = (SHARED / "data" / "cases", SHARED / "data" / "public" / "cases")
+CASES = {path.parent.name: path.parent for top in FOLDERS for path in top.glob("*/expected.json")}
+if not CASES:
+    pytest.skip("no cases beside the repository", allow_module_level=True)
+
+Found = dict[str, Any]
+
+
+def part(code: str) -> Callable[[Found], float]:
+    """Milliseconds of a part of the mean step."""
+
+    def ms(found: Found) -> float:
+        parts = {p["code"]: p["seconds"] for p in found["step_parts"]["parts"]}
+        return 1e3 * float(parts.get(code, 0.0))
+
+    return ms
+
+
+def at(path: str, scale: float = 1.0) -> Callable[[Found], float]:
+    """A number at a path of names."""
+
+    def value(found: Found) -> float:
+        here: Any = found
+        for name in path.split("."):
+            here = here[int(name)] if isinstance(here, list) else here[name]
+        return scale * float(here)
+
+    return value
+
+
+KEYS: dict[str, Callable[[Found], float]] = {
+    "steps": at("steps.per_rank.max"),
+    "step_ms": at("steps.mean_s", 1e3),
+    "input_wait_ms": at("overlap.mean.input_wait_s", 1e3),
+    "input_wait_ms_a_step": part("input_wait"),
+    "computing_ms_a_step": part("compute"),
+    "communication_ms_a_step": part("communication"),
+    "other_ms_a_step": part("rest"),
+    "device_busy_ms_a_step": part("compute"),
+    "kernel_ms_a_step": part("compute"),
+    "input_wait_ms_rank0": at("overlap.per_rank.0.input_wait_s", 1e3),
+    "input_wait_ms_rank1": at("overlap.per_rank.1.input_wait_s", 1e3),
+    "computing_ms_a_step_rank0": at("overlap.per_rank.0.compute_s", 1e3 / 5),
+    "computing_ms_a_step_rank1": at("overlap.per_rank.1.compute_s", 1e3 / 5),
+    "ranks": at("job.ranks"),
+    "nprocs": at("job.ranks"),
+    "run_time_s": at("job.run_time_s"),
+    "run_span_ms": at("job.run_time_s", 1e3),
+    "span_ms": at("job.run_time_s", 1e3),
+    "reads": at("io.reads"),
+    "writes": at("io.writes"),
+    "ops": at("io.ops"),
+    "bytes_read": at("io.bytes_read"),
+    "bytes_written": at("storage.bytes_written"),
+    "bytes_written_posix": at("io.bytes_written"),
+    "read_ms": at("storage.by_layer.POSIX.read_s", 1e3),
+    "read_time_s": at("storage.by_layer.POSIX.read_s"),
+    "dataset_bytes_read": at("io.dataset.bytes_read"),
+    "posix_write_time_s": at("storage.by_layer.POSIX.write_s"),
+    "posix_meta_time_s": at("storage.by_layer.POSIX.meta_s"),
+    "posix_meta_s_sum": at("storage.by_layer.POSIX.meta_s"),
+    "stdio_meta_time_s": at("storage.by_layer.STDIO.meta_s"),
+    "stdio_meta_s_sum": at("storage.by_layer.STDIO.meta_s"),
+    "sum_of_durations_s": at("io.time.sum_s"),
+    "union_over_ranks_s": at("io.time.any_rank_s"),
+    "longest_rank_busy_s": at("io.time.per_rank_max_s"),
+    "mean_rank_busy_s": at("io.time.per_rank_mean_s"),
+    "busy_per_rank_s": at("io.time.per_rank_mean_s"),
+    "computing_ms_in_first_3_steps": at("breakdown.mean.step.compute.0", 1e3),
+}
+"""Key of expected.json -> the number in `vanidl summary --json`, in the key's unit."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Regular expressions, case apart, for what summary and check print together.
+
+    `refused`: summary may refuse instead, with words that fit.
+    """
+
+    said: Sequence[str] = ()
+    never: Sequence[str] = ()
+    refused: str = ""
+
+
+WORDS: dict[str, Words] = {
+    "bad_escapes": Words(said=(r"2 of \d+ events",), never=("record the run again",)),
+    "bare_inf": Words(never=("record the run again", "damaged")),
+    "copy_bound": Words(said=(r"cop(y|ies).{0,40}65",), never=("idle, waiting for input 10.0",)),
+    "cut_before_kernels": Words(
+        said=("the JSON text is cut", "kernels.{0,60}(missing|not in)"), never=("workers",)
+    ),
+    "darshan_2x": Words(
+        refused=r"Darshan 2\.06.*darshan-convert", never=("damaged", "foreign", "newer vanidl")
+    ),
+    "dftracer_clock_skew": Words(said=("do not overlap", "clock")),
+    "dftracer_unlink": Words(
+        said=("remov|unlink",), never=("keep them open", "open, stat and close")
+    ),
+    "idle_without_loader": Words(said=("idle.{0,40}87",), never=("computing or waiting",)),
+    "legacy_autograd": Words(refused="before (PyTorch )?1.8"),
+    "merged_ranks_plain": Words(said=("2 ranks",), never=("computing 65",)),
+    "mtia_device": Words(said=("computing 50|device.{0,80}mtia_ccp_events",)),
+    "nan_duration": Words(said=(r"2 of \d+ events",), never=("record the run again",)),
+    "not_a_trace": Words(refused="(memory timeline|execution trace).*record"),
+    "npu_string_ts": Words(refused="torch_npu|Ascend|ts is text"),
+    "overwritten_by_other_rank": Words(said=("damaged",), never=("1 whole",)),
+    "plain_profile": Words(said=("device.{0,40}20 %",), never=("No I/O was recorded during",)),
+    "prefetch_thread_real": Words(never=("waited 1[0-9][0-9] ms", "DataLoader workers")),
+    "sglang_name": Words(never=("TensorFlow",)),
+    "utf16": Words(refused="UTF-16"),
+    "worker_name_is_no_host": Words(said=("2 ranks",), never=("2 hosts", "worker0_step on")),
+    "zero_timestamps": Words(said=("without a time|no time",)),
+    "heatmap_only": Words(said=("heat map",), never=("no I/O at all", "read nothing")),
+    "pub_checkpoint_sum": Words(never=("284 ms", r"I/O took 26\.3 ms")),
+    "pub_opened_once_an_epoch": Words(
+        said=("<STDOUT>|standard output",),
+        never=("kept open from one sample to the next", "open_per_sample", "keep them open"),
+    ),
+    "pub_stdio_metadata": Words(said=("170 ms|2.1 %",), never=(r"I/O took 4\.88 ms",)),
+    "pub_workers_missing": Words(said=("hardly any",)),
+    "zeroed_header": Words(refused="header.*(never|not) written", said=("never written",)),
+}
+
+TOLERANCE = {"run_time_s": 0.02}
+"""Of a value: whole seconds of logs may end one later."""
+
+BREAKDOWN = "needs the causes of the breakdown in summary"
+NOT_YET: dict[str, tuple[str, str]] = {
+    "cut_before_kernels": (
+        "steps behind the last kernel of a cut trace are dropped",
+        "steps input_wait_ms words",
+    ),
+    "dftracer_clock_skew": ("nodes of one run are taken for two runs", "reads bytes_read words"),
+    "merged_ranks_plain": (
+        "a trace of two processes is read as that of one",
+        "ranks input_wait_ms_rank0 input_wait_ms_rank1 computing_ms_a_step_rank0 "
+        "computing_ms_a_step_rank1 words",
+    ),
+    "zero_timestamps": (
+        "steps without times of the device are dropped or do not compute",
+        "steps computing_ms_in_first_3_steps run_span_ms",
+    ),
+    "copy_bound": (BREAKDOWN, "words"),
+    "dftracer_unlink": ("removing files counts as opening them", "words"),
+    "heatmap_only": ("heat maps alone are not mentioned", "words"),
+    "idle_without_loader": (BREAKDOWN, "words"),
+    "plain_profile": (BREAKDOWN, "words"),
+    "prefetch_thread_real": ("waits of any thread count", "words"),
+    "pub_checkpoint_sum": ("sums over ranks; metadata of STDIO is left out", "words"),
+    "pub_opened_once_an_epoch": ("opened once an epoch; writes to standard output", "words"),
+    "pub_stdio_metadata": ("metadata of STDIO is left out", "words"),
+    "pub_workers_missing": ("missing reads of the dataset are not said", "words"),
+}
+"""Case -> why it is still wrong, and which of its keys and "words"."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the commands said of a folder, or of the files in it where that is no run."""
+
+    summary: Found | None  # None: refused
+    said: str
+    refusal: str
+
+
+def spoken(*arguments: str) -> tuple[int, str, str]:
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        status = main(list(arguments))
+    return status, out.getvalue(), errors.getvalue()
+
+
+@cache
+def outcome(name: str) -> Outcome:
+    folder = str(CASES[name])
+    status, text, refusal = spoken("summary", "--json", folder)
+    said = [spoken("summary", *more, folder)[1] for more in ((), ("--full",))]
+    said.append(spoken("check", folder)[1])
+    if status:
+        files = [p for p in sorted(CASES[name].iterdir()) if p.name != "expected.json"]
+        refusals = [spoken("summary", str(path))[2] for path in files]
+        # Each file in it says what it is.
+        refusal = min(refusals, key=lambda r: len(_matches(WORDS.get(name, Words()).refused, r)))
+    words = re.sub(r"\s+", " ", " ".join(said)).replace(name, "")
+    return Outcome(json.loads(text) if status == 0 else None, words, " ".join(refusal.split()))
+
+
+def _matches(pattern: str, text: str) -> str:
+    found = re.search(pattern, " ".join(text.split()), re.IGNORECASE) if pattern else None
+    return found[0] if found else ""
+
+
+def expected(name: str) -> Found:
+    content: Found = json.loads((CASES[name] / "expected.json").read_text())
+    return content
+
+
+def values() -> Iterator[Any]:
+    for name in sorted(CASES):
+        for key in expected(name):
+            if key in KEYS:
+                yield marked(name, key)
+
+
+def marked(name: str, key: str) -> Any:
+    why, keys = NOT_YET.get(name, ("", ""))
+    marks = [pytest.mark.xfail(reason=why, strict=True)] if key in keys.split() else []
+    return pytest.param(name, key, marks=marks, id=f"{name}-{key}")
+
+
+@pytest.mark.parametrize(("name", "key"), [*values()])
+def test_values(name: str, key: str) -> None:
+    found = outcome(name)
+    if found.summary is None and WORDS.get(name, Words()).refused:
+        pytest.skip("refused instead")
+    assert found.summary is not None, found.refusal
+    wanted = expected(name)[key]
+    assert KEYS[key](found.summary) == pytest.approx(wanted, rel=TOLERANCE.get(key, 0.01))
+
+
+@pytest.mark.parametrize(("name", "key"), [marked(name, "words") for name in sorted(CASES)])
+def test_words(name: str, key: str) -> None:
+    del key
+    words, found = WORDS.get(name, Words()), outcome(name)
+    if found.summary is None:
+        assert words.refused, found.refusal
+        assert _matches(words.refused, found.refusal), found.refusal
+    everything = f"{found.said} {found.refusal}"
+    said = [] if words.refused and found.summary is None else words.said
+    assert [w for w in said if not re.search(w, everything, re.IGNORECASE)] == []
+    assert [w for w in words.never if re.search(w, everything, re.IGNORECASE)] == []
+
+
+def test_what_is_not_yet_right_is_a_case() -> None:
+    for name, (why, keys) in NOT_YET.items():
+        assert why
+        assert {*keys.split()} <= {*expected(name), "words"}
