@@ -39,7 +39,7 @@ def test_without_is_the_run_without_the_stage():
 
 
 @given(st.integers(0, 1 << 32))
-def test_blocks_play_as_batches_one_by_one_do(seed):
+def test_blocks_of_batches_play_as_each_of_them_does(seed):
     case = replace(draw(seed), in_order=True)
     machine = measure(pipelines(case, simulate(case)))
     shorter = Change({"fetch": [chain.fetch * 0.3 for chain in machine.chains]})
@@ -49,7 +49,10 @@ def test_blocks_play_as_batches_one_by_one_do(seed):
     slowly = replace(
         machine, chains=(replace(machine.chains[0], queues=queues), *machine.chains[1:])
     )
-    assert play(machine, [Change(), shorter]) == pytest.approx(play(slowly, [Change(), shorter]))
+    in_turn, stepwise = (play(which, [Change(), shorter]) for which in (machine, slowly))
+    in_blocks = play(machine, [Change(), shorter] * 60)
+    assert in_turn == pytest.approx(stepwise)
+    assert in_blocks == pytest.approx(np.tile(in_turn, 60))
     assert play(machine, [Change()])[0] == pytest.approx(machine.recorded_ns, rel=1e-6)
 
 

@@ -37,6 +37,7 @@ _IN_TIME = 2.0  # times the usual wait for a batch that lay ready: more is a lat
 _CELLS = 1 << 18  # of a chunk of columns: its arrays stay in the cache
 _MANY = 1 << 21  # durations; more are kept in single precision, 60 ns of a second
 _LONGEST_BLOCK = 4096
+_AT_ONCE = 40  # batches that take as long one by one as a block does at once
 _LONG_AGO = -(1 << 62)
 _LINKS = ("previous", "after", "queue_of")
 _DURATIONS = ("ask", "lag", "fetch", "delivery", "hold", "before", "until")
@@ -715,6 +716,10 @@ def play(machine: Machine, changes: Sequence[Change], times: Times | None = None
     alike = len(machine.chains) == 1 or bool(machine.meets.all())
     if times is None and alike and not any(c.has_worker.any() for c in machine.chains):
         return np.array([_play_without_queues(machine, change) for change in changes])
+    durations = len(machine.meets) * len(machine.chains) * len(changes)
+    if durations <= _AT_ONCE * len(machine.blocks):
+        each = ((c, None if i else times) for i, c in enumerate(changes))
+        return np.array([_play_in_turn(machine, *one) for one in each])
     return _play_in_blocks(machine, changes, times)
 
 
@@ -733,6 +738,54 @@ def _play_without_queues(machine: Machine, change: Change) -> float:
         alone += chain.before
         np.maximum(steps, alone, out=steps)
     return float(steps.sum()) + max(chain.rest for chain in machine.chains)
+
+
+def _play_in_turn(machine: Machine, change: Change, times: Times | None) -> float:
+    """Batch by batch with plain numbers: of few ranks faster than arrays of few elements."""
+    ranks = []
+    for i, chain in enumerate(machine.chains):
+        parts = {
+            name: np.asarray(change.parts[name][i][:] if name in change.parts else own, float)
+            for name in _DURATIONS
+            for own in [getattr(chain, name)]
+        }
+        hold = np.where(chain.has_worker, parts["hold"], parts["hold"] + parts["fetch"])
+        work = parts["lag"] + parts["fetch"]
+        if change.unwaited is not None:
+            work = np.where(change.unwaited[i], -np.inf, work)
+            hold = np.where(change.unwaited[i], 0, hold)
+        rows = zip(
+            *(p.tolist() for p in (parts["before"], parts["ask"], work, parts["delivery"])),
+            *(p.tolist() for p in (hold, parts["until"])),
+            *(p.tolist() for p in (chain.after, chain.at_begin, chain.previous)),
+            strict=True,
+        )
+        ranks.append((i, rows, list[float](), list[float](), list[float]()))
+    now = [0.0] * len(ranks)
+    for meets in machine.meets.tolist():
+        for i, rows, began, ends, took in ranks:
+            before, ask, work, delivery, hold, until, after, at_begin, previous = next(rows)
+            begin = end = now[i] + before
+            began.append(begin)
+            ready = -np.inf
+            if after >= 0:
+                ready = (began if at_begin else took)[after] + ask
+                if previous >= 0 and ends[previous] > ready:
+                    ready = ends[previous]
+                ready += work
+                ends.append(ready)
+                ready += delivery
+            else:
+                ends.append(ready)
+            end = (ready if ready > begin else begin) + hold
+            took.append(end)
+            now[i] = end + until
+        if meets:
+            now = [max(now)] * len(now)
+    if times is not None:
+        for i, _, began, _, took in ranks:
+            times.began[:, i], times.took[:, i] = began, took
+    return max(n + chain.rest for n, chain in zip(now, machine.chains, strict=True))
 
 
 def _play_in_blocks(machine: Machine, changes: Sequence[Change], times: Times | None) -> Array:
