@@ -15,7 +15,7 @@ import vanidl
 from vanidl.cli import main
 from vanidl.readers.run_json import read_record
 from vanidl.readers.steps.journal import read_journal
-from vanidl.record import free_space, record
+from vanidl.record import dftracer, free_space, record
 from vanidl.record import tracer as own
 from vanidl.record.free_space import STOP, FreeSpace
 from vanidl.record.injected.vanidl_steps import journal as hooks
@@ -160,3 +160,17 @@ for _ in range(20_000):
     chunks, missing_since = (int.from_bytes(content[at : at + 8], "little") for at in (96, 112))
     assert missing_since > 0
     assert chunks < 10  # 40,000 calls would take 25 of 65,536 bytes
+
+
+@pytest.mark.parametrize("free", [0, 1 << 50])
+def test_what_dftracer_can_do_is_said_where_it_is_started(tmp_path, monkeypatch, capsys, free):
+    pytest.importorskip("dftracer", reason="DFTracer is not installed")
+    disk_with(monkeypatch, free)
+    told = []
+    done = record([sys.executable, "-c", "pass"], tmp_path / "RUN", tracer="dftracer",
+                  with_steps=False, tell=told.append)  # fmt: skip
+    started = free > 0
+    assert told == [dftracer.HARM] * started
+    assert (dftracer.HARM in done.run.losses) == started
+    assert bool(done.run.stopped) != started
+    assert done.exit_status == 0

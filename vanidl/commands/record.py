@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
             waits=options.wait,
             profile_steps=options.profile,
             keep_free_nbytes=size_of(options.keep_free, "--keep-free"),
+            tell=lambda sentence: console.tell(f"vanidl: {sentence}\n"),
         )
     console.tell(_message(recorded))
     return recorded.exit_status

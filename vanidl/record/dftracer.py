@@ -51,14 +51,15 @@ def tracer(run: Path) -> Tracer:
         metadata.version("dftracer"),
         environment(preload, folder),
         lambda pids: found(folder),  # noqa: ARG005  (every trace names its process)
-        (_CHANGES,),
+        harm=HARM,
         goes_on=_GOES_ON,
     )
 
 
-_CHANGES = (
-    "DFTracer 2.2 can change a program: one that closes all descriptors and goes on gets its trace "
-    "into its next file, and where the disk of RUN is full its calls fail with other errors."
+HARM = (
+    "DFTracer can change what a program does: where the program closes descriptors that it did "
+    "not open, as daemons do (os.closerange), trace text goes into files of its own, and on a full "
+    "disk calls that fail set another errno. vanidl's own tracer (--tracer vanidl) does neither."
 )
 _GOES_ON = (
     "DFTracer cannot be stopped in a process that goes on, and writes until the disk is full."

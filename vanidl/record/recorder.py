@@ -33,6 +33,7 @@ class Tracer:
     remarks: tuple[str, ...] = ()  # sentences for the record: what it was told to leave out
     stop: Callable[[], None] = lambda: None  # has it stop in processes that go on
     goes_on: str = ""  # a sentence: what of it cannot be stopped, "" for nothing
+    harm: str = ""  # a sentence: what it can do to the program, "" for nothing that is known
 
 
 @dataclass(frozen=True, slots=True)

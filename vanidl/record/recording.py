@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,6 +58,7 @@ def record(
     profile_steps: int | None = None,
     replay: Replay | None = None,
     keep_free_nbytes: int = FLOOR_NBYTES,
+    tell: Callable[[str], None] | None = None,
 ) -> Recorded:
     """Runs a command under a tracer; `folder`, which must be new or empty, is a RUN then.
 
@@ -68,7 +69,8 @@ def record(
     are known, as `MODULE:NAME`. With `profile_steps` PyTorch's profiler is switched on for so many
     of them, in the processes that train. With `replay` batches come from memory after a warm-up:
     the run is no training, and its record says so. Where the disk of RUN
-    has less than `keep_free_nbytes` free, recording stops, and the record says so.
+    has less than `keep_free_nbytes` free, recording stops, and the record says so. `tell` gets,
+    before the command starts, a sentence on what the tracer can do to it, if there is one.
 
     Raises:
         UsageError: no command, an unknown tracer, a folder in use, a name that is none, steps to
@@ -85,6 +87,8 @@ def record(
     space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
     if space.look():
         chosen = no_tracer.tracer(root)
+    if chosen.harm and tell is not None:
+        tell(chosen.harm)
     with passed_on() as signals, sign_of_life(root, space.look):
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)

@@ -43,7 +43,7 @@ def run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecor
         ranks=len(ranks) or None,
         mounts=tuple(mounts()),
         processes=tuple(_process(s, states) for s in seen.values()),
-        losses=(*tracer.remarks, *_ending(ended.exit_status)),
+        losses=(*tracer.remarks, *filter(None, [tracer.harm]), *_ending(ended.exit_status)),
     )
 
 
