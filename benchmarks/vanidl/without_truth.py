@@ -1,6 +1,6 @@
 """Whether a run without a stage of its loading takes what `without` says: real DataLoaders.
 
-    python -m benchmarks.vanidl.without_truth [--batches 30] [--epochs 2] [--repeat 1]
+    python -m benchmarks.vanidl.without_truth [--batches 30] [--epochs 2] [--repeat 1] [--only WORD]
 
 A training of sleeps: each batch is read, then decoded, for as long as its number says (jitter
 included), in 0 to 4 workers that are asked for 1 to 4 batches ahead; a step sleeps too, and ranks
@@ -8,6 +8,11 @@ end steps at a barrier. The program times its own fetches and waits. Once it run
 once without each; of the first run alone it is worked out what the others gain. Printed are both
 gains and how far they are apart, of the waits. Sleeps need no core, so what a busy machine does is
 noise: a process is woken late. By how much the steps themselves differ for that is taken off.
+
+Two programs are no sleeps. "busy": decoding and steps use the CPU, more of them than there are
+cores, so that without decoding steps are faster too; run queues of the kernel say how long each
+process was ready to run, and did not (`along_ns`, `beside_ns`). "saturated": reads of all workers
+and a write of each step go through one lock, so that without reads the writes are faster too.
 """
 
 from __future__ import annotations
@@ -19,11 +24,13 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vanidl.breakdown.rerun import Fetched
@@ -33,7 +40,13 @@ STEP_S = 0.050
 READ_S, DECODE_S = 0.045, 0.030  # of a batch, times the number of workers
 JITTER = 0.3
 STAGES = ("read", "decode")
+WRITE_S = 0.010
+SCALES = {"busy": 1.0, "saturated": 2.0}
+OF_KIND = {"busy": ("decode",), "saturated": ("read",)}
+"""Stages of which kinds of programs consist."""
 WITHIN = 0.05
+COLUMNS = ("worker", "begin", "read", "end", "read_queued", "decode_queued", "wait_begin",
+           "wait_end", "met", "peers", "beside", "epoch")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,7 @@ class Program:
     prefetch: int = 2
     in_order: bool = True
     ranks: int = 1
+    kind: str = "asleep"  # "busy", "saturated"
     without: str = ""  # stage
 
     @property
@@ -53,19 +67,42 @@ class Program:
         words += [f"{self.prefetch} ahead"] if self.workers else []
         words += [] if self.in_order else ["in any order"]
         words += [f"{self.ranks} ranks"] if self.ranks > 1 else []
+        words += [self.kind] if self.kind != "asleep" else []
         return ", ".join(words)
 
 
 Times = list[int]
+STORAGE = multiprocessing.get_context("fork").Lock()
+QUEUE = Path("/proc/thread-self/schedstat")  # its second number: ns in the run queue
+
+
+def queued_ns() -> int:
+    """How long this thread was ready to run and did not, so far; 0 where no kernel counts it."""
+    return int(QUEUE.read_text().split()[1]) if QUEUE.exists() else 0
+
+
+def spend(seconds: float, kind: str) -> None:
+    """Sleeps, computes, or uses the storage, for so long by itself."""
+    if kind == "busy":
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+    elif kind == "saturated":
+        with STORAGE:
+            time.sleep(seconds)
+    else:
+        time.sleep(seconds)
 
 
 class Batches(Dataset[Times]):
-    """Batches that say when they were made."""
+    """Batches that say when they were made, and how long their stages waited for a core."""
 
     def __init__(self, program: Program, count: int, rank: int) -> None:
         random = np.random.default_rng(rank)
         scale = max(program.workers, 1) * (1 + 0.5 * rank)
-        lengths = np.array([READ_S, DECODE_S]) * scale
+        lengths = np.array([READ_S, DECODE_S]) * SCALES.get(program.kind, scale)
+        self.kinds = (program.kind if program.kind == "saturated" else "asleep",
+                      program.kind if program.kind == "busy" else "asleep")  # fmt: skip
         self.seconds = lengths * np.exp(random.normal(0, JITTER, (count, 2)))
         if program.without:
             self.seconds[:, STAGES.index(program.without)] = 0
@@ -74,19 +111,20 @@ class Batches(Dataset[Times]):
         return len(self.seconds)
 
     def __getitem__(self, index: int) -> Times:
-        times = [time.monotonic_ns()]
-        for seconds in self.seconds[index]:
+        times, queued = [time.monotonic_ns()], [queued_ns()]
+        for seconds, kind in zip(self.seconds[index], self.kinds, strict=True):
             if seconds:
-                time.sleep(seconds)
+                spend(seconds, kind)
             times.append(time.monotonic_ns())
+            queued.append(queued_ns())
         info = get_worker_info()
-        return [-1 if info is None else info.id, *times]
+        return [-1 if info is None else info.id, *times, *np.diff(queued).tolist()]
 
 
 def train(
     program: Program, options: argparse.Namespace, rank: int, barrier: Barrier
 ) -> list[Times]:
-    """A row a batch: worker, begin, read, decoded, wait begins and ends, meets, waited, epoch."""
+    """A row a batch, with what is said in `COLUMNS`."""
     warnings.simplefilter("ignore")  # more workers than cores: they sleep
     loader = DataLoader(
         Batches(program, options.batches, rank),
@@ -101,12 +139,16 @@ def train(
         for _ in range(options.batches):
             begin = time.monotonic_ns()
             batch = next(batches)
-            end = time.monotonic_ns()
-            time.sleep(STEP_S)
+            end, queued = time.monotonic_ns(), queued_ns()
+            spend(STEP_S, "busy" if program.kind == "busy" else "asleep")
+            written = time.monotonic_ns()
+            if program.kind == "saturated":
+                spend(WRITE_S, "saturated")
             arrived = time.monotonic_ns()
             barrier.wait()
             met = time.monotonic_ns()
-            rows.append([*batch, begin, end, met, met - arrived, epoch])
+            beside = arrived - written if program.kind == "saturated" else queued_ns() - queued
+            rows.append([*batch, begin, end, met, met - arrived, beside, epoch])
     return rows
 
 
@@ -136,47 +178,65 @@ def _send(
     pipe.close()
 
 
-def recorded(program: Program, rows: list[list[Times]]) -> tuple[list[Fetched], list[np.ndarray]]:
-    """The pipelines as a recorder would know them, and when reading ended."""
-    pipelines, read = [], []
+Columns = dict[str, NDArray[np.int64]]
+
+
+def recorded(program: Program, rows: list[list[Times]]) -> tuple[list[Fetched], list[Columns]]:
+    """The pipelines as a recorder would know them, and all columns of each."""
+    pipelines, found = [], []
     for rank, of_rank in enumerate(rows):
-        worker, begin, read_end, end, wait_begin, wait_end, met, peers, epoch = np.array(of_rank).T
-        unknown = np.full(len(worker), -1)
+        c = dict(zip(COLUMNS, np.array(of_rank).T, strict=True))
+        unknown = np.full(len(of_rank), -1)
         pipelines.append(
             Fetched(
-                worker=worker,
+                worker=c["worker"],
                 asked_ns=unknown,
-                begin_ns=begin,
-                end_ns=end,
+                begin_ns=c["begin"],
+                end_ns=c["end"],
                 ready_ns=unknown,
-                wait_begin_ns=wait_begin,
-                wait_end_ns=wait_end,
-                epoch=epoch,
+                wait_begin_ns=c["wait_begin"],
+                wait_end_ns=c["wait_end"],
+                epoch=c["epoch"],
                 workers=program.workers,
                 prefetch=program.prefetch,
                 in_order=program.in_order,
                 rank=rank,
-                met_ns=met,
-                peers_ns=peers,
-                last_end_ns=int(met[-1]),
+                met_ns=c["met"],
+                peers_ns=c["peers"],
+                last_end_ns=int(c["met"][-1]),
             )
         )
-        read.append(read_end)
-    return pipelines, read
+        found.append(c)
+    return pipelines, found
 
 
-def length_ns(pipelines: list[Fetched]) -> float:
-    """From the first wait to the last step's end, less what the steps themselves took."""
-    begin, end = min(int(p.wait_begin_ns[0]) for p in pipelines), pipelines[0].last_end_ns
-    own = [int((p.met_ns - p.wait_end_ns - p.peers_ns).sum()) for p in pipelines]  # type: ignore[operator]
-    return end - begin - statistics.mean(own)
+def share(program: Program, stage: str, c: Columns) -> Share:
+    """What a stage took of each fetch, and what may go with it."""
+    taken = c["read"] - c["begin"] if stage == "read" else c["end"] - c["read"]
+    if program.kind == "busy" and stage == "decode":
+        return Share(taken, taken, along_ns=c["read_queued"], beside_ns=c["beside"])
+    if program.kind == "saturated" and stage == "read":
+        return Share(taken, taken, beside_ns=c["beside"])
+    return Share(taken, taken)
+
+
+def length_ns(program: Program, columns: list[Columns]) -> float:
+    """From the first wait to the last step's end, less what the steps slept."""
+    begin, end = min(int(c["wait_begin"][0]) for c in columns), int(columns[0]["met"][-1])
+    if program.kind == "busy":
+        return end - begin
+    slept = [c["met"] - c["wait_end"] - c["peers"] for c in columns]
+    if program.kind == "saturated":
+        slept = [step - c["beside"] for step, c in zip(slept, columns, strict=True)]
+    return end - begin - statistics.mean(int(step.sum()) for step in slept)
 
 
 def programs() -> list[Program]:
     """All that is run."""
     with_workers = [Program(n, ahead) for n in (1, 2, 4) for ahead in (1, 2, 4)]
     others = [Program(2, 2, in_order=False), Program(0, ranks=2), Program(2, 2, ranks=2)]
-    return [Program(0), *with_workers, *others]
+    kinds = [Program(n, kind=kind) for kind in ("busy", "saturated") for n in (0, 2, 4)]
+    return [Program(0), *with_workers, *others, *kinds]
 
 
 def main() -> int:
@@ -185,13 +245,14 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--only", default="", metavar="WORD", help="programs with it in their name")
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; gains and waits in s")
     print(f"{'program':34} {'without':8} {'waits':>6} {'measured':>8} {'at least':>8} "
           f"{'at most':>8} {'off':>7} {'missed':>7}")  # fmt: skip
     errors = []
     for _ in range(options.repeat):
-        for program in programs():
+        for program in (p for p in programs() if options.only in p.name):
             errors += compare(program, options)
     print(f"median {statistics.median(errors):.1%} of the waits, worst {max(errors):.1%}")
     return int(statistics.median(errors) > WITHIN)
@@ -199,18 +260,16 @@ def main() -> int:
 
 def compare(program: Program, options: argparse.Namespace) -> list[float]:
     """How far the gains of each stage are off, of the waits."""
-    pipelines, read = recorded(program, run(program, options))
+    pipelines, columns = recorded(program, run(program, options))
     wait_ns = sum(float((p.wait_end_ns - p.wait_begin_ns).sum()) for p in pipelines)
     wait_ns /= len(pipelines)
     errors = []
-    for stage in STAGES:
-        taken = [
-            (end - p.begin_ns if stage == "read" else p.end_ns - end).astype(float)
-            for p, end in zip(pipelines, read, strict=True)
-        ]
-        gain = bound_gain(pipelines, [{stage: Share(each, each)} for each in taken], stage)
-        other = Program(program.workers, program.prefetch, program.in_order, program.ranks, stage)
-        measured_ns = length_ns(pipelines) - length_ns(recorded(other, run(other, options))[0])
+    for stage in OF_KIND.get(program.kind, STAGES):
+        causes = [{stage: share(program, stage, each)} for each in columns]
+        gain = bound_gain(pipelines, causes, stage)
+        other = replace(program, without=stage)
+        _, without = recorded(other, run(other, options))
+        measured_ns = length_ns(program, columns) - length_ns(program, without)
         off_ns = max(gain.low_ns - measured_ns, measured_ns - gain.high_ns, 0.0)
         errors.append(off_ns / wait_ns)
         print(f"{program.name:34} {stage:8} {wait_ns / 1e9:6.2f} {measured_ns / 1e9:8.3f} "
