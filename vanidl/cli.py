@@ -6,9 +6,11 @@ Exit status: 0 done, 1 the input is unusable, 2 wrong usage, 3 a comparison with
 
 from __future__ import annotations
 
+import argparse
 import gc
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vanidl.commands import READING, console, find_command
 from vanidl.commands.installation import mixed_up
@@ -18,6 +20,9 @@ from vanidl.parallel.allocator import keep_freed_memory
 from vanidl.parallel.children import ended_with_block
 from vanidl.parallel.interpreter import without_threads_of_numpy
 from vanidl.parallel.supervised import address_space_is_limited, supervised
+
+if TYPE_CHECKING:
+    from vanidl.anonymize.pseudonyms import Pseudonyms
 
 INTERRUPTED = 130
 _NO_MEMORY = (
@@ -35,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with console.prepared():
         if note := mixed_up():
             console.tell(f"vanidl: {note}\n")
+        options = argparse.Namespace()
         try:
             options = parser().parse_args(arguments)
             # Imported here, not deeper: there Python 3.11 maps and unmaps a piece of its stack for
@@ -47,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except OSError as error:
-            return _unwritable(error)
+            return _unwritable(error)  # whose words are the system's alone
         except (VanidlError, ImportError, MemoryError, RuntimeError) as error:
-            return _fail(_as_ours(error))
+            return _fail(_as_ours(error), getattr(options, "names", None))
         return status
 
 
@@ -98,8 +104,11 @@ def _may_crash(command: Sequence[str]) -> bool:
     return address_space_is_limited() and bool(set(command) & READING)
 
 
-def _fail(error: VanidlError) -> int:
+def _fail(error: VanidlError, names: Pseudonyms | None = None) -> int:
+    """Says the error in one line; with `names` as little of whose the input is as any output."""
     message = " ".join(str(error).split())
     table = f"{error.table}\n" if isinstance(error, SeveralJobsError) and error.table else ""
+    if names is not None:
+        message, table = names.text(message), names.text(table)
     console.tell(f"vanidl: {message}\n{table}")
     return error.exit_status

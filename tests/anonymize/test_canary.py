@@ -120,6 +120,35 @@ def test_the_search_would_notice(tmp_path, secret, opened) -> None:
     assert len(seen) > len(secret.words) / 2
 
 
+@pytest.mark.parametrize("command", ["summary", "report", "compare", "survey", "export"])
+def test_no_error_holds_a_secret(capsys, tmp_path, secret, command) -> None:
+    word = secret()
+    gone = str(tmp_path / word / f"{secret()}.darshan")
+    more = {"compare": [gone], "export": ["--to", "csv", "-o", f"{tmp_path}/x"],
+            "survey": ["-o", f"{tmp_path}/y"]}  # fmt: skip
+    assert main([command, gone, *more.get(command, ()), "--anonymize"]) != 0
+    said = capsys.readouterr().err.lower()
+    assert "expected" in said
+    assert leaked(secret, said) == set()
+    assert main([command, gone, *more.get(command, ())]) != 0
+    assert word.lower() in capsys.readouterr().err.lower()
+
+
+@pytest.mark.parametrize("command", ["summary", "survey"])
+def test_no_output_holds_the_number_of_a_job(capsys, tmp_path, runs, command) -> None:
+    where = {"summary": [str(runs[2]), "--json"],
+             "survey": [str(runs[2]), "-o", f"{tmp_path}/y"]}  # fmt: skip
+    said = []
+    for more in ([], ["--anonymize"]):
+        assert main([command, *where[command], *more]) == 0
+        files = list(tmp_path.rglob("*.parquet"))
+        said.append(capsys.readouterr().out + "".join(map(decoded, files)))
+        where["survey"][-1] = f"{tmp_path}/z"
+        [path.unlink() for path in files]
+    assert "4711" in said[0]
+    assert "4711" not in said[1]
+
+
 def test_no_comparison_holds_a_secret(capsys, tmp_path, secret, runs) -> None:
     page = tmp_path / "page.html"
     paths = [str(runs[0]), str(runs[1])]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from vanidl.errors import UsageError
 from vanidl.mcp import answers
 from vanidl.mcp.answers import MOST_CHARACTERS, TOOLS, bounded
 from vanidl.mcp.known_runs import KnownRuns
+from vanidl.mcp.stdin import without_halves
 from vanidl.report.json import summary_object
 
 needed("mcp", reason="the server needs the package mcp")
@@ -137,3 +140,47 @@ def test_runs_are_opened_once_while_they_stay_the_same(known: KnownRuns, monkeyp
     monkeypatch.setattr("vanidl.mcp.known_runs.open_run", None)
     assert known.open(SLOW) is first
     assert answers.Answers(known).files(SLOW)
+
+
+def test_unknown_arguments_are_refused(known: KnownRuns) -> None:
+    ((error, text),) = ask(known, ("what_if", {"run": SLOW, "workers": 4}))
+    assert error
+    assert "workers" in text
+
+
+def test_names_like_an_unknown_one_are_told(known: KnownRuns) -> None:
+    answers_ = ask(known, ("summary", {"run": SLOW[:-1]}), ("summary", {"run": "q" * 10**5}))
+    assert [error for error, _ in answers_] == [True, True]
+    assert SLOW in answers_[0][1].partition("Names like it: ")[2]
+    assert "like it" not in answers_[1][1]
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        (rb'"\ud800x"', "\ufffdx"), (rb'"\uDC00"', "\ufffd"), (rb'"\ud83d\ude00"', "\U0001f600"),
+        (rb'"\\ud800"', "\\ud800"), (rb'"\ud800\ud83d\ude00"', "\ufffd\U0001f600"),
+        (rb'"\ud800\\udc00"', "\ufffd\\udc00"), (rb'"\n\u00e9"', "\n\u00e9"),
+    ],
+)  # fmt: skip
+def test_half_a_character_is_read_as_none(line: bytes, read: str) -> None:
+    assert json.loads(without_halves(line)) == read
+
+
+def test_a_request_with_half_a_character_is_answered() -> None:
+    start = {"protocolVersion": "2025-06-18", "capabilities": {},
+             "clientInfo": {"name": "x", "version": "1"}}  # fmt: skip
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start}),
+        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        r'{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "summary", '
+        r'"arguments": {"run": "\ud800x"}}}',
+    ]
+    command = [sys.executable, "-m", "vanidl", "mcp", str(DATA)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write("\n".join([*lines, ""]).encode())
+        process.stdin.flush()
+        answers_ = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+    assert [answer["id"] for answer in answers_] == [1, 2]
+    assert answers_[1]["result"]["isError"]

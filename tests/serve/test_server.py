@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -100,6 +101,15 @@ def test_a_request_that_makes_no_sense_is_answered_so(served, query):
     status, body, _ = get(served, path)
     assert status == 400
     assert body.startswith(b"expected") or b"fields" in body
+
+
+@pytest.mark.parametrize("target", ["http://[/", "//[", "http://[::1/x"])
+def test_half_an_address_is_answered_in_one_line(served, target, capsys):
+    found = urlsplit(served)
+    with socket.create_connection((found.hostname, found.port), timeout=60) as connection:
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {found.netloc}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+    assert "ValueError" not in capsys.readouterr().err
 
 
 def test_only_get_is_answered(served):

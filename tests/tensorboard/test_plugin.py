@@ -202,3 +202,18 @@ def test_the_tab_shows_the_page_of_a_run_beside_scalars(
     driver.switch_to.default_content()
     messages = [entry["message"] for entry in driver.get_log("browser")]
     assert [text for text in messages if "vanidl" in text and "Security Policy" in text] == []
+
+
+def test_a_link_out_of_the_log_folder_is_not_read(tmp_path: Path) -> None:
+    log = next((DATA / "torch_pfs_workers0" / "darshan").glob("*.darshan"))
+    for run in ("linked", "within"):
+        (tmp_path / "logs" / run).mkdir(parents=True)
+    shutil.copy(log, tmp_path / "logs")
+    (tmp_path / "logs" / "linked" / log.name).symlink_to(log)
+    plugin = IoPlugin(SimpleNamespace(logdir=str(tmp_path / "logs")))
+    (tmp_path / "logs" / log.name).rename(tmp_path / "logs" / "within" / log.name)
+    for address in ("/report", "/timeline", "/state"):
+        answer = asked(plugin, address, "linked")
+        assert answer.status_code == 404
+        assert b"outside" in answer.get_data()
+        assert asked(plugin, address, "within").status_code == 200

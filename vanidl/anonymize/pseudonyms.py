@@ -14,7 +14,6 @@ from vanidl.anonymize.text import Known, public_text
 from vanidl.anonymize.words import is_public
 
 _HOME = re.compile(r"^/(?:home|Users|users|u)/([^/]+)")
-_JOB_NUMBER = re.compile(r"[\d+.\-]*", re.ASCII)
 _VERSION = re.compile(r"\d{0,9}(?:\.\d{1,9}){0,3}(?:-?(?:rc|pre|dev|a|b)\d{0,3})?", re.ASCII)
 _MODEL = re.compile(
     r"(?:[AHVPTLBv]|GB|GH|MI|RTX|GTX|SXM|PCIE|TPU|i)\d{1,4}[A-Z]?|\d{1,3}GB|\d{1,4}"
@@ -80,10 +79,8 @@ class Pseudonyms:
         return self._name("command", text)
 
     def job(self, identity: str | None) -> str | None:
-        """A job's id where it is made of numbers, else its pseudonym."""
-        if identity is None or _JOB_NUMBER.fullmatch(identity):
-            return identity
-        return self._name("job", identity)
+        """The pseudonym of a job's id: by a scheduler's number anybody there finds whose it was."""
+        return None if identity is None else self._name("job", identity)
 
     def version(self, text: str) -> str:
         """A version that is made of numbers, else its pseudonym."""

@@ -247,7 +247,7 @@ def declare_survey(parser: argparse.ArgumentParser) -> None:
         dest="names",
         action="store_const",
         const=Pseudonyms(),
-        help="replace users, commands and paths by numbers; job ids and times stay, and nothing to "
+        help="replace users, commands, job ids and paths by numbers; times stay, and nothing to "
         "resume from is kept",
     )
     add_executor_arguments(parser)

@@ -17,9 +17,11 @@ def run(options: argparse.Namespace) -> int:
     known = KnownRuns(options.roots)
     try:
         from vanidl.mcp.server import server
+        from vanidl.mcp.stdin import whole_text_on_stdin
     except ImportError as error:
         raise UsageError(
             f"expected the package mcp, found: {error}; pip install 'vanidl-io[mcp]'"
         ) from error
-    server(known).run("stdio")
+    with whole_text_on_stdin():
+        server(known).run("stdio")
     return 0

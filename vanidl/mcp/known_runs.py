@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from vanidl.errors import InputError, UsageError
 from vanidl.formatting.from_logs import clean_paths
 from vanidl.formatting.names import elided
-from vanidl.readers import discover
-from vanidl.readers.runs_below import runs_below, signature
+from vanidl.readers.runs_below import lies_within, runs_below, signature
 from vanidl.run import Run, open_run
 
+_LONGEST, _ALIKE = 200, 0.6  # characters of a name, and how alike others must be to be named
 MOST_KEPT = 4
 """Opened runs that are kept; the one that was asked for longest ago goes first."""
 
@@ -44,14 +45,16 @@ class KnownRuns:
         Raises:
             InputError: no run has this name, or a file of it lies outside the roots.
         """
-        path = self._paths().get(name)
-        if path is None:
-            raise InputError(f'expected a name that the tool "runs" lists, found {elided(name)!r}.')
-        found = discover.find(path)
-        for file in (*found.run_records, *(f for files in found.files.values() for f in files)):
-            if not any(file.resolve().is_relative_to(root) for root in self._roots.values()):
-                raise InputError(f"{elided(name)}: a file of it is a link to outside: not read.")
-        return path
+        paths = self._paths()
+        if name not in paths:
+            near = get_close_matches(name[:_LONGEST], paths, 3, _ALIKE)
+            listed = f" Names like it: {', '.join(map(elided, near))}." if near else ""
+            raise InputError(
+                f'expected a name that the tool "runs" lists, found {elided(name)!r}.{listed}'
+            )
+        if not lies_within(paths[name], tuple(self._roots.values())):
+            raise InputError(f"{elided(name)}: a file of it is a link to outside: not read.")
+        return paths[name]
 
     def open(self, name: str) -> Run:
         """The run, kept while its files stay the same.

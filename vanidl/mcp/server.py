@@ -7,7 +7,9 @@ from functools import partial, wraps
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
+from pydantic import create_model
 
 from vanidl import __version__
 from vanidl.errors import VanidlError
@@ -27,11 +29,23 @@ _READ_ONLY = ToolAnnotations(
 
 def server(known: KnownRuns) -> MCPServer:
     """A server that answers about these runs."""
-    made = MCPServer("vanidl", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR")
     answers = Answers(known)
-    for tool in TOOLS:
-        made.tool(annotations=_READ_ONLY, structured_output=False)(_told(tool, answers))
-    return made
+    tools = [_strict(_told(tool, answers)) for tool in TOOLS]
+    return MCPServer(
+        "vanidl", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", tools=tools
+    )
+
+
+def _strict(answer: Callable[..., str]) -> Tool:
+    """The tool, which refuses arguments that it does not know: they would change nothing."""
+    tool = Tool.from_function(answer, annotations=_READ_ONLY, structured_output=False)
+    taken = tool.fn_metadata.arg_model
+    known = create_model(taken.__name__, __base__=taken)
+    known.model_config["extra"] = "forbid"
+    known.model_rebuild(force=True)
+    tool.fn_metadata.arg_model = known
+    tool.parameters = known.model_json_schema(by_alias=True)
+    return tool
 
 
 def _told(tool: Callable[..., str], answers: Answers) -> Callable[..., str]:

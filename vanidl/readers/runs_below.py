@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from vanidl import readers
@@ -55,6 +55,18 @@ def _topmost(folders: Iterable[Path], recorded: set[Path]) -> Iterator[Path]:
 
 def _name(folder: Path, root: Path) -> str:
     return "." if folder == root else folder.relative_to(root).as_posix()
+
+
+def lies_within(run: Path, roots: Sequence[Path]) -> bool:
+    """Whether all files of a run lie below the roots, wherever links lead.
+
+    Raises:
+        InputError: the run is gone.
+    """
+    found = discover.find(run)
+    allowed = [root.resolve() for root in roots]
+    files = (*found.run_records, *(file for files in found.files.values() for file in files))
+    return all(any(file.resolve().is_relative_to(root) for root in allowed) for file in files)
 
 
 def signature(run: Path) -> tuple[tuple[str, int, int], ...]:

@@ -54,7 +54,10 @@ class Site:
         """
         if host.lower() not in self.hosts:
             return _refused("this server answers to its own address alone")
-        found = urlsplit(target)
+        try:
+            found = urlsplit(target)
+        except ValueError:  # half an IPv6 address
+            return Answer(400, _TEXT, b"expected the address that vanidl view printed\n")
         token, _, name = found.path.removeprefix("/").partition("/")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             return _refused("the address lacks the token that vanidl view printed")

@@ -20,7 +20,7 @@ from tensorboard.plugins import base_plugin
 from werkzeug.wrappers import Request
 
 from vanidl.errors import InputError, VanidlError
-from vanidl.readers.runs_below import runs_below, signature
+from vanidl.readers.runs_below import lies_within, runs_below, signature
 from vanidl.tensorboard.pages import Pages, Result
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
@@ -80,8 +80,8 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         """What changes when a file of the runs does that `?run=` names."""
         try:
             state = [signature(run) for run in self._asked(request, (1, 2))]
-        except VanidlError:
-            return _no_such_run(request)
+        except VanidlError as error:
+            return _refused(request, error)
         digest = hashlib.sha256(repr(state).encode("utf-8", "backslashreplace")).hexdigest()
         return http_util.Respond(request, digest, "text/plain")
 
@@ -89,25 +89,28 @@ class IoPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has n
         """What was made of the runs that `?run=` names."""
         try:
             result = self._pages.get(kind, self._asked(request, (count,)))
-        except VanidlError:
-            return _no_such_run(request)
+        except VanidlError as error:
+            return _refused(request, error)
         return _respond(request, result, "application/json" if kind == "timeline" else "text/html")
 
     def _asked(self, request: Request, counts: Sequence[int]) -> list[Path]:
         """The runs that `?run=` names: found among the known, never opened.
 
         Raises:
-            InputError: one is not among them, or there are not as many as are allowed.
+            InputError: one is not among them, or has a link out of the log folder, or there are not
+            as many as are allowed.
         """
         known, names = self._runs(), request.args.getlist("run")
         if len(names) not in counts or any(name not in known for name in names):
             raise InputError("no such run")
+        if self._root is None or not all(lies_within(known[name], [self._root]) for name in names):
+            raise InputError("a file of the run is a link to outside of the log folder: not read")
         return [known[name] for name in names]
 
 
-def _no_such_run(request: Request) -> Any:  # noqa: ANN401 - a response
-    """Also for one that is gone since it was listed."""
-    return http_util.Respond(request, "no such run", "text/plain", 404)
+def _refused(request: Request, error: VanidlError) -> Any:  # noqa: ANN401 - a response
+    """Also for a run that is gone since it was listed."""
+    return http_util.Respond(request, str(error), "text/plain", 404)
 
 
 def _respond(request: Request, result: Result | None, content_type: str) -> Any:  # noqa: ANN401
