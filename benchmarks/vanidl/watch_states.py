@@ -32,6 +32,7 @@ from vanidl.watch.condition import STALL_S
 
 PROGRAM = ROOT / "benchmarks" / "programs" / "watched_training.py"
 LIMIT_S = 15.0
+STEP_S = 0.5  # with all that it takes on a busy machine
 AT_ONCE = 2
 LONGEST_S = 150.0
 _LINE = re.compile(r"(?:\d\d:\d\d:\d\d  |RUN: )(\w+)")
@@ -227,7 +228,8 @@ def rows(watched: Watched) -> Iterator[Row]:
     for (state, begin), (_, end) in zip(truth, [*truth[1:], ("", float("inf"))], strict=True):
         mine = [(at, said) for at, said in watched.said if begin <= at < end]
         first = next((at for at, said in mine if said == state), None)
-        later = [said for at, said in mine if at >= begin + LIMIT_S]
+        # A stall begins with the last event, which was a step before it was noted.
+        later = [said for at, said in mine if begin + LIMIT_S <= at < end - 2 * STEP_S]
         after_s = None if first is None else first - begin
         last = min(end, watched.said[-1][0]) if watched.said else begin
         yield Row(state, last - begin, after_s, len(mine), sum(s != state for s in later))

@@ -161,6 +161,9 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.unreadable == (tmp_path / "b",)
     with pytest.raises(InputError, match=r"cannot be read \(Permission denied\)"):
         find(tmp_path / "b")
+    path.unlink()
+    with pytest.raises(InputError, match=r"1 folder cannot be listed: Permission denied"):
+        find(tmp_path)
 
 
 def test_darshan_names() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from vanidl.mcp.answers import Answers
 from vanidl.mcp.known_runs import KnownRuns
 from vanidl.model.ending import Ending
 from vanidl.readers.run_json import read_record
-from vanidl.record import record
+from vanidl.record import record, recording
 from vanidl.record.last_errors import take_last_error, without_secrets
 from vanidl.record.memory_kills import memory_kills
 
@@ -184,3 +185,18 @@ def test_the_words_of_an_ending(ending: Ending, said: str) -> None:
 
     assert ending_words(ending) == said
     assert ending_words(None) == ""
+
+
+def test_storage_that_fails_afterwards_changes_no_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def found(pids: object) -> dict[int, str]:
+        raise OSError(116, "Stale file handle")
+
+    blind = recording.no_tracer.tracer(tmp_path)
+    monkeypatch.setattr(recording, "_tracer", lambda *_: replace(blind, found=found))
+    words = ["record", "-o", str(tmp_path / "RUN"), "--", sys.executable, "-c", "exit(9)"]
+    assert main(words) == 9
+    assert "Traceback" not in capfd.readouterr().err
+    losses = read_record(tmp_path / "RUN" / "run.json").losses
+    assert any("could not be looked at" in loss and "Stale file" in loss for loss in losses)

@@ -36,7 +36,8 @@ def step(n=1):
         events.add(j.WAIT, 0, now - 2_000_000, now - 1_000_000)
         events.add(j.OPTIMIZER, 0, now, now)
 def validate():
-    now = time_ns()
+    now, before = time_ns(), begin(j.WAIT | VALIDATION)
+    events.present.end(before)
     events.add(j.WAIT | VALIDATION, 0, now, now)
 def begin(code):
     return events.present.begin(code)

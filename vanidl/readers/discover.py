@@ -18,6 +18,7 @@ from pathlib import Path
 
 from vanidl import readers
 from vanidl.errors import InputError
+from vanidl.formatting.units import plural
 from vanidl.readers.foreign import told_apart
 from vanidl.readers.format import FileKind, Format
 from vanidl.readers.sniff import Opening
@@ -180,6 +181,7 @@ class _Search:
     visited: set[tuple[int, int]] = field(default_factory=set)
     linked_folders: list[tuple[str, int]] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    why_unreadable: str = ""  # the first of them
     too_deep: list[str] = field(default_factory=list)
 
 
@@ -216,7 +218,8 @@ def _nothing(root: Path, search: _Search) -> str:
     number = f"{search.others:,} other files" if search.others else "no file at all"
     limits = [f"searched {search.max_depth} levels deep"] if search.too_deep else []
     if search.unreadable:
-        limits.append(f"{len(search.unreadable):,} folders cannot be listed")
+        many = plural(len(search.unreadable), "folder")
+        limits.append(f"{many} cannot be listed: {search.why_unreadable}")
     extra = f" ({', '.join(limits)})" if limits else ""
     for path, what in strangers(root).items():
         return f"{root}: {expected()}; in {path.name} {what}"
@@ -234,8 +237,9 @@ def _walk(top: str, depth: int, search: _Search) -> None:
             search.visited.add(identity)
             with os.scandir(folder) as entries:
                 pending += [(path, level + 1) for path in _folders(entries, level, search)]
-        except OSError:
+        except OSError as error:
             search.unreadable.append(folder)
+            search.why_unreadable = search.why_unreadable or error.strerror or str(error)
 
 
 def _identity(folder: Path) -> tuple[int, int]:

@@ -7,6 +7,7 @@ for want of what was recorded of it.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from vanidl.formatting.units import nbytes
 
 FLOOR_NBYTES = 256 << 20
 """What is left free: two seconds of all that a tracer can write on a fast disk."""
+_ANSWER_S = 1.0
 STOP = "stop"
 """A file of this name among the journals has the processes stop: they look once a second."""
 
@@ -49,6 +51,13 @@ class FreeSpace:
         self._journals, self._stop = journals, stop
         self._left_nbytes = 0
         self.stopped_ns = 0
+
+    def first_look(self) -> bool:
+        """The same, before the command runs: storage that does not answer holds nothing up."""
+        thread = threading.Thread(target=self.look, daemon=True)
+        thread.start()
+        thread.join(_ANSWER_S)
+        return self.stopped_ns != 0
 
     def look(self) -> bool:
         """Stops recording where less is left than should be; whether it has been stopped."""

@@ -19,8 +19,10 @@ def take_last_error(folder: Path) -> str:
     The first is the cause: processes that train together fail once one of them has. Secrets in it
     are masked; what was left is not, so nothing of it stays.
     """
-    found = []
-    for path in sorted(folder.glob(f"*{_SUFFIX}"))[:_MOST_FILES]:
+    found, paths = [], []
+    with suppress(OSError):  # a folder that cannot be listed any more
+        paths = sorted(folder.glob(f"*{_SUFFIX}"))[:_MOST_FILES]
+    for path in paths:
         with suppress(OSError, ValueError):
             at, _, text = read_whole(path).decode("utf-8", "replace").partition(" ")
             found.append((int(at), text.strip()))

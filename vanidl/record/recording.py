@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from vanidl.record.free_space import FLOOR_NBYTES, FreeSpace
 from vanidl.record.last_errors import take_last_error
 from vanidl.record.launch import Ended, passed_on, run
 from vanidl.record.memory_kills import memory_kills
-from vanidl.record.recorder import AUTO, TRACERS, Tracer
+from vanidl.record.recorder import AUTO, ENDED, TRACERS, Tracer
 from vanidl.record.run_record import run_record
 from vanidl.record.steps import Replay
 
@@ -85,7 +86,7 @@ def record(
         chosen = replace(chosen, environment={**chosen.environment, own.EVENTS: str(events)})
     journals = root / steps.FOLDER if with_steps else None
     space = FreeSpace(root, keep_free_nbytes, journals, chosen.stop)
-    if space.look():
+    if space.first_look():
         chosen = no_tracer.tracer(root)
     if chosen.harm and tell is not None:
         tell(chosen.harm)
@@ -95,7 +96,7 @@ def record(
         killed_before = memory_kills()
         ended = run(command, environment, signals)
         result = replace(
-            run_record(command, chosen, ended),
+            _run_record(command, chosen, ended),
             ceiling=replay is not None,
             memory_kills=_more(killed_before, memory_kills()),
             last_error=take_last_error(root / steps.FOLDER),
@@ -111,13 +112,32 @@ def record(
     return Recorded(root, ended.exit_status, chosen.name, ended.cpu_s, result, problem, said)
 
 
+def _run_record(command: Sequence[str], tracer: Tracer, ended: Ended) -> RunRecord:
+    """The record of the command, whatever has become of the storage that holds what it left."""
+    try:
+        return run_record(command, tracer, ended)
+    except OSError as error:
+        loss = (
+            f"RUN could not be looked at once the command had ended ({error.strerror or error}): "
+            "which processes left no log is not known."
+        )
+        blind = replace(
+            tracer,
+            found=lambda pids: dict.fromkeys(pids, ENDED),
+            remarks=(*tracer.remarks, loss),
+        )
+        return run_record(command, blind, ended)
+
+
 def _more(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(after - before, 0)
 
 
 def _unheard(ended: Ended, environment: Mapping[str, str], root: Path) -> tuple[str, ...]:
     seen = ended.watch.seen
-    elsewhere = unheard.tasks_elsewhere(seen, root / steps.FOLDER)
+    elsewhere: tuple[str, ...] = ()
+    with suppress(OSError):  # what that means the record says
+        elsewhere = tuple(unheard.tasks_elsewhere(seen, root / steps.FOLDER))
     return (*unheard.losses(seen, environment), *elsewhere)
 
 

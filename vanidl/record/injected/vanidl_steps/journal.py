@@ -37,7 +37,7 @@ MAGIC = b"vanidl-steps 3".ljust(31) + b"\n"
 `replay` copied and handed out; a step that the program marks as training, or as something else
 (`marks`)."""
 
-_OF_LOOP = frozenset({WAIT, END, ITER, OPTIMIZER, STEP, OTHER_STEP})
+_NO_CALLS = frozenset({END, OPTIMIZER, STEP, OTHER_STEP})  # what `Present.end` does not tell of
 
 THREAD_SHIFT = 8
 LOADER_SHIFT = 16
@@ -91,7 +91,7 @@ class Journal:
         if ident not in self._threads:
             self._threads[ident] = min(len(self._threads), _OTHER_THREADS) << THREAD_SHIFT
         self._rows.append((code | self._threads[ident], number, begin, end))
-        if code & 0xFF in _OF_LOOP:
+        if code & 0xFF in _NO_CALLS:
             self.present.happened(code)
         if end - self._flushed_ns >= _FLUSH_NS or len(self._rows) >= _MOST_ROWS:
             self.flush()

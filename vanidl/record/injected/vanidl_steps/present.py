@@ -20,9 +20,10 @@ NAME = "vanidl-present"
 SAVE = 0xFE
 """A checkpoint is being written. Besides, codes are those of rows of the journal."""
 
-_CODE_AND_TIME = Struct("<2q")  # times of the monotonic clock, in nanoseconds; code 0 is nothing
-_DOING, _LAST = 0, _CODE_AND_TIME.size
-SIZE = 2 * _CODE_AND_TIME.size
+_store = Struct("<2q").pack_into  # a code (0 is nothing) and the monotonic clock in nanoseconds
+_store_both = Struct("<4q").pack_into
+_DOING, _LAST = 0, 16
+SIZE = 32
 
 Doing = tuple[int, int]
 
@@ -53,18 +54,15 @@ class Present:
     def begin(self, code: int) -> Doing:
         """Such a call begins; what went on until now, which `end` takes."""
         before = self._doing
-        now = monotonic_ns()
-        self._doing = (code, now)
-        _CODE_AND_TIME.pack_into(self._page, _DOING, code, now)
+        self._doing = doing = (code, monotonic_ns())
+        _store(self._page, _DOING, *doing)
         return before
 
     def end(self, before: Doing) -> None:
         """The call has ended: what went on before it goes on again."""
-        code = self._doing[0]
-        self._doing = before
-        _CODE_AND_TIME.pack_into(self._page, _DOING, *before)
-        _CODE_AND_TIME.pack_into(self._page, _LAST, code, monotonic_ns())
+        code, self._doing = self._doing[0], before
+        _store_both(self._page, _DOING, *before, code, monotonic_ns())
 
     def happened(self, code: int) -> None:
-        """An event."""
-        _CODE_AND_TIME.pack_into(self._page, _LAST, code, monotonic_ns())
+        """An event that was no call: of a call `end` says it."""
+        _store(self._page, _LAST, code, monotonic_ns())

@@ -52,6 +52,7 @@ class _Waits(Waits):
                 self.channel.add(position.code | WAIT, position.number, begin, end, thread)
                 position.number += 1
                 self.channel.journal.latest = position
+                self.channel.journal.present.happened(position.code | WAIT)
         except Exception as error:
             self.channel.fail(error)
 
