@@ -47,6 +47,7 @@ class LayerTotals:
     read_s: float | None
     write_s: float | None
     meta_s: float | None
+    remove_s: float | None = None  # in unlink, remove and rmdir, which are not in `meta_s`
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +161,5 @@ def _layer_totals(table: CounterTable, trace: Trace) -> LayerTotals:
         table.total_s(f"{prefix}_F_READ_TIME"),
         table.total_s(f"{prefix}_F_WRITE_TIME"),
         table.total_s(f"{prefix}_F_META_TIME"),
+        table.total_s(f"{prefix}_F_REMOVE_TIME"),
     )

@@ -33,6 +33,7 @@ _COLUMNS = (
 
 def figure(run: Run) -> Figure:
     """Counters of every layer in the log, one row a layer."""
+    removes = any(layer.remove_s for layer in run.summary.layers)
     rows = tuple(
         (
             layer.layer,
@@ -44,11 +45,13 @@ def figure(run: Run) -> Figure:
             layer.read_s,
             layer.write_s,
             layer.meta_s,
+            *([layer.remove_s] if removes else []),
         )
         for layer in run.summary.layers
     )
     reason = "" if rows else "The run holds no counters: record it with Darshan or DFTracer."
-    table = Table(_COLUMNS, rows) if rows else None
+    columns = (*_COLUMNS, Column("removing files", "s")) if removes else _COLUMNS
+    table = Table(columns, rows) if rows else None
     objects = any(layer.layer == OBJECT for layer in run.summary.layers)
     caption = (_WITH_OBJECTS if objects else _CAPTION) if rows else ""
     return Figure("layers", "Totals", "Layers by counters", caption, None, table, reason)

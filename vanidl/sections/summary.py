@@ -131,6 +131,7 @@ def _text_rows(run: Run) -> list[tuple[str, str]]:
         ("written", f"{nbytes(summary.bytes_written)} in {count(summary.writes)} operations"),
         *(_busy(summary.time) or _counter_time(summary.counter_s)),
         *_bandwidth(summary),
+        *_removing(summary),
         ("storage", f"{nbytes(summary.storage_bytes_read)} read, "
                     f"{nbytes(summary.storage_bytes_written)} written ({storage_layers(run)})"),
         *access.text_rows(run),
@@ -159,6 +160,13 @@ def _counter_time(time: CounterTime | None) -> list[tuple[str, str]]:
     mean = f"{seconds(time.per_rank_mean_s)} reading and writing per rank on average"
     rows.append(("by counters", f"{spent}{meta}, summed over files and processes"))
     return [*rows, ("", mean)]
+
+
+def _removing(summary: Summary) -> list[tuple[str, str]]:
+    """Time in calls that take files away, which is no part of opening them."""
+    spent_s = sum(layer.remove_s or 0.0 for layer in summary.layers)
+    said = f"{seconds(spent_s)} in unlink, remove and rmdir, summed over files and processes"
+    return [("removing", said)] if spent_s else []
 
 
 def _bandwidth(summary: Summary) -> list[tuple[str, str]]:

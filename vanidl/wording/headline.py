@@ -347,12 +347,29 @@ def _nothing_on_layer(trace: Trace, results: Results) -> str:
     if others:
         moved = ", ".join(f"{o.layer} {moved_words(o.bytes_read, o.bytes_written)}" for o in others)
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."
+    if trace.heatmaps:
+        return _heat_maps_alone(trace)
     if trace.logs and not trace.counters and results.coverage.complete:
         return (
             f"{tracing.title(trace)} recorded the job and no I/O at all during its {run}: nothing "
             "that it watches was used, or its modules were switched off."
         )
     return f"No I/O was recorded during the {run}; that is unknown, not zero."
+
+
+def _heat_maps_alone(trace: Trace) -> str:
+    """What bytes over time say where neither an operation nor a counter was recorded."""
+    layers = dict.fromkeys(heat.layer for heat in trace.heatmaps)
+    moved = []
+    for layer in layers:
+        maps = [heat for heat in trace.heatmaps if heat.layer == layer]
+        read, written = (sum(int(b.sum()) for b in side) for side in (
+            [heat.bytes_read for heat in maps], [heat.bytes_written for heat in maps]))  # fmt: skip
+        moved.append(f"{layer} {moved_words(read, written)}")
+    return (
+        f"Bytes over time (heat maps) are all that the logs of the {_run(trace)} hold: "
+        f"{', '.join(moved)}; neither operations nor counters were recorded."
+    )
 
 
 def _run(trace: Trace) -> str:

@@ -356,6 +356,17 @@ def test_heat_maps(order: str, tmp_path: Path) -> None:
     assert_same(mine, theirs)
 
 
+def test_a_log_of_heat_maps_alone_says_what_they_hold(tmp_path: Path) -> None:
+    raw = heat("<", next(iter(HEATMAP_LAYERS)), 0.1, [1 << 20, 2 << 20], [0, 5])
+    path = tmp_path / "log.darshan"
+    path.write_bytes(log_with({"HEATMAP": (1, raw)}))
+    headline = vanidl.open_run(path).headline
+    assert "heat maps" in headline
+    assert "POSIX read 5 B and wrote 3 MiB" in headline
+    path.write_bytes(log_with({}))
+    assert "no I/O at all" in vanidl.open_run(path).headline
+
+
 @pytest.mark.parametrize("counts", [(2, 3), (3, 2), (2, 5)])
 def test_heat_maps_of_different_lengths_are_as_they_are(
     counts: tuple[int, int], tmp_path: Path

@@ -287,3 +287,14 @@ def test_an_interval_that_cannot_be_makes_no_bins(tmp_path: Path, interval_ms: i
     run = combined(trace.write(tmp_path / "t.pfw"))
     assert not any(run.heatmaps.values())
     assert totals(run)["POSIX_BYTES_READ"] == 20
+
+
+def test_removing_files_is_no_part_of_opening_them(tmp_path):
+    trace = PfwTrace()
+    for i, (name, duration) in enumerate([("open64", 300), ("close", 50), ("unlink", 350_000),
+                                          ("remove", 400_000), ("xstat", 7)]):  # fmt: skip
+        trace.io(name, "/data/a", 1000 * i, duration, ret=0)
+    trace.end(10**6)
+    found = totals(combined(trace.write(tmp_path / "a.pfw")))
+    unit = found["POSIX_F_META_TIME"] / (300 + 50 + 7)
+    assert found["POSIX_F_REMOVE_TIME"] == pytest.approx(unit * 750_000)

@@ -546,3 +546,92 @@ def test_validation_steps_of_lightning_are_no_training_steps(tmp_path: Path) -> 
     profile = read(tmp_path, trace(events))
     assert profile.step[profile.kind == SpanKind.STEP].tolist() == [0, 1, 2, 3, 6, 7, 8]
     assert int((profile.kind == SpanKind.EVALUATION).sum()) == 2
+
+
+def of_process(pid: int, device: int, busy_us: float, count: int = 3) -> list[dict]:
+    """Steps of one rank: each waits 20 ms of 100, and its device works for so long."""
+    found = []
+    for i in range(count):
+        at = 1000 + 100_000.0 * i
+        found += [
+            event(f"ProfilerStep#{i + 3}", at, 100_000, "user_annotation", pid=pid, tid=pid),
+            event(WAIT, at, 20_000, "user_annotation", pid=pid, tid=pid),
+            kernel("gemm", at + 25_000, busy_us, device),
+        ]
+    return found
+
+
+def device_us(profile: ProfileTrace) -> int:
+    mine = profile.kind == SpanKind.KERNEL
+    return int((profile.end_ns - profile.start_ns)[mine].sum()) // 1000
+
+
+def test_processes_that_all_mark_steps_are_ranks_with_a_device_each(tmp_path: Path) -> None:
+    events = [*of_process(7, 0, 30_000), *of_process(19, 1, 50_000)]
+    path = write(tmp_path / "merged.json", trace(events))
+    a, b = pytorch_trace.read_traces(path)
+    assert (a.pid, b.pid, a.rank, b.rank) == (7, 19, None, None)
+    assert (device_us(a), device_us(b)) == (90_000, 150_000)
+    assert len(spans(a, SpanKind.STEP)) == len(spans(b, SpanKind.INPUT_WAIT)) == 3
+    assert a.losses == b.losses == ()
+
+
+def test_devices_of_merged_processes_that_cannot_be_told_apart_are_in_no_number(tmp_path) -> None:
+    events = [*of_process(7, 0, 30_000), *of_process(19, 1, 50_000), kernel("k", 5000, 10, 2)]
+    both = pytorch_trace.read_traces(write(tmp_path / "merged.json", trace(events)))
+    assert [device_us(profile) for profile in both] == [0, 0]
+    (loss,) = both[0].losses
+    assert "2 processes are in it and 3 devices" in loss
+    assert both[1].losses == ()
+
+
+def test_several_devices_of_one_process_stay_its_own(tmp_path: Path) -> None:
+    events = [*of_process(PID, 0, 30_000), kernel("k", 5000, 10_000, 1)]
+    (profile,) = pytorch_trace.read_traces(write(tmp_path / "x.json", trace(events)))
+    assert device_us(profile) == 100_000
+
+
+def test_a_thread_that_reads_ahead_waits_for_nobody(tmp_path: Path) -> None:
+    ahead = [event(WAIT, 1000 + 10_000 * i, 9_000, "user_annotation", tid=99) for i in range(9)]
+    profile = read(tmp_path, trace([*of_process(PID, 0, 30_000), *ahead]))
+    assert sum(e - s for s, e, _ in spans(profile, SpanKind.INPUT_WAIT)) == 3 * 20_000_000
+    unmarked = [e for e in of_process(PID, 0, 30_000) if not e["name"].startswith("Profiler")]
+    without = read(tmp_path, trace([*unmarked, *ahead]))
+    assert len(spans(without, SpanKind.INPUT_WAIT)) == 12
+    named = read(tmp_path, trace([*of_process(PID, 0, 1), event("fetch", 2000, 9, tid=99)]),
+                 wait_names=("^fetch$",))  # fmt: skip
+    assert "fetch" in names(named, SpanKind.INPUT_WAIT)
+
+
+def test_of_threads_that_mark_steps_the_one_with_an_optimizer_trains(tmp_path: Path) -> None:
+    other = [e | {"tid": 99} for e in of_process(PID, 0, 1) if e.get("cat") != "kernel"]
+    both = [*of_process(PID, 0, 30_000), *other]
+    assert len(spans(read(tmp_path, trace(both)), SpanKind.STEP)) == 6
+    optimizer = event("Optimizer.step#SGD.step", 90_000, 5, "user_annotation", pid=PID, tid=PID)
+    profile = read(tmp_path, trace([*both, optimizer]))
+    assert len(spans(profile, SpanKind.STEP)) == 3
+    assert len(spans(profile, SpanKind.INPUT_WAIT)) == 3
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_kernels_of_a_cut_trace_count_where_they_reach_the_last_step(
+    tmp_path: Path, kept: int
+) -> None:
+    events = of_process(PID, 0, 30_000)
+    kernels = [e for e in events if e.get("cat") == "kernel"]
+    events = [e for e in events if e.get("cat") != "kernel"] + kernels[:kept]
+    text = json.dumps(trace(events))
+    profile = read(tmp_path, text[: text.rindex("}]") + 1] + ', {"ph": "X", "na')
+    assert len(spans(profile, SpanKind.STEP)) == 3
+    assert device_us(profile) == (90_000 if kept == 3 else 0)
+    assert any("is cut" in loss for loss in profile.losses)
+    missing = f"kernels of the last {3 - kept} of 3 steps are missing"
+    assert any(loss.startswith(missing) for loss in profile.losses) == (kept < 3)
+
+
+def test_a_worker_s_name_is_a_host_only_with_a_process_of_the_trace(tmp_path: Path) -> None:
+    content = trace(steps(2))
+    content.pop("host_name", None)
+    for name, host in ((f"node7_{PID}.17.pt.trace.json", "node7"),
+                       (f"run_step_{PID + 1}.17.pt.trace.json", "")):  # fmt: skip
+        assert read(tmp_path, content, name).host == host

@@ -26,6 +26,8 @@ OPENS = {
     "STDIO": ("fopen", "fopen64", "freopen", "freopen64"),
 }
 CLOSES = ("close", "close64")
+REMOVES = ("unlink", "unlinkat", "remove", "rmdir")
+"""Darshan times none of them; they are no part of opening or looking at a file."""
 LAYERS = ("POSIX", "STDIO")
 
 ITEMS = ("fread", "fread_unlocked", "fwrite", "fwrite_unlocked")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.readers.bounds import LARGEST_NBYTES, LONGEST_NS
-from vanidl.readers.dftracer.calls import ITEMS, LAYERS, READS, WRITES, is_call, is_layer
+from vanidl.readers.dftracer.calls import ITEMS, LAYERS, READS, REMOVES, WRITES, is_call, is_layer
 from vanidl.readers.dftracer.lines import ABSENT
 from vanidl.readers.dftracer.trace_file import Events
 from vanidl.readers.records import CounterRecords
@@ -81,7 +81,9 @@ def _records(summed: Events, layer: str) -> CounterRecords:
         f"{layer}_BYTES_READ": group.sum(nbytes, reads, known),
         f"{layer}_BYTES_WRITTEN": group.sum(nbytes, writes, known),
     }
-    times = {"READ": reads, "WRITE": writes, "META": ~reads & ~writes}
+    removes = is_call(of_layer, layer, REMOVES)
+    others = ~reads & ~writes & ~removes
+    times = {"READ": reads, "WRITE": writes, "META": others, "REMOVE": removes}
     seconds = {
         f"{layer}_F_{what}_TIME": group.sum(columns["dur"], rows) / 1e9
         for what, rows in times.items()

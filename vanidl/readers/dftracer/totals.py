@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.readers.dftracer import above, sums
-from vanidl.readers.dftracer.calls import LAYERS, OPENS, READS, WRITES, is_call, is_layer, nbytes
+from vanidl.readers.dftracer.calls import (
+    LAYERS,
+    OPENS,
+    READS,
+    REMOVES,
+    WRITES,
+    is_call,
+    is_layer,
+    nbytes,
+)
 from vanidl.readers.dftracer.processes import TracedProcess
 from vanidl.readers.dftracer.trace_file import Events
 from vanidl.readers.records import CounterRecords
@@ -40,7 +49,8 @@ def _records(events: Events, layer: str) -> CounterRecords:
     counts[f"{layer}_OPENS"] = _count(events, files, opened)
     for name, rows in (("READ", masks["READ"]), ("WRITTEN", masks["WRITE"])):
         counts[f"{layer}_BYTES_{name}"] = _sum(events, files, rows, moved)
-    times = {**masks, "META": used & ~read & ~write}
+    removed = used & is_call(events, layer, REMOVES)
+    times = {**masks, "META": used & ~read & ~write & ~removed, "REMOVE": removed}
     seconds = {
         f"{layer}_F_{what}_TIME": _sum(events, files, rows, events.columns["dur"]) / 1e9
         for what, rows in times.items()

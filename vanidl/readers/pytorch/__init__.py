@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.pytorch.trace import read_trace
+from vanidl.readers.pytorch.trace import read_traces
 from vanidl.readers.sniff import Opening
 
 _TRACE = "profiler"
@@ -17,14 +17,14 @@ _MEMBERS = (b'"deviceProperties"', b'"traceEvents"')
 def _read(files: Files, reading: Reading) -> Records:
     profiles = reading.each(
         "profiler traces",
-        lambda path: read_trace(path, wait_names=reading.wait_names),
+        lambda path: read_traces(path, wait_names=reading.wait_names),
         files.get(_TRACE, ()),
     )
-    return Records(profiles=tuple(profiles))
+    return Records(profiles=tuple(profile for some in profiles for profile in some))
 
 
 def _losses(path: Path) -> tuple[str, ...]:
-    trace = read_trace(path)
+    trace = read_traces(path)[0]
     return (*trace.losses, *trace.slight)
 
 

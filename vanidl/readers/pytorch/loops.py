@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.ordering import stable_order
+from vanidl.model.trace import SpanKind
 from vanidl.readers.operator_names import SAMPLING
 from vanidl.readers.pytorch.columns import CPU_CATEGORIES, EventTable
 
@@ -73,6 +74,29 @@ def _operators(table: EventTable, lane: int, name: re.Pattern[str]) -> Int64Arra
     rows = _rows(table, lambda c, n: c in _OPERATORS and bool(name.fullmatch(n)))
     found: Int64Array = table.start_ns[rows[table.lane[rows] == lane]]
     return found
+
+
+def elsewhere(table: EventTable, kind: NDArray[np.uint8]) -> Mask:
+    """Waits for PyTorch's loaders, and steps, of threads that do not train.
+
+    A thread that reads ahead into a queue waits for nobody, and one that evaluates beside the
+    training marks steps of its own: where one of several threads with steps has an optimizer, the
+    others do not train. A process whose steps nobody marked keeps all its waits.
+    """
+    marked = np.unique(table.lane[kind == SpanKind.STEP])
+    pids = np.array([pid for _, pid, _ in table.lanes] or [""])
+    optimizes = _rows(table, lambda _, n: n.startswith("Optimizer.step"))
+    with_optimizer = np.intersect1d(marked, table.lane[optimizes])
+    trains = np.isin(pids[marked], pids[with_optimizer])
+    training = np.union1d(with_optimizer, marked[~trains])
+    loader = np.array([_is_loader(name) for _, name in table.labels] or [False])[table.label]
+    waits = (kind == SpanKind.INPUT_WAIT) & loader & np.isin(pids[table.lane], pids[marked])
+    other: Mask = ~np.isin(table.lane, training) & (waits | (kind == SpanKind.STEP))
+    return other
+
+
+def _is_loader(name: str) -> bool:
+    return bool(LOADER.fullmatch(name))
 
 
 def validation(table: EventTable, step: Mask) -> Mask:

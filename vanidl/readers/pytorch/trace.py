@@ -62,6 +62,17 @@ def read_trace(path: str | Path, *, wait_names: Sequence[str] = ()) -> ProfileTr
         InputError: The file cannot be read or holds no span of a PyTorch trace.
         UsageError: One of `wait_names` is no regular expression.
     """
+    return read_traces(path, wait_names=wait_names)[0]
+
+
+def read_traces(path: str | Path, *, wait_names: Sequence[str] = ()) -> tuple[ProfileTrace, ...]:
+    """As `read_trace`, one for each process that marks steps, where several ranks were merged.
+
+    Their devices are given to them in order, where these are as many; else to none of them.
+
+    Raises:
+        InputError, UsageError: as `read_trace`.
+    """
     waits = _compiled(wait_names)
     content = _Content(Path(path))
     content.read()
@@ -69,7 +80,7 @@ def read_trace(path: str | Path, *, wait_names: Sequence[str] = ()) -> ProfileTr
     content.count_losses()
     if not len(table):
         raise InputError(f"{path}: {_EXPECTED}, found {content.instead()}; {_REMEDY}")
-    return _profile_trace(content, table, waits)
+    return _profile_traces(content, table, waits)
 
 
 def _compiled(wait_names: Sequence[str]) -> list[re.Pattern[str]]:
@@ -96,6 +107,7 @@ class _Content:
         self.losses: list[str] = []
         self.slight: list[str] = []  # losses of a few events
         self.broken = 0
+        self.is_cut = False
 
     def read(self) -> None:
         text = TextStream(self.path)
@@ -162,6 +174,7 @@ class _Content:
         return 0
 
     def _lose(self, why: str) -> None:
+        self.is_cut = True
         self.losses.append(f"{why}; {self.events.seen:,} events before that were read")
 
     def count_losses(self) -> None:
@@ -189,40 +202,79 @@ class _Content:
         return "; ".join([what, *self.losses, *self.slight])
 
 
-def _profile_trace(
+def _profile_traces(
     content: _Content, table: EventTable, waits: list[re.Pattern[str]]
-) -> ProfileTrace:
-    named = profiler_name(content.path)
-    step = steps(table)
-    pid = _own_pid(table, step, named)
-    kind = kinds(table, waits)
+) -> tuple[ProfileTrace, ...]:
+    """One for each process that marks steps; of all processes the one that shows them best."""
+    named, step, kind = profiler_name(content.path), steps(table), kinds(table, waits)
+    kind[loops.elsewhere(table, kind)] = NONE
     kind[loops.validation(table, kind == SpanKind.STEP)] = SpanKind.EVALUATION
+    if content.is_cut:
+        kind[_unfinished_device(content, table, kind)] = NONE
     table = loops.with_creation(table)
-    own = np.array([device or lane_pid == pid for device, lane_pid, _ in table.lanes])
-    keep = np.flatnonzero((kind != NONE) & own[table.lane])
-    keep = keep[stable_order(table.start_ns[keep])]
-    start = table.start_ns[keep] + content.base_ns(table)
-    labels, name = _renumbered(table.label[keep])
-    lanes, thread = _renumbered(table.lane[keep])
-    return ProfileTrace(
-        path=str(content.path),
-        source=SOURCE,
-        host=content.host or _named_host(table, named),
-        pid=whole_number(pid),
-        rank=_count(content.distributed.get("rank")),
-        world_size=_count(content.distributed.get("world_size")),
-        devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
-        start_ns=_frozen(start),
-        end_ns=_frozen(start + table.duration_ns[keep]),
-        step=_frozen(np.where(kind[keep] == SpanKind.EVALUATION, -1, step[keep])),
-        kind=_frozen(kind[keep]),
-        thread=_frozen(thread),
-        name=_frozen(name),
-        names=tuple(_printable(table.labels[i][1]) for i in labels),
-        losses=tuple(content.losses),
-        slight=tuple(content.slight),
-        written_as=content.written_as,
+    start = table.start_ns + content.base_ns(table)
+    stepping = sorted({table.lanes[lane][1] for lane in table.lane[step >= 0]}, key=_in_order)
+    pids = stepping if len(stepping) > 1 else [_own_pid(table, step, named)]
+    devices = sorted({pid for device, pid, _ in table.lanes if device}, key=_in_order)
+    if len(pids) > 1 and len(devices) not in (0, len(pids)):
+        content.losses.append(
+            f"{len(pids)} processes are in it and {len(devices)} devices, so which ran on which is "
+            "not known: what devices did is left out"
+        )
+    found: list[ProfileTrace] = []
+    for i, pid in enumerate(pids):
+        its = devices if len(pids) == 1 else devices[i : i + 1] * (len(devices) == len(pids))
+        own = np.array([p in its if device else p == pid for device, p, _ in table.lanes])
+        keep = np.flatnonzero((kind != NONE) & own[table.lane])
+        keep = keep[stable_order(table.start_ns[keep])]
+        labels, name = _renumbered(table.label[keep])
+        lanes, thread = _renumbered(table.lane[keep])
+        trace = ProfileTrace(
+            path=str(content.path),
+            source=SOURCE,
+            host=content.host or _named_host(table, named),
+            pid=whole_number(pid),
+            rank=_count(content.distributed.get("rank")) if len(pids) == 1 else None,
+            world_size=_count(content.distributed.get("world_size")),
+            devices=_devices(content.devices, [table.lanes[i] for i in lanes]),
+            start_ns=_frozen(start[keep]),
+            end_ns=_frozen(start[keep] + table.duration_ns[keep]),
+            step=_frozen(np.where(kind[keep] == SpanKind.EVALUATION, -1, step[keep])),
+            kind=_frozen(kind[keep]),
+            thread=_frozen(thread),
+            name=_frozen(name),
+            names=tuple(_printable(table.labels[i][1]) for i in labels),
+            losses=tuple(content.losses) if not found else (),
+            slight=tuple(content.slight) if not found else (),
+            written_as=content.written_as,
+        )
+        found.append(trace)
+    return tuple(found)
+
+
+def _in_order(pid: str) -> tuple[int, str]:
+    return whole_number(pid) or 0, pid
+
+
+def _unfinished_device(
+    content: _Content, table: EventTable, kind: NDArray[np.uint8]
+) -> NDArray[np.bool_]:
+    """Work of devices in a cut trace that lacks the rest of it: no step's share can be told.
+
+    The profiler writes it behind what the CPU did. Where it reaches into the last step, all is
+    there.
+    """
+    of_lane = np.array([on_device for on_device, _, _ in table.lanes], bool)
+    device: NDArray[np.bool_] = of_lane[table.lane] & (kind != NONE)
+    begun = table.start_ns[kind == SpanKind.STEP]
+    late = begun > (table.start_ns[device].max() if device.any() else np.iinfo(np.int64).max)
+    if not late.any():
+        return np.zeros(len(table), bool)
+    content.losses.append(
+        f"kernels of the last {late.sum():,} of {begun.size:,} steps are missing, so what the "
+        f"device did ({device.sum():,} kernels were left) is in no number"
     )
+    return device
 
 
 def _named_host(table: EventTable, named: ProfilerName | None) -> str:
