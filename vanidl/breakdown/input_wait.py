@@ -100,7 +100,7 @@ def divide_waits(
     trainer = trace.ranks[position]
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
     taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
-    row = fetch_of_waits(taken, start, end)
+    row = _fetch_of_waits(taken, start, end)
     length = _felt_within(felt, start, end)
     bounds = {cause: (np.zeros_like(length), np.zeros_like(length)) for cause in _names()}
     known = row >= 0
@@ -127,7 +127,7 @@ def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> 
     return end - start if felt is None else intervals.covered_within(felt, start, end)
 
 
-def fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
+def _fetch_of_waits(taken: Fetches, start: Int64Array, end: Int64Array) -> Int64Array:
     """The row of the fetch whose batch each wait took, -1 for none: that which ended last."""
     row = np.full(len(start), -1)
     if len(taken) and len(start):

@@ -21,7 +21,7 @@ from vanidl.breakdown.causes import (
     TOO_FEW_CORES,
     WORKERS,
 )
-from vanidl.breakdown.input_wait import Served, fetch_of_waits, has_workers
+from vanidl.breakdown.input_wait import Served, has_workers
 from vanidl.breakdown.rerun import PREFETCH_FACTOR, Fetched
 from vanidl.breakdown.windows import INPUT_WAIT, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
@@ -65,60 +65,66 @@ def record_pipelines(trace: Trace) -> list[Pipeline]:
 def _of_rank(
     trace: Trace, position: int, tiles: Tiles, peers_ns: Int64Array | None
 ) -> list[Pipeline]:
+    """The loaders of one rank; of several waits in a step the last one ends with it."""
     trainer = trace.ranks[position]
-    mine = np.flatnonzero(trace.fetches.trainer == trainer)
-    fetches = trace.fetches.pick(mine)
-    took = np.flatnonzero(fetches.wait_end > fetches.wait_begin)
-    taken = fetches.pick(took)
-    row = fetch_of_waits(taken, tiles.wait_start, tiles.wait_end)
-
-    # A wait without a batch, where fetches are recorded, is the beginning or the end of an epoch.
-    step = np.full(len(tiles.wait_start), -1)
-    inside = (tiles.wait >= 0) & (tiles.step >= 0) & (tiles.part == INPUT_WAIT)
-    step[tiles.wait[inside]] = tiles.step[inside]
-    waits = np.flatnonzero((row >= 0) | ((step >= 0) & (len(taken) == 0)))
-    if not len(waits):
+    rows = np.flatnonzero(trace.fetches.trainer == trainer)
+    took = _taken_one_by_one(trace.fetches, rows, tiles)
+    fetches = trace.fetches.pick(took)
+    if len(took):
+        # A wait that took no batch made the first one late that was taken without a pause after
+        # it: an iterator was made, workers were started.
+        end = np.minimum(fetches.wait_end, tiles.end[-1])
+        whole = tiles.wait_start[np.searchsorted(tiles.wait_start, end - 1, side="right") - 1]
+        start = np.maximum(whole, np.append(tiles.start[0], end[:-1]))
+        loader = np.where(fetches.worker >= 0, fetches.name, OWN)
+    else:
+        in_step = (tiles.wait >= 0) & (tiles.step >= 0) & (tiles.part == INPUT_WAIT)
+        waits = np.unique(tiles.wait[in_step])
+        start, end = tiles.wait_start[waits], tiles.wait_end[waits]
+        has_others = has_workers(trace, trainer, trace.fetches.pick(rows))
+        loader = np.full(len(waits), LOST if has_others else OWN)
+    if not len(start):
         return []
-    row, step = row[waits], step[waits]
-    last = step != np.append(step[1:], -1)  # of several waits in a step only the last ends with it
+    tile = np.searchsorted(tiles.start, np.maximum(end - 1, start), side="right") - 1
+    step = np.where(tiles.part[tile] == INPUT_WAIT, tiles.step[tile], -1)
+    last = step != np.append(step[1:], -1)
     number = np.where((step >= 0) & last, tiles.number[step] if _ascend(tiles) else step, -1)
-    loader = np.full(len(waits), LOST if has_workers(trace, trainer, fetches) else OWN)
-    known = row >= 0
-    loader[known] = np.where(taken.worker[row[known]] >= 0, taken.name[row[known]], OWN)
     end_ns = int(tiles.end[tiles.step >= 0].max())
     pipelines = []
     for name in np.unique(loader).tolist():
         chosen = loader == name
-        fetched = _fetched(
-            taken, row[chosen], tiles.wait_start[waits[chosen]], tiles.wait_end[waits[chosen]], name
-        )
+        of_loader = fetches.pick(chosen) if len(took) else fetches
         fetched = replace(
-            fetched,
+            _fetched(of_loader, start[chosen], end[chosen], name),
             rank=position,
             step=number[chosen],
             peers_ns=None if peers_ns is None else np.where(last, peers_ns[step], 0)[chosen],
             last_end_ns=end_ns,
         )
-        process = np.full(len(fetched), trainer if name == OWN else -1)
-        rows = np.full(len(fetched), -1)
-        if len(taken):
-            has = row[chosen] >= 0
-            rows[has] = mine[took[row[chosen][has]]]
-            if name >= 0:
-                process[has] = taken.process[row[chosen][has]]
-        pipelines.append(Pipeline(fetched, name, process, rows))
+        nobody = np.full(len(fetched), -1)
+        process = of_loader.process if name >= 0 else nobody
+        process = np.full(len(fetched), trainer) if name == OWN else process
+        pipelines.append(Pipeline(fetched, name, process, took[chosen] if len(took) else nobody))
     return pipelines
+
+
+def _taken_one_by_one(fetches: Fetches, rows: Int64Array, tiles: Tiles) -> Int64Array:
+    """Of these fetches those that waits inside the run took, by wait; of one wait the last."""
+    begin, end = fetches.wait_begin[rows], fetches.wait_end[rows]
+    rows = rows[(end > begin) & (end > tiles.start[0]) & (begin < tiles.end[-1])]
+    rows = rows[np.lexsort((fetches.end[rows], fetches.wait_end[rows]))]
+    end = fetches.wait_end[rows]
+    taken: Int64Array = rows[np.diff(end, append=0) != 0]
+    return taken
 
 
 def _ascend(tiles: Tiles) -> bool:
     return bool((np.diff(tiles.number) > 0).all() and (tiles.number >= 0).all())
 
 
-def _fetched(
-    taken: Fetches, row: Int64Array, start: Int64Array, end: Int64Array, name: int
-) -> Fetched:
+def _fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) -> Fetched:
     """Batches of one loader, by the waits that took them."""
-    unknown = np.full(len(row), -1)
+    unknown = np.full(len(start), -1)
     if name < 0:
         return Fetched(
             worker=unknown,
@@ -128,23 +134,22 @@ def _fetched(
             ready_ns=unknown,
             wait_begin_ns=start,
             wait_end_ns=end,
-            epoch=np.zeros(len(row), np.int64),
+            epoch=np.zeros(len(start), np.int64),
             workers=0,
         )
-    workers = int(taken.worker[row].max()) + 1
-    ahead = int(taken.ahead[row].max())
+    workers, ahead = int(fetches.worker.max()) + 1, int(fetches.ahead.max())
     return Fetched(
-        worker=taken.worker[row],
+        worker=fetches.worker,
         asked_ns=unknown,
-        begin_ns=taken.begin[row],
-        end_ns=taken.end[row],
+        begin_ns=fetches.begin,
+        end_ns=fetches.end,
         ready_ns=unknown,
         wait_begin_ns=start,
         wait_end_ns=end,
-        epoch=taken.epoch[row],
+        epoch=fetches.epoch,
         workers=workers,
         prefetch=max(ahead // workers, 1) if ahead > 0 else PREFETCH_FACTOR,
-        in_order=bool((taken.in_order[row] != 0).all()),
+        in_order=bool((fetches.in_order != 0).all()),
     )
 
 

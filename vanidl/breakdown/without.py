@@ -180,7 +180,7 @@ class Without:
             mixes = zip((0.0, *mixed), (high_ns, *between_ns), strict=True)
             low_ns, high_ns = (
                 max(low_ns, *(gain - (1 - t) * over_ns - t * along_ns for t, gain in mixes)),
-                min(high_ns, low_ns + under_ns),
+                min(high_ns, low_ns + under_ns, sum(r.most_ns for r in removals) + along_ns),
             )
         high_ns = min(max(high_ns + self._missed_ns, 0.0), touchable_ns)
         low_ns = min(max(low_ns - self._missed_ns, 0.0), high_ns)
