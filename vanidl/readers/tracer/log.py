@@ -22,13 +22,12 @@ from vanidl.model.warnings import Notice
 from vanidl.readers.records import CounterFile, OperationTable, TracerLog
 from vanidl.readers.tracer.calls_file import CallsFile, Clock, read_calls
 from vanidl.readers.tracer.layout import FIRST_STREAM_MOVE, Call, Header
-from vanidl.readers.tracer.slots import Moves
+from vanidl.readers.tracer.slots import Moves, numbered
 from vanidl.readers.tracer.totals import totals
 
 Int64Array = NDArray[np.int64]
 
 TRACER = "vanidl"
-_MOST_DENSE = 1 << 24  # numbers of files up to here have a place of their own in a table
 
 _KIND_OF = {
     Call.OPEN: call_kinds.OPEN, Call.FOPEN: call_kinds.OPEN,
@@ -117,7 +116,7 @@ def _tables(placed: _Placed) -> Iterator[OperationTable]:
 
 
 def _table(placed: _Placed, layer: str, moves: Moves) -> OperationTable:
-    files, record = _numbered(moves.file)
+    files, record = numbered(moves.file)
     op = (moves.call >> np.uint8(4)) & np.uint8(1)
     op ^= np.uint8(1)  # classes of reads are odd
     columns = (
@@ -128,20 +127,6 @@ def _table(placed: _Placed, layer: str, moves: Moves) -> OperationTable:
         column.flags.writeable = False
     ranks, hosts = np.zeros(len(files), np.int64), (placed.file.header.host,) * len(files)
     return OperationTable(layer, files.astype(np.uint64), ranks, hosts, *columns)
-
-
-def _numbered(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32]]:
-    """The numbers that occur, and for each call the place of its own among them."""
-    last = int(file.max(initial=0))
-    if last >= _MOST_DENSE:
-        files, record = np.unique(file, return_inverse=True)
-        return files.astype(np.int64), record.astype(np.int32)
-    occurs = np.zeros(last + 1, bool)
-    occurs[file] = True
-    numbers = np.flatnonzero(occurs)
-    place = np.zeros(last + 1, np.int32)
-    place[numbers] = np.arange(len(numbers))
-    return numbers.astype(np.int64), place[file]
 
 
 def _calls(placed: _Placed) -> tuple[Intervals, dict[str, Intervals]]:

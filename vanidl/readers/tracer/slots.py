@@ -39,10 +39,11 @@ EARLIEST_NS = 1_000_000_000
 """How long before the recording a call can begin: that of a forked process begins within its first
 call, after the clock was read."""
 
-_AT_ONCE = 16  # chunks: 1 MiB
+_AT_ONCE = 32  # chunks: 2 MiB
 _PIECE = 32  # bytes of a name in one slot
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MOST_NARROW = (1 << 32) - 1
+_MOST_DENSE = 1 << 24  # numbers of files up to here have a place of their own in a table
 
 _FACTORS = np.array(
     [0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F,
@@ -407,6 +408,20 @@ class _Columns:
         """What was appended, and the thread of each."""
         start, end, offset, nbytes, file, call = (column[: self._rows] for column in self._all)
         return Moves(start, end, offset, nbytes, file, call, thread)
+
+
+def numbered(file: NDArray[np.uint32]) -> tuple[Int64Array, NDArray[np.int32]]:
+    """The numbers that occur, and for each call the place of its own among them."""
+    last = int(file.max(initial=0))
+    if last >= _MOST_DENSE:
+        files, record = np.unique(file, return_inverse=True)
+        return files.astype(np.int64), record.astype(np.int32)
+    occurs = np.zeros(last + 1, bool)
+    occurs[file] = True
+    numbers = np.flatnonzero(occurs)
+    place = np.zeros(last + 1, np.int32)
+    place[numbers] = np.arange(len(numbers))
+    return numbers.astype(np.int64), place[file]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ from vanidl.readers.bounds import LONGEST_NS
 from vanidl.readers.records import CounterFile, CounterRecords, OperationTable
 from vanidl.readers.tracer.calls_file import CallsFile
 from vanidl.readers.tracer.layout import STREAM_CLASSES, SYNC_CLASS, Call
-from vanidl.readers.tracer.slots import Numbers, Others
+from vanidl.readers.tracer.slots import Numbers, Others, numbered
 
 Int64Array = NDArray[np.int64]
 Places = NDArray[np.intp]
 
 _LAYERS = ((1, POSIX), (2, STDIO))  # by the number that records of counters have for it
 _WORDS = {READ: ("READ", "READ"), WRITE: ("WRITE", "WRITTEN")}
-_CALLS = {
+_CALLS: dict[str, tuple[int, ...]] = {
     "OPENS": (Call.OPEN, Call.FOPEN),
     "CLOSES": (Call.CLOSE, Call.FCLOSE),
     "SEEKS": (Call.LSEEK, Call.FSEEK),
@@ -27,10 +27,18 @@ _CALLS = {
     "MMAPS": (Call.MMAP,),
     "FSYNCS": (Call.FSYNC, Call.FDATASYNC, Call.SYNC_RANGE, Call.MSYNC),
 }
+_NAME_OF = np.full(256, len(_CALLS), np.uint8)  # of a call, its place in `_CALLS`
+_NAME_OF[[call for calls in _CALLS.values() for call in calls]] = [
+    place for place, calls in enumerate(_CALLS.values()) for _ in calls
+]
 _COUNTED = {"OPENS": "opens", "SEEKS": "seeks", "STATS": "stats", "READS": "reads",
             "WRITES": "writes", "BYTES_READ": "bytes_read", "BYTES_WRITTEN": "bytes_written",
             "CLOSES": "closes", "FSYNCS": "syncs", "MMAPS": "maps"}  # fmt: skip
 _SPENT = {"READ": "read_ns", "WRITE": "write_ns", "META": "metadata_ns", "SYNC": "sync_ns"}
+_WORD_OF = np.full(256, list(_SPENT).index("META"), np.uint8)  # of a call, its place in `_SPENT`
+_WORD_OF[: Call.OPEN] = 1 - (np.arange(Call.OPEN) >> 4 & 1)  # classes of reads are odd
+_WORD_OF[SYNC_CLASS << 4 : (SYNC_CLASS + 1) << 4] = list(_SPENT).index("SYNC")
+_OF_STREAM = np.isin(np.arange(256) >> 4, STREAM_CLASSES)
 _SIZES = np.array(
     [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30]
 )
@@ -51,18 +59,19 @@ def _records(
     file: CallsFile, number: int, layer: str, table: OperationTable | None
 ) -> CounterRecords:
     """The totals of one layer."""
-    of_stream = np.isin(np.arange(256) >> 4, STREAM_CLASSES)
     others = file.found.others
-    others = others.pick(of_stream[others.call] == (layer == STDIO))
+    mine = _OF_STREAM[others.call] == (layer == STDIO)
+    others = others if mine.all() else others.pick(mine)
+    numbers, place = numbered(others.file)
     kept = file.counters[file.counters["layer"] == number]
     kept = kept[_used(kept)]
-    known = [others.file, kept["file"], *([table.record_file] if table is not None else [])]
+    known = [numbers, kept["file"], *([table.record_file] if table is not None else [])]
     files = np.unique(np.concatenate([some.astype(np.int64) for some in known]))
     sums = _Sums(files)
     sums.add_kept(kept)
     if table is not None:
         sums.add_operations(table, sizes=len(kept) > 0)
-    sums.add_others(others)
+    sums.add_others(others, np.searchsorted(files, numbers)[place])
     return sums.records(layer)
 
 
@@ -119,19 +128,20 @@ class _Sums:
             self._counts[f"BYTES_{moved}"] += nbytes[op::2]
             self._ns[word] += spent[op::2]
 
-    def add_others(self, others: Others) -> None:
-        """Adds calls that moved no data. Those that failed count as time alone."""
-        place, worked = np.searchsorted(self._files, others.file), others.result >= 0
-        for name, calls in _CALLS.items():
-            rows = np.isin(others.call, calls) & worked
-            self._counts[name] += np.bincount(place[rows], minlength=len(self._files))
-        spent = others.end_ns - others.start_ns
-        of_class, moves = others.call >> np.uint8(4), others.call < Call.OPEN
-        reads = moves & (of_class & np.uint8(1) == 1)
-        sync = of_class == SYNC_CLASS
-        for word, rows in (("READ", reads), ("WRITE", moves & ~reads), ("SYNC", sync),
-                           ("META", ~moves & ~sync)):  # fmt: skip
-            self._ns[word] += _sums(place[rows], spent[rows], len(self._files))
+    def add_others(self, others: Others, place: Places) -> None:
+        """Adds calls that moved no data, each of the file at its place.
+
+        Those that failed count as time alone.
+        """
+        kinds = len(_CALLS) + 1
+        key = place * kinds + _NAME_OF[others.call]
+        counts = np.bincount(key[others.result >= 0], minlength=len(self._files) * kinds)
+        for i, name in enumerate(_CALLS):
+            self._counts[name] += counts[i::kinds]
+        key = place * len(_SPENT) + _WORD_OF[others.call]
+        spent = _sums(key, others.end_ns - others.start_ns, len(self._files) * len(_SPENT))
+        for i, word in enumerate(_SPENT):
+            self._ns[word] += spent[i :: len(_SPENT)]
 
     def records(self, layer: str) -> CounterRecords:
         """All of it."""
