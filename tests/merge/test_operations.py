@@ -86,3 +86,25 @@ def test_parts_hold_the_rows_of_each_process_and_layer_by_start(
         assert places == [(row[0], row[4], row[2], row[3]) for row in rows]
         assert sorted(found[key], key=repr) == sorted(rows, key=repr)
     assert found.keys() == wanted.keys()
+
+
+@given(
+    alone=st.lists(OPERATIONS, min_size=1, max_size=4),
+    shared=st.lists(st.tuples(OPERATIONS, st.integers(0, 1)), min_size=1, max_size=6),
+)
+def test_a_log_of_several_ranks_beside_small_ones_has_the_parts_of_each_rank(alone, shared):
+    """Small logs of one process are merged together; one of several ranks is none of them."""
+    of_ranks = [io._replace(rank=rank) for io, rank in shared]
+    logs = [
+        darshan_log(alone, pid=100, start_ns=1000),
+        darshan_log(of_ranks, pid=None, nprocs=2, start_ns=1000, job_id="9"),
+        darshan_log(alone, pid=102, start_ns=1000),
+    ]
+    table, codes = identify(logs, []), file_codes(logs, {})
+    found = parts(logs, table, codes, 8_000_000, spilled=False)
+    rows = {part.process: len(part) for part in found}
+    wanted = {table.of_log[i, 0]: len(alone) for i in (0, 2)}
+    for rank in (0, 1):
+        mine = sum(io.rank == rank for io in of_ranks)
+        wanted |= {table.of_log[1, rank]: mine} if mine else {}
+    assert rows == wanted

@@ -14,7 +14,7 @@ from tests.makers.training_loops import loop, marked
 from vanidl.analyses import analyse
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
-from vanidl.merge.training_steps import from_waits, without_stub, without_validation
+from vanidl.merge.training_steps import from_waits, got_batch, without_stub, without_validation
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import ProfileTrace
 
@@ -70,6 +70,26 @@ def test_a_run_that_only_infers_has_steps():
 def test_a_last_mark_without_work_is_no_step(last, work, steps):
     seen = marked([*[100.0] * 5, last], [*[20.0] * 5, work])
     assert len(steps_of(without_stub(seen))) == steps
+
+
+@pytest.mark.parametrize(("steps", "left"), [(3, 3), (4, 3)])
+def test_of_three_steps_the_last_says_nothing(steps, left):
+    seen = marked([*[100.0] * (steps - 1), 0.3], [*[20.0] * (steps - 1), 0])
+    assert len(steps_of(without_stub(seen))) == left
+
+
+@pytest.mark.parametrize(("operations", "is_batch"), [(0, False), (1, False), (2, True)])
+def test_a_wait_got_a_batch_where_a_twentieth_of_the_usual_operations_follow(operations, is_batch):
+    """What creates the iterator of the next epoch is less."""
+    spans, at = [], 0
+    for count in (40, 40, 40, operations):
+        spans.append(Span(SpanKind.INPUT_WAIT, at, at + MS))
+        spans += [Span(SpanKind.OP, at + (i + 1) * MS, at + (i + 2) * MS) for i in range(count)]
+        at += 50 * MS
+    seen = profile(spans)
+    waits = seen.kind == SpanKind.INPUT_WAIT
+    found = got_batch(seen, seen.start_ns[waits], seen.end_ns[waits])
+    assert found.tolist() == [True, True, True, is_batch]
 
 
 def test_durations_alone_say_nothing_of_the_last_step():

@@ -60,7 +60,7 @@ def test_workers_logs_are_placed_right_by_a_profile_that_is_itself_uncertain(off
                 clock, known = placed[number], draw.of_logs_ns[draw.logs[i].path]
                 assert clock.low_ns <= known <= clock.high_ns
                 assert abs(clock.offset_ns - known) <= clock.uncertainty_ns
-    assert found >= 6
+    assert found >= 30  # what is not known of the profile makes no log unknown
 
 
 def seen_at(*places: tuple[int, int], unit: int = MS) -> Evidence:
