@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint faults fuzz reports notebooks docs dist browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint faults fuzz reports studies-small notebooks docs dist browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -56,6 +56,11 @@ reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/survey.py
 	$(BIN)/python reports/ab.py
 	$(BIN)/python reports/dlio.py
+
+studies-small: $(VENV)/installed-loaders fuse  ## what the papers report, measured here: ten minutes
+	$(BIN)/python -m benchmarks.loaders.studies
+	$(BIN)/python -m benchmarks.loaders.pls_accuracy --workers 16 --seeds 2
+	$(BIN)/python -m benchmarks.loaders.decode_cpu --repeat 3
 
 notebooks: $(VENV)/installed-loaders  ## the outputs in notebooks/
 	$(BIN)/python notebooks/run.py
