@@ -13,23 +13,25 @@ from typing import TYPE_CHECKING
 from vanidl.analyses import Results, analyse, frames
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
+from vanidl.analyses.batches import Fetching
 from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
-from vanidl.analyses.fetching import Fetching
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
 from vanidl.analyses.placement import Placement
 from vanidl.analyses.sizes import Sizes
-from vanidl.analyses.step_parts import StepParts, step_parts
 from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.breakdown import Breakdown, attribute_time
+from vanidl.breakdown.account import open_gains
+from vanidl.breakdown.pipelines import Gains
+from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.diagnoses import Diagnosis, diagnose
 from vanidl.diagnoses.verdict import verdict
 from vanidl.findings import Finding, find
@@ -114,12 +116,17 @@ class Run:
     @cached_property
     def step_parts(self) -> StepParts | None:
         """What the mean step waits for and computes; None without profiled steps."""
-        return step_parts(self.steps, self.overlap)
+        return divide_step(self.breakdown)
 
     @cached_property
     def breakdown(self) -> Breakdown:
         """The account of time: where that of every rank went, by cause, with intervals."""
         return attribute_time(select(self.trace, self.selection), self.results)
+
+    @cached_property
+    def gains(self) -> Gains | None:
+        """What the run would gain without a cause; None without steps and their waits."""
+        return open_gains(select(self.trace, self.selection), self.results)
 
     @property
     def dataset(self) -> Dataset | None:
@@ -159,12 +166,12 @@ class Run:
     @cached_property
     def answer(self) -> Headline:
         """The headline as a title and the sentences that support it."""
-        return headline(self.trace, self.results)
+        return headline(self.trace, self.results, self.breakdown)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What to know and to change, most severe first; empty where nothing was found."""
-        return find(self.trace, self.results)
+        return find(self.trace, self.results, self.breakdown, self.gains)
 
     @cached_property
     def what_if(self) -> WhatIf | None:

@@ -14,7 +14,7 @@ from vanidl.merge.jobs import Group
 from vanidl.merge.profiles import without_bare_loops
 from vanidl.model.trace import SpanKind, Trace
 from vanidl.readers.records import ProfileTrace
-from vanidl.wording.headline import headline
+from vanidl.run import Run
 
 MS = 1_000_000
 STEPS, WAIT, WHOLE = 10, 4, 10  # each step of 10 ms waits for 4 ms
@@ -58,7 +58,7 @@ def test_the_split_is_that_of_the_construction() -> None:
 
 def test_words_claim_no_compute() -> None:
     trace = trace_of(loop())
-    said = str(headline(trace, analyse(trace)))
+    said = Run(trace, analyse(trace)).headline
     assert "ran while training did not wait" in said
     assert "compute" not in said
 

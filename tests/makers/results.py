@@ -27,6 +27,7 @@ from vanidl.analyses.summary import BusyTime, LayerTotals, Summary
 from vanidl.analyses.timeline import JobTimeline, Timeline
 from vanidl.merge.assemble import assemble
 from vanidl.merge.jobs import Group
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Files, Job, LogState, Process, Profile, SpanKind, Spans, Trace
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import (
@@ -397,8 +398,15 @@ def everything(shape: Shape, *notices: Notice, waits: bool = True) -> Example:
         datasets.phases_of(shape.run_s, shape.first_s, shape.steps * shape.step_s),
         filetimeline=filetimeline_of(shape, files_of(shape, read)),
         perstep=perstep_of(shape, waits=waits),
+        busy=dict.fromkeys(range(shape.ranks), one_span(busy)),
+        sum_ns=dict.fromkeys(range(shape.ranks), round(busy * 1e9)),
     )
     return trace_of(shape, waits=waits), results
+
+
+def one_span(length_s: float) -> Intervals:
+    """A time from the start of the job on."""
+    return Intervals(np.array([START_NS]), np.array([START_NS + round(length_s * 1e9)]))
 
 
 def full() -> Example:

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from tests.makers.accounts import account_of
 from tests.makers.results import EXAMPLES, Shape, everything
-from vanidl.analyses.fetching import WaitParts
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown.account import Column
 from vanidl.model.warnings import WARNING, Notice
-from vanidl.wording.headline import headline
-from vanidl.wording.waits import known_parts
+from vanidl.wording.headline import Headline, headline
+from vanidl.wording.waits import mostly, parts_words
+
+
+def answer(trace, results) -> Headline:
+    return headline(trace, results, account_of(trace, results))
 
 
 def said(name: str) -> str:
-    return str(headline(*EXAMPLES[name]()))
+    return str(answer(*EXAMPLES[name]()))
 
 
 def with_overlap(name: str, **changes):
@@ -28,7 +35,7 @@ def with_overlap(name: str, **changes):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_run_has_an_answer(name):
-    result = headline(*EXAMPLES[name]())
+    result = answer(*EXAMPLES[name]())
     assert result.title.endswith(".")
     assert all(sentence.endswith(".") for sentence in result.support)
     assert "None" not in str(result)
@@ -37,19 +44,21 @@ def test_every_run_has_an_answer(name):
 
 def test_a_wait_that_is_io_and_nothing_hidden():
     text = said("one_rank")
-    assert text.startswith("Training waited 14.0 s of 24.8 s (56 %) for input; 9.58 s of that")
+    assert text.startswith(
+        "Training waited 14.0 s of 24.8 s (56 %) for input; of that 9.58 s storage, "
+    )
     assert "none of the I/O in profiled steps was hidden behind compute" in text
 
 
 def test_a_wait_that_is_mostly_not_io():
     text = said("decoding")
-    assert "only 94.2 ms of that is I/O: the rest is decoding or other work in the loader" in text
+    assert "; of that 3.05 s decoding or other work of the loader, 94.2 ms storage; " in text
 
 
 def test_losses_of_records_are_named_where_the_wait_is_not_io():
     trace, results = EXAMPLES["decoding"]()
     lossy = EXAMPLES["many_ranks"]()[1].coverage
-    text = headline(trace, replace(results, coverage=lossy)).title
+    text = answer(trace, replace(results, coverage=lossy)).title
     assert "or I/O that was not recorded" in text
 
 
@@ -72,7 +81,7 @@ def test_no_profile():
 
 
 def test_profile_without_io():
-    assert "how much of that was I/O is not known: no single operation was traced" in said(
+    assert "how much of that was storage is not known: no single operation was traced" in said(
         "profile_only"
     )
 
@@ -87,7 +96,7 @@ def test_counters_only_names_both_layers():
 def test_counters_of_a_run_that_is_mostly_stdio_name_it_first():
     trace, results = EXAMPLES["counters_only"]()
     small = replace(results.summary, bytes_read=4096, storage_bytes_read=8192)
-    found = headline(trace, replace(results, summary=small))
+    found = answer(trace, replace(results, summary=small))
     assert "through POSIX" in found.title
     assert "wrote 954 MiB through STDIO; " in found.title
     assert not any("STDIO moved" in sentence for sentence in found.support)
@@ -98,31 +107,29 @@ def test_nothing_was_read():
 
 
 def test_zero_wait():
-    text = str(headline(*with_overlap("one_rank", input_wait_s=0.0, input_wait_io_s=0.0)))
+    text = str(answer(*with_overlap("one_rank", input_wait_s=0.0, input_wait_io_s=0.0)))
     assert text.startswith("Training did not wait for input; ")
 
 
 def test_no_io_in_the_window():
-    text = headline(
+    text = answer(
         *with_overlap(
             "one_rank", hidden_fraction=None, input_wait_io_s=0.0, input_wait_rest_at_least_s=13.98
         )
     ).title
-    assert "none of that is I/O" in text
+    assert "none was storage" in text
     assert "no I/O was recorded during the profiled steps" in text
 
 
 def test_hidden_unknown_without_compute():
-    text = headline(
-        *with_overlap("one_rank", hidden_s=None, hidden_fraction=None, basis=None)
-    ).title
+    text = answer(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None, basis=None)).title
     assert "whether I/O was hidden is not known: the profile holds no compute" in text
-    text = headline(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
+    text = answer(*with_overlap("one_rank", hidden_s=None, hidden_fraction=None)).title
     assert text.endswith("whether I/O was hidden is not known.")
 
 
 def test_mostly_unobserved():
-    text = str(headline(*with_overlap("one_rank", io_s=10.0, unobserved_s=9.0)))
+    text = str(answer(*with_overlap("one_rank", io_s=10.0, unobserved_s=9.0)))
     assert "90 % of the I/O time (9.00 s of 10.0 s) lies outside the profiled steps" in text
 
 
@@ -130,7 +137,7 @@ def test_truncated_traces_give_lower_bounds():
     trace, results = EXAMPLES["full"]()
     layer = replace(results.coverage.layers[0], traced_fraction=0.61, partial=True)
     coverage = replace(results.coverage, complete=False, layers=(layer,))
-    text = str(headline(trace, replace(results, coverage=coverage)))
+    text = str(answer(trace, replace(results, coverage=coverage)))
     assert "61 % of the POSIX operations were traced: times of I/O are lower bounds." in text
 
 
@@ -144,17 +151,17 @@ def test_truncated_traces_give_lower_bounds():
 def test_no_bytes_are_nothing_and_unrecorded_bytes_are_not_named(read, written, said):
     trace, results = EXAMPLES["counters_only"]()
     summary = replace(results.summary, bytes_read=read, bytes_written=written)
-    assert said in str(headline(trace, replace(results, summary=summary)))
+    assert said in str(answer(trace, replace(results, summary=summary)))
 
 
 def test_a_cut_trace_without_an_operation_of_the_steps_says_nothing_of_their_waits():
     """It ended before them, as one with full buffers does: that no I/O is seen is no finding."""
     none = {"io_s": 9.0, "unobserved_s": 9.0, "in_wait_s": 0.0, "hidden_s": 0.0}
     trace, results = with_overlap("one_rank", **none, input_wait_io_s=0.0, hidden_fraction=None)
-    assert "the trace is not whole" not in str(headline(trace, results))
+    assert "the trace is not whole" not in str(answer(trace, results))
     cut = replace(results.coverage, warnings=(Notice("truncated", "The trace is cut.", WARNING),))
-    text = str(headline(trace, replace(results, coverage=cut)))
-    assert "how much of that was I/O is not known: the trace is not whole" in text
+    text = str(answer(trace, replace(results, coverage=cut)))
+    assert "how much of that was storage is not known: the trace is not whole" in text
     assert "none of that" not in text
     assert "no I/O was recorded during" not in text
 
@@ -162,32 +169,32 @@ def test_a_cut_trace_without_an_operation_of_the_steps_says_nothing_of_their_wai
 def test_profile_over_counters_names_what_was_counted():
     trace, results = EXAMPLES["profile_only"]()
     counted = EXAMPLES["counters_only"]()[1].summary
-    text = str(headline(trace, replace(results, summary=counted)))
+    text = str(answer(trace, replace(results, summary=counted)))
     assert "By its counters, the run read 1.51 GiB" in text
 
 
 def test_ranks_without_a_profile_are_not_averaged_in_silence():
     trace, results = EXAMPLES["full"]()
     overlap = replace(results.overlap, ranks_observed=1, per_rank=results.overlap.per_rank[:1])
-    text = headline(trace, replace(results, overlap=overlap)).title
+    text = answer(trace, replace(results, overlap=overlap)).title
     assert "averaged over 1 of 4 ranks" in text
 
 
 def test_profile_that_does_not_fit_the_io():
     trace, results = EXAMPLES["full"]()
     away = tuple(replace(p, clock_method="not aligned") for p in trace.profiles)
-    text = headline(replace(trace, profiles=away), replace(results, overlap=None)).title
+    text = answer(replace(trace, profiles=away), replace(results, overlap=None)).title
     assert text.endswith("is not known: the profile could not be laid over it.")
 
 
 def test_profile_without_steps_and_waits_is_not_called_misaligned():
     trace, results = EXAMPLES["full"]()
-    text = headline(trace, replace(results, overlap=None)).title
+    text = answer(trace, replace(results, overlap=None)).title
     assert text.endswith("the profile holds neither marked steps nor two input waits.")
 
 
 def test_device_busy_during_the_wait():
-    text = str(headline(*with_overlap("one_rank", basis="device", starving_wait_s=4.0)))
+    text = str(answer(*with_overlap("one_rank", basis="device", starving_wait_s=4.0)))
     assert "The device stood idle during 4.00 s of the wait" in text
 
 
@@ -197,7 +204,7 @@ def test_ranks_that_wait_for_the_input_of_others():
     fast = replace(fast, input_wait_s=0.4, communication_s=11.0)
     slow = replace(slow, input_wait_s=12.0, communication_s=0.2)
     overlap = replace(results.overlap, per_rank=(fast, slow))
-    text = str(headline(trace, replace(results, overlap=overlap)))
+    text = str(answer(trace, replace(results, overlap=overlap)))
     assert "1 rank of 2 waited little for input of their own but spent up to 11.0 s" in text
     assert "communication" in text
 
@@ -211,14 +218,14 @@ def steps_profiled(profiled: int, counted: int):
 
 @pytest.mark.parametrize("profiled", [89, 90, 100])
 def test_nine_tenths_of_the_steps_are_nearly_all(profiled):
-    text = headline(*steps_profiled(profiled, 100)).title
+    text = answer(*steps_profiled(profiled, 100)).title
     assert text.startswith(f"In {profiled} of about 100 steps, t") == (profiled < 90)
 
 
 @pytest.mark.parametrize("idle_s", [94.9, 95.0, 100.0])
 def test_a_device_that_idles_during_all_but_a_twentieth_of_the_wait_is_not_named(idle_s):
     changes = {"basis": "device", "input_wait_s": 100.0, "window_s": 200.0}
-    text = str(headline(*with_overlap("one_rank", **changes, starving_wait_s=idle_s)))
+    text = str(answer(*with_overlap("one_rank", **changes, starving_wait_s=idle_s)))
     assert ("The device stood idle during 94.9 s of the wait" in text) == (idle_s < 95)
 
 
@@ -228,13 +235,13 @@ def test_times_are_lower_bounds_below_99_of_100_traced_operations(traced):
     (layer, *others) = results.coverage.layers
     assert layer.layer == results.summary.layer
     layers = (replace(layer, traced_fraction=traced), *others)
-    text = str(headline(trace, replace(results, coverage=replace(results.coverage, layers=layers))))
+    text = str(answer(trace, replace(results, coverage=replace(results.coverage, layers=layers))))
     assert ("times of I/O are lower bounds" in text) == (0 < traced < 0.99)
 
 
 @pytest.mark.parametrize("outside_s", [4.9, 5.0, 5.1, 10.0])
 def test_io_outside_of_the_steps_is_named_where_it_is_more_than_half(outside_s):
-    text = str(headline(*with_overlap("one_rank", io_s=10.0, unobserved_s=outside_s)))
+    text = str(answer(*with_overlap("one_rank", io_s=10.0, unobserved_s=outside_s)))
     assert ("neither hidden nor exposed" in text) == (outside_s > 5)
 
 
@@ -257,29 +264,46 @@ def test_a_rank_waits_for_others_where_it_waits_little_itself_and_long_in_commun
     fast = replace(fast, input_wait_s=own_s, communication_s=communication_s, window_s=window_s)
     slow = replace(slow, input_wait_s=10.0, communication_s=0.0)
     overlap = replace(results.overlap, per_rank=(fast, slow))
-    text = str(headline(trace, replace(results, overlap=overlap)))
+    text = str(answer(trace, replace(results, overlap=overlap)))
     assert ("waited little for input of their own" in text) == named
 
 
-@pytest.mark.parametrize("calls_s", [0.49, 0.5])
-def test_metadata_calls_are_named_from_a_twentieth_of_the_wait(calls_s):
-    known = {"input_wait_s": 10.0, "input_wait_io_s": 8.0, "input_wait_metadata_s": calls_s}
-    changes = known | {"input_wait_metadata_at_most_s": calls_s}
-    text = headline(*with_overlap("one_rank", **changes)).title
-    assert ("metadata calls" in text) == (calls_s >= 0.5)
+def waits(**cells: tuple[float, float]) -> Breakdown:
+    """One rank whose waits of 10 s hold these cells, in seconds."""
+    columns = {"input_wait/": Column(*(np.array([10_000_000_000]),) * 2, 1e10, 1e10)}
+    for cause, ends in cells.items():
+        low, high = (round(end * 1e9) for end in ends)
+        column = Column(np.array([low]), np.array([high]), float(low), float(high))
+        columns[f"input_wait/{cause.replace('__', '.')}"] = column
+    return Breakdown(("rank 0",), (0,), 20_000_000_000, np.array([1]), columns)
 
 
-@pytest.mark.parametrize("low_s", [9.0, 8.9])
-def test_what_the_clocks_leave_open_is_said_beyond_a_tenth(low_s):
-    changes = {"input_wait_s": 12.0, "input_wait_io_s": 10.0, "in_wait_s": 10.0}
-    changes |= {"in_wait_at_least_s": low_s, "in_wait_at_most_s": 10.0}
-    text = headline(*with_overlap("one_rank", **changes)).title
-    assert ("by what the clocks leave open" in text) == (low_s < 9)
+@pytest.mark.parametrize(("calls_s", "named"), [(3.9, False), (4.0, True)])
+def test_storage_that_is_half_metadata_calls_is_called_so(calls_s, named):
+    account = waits(storage=(8, 8), storage__metadata=(calls_s, calls_s), input_cpu=(0, 2))
+    assert ("mostly metadata calls" in parts_words(account, whole=True)) == named
 
 
-@pytest.mark.parametrize("collating_s", [0.19, 0.2])
-def test_parts_of_a_wait_are_named_from_a_fiftieth_of_it(collating_s):
-    parts = WaitParts(**{field.name: 0.0 for field in fields(WaitParts)} | {
-        "wait_s": 10.0, "reads_s": 8.0, "collating_s": collating_s, "decoding_s": 1.0,
-    })  # fmt: skip
-    assert ("collating" in known_parts(parts, whole=True)) == (collating_s >= 0.2)
+@pytest.mark.parametrize(("high_s", "known"), [(6.0, True), (6.1, False)])
+def test_waits_of_which_more_than_half_is_open_are_not_divided(high_s, known):
+    account = waits(storage=(1, high_s), input_cpu=(0, 9))
+    said = parts_words(account, whole=True)
+    assert ("how much of that was storage is not known, at least 1.00 s" in said) != known
+    assert ("1.00 s to 6.00 s storage" in said) == known
+
+
+@pytest.mark.parametrize(("workers_s", "named"), [(0.19, False), (0.2, True)])
+def test_parts_of_a_wait_are_named_from_a_fiftieth_of_it(workers_s, named):
+    account = waits(storage=(5, 5), workers=(workers_s, workers_s), input_cpu=(0, 5))
+    assert ("starting workers" in parts_words(account, whole=True)) == named
+
+
+@pytest.mark.parametrize(("high_s", "range_"), [(5.2, False), (5.3, True)])
+def test_a_range_is_said_where_its_ends_are_a_fiftieth_of_the_waits_apart(high_s, range_):
+    account = waits(storage=(5, high_s), input_cpu=(0, 5))
+    assert ("5.00 s to 5.30 s storage" in parts_words(account, whole=True)) == range_
+
+
+@pytest.mark.parametrize(("storage_s", "code"), [(4.9, ""), (5.0, "storage")])
+def test_waits_are_mostly_what_is_half_of_them(storage_s, code):
+    assert mostly(waits(storage=(storage_s, 6), input_cpu=(0, 5.1))) == code

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.findings.labeled import RECIPES, made
+from tests.makers.accounts import account_of
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES
 from vanidl.compare.figures import FIGURES
@@ -114,7 +115,7 @@ def test_headlines_of_extreme_values_read_well(name):
     if len(trace.ranks) > 100:
         return
     for changed in (results, *runs_of(trace, results)):
-        assert faults(str(headline(trace, changed))) == []
+        assert faults(str(headline(trace, changed, account_of(trace, changed)))) == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

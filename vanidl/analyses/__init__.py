@@ -15,6 +15,7 @@ from typing import Any
 from vanidl.analyses import (
     access,
     balance,
+    batches,
     benchmark,
     by_counters,
     calls,
@@ -23,8 +24,6 @@ from vanidl.analyses import (
     dataset,
     durations,
     fates,
-    fetch_reads,
-    fetching,
     files,
     filetimeline,
     heatmaps,
@@ -43,13 +42,13 @@ from vanidl.analyses import (
 )
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
+from vanidl.analyses.batches import Fetching
 from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.calls import Calls
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.durations import Durations
 from vanidl.analyses.fates import RankFates
-from vanidl.analyses.fetching import Fetching
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.latencies import Latencies
@@ -143,7 +142,7 @@ def reductions_of(trace: Trace) -> dict[str, Reduction]:
     made: dict[str, Reduction] = {
         "checkpoints": checkpoints.of_trace(trace),
         "perstep": perstep.of_trace(trace),
-        "fetches": fetch_reads.of_trace(trace),
+        "fetches": batches.of_trace(trace),
         "calls": calls.of_trace(trace),
     }
     files = filetimeline.of_all(trace)
@@ -207,7 +206,7 @@ def _on_one_another(
         "phases": stages,
         "perstep": perstep.finish(reduced["perstep"], splits, chosen, table, stages),
         "workers": workers.finish(reduced["workers"], chosen, data),
-        "fetching": fetching.finish(reduced["fetches"], splits, chosen),
+        "fetching": batches.finish(reduced["fetches"], chosen),
         "fates": fates.finish(splits),
         "calls": reduced["calls"],
         "busy": reduced["operations"].busy,

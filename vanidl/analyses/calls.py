@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vanidl.analyses.rows import Rows
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import OBJECT, READ, WRITE, SpanKind, Trace
+
+Int64Array = NDArray[np.int64]
 
 _TRAINING_THREAD = 0  # its code; -1 where the tracer tells no threads apart
 

@@ -39,9 +39,9 @@ from vanidl.breakdown.causes import (
     Cell,
     settle,
 )
-from vanidl.breakdown.input_wait import Bounds, Served
+from vanidl.breakdown.input_wait import FREE, Bounds, Served
 from vanidl.breakdown.pipelines import Gains
-from vanidl.breakdown.sources import counters
+from vanidl.breakdown.sources import counters, heatmaps
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals
@@ -53,6 +53,7 @@ Int64Array = NDArray[np.int64]
 
 MEAN = "mean"
 RUN, STEP, WAIT, STEP_PART, PHASE = "run", "step", "input_wait", "step_part", "phase"
+EPOCH_END = "epoch_end"
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 NOT_MAPPED = "no file was mapped into memory: page faults were not recorded"
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
@@ -113,11 +114,11 @@ class Breakdown:
         return Cell(int(np.floor(low)), int(np.ceil(high)), column.evidence, column.assumed)
 
     def length_ns(self, window: str, who: str = MEAN) -> float:
-        """How long a window is: `run`, `step` or `input_wait`; 0 without one."""
+        """How long a window is: `run`, `step`, or all `input_wait` or `epoch_end`; 0 without."""
         if window == RUN:
             return float(self.window_ns)
-        if window == WAIT:
-            total = self.columns.get(f"{WAIT}/")
+        if window in (WAIT, EPOCH_END):
+            total = self.columns.get(f"{window}/")
             return 0.0 if total is None else _one(total, who)
         total = self.columns.get(f"{STEP}/")
         if total is None:
@@ -125,6 +126,18 @@ class Breakdown:
         if who == MEAN:
             return total.mean_low
         return float(total.low[int(who)]) / max(int(self.steps[int(who)]), 1)
+
+    @property
+    def steps_ns(self) -> float:
+        """All training steps of a rank together, mean over those with steps; 0 without."""
+        total = self.columns.get(f"{STEP}/")
+        return 0.0 if total is None else float(total.low[self.observed].mean())
+
+    @property
+    def waits_known(self) -> bool:
+        """Whether the input waits of every rank with steps were recorded."""
+        part = self.columns.get(f"{STEP_PART}/{windows.PART_NAMES[windows.INPUT_WAIT]}")
+        return part is not None and bool((part.low == part.high)[self.observed].all())
 
     @property
     def observed(self) -> NDArray[np.bool_]:
@@ -215,7 +228,7 @@ class _Table:
         columns = {}
         for name, low in self._low.items():
             high, window = self._high[name], name.partition("/")[0]
-            of_steps = window in (STEP, WAIT, STEP_PART)
+            of_steps = window in (STEP, WAIT, STEP_PART, EPOCH_END)
             mine = self.observed if of_steps else np.ones(self.ranks, bool)
             per = np.maximum(steps, 1) if window in (STEP, STEP_PART) else np.ones_like(steps)
             count = max(int(mine.sum()), 1)
@@ -424,8 +437,9 @@ def _add_up(
     low, high = settle(
         tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
     )
+    free = cells[FREE][1] if FREE in cells else np.zeros(len(tiles.start), np.int64)
     for name, (below, above) in cells.items():
-        if name not in low:
+        if name not in low and name != FREE:
             low[name] = np.minimum(below, high[STORAGE])
             high[name] = np.clip(above, low[name], high[STORAGE])
     in_step = tiles.step >= 0
@@ -433,6 +447,7 @@ def _add_up(
         RUN: np.ones(len(tiles.start), bool),
         STEP: in_step,
         WAIT: in_step & (tiles.part == windows.INPUT_WAIT),
+        EPOCH_END: tiles.part == windows.EPOCH_END,
     }
     unobserved = int(tiles.length[tiles.phase == windows.UNOBSERVED].sum())
     for code, phase in enumerate(windows.PHASE_NAMES[: windows.UNOBSERVED]):
@@ -442,14 +457,14 @@ def _add_up(
         if spent:
             chosen[f"{PHASE}/{phase}"] = mine
     for window, mine in chosen.items():
-        if window in (STEP, WAIT):
+        if window in (STEP, WAIT, EPOCH_END):
             total = int(tiles.length[mine].sum())
             table.add(f"{window}/", position, total, total, (MARKED,))
         for name, below in low.items():
             least, most = int(below[mine].sum()), int(high[name][mine].sum())
             if slack_ns is not None and name.startswith(STORAGE):
-                most = min(most, least + slack_ns)
-            if most or window == RUN:
+                most = min(most, least + slack_ns + int(free[mine].sum()))
+            if window != EPOCH_END and (most or window == RUN):
                 table.add(f"{window}/{name}", position, least, most, (_evidence_of(name),), assumed)
     for code in (windows.INPUT_WAIT, windows.WORK):
         mine = in_step & (tiles.part == code)
@@ -493,6 +508,9 @@ def _account_runs(
         low = _clipped_ns(bounds.low[ALL], window_ns)
         high = np.maximum(_clipped_ns(bounds.high[ALL], window_ns), low)
         evidence = [counters.EVIDENCE]
+    binned = heatmaps.bound_by_bins(trace) if bounds is None and not results.busy else None
+    if binned is not None:
+        high, evidence = np.maximum(binned, low), [heatmaps.EVIDENCE]
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1
     traced = np.array([b.length if (b := results.busy.get(p)) else 0 for p in range(ranks)])
     if results.busy:

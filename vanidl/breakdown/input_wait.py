@@ -35,6 +35,9 @@ Int64Array = NDArray[np.int64]
 Bounds = dict[str, tuple[Int64Array, Int64Array]]
 """Cause, or cause and part as "storage.read" -> at least and at most of each window, ns."""
 
+FREE = "storage at unknown times"
+"""The key of traced calls of storage that a wait may have been for, or not."""
+
 _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
 """What a fetch can be at outside of storage: which of these it was takes an account of its time."""
 
@@ -115,12 +118,13 @@ def divide_waits(
         bounds[cause][1][lost] = length[lost]
     for part in (READ, WRITE, METADATA):
         bounds[f"{STORAGE}.{part}"][1][lost] = length[lost]
+    bounds[FREE][1][lost] = length[lost]
     return bounds
 
 
 def _names() -> tuple[str, ...]:
     parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA))
-    return (STORAGE, *parts, DELIVERY, WORKERS, *_OF_FETCHES)
+    return (STORAGE, *parts, DELIVERY, WORKERS, FREE, *_OF_FETCHES)
 
 
 def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -279,6 +283,7 @@ def _deliver(
     if calls is None or not calls.whole:
         most = busy
     bounds[STORAGE][1][waits] += np.minimum(most, busy)
+    bounds[FREE][1][waits] += np.minimum(most, busy)
     for cause in _OF_FETCHES:
         bounds[cause][1][waits] += busy
 

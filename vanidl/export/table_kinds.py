@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from vanidl.analyses.balance import RankLoad
+from vanidl.analyses.batches import FetchedBatches
 from vanidl.analyses.dataset_records import DataFile
-from vanidl.analyses.fetching import FetchedBatches
 from vanidl.analyses.files import FileRow, GroupRow
 from vanidl.analyses.latencies import DurationBin, SlowOperation
 from vanidl.analyses.overlap import RankOverlap

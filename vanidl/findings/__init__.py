@@ -7,6 +7,8 @@ recorded it is silent. Analyses know nothing of findings.
 from __future__ import annotations
 
 from vanidl.analyses import Results
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown.pipelines import Gains
 from vanidl.findings import (
     benchmarks,
     data_quality,
@@ -37,9 +39,14 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def find(trace: Trace, results: Results) -> tuple[Finding, ...]:
+def find(
+    trace: Trace,
+    results: Results,
+    account: Breakdown | None = None,
+    gains: Gains | None = None,
+) -> tuple[Finding, ...]:
     """Every finding of the run, most severe first, then by the bound on the gain."""
-    facts = Facts(trace, results)
+    facts = Facts(trace, results, account, gains)
     found = [f for rule in RULES if (f := apply(rule, facts))]
     return tuple(
         sorted(found, key=lambda f: (SEVERITIES.index(f.severity), -(f.gain_at_most_s or 0.0)))

@@ -13,6 +13,10 @@ from vanidl.analyses import Results
 from vanidl.analyses.files import GroupRow
 from vanidl.analyses.overlap import by_device
 from vanidl.analyses.summary import objects_apart
+from vanidl.breakdown import Breakdown, attribute_time
+from vanidl.breakdown.account import open_gains
+from vanidl.breakdown.causes import STORAGE
+from vanidl.breakdown.pipelines import Gains
 from vanidl.findings.frameworks import PYTORCH, frameworks
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.trace import OBJECT, POSIX, Trace
@@ -30,6 +34,13 @@ class Facts:
 
     trace: Trace
     results: Results
+    given: Breakdown | None = None
+    given_gains: Gains | None = None
+
+    @cached_property
+    def account(self) -> Breakdown:
+        """The account of time of the run."""
+        return self.given or attribute_time(self.trace, self.results)
 
     @cached_property
     def serious(self) -> frozenset[str]:
@@ -108,29 +119,25 @@ class Facts:
         return min(overlap.lost_to_input_s, sum(i or 0.0 for i in idle))
 
     @cached_property
+    def gains(self) -> Gains | None:
+        """The recorded run, ready to be run again; None without steps and their waits."""
+        return self.given_gains or open_gains(self.trace, self.results)
+
+    def without_s(self, cause: str) -> float | None:
+        """The most that the run gains without a cause; None without steps and their waits."""
+        if self.gains is None or self.lost_s is None:
+            return None
+        return min(self.gains.without(cause).high_ns / 1e9, self.lost_s)
+
+    @cached_property
     def io_bound_s(self) -> float | None:
         """The most that any change of reading can gain.
 
-        Where input waits are known: lost to input, and not more than the waits in which the
-        ranks were in reads, writes or, likely, metadata calls (all of the wait where I/O is
-        missing from the trace). Else the time in which a rank, on average, read the dataset.
+        Where input waits are known what the run gains without storage; else the time in which a
+        rank, on average, read the dataset.
         """
-        return self._bound_s("input_wait_metadata_s")
-
-    @cached_property
-    def files_bound_s(self) -> float | None:
-        """The same with all metadata calls that can lie in the waits: what fewer files can gain."""
-        return self._bound_s("input_wait_metadata_at_most_s")
-
-    def _bound_s(self, metadata: str) -> float | None:
-        overlap = self.results.overlap
-        if self.lost_s is None or overlap is None:
-            return self.dataset_s
-        in_io = [r.input_wait_io_s for r in overlap.per_rank]
-        if self.lossy or None in in_io:
-            return self.lost_s
-        calls = sum(getattr(r, metadata) or 0.0 for r in overlap.per_rank)
-        return min(self.lost_s, sum(i or 0.0 for i in in_io) + calls)
+        gain_s = self.without_s(STORAGE)
+        return self.dataset_s if gain_s is None else gain_s
 
     @property
     def matters(self) -> bool:
@@ -234,7 +241,7 @@ class Facts:
             return None
         if self.lost_s is None:
             return own_s
-        return min(own_s, self.files_bound_s or 0.0) if self.matters else None
+        return min(own_s, self.io_bound_s or 0.0) if self.matters else None
 
     @cached_property
     def opens(self) -> int:

@@ -58,7 +58,7 @@ def _tiny_files(facts: Facts) -> RuleResult | None:
         "at that.",
         "Pack samples into shards (WebDataset tar, TFRecord, HDF5, MDS) of 64 MiB or more.",
         {"files": len(data.files), "median_bytes": median, "bytes_read": data.bytes_read},
-        facts.files_bound_s,
+        facts.io_bound_s,
     )
 
 
@@ -84,7 +84,7 @@ def _open_per_sample(facts: Facts) -> RuleResult | None:
         f"That is one open for {_each(samples / opens)}.",
         PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
         evidence,
-        facts.files_bound_s,
+        facts.io_bound_s,
     )
 
 
@@ -110,7 +110,7 @@ def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
             "opens_per_file_and_process": each,
             "stats": _stats(facts),
         },
-        facts.files_bound_s,
+        facts.io_bound_s,
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.fetching import WORKERS_WAIT, WaitParts
-from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap, RankOverlap
+from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
 from vanidl.findings import loaders
 from vanidl.findings.facts import Facts
 from vanidl.findings.finding import Rule, RuleResult, Value
 from vanidl.findings.frameworks import BACKGROUND, PREFETCH, phrases
 from vanidl.formatting.units import percent, plural, seconds
-from vanidl.wording.waits import known_parts, parts_of_wait
+from vanidl.wording.waits import OPEN, mostly, parts_words
 
 BOUND_SHARE = 0.10
 OBSERVED_SHARE = 0.05
@@ -19,9 +20,10 @@ OTHERS_SHARE = 0.05
 
 def _waits(facts: Facts) -> Overlap | None:
     """The overlap of a run that is bound by its input."""
-    overlap = facts.results.overlap
-    share = overlap.input_wait_share if overlap else None
-    return overlap if share is not None and share >= BOUND_SHARE else None
+    account = facts.account
+    waited = account.length_ns(WAIT) if account.waits_known else 0.0
+    bound = waited >= BOUND_SHARE * account.steps_ns > 0
+    return facts.results.overlap if bound else None
 
 
 def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
@@ -38,64 +40,48 @@ def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
     }
 
 
-def _title(overlap: Overlap, rest: str) -> str:
-    return f"Training waits for input {percent(overlap.input_wait_share)} of the time, {rest}"
+def _title(facts: Facts, rest: str) -> str:
+    share = facts.account.length_ns(WAIT) / facts.account.steps_ns
+    return f"Training waits for input {percent(share)} of the time, {rest}"
 
 
-def _mostly(facts: Facts, overlap: Overlap) -> str:
-    """What the wait mostly is: as known batch by batch, else by what the rank did meanwhile."""
-    known = _known(facts)
-    return overlap.mean.wait_is_mostly if known is None else known.mostly
-
-
-def _known(facts: Facts) -> WaitParts | None:
-    """The parts of the wait where the fetches of its batches were recorded."""
-    found = facts.results.fetching
-    return found.mean if found is not None else None
-
-
-def _of_wait(facts: Facts, overlap: Overlap) -> str:
-    known = _known(facts)
-    if known is None:
-        parts = parts_of_wait(overlap.mean, facts.layer)
-        return f"Of {seconds(overlap.mean.input_wait_s)} of wait {parts}"
-    parts = known_parts(known, whole=not facts.lossy)
-    return f"Of {seconds(known.wait_s)} of wait, known per batch: {parts}"
+def _of_wait(facts: Facts) -> str:
+    waited = seconds(facts.account.length_ns(WAIT) / 1e9)
+    return f"Of {waited} of wait: {parts_words(facts.account, whole=not facts.lossy)}"
 
 
 def _bound_io(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or _mostly(facts, overlap) != IO_WAIT:
+    if overlap is None or mostly(facts.account) != STORAGE:
         return None
     evidence = _wait_evidence(overlap)
     plan = loaders.scheduled(facts)
     hint = " The scheduled loader would not read the same bytes again." if plan else ""
     return RuleResult(
-        _title(overlap, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
-        f"{_of_wait(facts, overlap)}.",
+        _title(facts, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
+        f"{_of_wait(facts)}.",
         f"Read ahead: {phrases(facts.frameworks, PREFETCH, 'a thread or process for it')}; then "
         "make the reads themselves cheaper, see the findings about requests and files."
         f"{facts.before_workers}{hint}",
         evidence | ({"predicted": plan} if plan else {}),
-        facts.lost_s,
+        facts.io_bound_s,
     )
 
 
 def _bound_decoding(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
-    if overlap is None or _mostly(facts, overlap) != OTHER_WAIT or facts.lossy:
+    if overlap is None or mostly(facts.account) != OPEN or facts.lossy:
         return None
     evidence = _wait_evidence(overlap)
     predicted = loaders.decoders(facts)
-    unnamed = ": the rest is decoding, augmentation, collating or the start of workers"
     return RuleResult(
-        _title(overlap, "and not for I/O"),
-        f"{_of_wait(facts, overlap)}{'' if _known(facts) else unnamed}.",
+        _title(facts, "and not for I/O"),
+        f"{_of_wait(facts)}.",
         "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
         "encoded samples and decodes them on the device. Faster storage will not help."
         f"{facts.before_workers}",
         evidence | ({"predicted": predicted} if predicted else {}),
-        facts.lost_s,
+        facts.without_s(INPUT_CPU),
     )
 
 
@@ -103,11 +89,11 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
     overlap = _waits(facts)
     if overlap is None:
         return None
-    mostly = _mostly(facts, overlap)
-    if mostly in (IO_WAIT, WORKERS_WAIT) or (mostly == OTHER_WAIT and not facts.lossy):
+    code = mostly(facts.account)
+    if code in (STORAGE, WORKERS, DELIVERY) or (code == OPEN and not facts.lossy):
         return None
     return RuleResult(
-        _title(overlap, "for I/O or decoding"),
+        _title(facts, "for I/O or decoding"),
         f"How much of the wait is I/O is not known: {_why_unknown(facts, overlap.mean)}.",
         "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
         f"more prefetch help with both.{facts.before_workers}",
@@ -117,10 +103,11 @@ def _bound_unknown(facts: Facts) -> RuleResult | None:
 
 
 def _bound_workers(facts: Facts) -> RuleResult | None:
-    overlap, known = _waits(facts), _known(facts)
-    if overlap is None or known is None or known.mostly != WORKERS_WAIT:
+    overlap = _waits(facts)
+    code = mostly(facts.account)
+    if overlap is None or code not in (WORKERS, DELIVERY):
         return None
-    starting = known.rest_s + known.not_begun_s >= known.delivery_s
+    starting = code == WORKERS
     keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
     advice = (
         f"{keep if facts.starts_workers_anew else ''}Start workers "
@@ -132,25 +119,26 @@ def _bound_workers(facts: Facts) -> RuleResult | None:
         "that copy is gone."
     )
     return RuleResult(
-        _title(overlap, "mostly for workers to start or to hand over"),
-        f"{_of_wait(facts, overlap)}.",
+        _title(facts, "mostly for workers to start or to hand over"),
+        f"{_of_wait(facts)}.",
         f"{advice} Faster storage or decoding will not help.",
         _wait_evidence(overlap)
-        | {"starting_s": known.rest_s + known.not_begun_s, "delivery_s": known.delivery_s},
-        facts.lost_s,
+        | {
+            "starting_s": facts.account.cell(f"{MEAN}/{WAIT}/{WORKERS}").low_ns / 1e9,
+            "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
+        },
+        facts.without_s(code),
     )
 
 
 def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
-    if _known(facts) is not None and not facts.lossy:
-        return _of_wait(facts, facts.results.overlap) if facts.results.overlap else ""
     if mean.input_wait_io_s is None:
         return "no single operation was traced"
     if facts.objects_apart:
         return "object storage was used as well, a layer of its own: see --layer OBJECT"
     if facts.lossy:
         return "not all reads were recorded"
-    return parts_of_wait(mean, facts.layer)
+    return parts_words(facts.account, whole=True)
 
 
 def _not_overlapped(facts: Facts) -> RuleResult | None:

@@ -47,11 +47,14 @@ class Fetches:
         return Fetches(**{name: getattr(self, name)[rows] for name in COLUMNS}, names=self.names)
 
 
+_READ_AHEAD = ("ahead", "in_order")
 COLUMNS = tuple(field.name for field in fields(Fetches) if field.name != "names")
 
 
 def of_columns(columns: dict[str, NDArray[Any]], names: tuple[str, ...]) -> Fetches:
-    """Fetches of these columns, sorted by start."""
+    """Fetches of these columns, sorted by start; not known are those of _READ_AHEAD left out."""
+    unknown = np.full(len(columns["begin"]), -1, np.int64)
+    columns = dict.fromkeys(_READ_AHEAD, unknown) | columns
     order = np.lexsort((columns["end"], columns["process"], columns["begin"]))
     picked = {name: columns[name][order] for name in COLUMNS}
     for column in picked.values():

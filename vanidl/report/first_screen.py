@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vanidl.analyses import step_parts as parts
-from vanidl.analyses.overlap import by_device
+from vanidl.breakdown import step_bar as parts
+from vanidl.breakdown.account import MEAN, RUN
+from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
 from vanidl.diagnoses import PREDICTED, Diagnosis, Remedy, SlowStep
 from vanidl.findings import Finding
 from vanidl.findings.finding import LOW
@@ -23,19 +24,31 @@ from vanidl.wording.step_parts import part_meaning, part_name
 GHOSTS = 3
 MEASURED = "measured"
 _LONG = 400
-_IN_IO = "Time in which a rank was in traced reads or writes."
-_OTHER_TIME = "All other time of the run"
+_RUN_PARTS = (
+    (READ, "reading", "Time in reads of the outermost layer of each file."),
+    (WRITE, "writing", "Time in writes of the outermost layer of each file, syncs included."),
+    (METADATA, "metadata calls", "Time in open, stat, close and the like."),
+)
+_OPEN = "or more I/O"
+_OPEN_MEANING = "What counters and traces leave open: it may have been storage, or not."
+_IN_STORAGE = "Time in calls of storage whose kind is not known for sure."
+_SHOWN = 1e-4  # of the run: shorter parts are left out
+_OTHER_TIME = "All other time of the run."
 _PROOF = {
-    parts.COMMUNICATION: "#overlap",
-    parts.COMPUTE: "#overlap",
+    parts.COLLECTIVES: "#overlap",
+    parts.COMPUTED: "#overlap",
     parts.REST: "#steps",
 }
 _CLASS = {
     parts.IO_WAIT: "io",
     parts.OTHER_WAIT: "decode",
     parts.INPUT_WAIT: "io",
-    parts.COMMUNICATION: "comm",
-    parts.COMPUTE: "compute",
+    parts.DELIVERY_WAIT: "decode",
+    parts.WORKERS_WAIT: "decode",
+    parts.COLLECTIVES: "comm",
+    parts.COMPUTED: "compute",
+    parts.OWN_IO: "io",
+    parts.IDLE: "rest",
     parts.REST: "rest",
 }
 
@@ -60,6 +73,7 @@ class BarPart:
     share: float
     meaning: str
     href: str
+    key: str  # of the cell that it shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +210,16 @@ def _bar(run: Run) -> Bar | None:
     if whole is None:
         return _run_bar(run)
     lossy = bool(LOWER_BOUNDS & serious_codes(run.coverage.warnings))
-    on_device = run.overlap is not None and by_device(run.overlap.basis)
     found = tuple(
         BarPart(
             _CLASS[part.code],
-            part_name(part.code, whole, lossy=lossy, on_device=on_device),
+            part_name(part.code, whole, lossy=lossy),
             seconds(part.seconds),
             percent(part.share),
             100 * part.share,
-            part_meaning(part.code, whole, lossy=lossy, on_device=on_device),
+            part_meaning(part.code, whole, lossy=lossy),
             _PROOF.get(part.code, "#overlap"),
+            part.key,
         )
         for part in whole.parts
     )
@@ -220,25 +234,33 @@ def _bar(run: Run) -> Bar | None:
 
 
 def _run_bar(run: Run) -> Bar | None:
-    """Without steps: how much of the run a rank was in I/O."""
-    time = run.summary.time
-    if time is None or time.share is None or not 0 <= time.share <= 1:
+    """Without steps: how much of the run was storage, by kind of call, and what stays open."""
+    account = run.breakdown
+    column = account.columns.get(f"{RUN}/{STORAGE}")
+    run_ns = float(account.window_ns)
+    if column is None or not column.evidence or not run_ns:
         return None
-    run_s = run.trace.job.run_time_s
-    in_io = time.per_rank_mean_s
-    others, _ = untraced_beside(run.coverage, run.summary)
-    what = f"{run.summary.layer} I/O" if others else "I/O"
-    besides = f", {' and '.join(others)} included" if others else ""
-    rows = (
-        ("run-io", f"in {what}", in_io, time.share, _IN_IO),
-        ("rest", f"not in {what}", run_s - in_io, 1 - time.share, f"{_OTHER_TIME}{besides}."),
-    )
+    storage = account.cell(f"{MEAN}/{RUN}/{STORAGE}")
+    rows: list[tuple[str, str, float, str, str]] = []
+    known_ns = 0.0
+    for part, name, meaning in _RUN_PARTS:
+        key = f"{MEAN}/{RUN}/{STORAGE}.{part}"
+        spent_ns = min(float(account.cell(key).low_ns), storage.low_ns - known_ns)
+        known_ns += spent_ns
+        rows.append(("run-io", name, spent_ns, meaning, key))
+    key = f"{MEAN}/{RUN}/{STORAGE}"
+    rows.append(("run-io", "other I/O", storage.low_ns - known_ns, _IN_STORAGE, key))
+    rows.append(("decode", _OPEN, float(storage.high_ns - storage.low_ns), _OPEN_MEANING, key))
+    rows.append(("rest", "not in I/O", run_ns - storage.high_ns, _OTHER_TIME, key))
     found = tuple(
-        BarPart(style, name, seconds(spent), percent(share), 100 * share, meaning, "#summary")
-        for style, name, spent, share, meaning in rows
-        if share > 0
-    )
-    title = f"The run: {seconds(run_s)}"
+        BarPart(
+            style, name, seconds(spent / 1e9), percent(spent / run_ns), 100 * spent / run_ns,
+            meaning, "#summary", key,
+        )
+        for style, name, spent, meaning, key in rows
+        if spent > _SHOWN * run_ns
+    )  # fmt: skip
+    title = f"The run: {seconds(run_ns / 1e9)}"
     words = ", ".join(f"{p.name} {p.amount} ({p.percent})" for p in found)
     note = "mean over ranks" if len(run.trace.ranks) > 1 else "one rank"
     return Bar(title, found, (), f"{title}: {words}.", _marked(note, run))

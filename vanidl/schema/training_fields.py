@@ -118,9 +118,7 @@ collating_s | s | Time in collating that was no I/O; null: I/O was not recorded
 wait_s | s | Time waited for it; null: not recorded
 fetches.mean | | What waits were for, mean over ranks; null: no wait took a known fetch
 fetches.per_rank | | The same, one entry per rank
-not_begun_s | s | Part of the wait before anybody had begun to fetch the batch
 delivery_s | s | Part of the wait when it was fetched: on its way, or being pinned
-rest_s | s | Part of the wait in no fetch: starting workers, ends of epochs
 fetches.slowest | | The batches that were waited for longest
 slowest.loader | | Name of the loader
 epoch | | Number of the epoch, from 0
@@ -128,6 +126,14 @@ batch | | Number of the batch in it, from 0
 slowest.rank | | Name of the rank
 worker | | Number of the worker, or none
 waited_s | s | Time waited for the batch
+reads_range_s | s | Reads: at least, at most
+writes_s | s | Writes, at least
+writes_range_s | s | Writes: at least, at most
+metadata_range_s | s | Metadata calls: at least, at most
+decoding_range_s | s | Decoding, augmenting and collating: at least, at most
+delivery_range_s | s | Delivery: at least, at most
+workers_s | s | Workers being started, at least
+workers_range_s | s | Workers being started: at least, at most
 fetch_s | s | Time in fetching it
 longest_read_s | s | Its longest read
 of_bytes | bytes | Size of that read
@@ -165,6 +171,7 @@ samples_per_step | count | As given by --samples-per-step
 step_parts | | What the mean step consists of; null without steps
 step_parts.steps | count | Steps of each rank, at least
 step_parts.ranks | count | Ranks
+step_parts.parts.key | | The cell that it shows, as breakdown has it: mean/window/cause
 waits_known | | Whether input waits were recorded
 parts | | Parts that add up to the step
 parts.code | | Name of the part

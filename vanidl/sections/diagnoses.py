@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vanidl.analyses.step_parts import StepParts
+from vanidl.breakdown.step_bar import StepParts
 from vanidl.diagnoses import Diagnosis
 from vanidl.run import Run
 from vanidl.schema import fields_of

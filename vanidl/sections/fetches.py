@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vanidl.analyses.fetching import FetchedBatches, Fetching, LoaderFetches, WaitParts
+from vanidl.analyses.batches import FetchedBatches, Fetching, LoaderFetches
 from vanidl.analyses.summary import objects_apart
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown import Cell as DurationCell
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.causes import (
+    COMPUTE,
+    DELIVERY,
+    INPUT_CPU,
+    METADATA,
+    READ,
+    STORAGE,
+    WORKERS,
+    WRITE,
+)
 from vanidl.figures import palette
 from vanidl.figures.downsample import n_of_m
 from vanidl.figures.figure import Column, Figure, Spec, Table
@@ -17,33 +30,28 @@ from vanidl.formatting.units import Cell, count, nbytes, plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 from vanidl.run import Run
-from vanidl.schema import Maybe, fields_of
+from vanidl.schema import Maybe
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.wording.waits import known_parts
+from vanidl.wording.waits import OPEN, WAIT_WORDS, parts_words, wait_parts
 
 LIMIT = 40
 SLOWEST = 20
 _MOST_LOADERS = 8
 _TITLE = "What batches waited for"
-_STACKS = (
-    ("reads_s", "reads and writes", palette.READ, ""),
-    ("metadata_s", "metadata calls", palette.WRITE, "/"),
-    ("decoding_s", "decoding", palette.IN_WAIT, ""),
-    ("samples_s", "getting samples, I/O included", palette.IN_WAIT, "x"),
-    ("collating_s", "collating", palette.COMMUNICATION, "/"),
-    ("collate_s", "collating, I/O included", palette.COMMUNICATION, "/"),
-    ("delivery_s", "delivery", palette.HIDDEN, ""),
-    ("not_begun_s", "not begun", palette.OTHER, "x"),
-    ("rest_s", "starting workers, ends of epochs", palette.UNOBSERVED, "."),
-)
+_COLOURS = {
+    STORAGE: (palette.READ, ""),
+    WORKERS: (palette.UNOBSERVED, "."),
+    DELIVERY: (palette.HIDDEN, ""),
+    COMPUTE: (palette.OTHER, "x"),
+    OPEN: (palette.IN_WAIT, "/"),
+}
 _CAPTION = (
-    "One bar per rank: its input waits, by what the process that fetched the batch did while "
-    "training waited for that batch. Known per batch, as the recorder saw each fetch: what other "
-    "workers read ahead meanwhile does not count. Decoding is __getitem__ without its I/O. "
+    "One bar per rank: its input waits, by what the process that fetched the late batch did since "
+    "the batch was asked of it. What other workers read ahead meanwhile does not count. Where "
+    "evidence leaves a cause open, the bar has what is its own for sure, and the rest is hatched. "
 )
 _NO_IO = "What was read within the fetches was not recorded: no tracer ran in these processes."
-_IN_PART = "Not all I/O was recorded, or not in this layer: what is missing is in decoding."
-_NO_CALLS = "Metadata calls were not timed one by one and are in decoding."
+_IN_PART = "Not all I/O was recorded, or not in this layer: what is missing looks like other work."
 _NOWHERE = (
     "Which batch waited for what was not recorded: vanidl record does that for the DataLoader "
     "of PyTorch."
@@ -52,23 +60,25 @@ _NOWHERE = (
 
 def figure(run: Run) -> Figure:
     """The input waits of each rank by what the batch that they took was at."""
-    found = run.fetching
-    if found is None or found.mean is None:
+    found, account = run.fetching, run.breakdown
+    if found is None or not account.length_ns(WAIT):
         return Figure("fetches", "Input and compute", _TITLE, "", None, None, _NOWHERE,
                       applies=False)  # fmt: skip
-    rows = found.per_rank if len(found.per_rank) == 1 else (found.mean, *found.per_rank[:LIMIT])
-    cut = n_of_m(min(len(found.per_rank), LIMIT), len(found.per_rank), "ranks")
+    ranks = [str(place) for place in np.flatnonzero(account.observed).tolist()]
+    rows = ranks if len(ranks) == 1 else [MEAN, *ranks[:LIMIT]]
+    cut = n_of_m(min(len(ranks), LIMIT), len(ranks), "ranks")
     words = [_CAPTION, *_remarks(run, found), f"Shown: {cut}." if cut else ""]
     table = slowest_batches(run.trace, found.batches, found.names)
+    waited = seconds(account.length_ns(WAIT) / 1e9)
     return Figure(
         "fetches",
         "Input and compute",
         _TITLE,
         " ".join(word.strip() for word in words if word),
-        _spec(rows, traced=found.io_recorded),
+        _spec(run, rows),
         table,
-        alt_text=f"Of {seconds(found.mean.wait_s)} of input wait, on average: "
-        f"{known_parts(found.mean, whole=_is_whole(run))}.",
+        alt_text=f"Input waits of a rank: {waited}, on average; "
+        f"{parts_words(account, whole=_is_whole(run))}.",
     )
 
 
@@ -83,44 +93,51 @@ def _remarks(run: Run, found: Fetching) -> Iterator[str]:
         yield _NO_IO
     elif not _is_whole(run):
         yield _IN_PART
-    elif found.mean is not None and found.mean.metadata_s is None:
-        yield _NO_CALLS
 
 
-def _spec(rows: tuple[WaitParts, ...], *, traced: bool) -> Spec:
-    positions, labels = list(range(len(rows))), [plotted(row.label) for row in rows]
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "x": [getattr(row, field) for row in rows],
-            "y": positions,
-            "customdata": [seconds(getattr(row, field)) for row in rows],
-            "marker": palette.fill(colour, pattern),
-            "hovertemplate": "%{customdata} " + name + "<extra></extra>",
-        }
-        for field, name, colour, pattern in _shown(rows, traced=traced)
-    ]
+def _spec(run: Run, ranks: Sequence[str]) -> Spec:
+    account = run.breakdown
+    labels = ["mean" if who == MEAN else account.labels[int(who)] for who in ranks]
+    positions = list(range(len(ranks)))
+    divided = [wait_parts(account, who) for who in ranks]
+    data = []
+    for code, (colour, pattern) in _COLOURS.items():
+        cells = [next((p.cell for p in parts if p.code == code), None) for parts in divided]
+        ends = [_shown_ns(account, who, code, cell) for who, cell in zip(ranks, cells, strict=True)]
+        if any(ends):
+            data.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": WAIT_WORDS[code],
+                    "x": [spent / 1e9 for spent in ends],
+                    "y": positions,
+                    "customdata": [seconds(spent / 1e9) for spent in ends],
+                    "marker": palette.fill(colour, pattern),
+                    "hovertemplate": "%{customdata} " + WAIT_WORDS[code] + "<extra></extra>",
+                }
+            )
     layout = palette.layout(
-        130 + max(34 if len(rows) <= 8 else 20, 16) * len(rows),
+        130 + max(34 if len(ranks) <= 8 else 20, 16) * len(ranks),
         barmode="stack",
         bargap=0.3,
         xaxis=palette.axis("seconds", rangemode="tozero", fixedrange=True),
         yaxis=palette.axis(
-            tickvals=positions, ticktext=labels, range=[len(rows) - 0.5, -0.5],
-            showgrid=False, fixedrange=True,
+            tickvals=positions, ticktext=[plotted(label) for label in labels],
+            range=[len(ranks) - 0.5, -0.5], showgrid=False, fixedrange=True,
         ),
     )  # fmt: skip
     return {"data": data, "layout": layout}
 
 
-def _shown(rows: tuple[WaitParts, ...], *, traced: bool) -> Iterator[tuple[str, str, str, str]]:
-    """The parts that are known; where I/O is not, getting samples and collating as a whole."""
-    left_out = {"samples_s", "collate_s"} if traced else {"collating_s"}
-    for stack in _STACKS:
-        if stack[0] not in left_out and any(getattr(row, stack[0]) is not None for row in rows):
-            yield stack
+def _shown_ns(account: Breakdown, who: str, code: str, cell: DurationCell | None) -> float:
+    """What of a part is drawn: what it has for sure, and of the open part all that others leave."""
+    if cell is None:
+        return 0.0
+    if code != OPEN:
+        return float(cell.low_ns)
+    known = sum(part.cell.low_ns for part in wait_parts(account, who) if part.code != OPEN)
+    return max(account.length_ns(WAIT, who) - known, 0.0)
 
 
 _COLUMNS = (
@@ -178,8 +195,8 @@ def _text(run: Run) -> str | None:
     rows += [_loader(each) for each in found.loaders[:_MOST_LOADERS]]
     table = aligned_table("Fetches, known per batch", rows) or "Fetches\n"
     words = []
-    if found.mean is not None:
-        words.append(("waits", known_parts(found.mean, whole=_is_whole(run))))
+    if run.breakdown.length_ns(WAIT):
+        words.append(("waits", parts_words(run.breakdown, whole=_is_whole(run))))
     words += [("I/O", remark) for remark in _remarks(run, found)]
     words += [("longest", each) for each in _longest(run.trace, found.batches)]
     return named_values(table.rstrip(), words)
@@ -222,12 +239,38 @@ def _json(run: Run) -> Object | None:
         "io_recorded": found.io_recorded,
         "batches": len(found.batches),
         "loaders": [values_of(each) for each in found.loaders],
-        "mean": None if found.mean is None else values_of(found.mean, without=("label",)),
-        "per_rank": [values_of(row) for row in found.per_rank],
+        "mean": _waits(run.breakdown, MEAN),
+        "per_rank": [
+            {"label": run.breakdown.labels[place]} | _waits(run.breakdown, str(place))
+            for place in np.flatnonzero(run.breakdown.observed).tolist()
+        ],
         "slowest": [dict(zip(units, row, strict=True)) for row in table.rows],
     }
 
 
+_WAIT_CELLS = {
+    "reads": f"{STORAGE}.{READ}",
+    "writes": f"{STORAGE}.{WRITE}",
+    "metadata": f"{STORAGE}.{METADATA}",
+    "decoding": INPUT_CPU,
+    "delivery": DELIVERY,
+    "workers": WORKERS,
+}
+"""Names of parts of waits in JSON, and the cells that they are."""
+
+
+def _waits(account: Breakdown, who: str) -> Object:
+    """The input waits of a rank: of each part what it has at least, and both ends."""
+    values: Object = {"wait_s": account.length_ns(WAIT, who) / 1e9}
+    for name, cause in _WAIT_CELLS.items():
+        low, high = account.cell(f"{who}/{WAIT}/{cause}").range_s
+        values |= {f"{name}_s": low, f"{name}_range_s": [low, high]}
+    return values
+
+
+_WAITS_KIND: Object = {"wait_s": float}
+for _name in _WAIT_CELLS:
+    _WAITS_KIND |= {f"{_name}_s": float, f"{_name}_range_s": tuple[float, float]}
 _BATCH = (
     dict.fromkeys(("loader", "rank", "worker"), str)
     | dict.fromkeys(("epoch", "batch"), int)
@@ -242,8 +285,8 @@ _KIND = Maybe({
     "io_recorded": bool,
     "batches": int,
     "loaders": [LoaderFetches],
-    "mean": Maybe(fields_of(WaitParts, without=("label",))),
-    "per_rank": [WaitParts],
+    "mean": _WAITS_KIND,
+    "per_rank": [{"label": str} | _WAITS_KIND],
     "slowest": [_BATCH],
 })  # fmt: skip
 SECTION = Section("fetches", (figure,), _text, {"fetches": Json(_json, _KIND)})

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from vanidl.analyses import Results
-from vanidl.analyses.fetching import WaitParts
-from vanidl.analyses.overlap import IO_WAIT, UNKNOWN_WAIT, Overlap, RankOverlap, by_device
+from vanidl.analyses.overlap import Overlap, RankOverlap, by_device
 from vanidl.analyses.summary import Summary, objects_apart
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, WAIT
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, percent, plural, seconds
-from vanidl.model.trace import OBJECT, Trace
+from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
 from vanidl.wording import benchmark, ceiling, tracing
 from vanidl.wording.basis import hidden_words, steps_name
@@ -26,13 +29,14 @@ from vanidl.wording.layers import (
     objects_part,
     stdio_part,
     through_daos,
-    untraced_beside,
 )
 from vanidl.wording.placement import placement_bounds
-from vanidl.wording.waits import io_words, longest_parts, names_metadata, parts_of_wait
+from vanidl.wording.storage import storage_sentence
+from vanidl.wording.waits import parts_words
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
+_REAL = 0.1  # of the run: shorter windows beside training are not named
 COMPLETE = 0.99  # traced fraction at which times are taken as whole
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
@@ -56,11 +60,11 @@ class Headline:
         return " ".join(_present(self.ending, self.title, *self.support))
 
 
-def headline(trace: Trace, results: Results) -> Headline:
+def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
     """One title sentence and the supporting sentences that apply."""
     overlap, ending = results.overlap, ending_words(trace.ending)
     if overlap is None:
-        title = _without_overlap(trace, results)
+        title = _without_overlap(trace, results, account)
         support = _present(
             benchmark.verdict(results.benchmarks),
             _missing(trace, results),
@@ -71,14 +75,15 @@ def headline(trace: Trace, results: Results) -> Headline:
             objects_part(results.summary),
         )
         return Headline(title, support, ending)
-    title = _in_scope(_waited(trace, results, overlap), results)
+    title = _in_scope(_waited(trace, results, overlap, account), results)
     support = _present(
         benchmark.verdict(results.benchmarks),
         _missing(trace, results),
         _untraced(results),
         _ceiling(trace),
+        _beside_training(account),
         _starving(overlap),
-        _ranks(overlap),
+        _ranks(overlap, account),
         _through_communication(overlap),
         _unobserved(overlap),
         _counted(overlap, results.summary),
@@ -120,30 +125,44 @@ def _present(*sentences: str) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def _waited(trace: Trace, results: Results, overlap: Overlap) -> str:
+def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown) -> str:
+    """How much of the training steps was waiting for input, and what the waits were."""
     mean = overlap.mean
     average = _average(trace, overlap)
-    if mean.input_wait_s is None and overlap.basis is None and mean.io_s is not None:
+    if not account.waits_known and overlap.basis is None and mean.io_s is not None:
         return _within_steps(mean, average)
-    if mean.input_wait_s is None:
+    if not account.waits_known:
         return f"Input wait was not recorded; {_hidden(overlap)}."
-    if mean.input_wait_s == 0:
+    wait_ns, steps_ns = account.length_ns(WAIT), account.steps_ns
+    if not wait_ns:
         return f"Training did not wait for input; {_hidden(overlap)}."
-    share = mean.input_wait_s / mean.window_s if mean.window_s else None
-    part = f" ({percent(share)})" if share is not None else ""
-    times = f"{seconds(mean.input_wait_s)} of {seconds(mean.window_s)}{part}"
-    waited = f"Training waited {times} for input{average}"
-    known = results.fetching.mean if results.fetching else None
-    of_wait = _io_of_wait(results, overlap) if known is None else _per_batch(results, known)
-    return f"{waited}; {of_wait}."
+    times = f"{seconds(wait_ns / 1e9)} of {seconds(steps_ns / 1e9)} ({percent(wait_ns / steps_ns)})"
+    whole = not _is_cut(results) and not objects_apart(results.summary)
+    parts = parts_words(account, whole=whole)
+    if why := _why_io_of_wait_is_unknown(results, overlap):
+        unknown = f"how much of that was storage is not known: {why}"
+        return f"Training waited {times} for input{average}; {unknown}."
+    return f"Training waited {times} for input{average}; {parts}; {_hidden(overlap)}."
 
 
-def _per_batch(results: Results, known: WaitParts) -> str:
-    """What the wait was for, where the fetches of its batches were recorded."""
-    lossy = LOWER_BOUNDS & serious_codes(results.coverage.warnings)
-    parts = longest_parts(known, whole=not lossy and not objects_apart(results.summary))
-    hidden = f"; {_hidden(results.overlap)}" if results.overlap else ""
-    return f"of that, {parts}{hidden}"
+def _beside_training(account: Breakdown) -> str:
+    """Other windows that took as much as the waits, where they took a real part of the run."""
+    wait_ns = account.length_ns(WAIT)
+    named = {
+        "start-up": account.cell(f"{MEAN}/{PHASE}/start_up").low_ns,
+        "ends of epochs": account.length_ns(EPOCH_END),
+        "validation": account.cell(f"{MEAN}/{PHASE}/validation").low_ns,
+        "checkpoints": account.cell(f"{MEAN}/{PHASE}/checkpoint").low_ns,
+    }
+    long = {
+        name: spent
+        for name, spent in named.items()
+        if spent >= max(wait_ns, _REAL * account.window_ns) > 0
+    }
+    if not long:
+        return ""
+    words = ", ".join(f"{name} {seconds(ns / 1e9)}" for name, ns in long.items())
+    return f"Of the {seconds(account.window_ns / 1e9)} run outside these steps: {words}."
 
 
 def _within_steps(mean: RankOverlap, average: str) -> str:
@@ -163,31 +182,6 @@ def _average(trace: Trace, overlap: Overlap) -> str:
     return f", averaged over {count(observed)} ranks" if observed > 1 else ""
 
 
-def _io_of_wait(results: Results, overlap: Overlap) -> str:
-    if why := _why_io_of_wait_is_unknown(results, overlap):
-        return f"how much of that was I/O is not known: {why}"
-    mean = overlap.mean
-    part, mostly = mean.input_wait_io_s or 0.0, mean.wait_is_mostly
-    parts = parts_of_wait(mean, results.summary.layer)
-    if mostly == IO_WAIT and not names_metadata(mean):
-        what = "object storage" if results.summary.layer == OBJECT else "I/O"
-        return f"{io_words(mean)} of that was {what} and {_hidden(overlap)}"
-    if mostly == IO_WAIT:
-        return f"of that {parts}; {_hidden(overlap)}"
-    rest = "decoding or other work in the loader"
-    if _is_cut(results):
-        rest += ", or I/O that was not recorded"
-    if objects_apart(results.summary):
-        rest += ", or requests to object storage"
-    if mostly == UNKNOWN_WAIT:
-        return f"of that {parts}; {_known_rest(mean)}{rest}; {_hidden(overlap)}"
-    if names_metadata(mean):
-        only = "only " if part > 0 else ""
-        return f"of that {only}{parts}: the rest is {rest}; {_hidden(overlap)}"
-    amount = f"only {io_words(mean)}" if part > 0 else "none"
-    return f"{amount} of that is I/O: the rest is {rest}; {_hidden(overlap)}"
-
-
 def _why_io_of_wait_is_unknown(results: Results, overlap: Overlap) -> str:
     mean = overlap.mean
     if mean.input_wait_io_s is None:
@@ -200,14 +194,6 @@ def _why_io_of_wait_is_unknown(results: Results, overlap: Overlap) -> str:
 
 def _is_cut(results: Results) -> bool:
     return bool(LOWER_BOUNDS & serious_codes(results.coverage.warnings))
-
-
-def _known_rest(mean: RankOverlap) -> str:
-    """How much of a wait is known to be neither I/O nor metadata calls."""
-    least = mean.input_wait_rest_at_least_s
-    if least is None:
-        return "the rest is metadata calls, "
-    return f"at least {seconds(least)} is " if least else "the rest, if any, is "
 
 
 def _hidden(overlap: Overlap) -> str:
@@ -250,16 +236,16 @@ def _starving(overlap: Overlap) -> str:
     )
 
 
-def _ranks(overlap: Overlap) -> str:
+def _ranks(overlap: Overlap, account: Breakdown) -> str:
     """The slowest rank, and what all lose together; a single rank loses what it waits."""
     lost = overlap.lost_to_input_s
     loss = f"lost to input: {seconds(lost)}, summing each step's longest wait" if lost else ""
-    waits = [row for row in overlap.per_rank if row.input_wait_s is not None]
-    if len(waits) < 2:
+    column = account.columns.get(f"{WAIT}/")
+    if column is None or int(account.observed.sum()) < 2 or not account.waits_known:
         return ""
-    worst = max(waits, key=_wait)
-    name = elided(worst.label, limit=60)
-    sentence = f"The longest wait was {seconds(worst.input_wait_s)} ({name})"
+    worst = int(np.argmax(column.low))
+    name = elided(account.labels[worst], limit=60)
+    sentence = f"The longest wait was {seconds(float(column.low[worst]) / 1e9)} ({name})"
     return f"{sentence}; {loss}." if loss else f"{sentence}."
 
 
@@ -320,30 +306,44 @@ def _counted(overlap: Overlap, summary: Summary) -> str:
     return f"{by_counters(summary)}."
 
 
-def _without_overlap(trace: Trace, results: Results) -> str:
+def _without_overlap(trace: Trace, results: Results, account: Breakdown) -> str:
     summary = results.summary
     hidden = "whether it was hidden is not known"
     unknown = f"{hidden}: {_no_overlap(trace)}"
-    if summary.time is not None and summary.ops:
-        per_rank = " per rank on average" if len(trace.ranks) > 1 else ""
-        share = summary.time.share
-        part = f", {percent(share)} of the {seconds(trace.job.run_time_s)} run" if share else ""
-        apart = _unread(trace, results) or untraced_beside(results.coverage, summary)[0]
-        what = f"{summary.layer} I/O" if apart else "I/O"
-        return f"{what} took {seconds(summary.time.per_rank_mean_s)}{per_rank}{part}; {unknown}."
-    if summary.source == "counters" and summary.ops:
+    counted = summary.source == "counters" and summary.ops
+    has_bytes = bool(summary.storage_bytes_read or summary.storage_bytes_written)
+    has_io = bool(summary.ops) or (has_bytes and not _unread(trace, results))
+    if has_io and (spent := storage_sentence(trace, account)):
+        return f"{spent}." if spent.endswith("elsewhere") else f"{spent}; {unknown}."
+    if counted:
         return f"{by_counters(summary)}; single operations were not traced, so {hidden}."
     if unread := _unread(trace, results):
         return f"The {_run(trace)} did I/O through {unread}, which is not read: unknown, not zero."
     if summary.ops == 0:
         objects = f"; {moved}" if (moved := through_daos(summary)) else ""
         return f"No {summary.layer} operation was recorded during the {_run(trace)}{objects}."
-    return _nothing_on_layer(trace, results)
+    return _nothing_on_layer(trace, results, account)
 
 
-def _nothing_on_layer(trace: Trace, results: Results) -> str:
+def _by_heatmaps(trace: Trace, account: Breakdown) -> str:
+    """What the run moved, and at most how long, where only heat maps were recorded."""
+    read, written = (
+        sum(int(getattr(each, name).sum()) for each in trace.heatmaps)
+        for name in ("bytes_read", "bytes_written")
+    )
+    layers = " and ".join(dict.fromkeys(each.layer for each in trace.heatmaps))
+    spent = storage_sentence(trace, account)
+    return (
+        f"By its heat maps, the run {moved_words(read, written)} through {layers}"
+        f"{f'; {spent[0].lower()}{spent[1:]}' if spent else ''}."
+    )
+
+
+def _nothing_on_layer(trace: Trace, results: Results, account: Breakdown) -> str:
     summary, run = results.summary, _run(trace)
     others = [layer for layer in summary.layers if layer.bytes_read or layer.bytes_written]
+    if trace.heatmaps and not trace.counters:
+        return _by_heatmaps(trace, account)
     if others:
         moved = ", ".join(f"{o.layer} {moved_words(o.bytes_read, o.bytes_written)}" for o in others)
         return f"No {summary.layer} operation was recorded during the {run}; {moved}."

@@ -1,112 +1,119 @@
-"""What an input wait consists of, in words."""
+"""What input waits consist of, in words: a view of the account of time."""
 
 from __future__ import annotations
 
-from vanidl.analyses.fetching import WaitParts
-from vanidl.analyses.overlap import RankOverlap
-from vanidl.formatting.units import change, seconds
-from vanidl.model.trace import OBJECT
+from dataclasses import dataclass
 
-NEGLIGIBLE = 0.05
-"""Share of the wait below which metadata calls are not named beside reads and writes."""
-_CLEAR = 0.1
-_CALLS = "metadata calls (open, stat, close)"
-_REQUESTS = "requests that move no data (HEAD, LIST)"
+from vanidl.breakdown import Breakdown, Cell
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.causes import (
+    BLOCKED,
+    COMPUTE,
+    DELIVERY,
+    INPUT_CPU,
+    METADATA,
+    OBJECT,
+    STORAGE,
+    TOO_FEW_CORES,
+    WORKERS,
+)
+from vanidl.formatting.units import seconds
 
+WIDE = 0.5
+"""Share of the waits: where so much of them is open, what they consist of is not known."""
 
-def parts_of_wait(mean: RankOverlap, layer: str) -> str:
-    """`982 ms were reads and writes and 918 ms metadata calls (open, stat, close)`."""
-    calls = _REQUESTS if layer == OBJECT else _CALLS
-    some = bool(mean.input_wait_io_s)
-    reads = f"{io_words(mean)} were" if some else "none was"
-    reads += " reads and writes" if some else " reading or writing"
-    if mean.input_wait_metadata_at_most_s is None:
-        return f"{reads}; {calls} were not timed"
-    if not names_metadata(mean):
-        return reads
-    took = metadata_words(mean)
-    return f"{reads} and {took} {calls}" if some else f"{reads}, and {took} were {calls}"
+MOSTLY = 0.5
+"""Share of the waits from which they are mostly of one cause."""
 
+_WORTH = 0.02  # of the waits: shorter parts are not named
+_LIKE = 0.02  # of the waits: ends of a cell that lie closer are said as one
+OPEN = "open"
+"""The code of what no record tells apart: decoding, locks, other work of the loader."""
 
-def io_words(mean: RankOverlap) -> str:
-    """`15.6 ms`, and what the clocks leave open of it where that is more than a tenth of it."""
-    amount, between = seconds(mean.input_wait_io_s), open_words(mean)
-    same = mean.input_wait_io_s == mean.in_wait_s  # else some of it lies in waits that starve none
-    return f"{amount} ({between} by what the clocks leave open)" if between and same else amount
-
-
-def open_words(mean: RankOverlap) -> str:
-    """`6.88 to 68.7 ms` of I/O in waits; nothing where the clocks settle it to a tenth."""
-    low, high = mean.in_wait_at_least_s, mean.in_wait_at_most_s
-    if low is None or high is None or not mean.in_wait_s or high - low <= _CLEAR * mean.in_wait_s:
-        return ""
-    return change(low, high)
+WAIT_WORDS = {
+    STORAGE: "storage",
+    WORKERS: "starting workers",
+    DELIVERY: "delivery from the workers",
+    COMPUTE: "time in which the device computed",
+    OPEN: "decoding or other work of the loader",
+}
 
 
-def names_metadata(mean: RankOverlap) -> bool:
-    """Whether metadata calls can be a part of the wait that is worth a word."""
-    at_most = mean.input_wait_metadata_at_most_s
-    return at_most is not None and at_most >= NEGLIGIBLE * (mean.input_wait_s or 0.0)
+@dataclass(frozen=True, slots=True)
+class WaitPart:
+    """One part of the input waits of a rank, and the key of its cell; "" for what is open."""
+
+    code: str
+    cell: Cell
+    key: str
 
 
-def metadata_words(mean: RankOverlap) -> str:
-    """`918 ms`, or what is likely and the bound where single calls were not timed."""
-    likely, at_most = mean.input_wait_metadata_s, mean.input_wait_metadata_at_most_s
-    if likely is None or at_most is None:
-        return "unknown"
-    if seconds(likely) == seconds(at_most):
-        return seconds(likely)
+def wait_parts(account: Breakdown, who: str = MEAN) -> tuple[WaitPart, ...]:
+    """The parts of the waits of a rank or the mean: each known cause, then what stays open."""
+    length_ns = account.length_ns(WAIT, who)
+    parts = []
+    for code in (STORAGE, WORKERS, DELIVERY, COMPUTE):
+        key = f"{who}/{WAIT}/{code}"
+        cell = account.cell(key)
+        if cell.high_ns:
+            parts.append(WaitPart(code, cell, key))
+    rest = [account.cell(f"{who}/{WAIT}/{code}") for code in (INPUT_CPU, BLOCKED, TOO_FEW_CORES)]
+    least = max(length_ns - sum(part.cell.high_ns for part in parts), 0)
+    most = min(length_ns - sum(part.cell.low_ns for part in parts), sum(c.high_ns for c in rest))
+    parts.append(WaitPart(OPEN, Cell(int(least), int(max(most, least))), ""))
+    return tuple(parts)
+
+
+def mostly(account: Breakdown) -> str:
+    """The code of the part that half of the waits or more are for sure; "" where none is."""
+    length_ns = account.length_ns(WAIT)
+    for part in wait_parts(account):
+        if length_ns and part.cell.low_ns >= MOSTLY * length_ns:
+            return part.code
+    return ""
+
+
+def parts_words(account: Breakdown, *, whole: bool) -> str:
+    """`10.9 s was storage and 4.97 s decoding or other work of the loader`, longest first.
+
+    Args:
+        account: of a run with input waits.
+        whole: whether all I/O was recorded; what is missing of it looks like work of the loader.
+    """
+    length_ns = account.length_ns(WAIT)
+    storage = account.cell(f"{MEAN}/{WAIT}/{STORAGE}")
+    if storage.high_ns - storage.low_ns > WIDE * length_ns:
+        least = f", at least {seconds(storage.low_ns / 1e9)}" if storage.low_ns else ""
+        return f"how much of that was storage is not known{least}"
+    said = []
+    for part in sorted(wait_parts(account), key=lambda part: -part.cell.middle_ns):
+        if part.cell.high_ns < _WORTH * length_ns:
+            continue
+        words = WAIT_WORDS[part.code]
+        if part.code == STORAGE and (calls := _mostly_metadata(account)):
+            words += calls
+        if part.code == OPEN and not whole:
+            words += ", or I/O that was not recorded"
+        said.append(f"{_amount(part.cell, length_ns)} {words}")
+    if not storage.high_ns:
+        said.append("none was storage")
+    return f"of that {', '.join(said[:3])}"
+
+
+def _mostly_metadata(account: Breakdown) -> str:
+    """That storage was mostly metadata calls, or requests to object storage, where it was."""
+    storage = account.cell(f"{MEAN}/{WAIT}/{STORAGE}")
+    calls = account.cell(f"{MEAN}/{WAIT}/{STORAGE}.{METADATA}")
+    objects = account.cell(f"{MEAN}/{WAIT}/{STORAGE}.{OBJECT}")
+    if calls.low_ns >= MOSTLY * storage.high_ns > 0:
+        return ", mostly metadata calls (open, stat, close)"
     return (
-        f"up to {seconds(at_most)}"
-        if not likely
-        else (f"about {seconds(likely)}, up to {seconds(at_most)},")
+        ", mostly requests to object storage" if objects.low_ns > MOSTLY * storage.high_ns else ""
     )
 
 
-_DECODING = "decoding (__getitem__ without I/O)"
-_OR_UNRECORDED = "decoding, or I/O that was not recorded"
-KNOWN_PARTS = (
-    ("reads_s", "reading and writing"),
-    ("metadata_s", "metadata calls"),
-    ("decoding_s", _DECODING),
-    ("samples_s", "__getitem__ (its I/O was not recorded)"),
-    ("collating_s", "collating"),
-    ("collate_s", "collating"),
-    ("not_begun_s", "before a worker began"),
-    ("delivery_s", "delivery from worker to training process"),
-    ("rest_s", "starting workers and ending epochs"),
-)
-"""Fields of `WaitParts`, and what they are called in a sentence."""
-
-_WORTH = 0.02  # of the wait: shorter parts are not named
-
-
-def known_parts(parts: WaitParts, *, whole: bool) -> str:
-    """`1.20 s reading and writing, 180 ms collating`: what is worth naming, longest first.
-
-    Args:
-        parts: the parts of the wait.
-        whole: whether all I/O was recorded; what is missing of it is taken for decoding.
-    """
-    return ", ".join(_named(parts, whole=whole))
-
-
-def longest_parts(parts: WaitParts, *, whole: bool) -> str:
-    """The same of the three longest."""
-    return ", ".join(_named(parts, whole=whole)[:3])
-
-
-def _named(parts: WaitParts, *, whole: bool) -> list[str]:
-    traced = parts.reads_s is not None
-    left_out = {"samples_s", "collate_s"} if traced else {"collating_s"}
-    known = [
-        (value, words)
-        for name, words in KNOWN_PARTS
-        if name not in left_out and (value := getattr(parts, name)) is not None
-    ]
-    worth = [(value, words) for value, words in known if value >= _WORTH * parts.wait_s > 0]
-    longest = sorted(worth, key=lambda part: -part[0])
-    return [
-        f"{seconds(value)} {words if whole or words != _DECODING else _OR_UNRECORDED}"
-        for value, words in longest
-    ]
+def _amount(cell: Cell, length_ns: float) -> str:
+    low, high = cell.range_s
+    if cell.high_ns - cell.low_ns <= _LIKE * length_ns:
+        return seconds((low + high) / 2)
+    return f"{seconds(low)} to {seconds(high)}" if cell.low_ns else f"at most {seconds(high)}"

@@ -1,0 +1,124 @@
+"""Whose fault a wait is: against a count of every nanosecond, and for pipelines of known cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.analyses.test_batches import END, random_run
+from vanidl.analyses.calls import of_trace
+from vanidl.analyses.reducing import reduce_parts
+from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
+from vanidl.breakdown.input_wait import divide_waits, served
+from vanidl.model.trace import SpanKind, Trace
+
+
+def divided(trace: Trace, *, whole: bool = True):
+    """The cells of the waits of the only rank, in the order of the waits."""
+    taken = np.flatnonzero(trace.fetches.wait_end > trace.fetches.wait_begin)
+    order = taken[np.argsort(trace.fetches.wait_begin[taken])]
+    start, end = trace.fetches.wait_begin[order], trace.fetches.wait_end[order]
+    calls = reduce_parts({"calls": of_trace(trace)}, trace.io, trace)["calls"]
+    members = range(len(trace.processes))
+    of_process = {p: served(trace, calls, p, whole, 0) for p in members}
+    return order, divide_waits(trace, 0, start, end, of_process, None)
+
+
+@pytest.mark.parametrize("calls", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_waits_are_divided_as_their_workers_spent_the_time(seed: int, calls: bool) -> None:
+    trace = random_run(np.random.default_rng(seed), calls=calls)
+    fetches = trace.fetches
+    order, cells = divided(trace)
+    at_work = {p: np.zeros(END + 1, bool) for p in (1, 2)}
+    stored = {p: np.zeros(END + 1, bool) for p in (1, 2)}
+    for process, begin, end in zip(fetches.process, fetches.begin, fetches.end, strict=True):
+        at_work[int(process)][begin:end] = True
+    for part in trace.io:
+        for start, end in zip(part.start, part.end, strict=True):
+            stored[part.process][start:end] = True
+    for process, spans in trace.metadata_calls.items():
+        for start, end in zip(spans.start, spans.end, strict=True):
+            stored[process][start:end] = True
+    for place, row in enumerate(order.tolist()):
+        process = int(fetches.process[row])
+        low, high = int(fetches.wait_begin[row]), int(fetches.wait_end[row])
+        ready = min(max(int(fetches.end[row]), low), high)
+        until = max(int(fetches.end[row]), low)
+        did = at_work[process][low:until]
+        storing = int((did & stored[process][low:until]).sum())
+        late = ready - low
+        expected = late * storing / max(int(did.sum()), 1)
+        got = cells[STORAGE][0][place]
+        assert expected - 3 <= got <= expected
+        busy = int(at_work[process][ready:high].sum())
+        assert cells[DELIVERY][0][place] == high - ready - busy
+        assert cells[DELIVERY][1][place] == high - ready
+        least = sum(cells[c][0][place] for c in (STORAGE, DELIVERY, WORKERS))
+        most = sum(cells[c][1][place] for c in (STORAGE, DELIVERY, WORKERS, INPUT_CPU))
+        assert least <= high - low <= most
+
+
+@pytest.mark.parametrize(("reading", "decoding"), [(250, 250), (300, 200), (0, 500), (500, 0)])
+def test_a_wait_is_shared_by_all_that_made_its_batch_late(reading: int, decoding: int) -> None:
+    """One worker that reads, then decodes, for steps of 400: its waits hold only the decoding."""
+    trace = pipeline(reading, decoding, step=400, batches=12, ahead=2)
+    order, cells = divided(trace)
+    fetches = trace.fetches
+    waited = int((fetches.wait_end - fetches.wait_begin)[order].sum())
+    assert waited > 0
+    share = cells[STORAGE][0].sum() / waited
+    assert share == pytest.approx(reading / (reading + decoding), abs=0.03)
+
+
+def pipeline(reading: int, decoding: int, step: int, batches: int, ahead: int) -> Trace:
+    """A loader with one worker, which reads first; times in ns."""
+    base = random_run(np.random.default_rng(0), calls=False)
+    each = reading + decoding
+    taken = np.zeros(batches, np.int64)
+    begin, end, waits = (np.zeros(batches, np.int64) for _ in range(3))
+    now = free = 0
+    for k in range(batches):
+        asked = 0 if k < ahead else taken[k - ahead]
+        begin[k] = max(free, asked)
+        end[k] = free = begin[k] + each
+        waits[k] = now
+        taken[k] = max(now, end[k])
+        now = int(taken[k]) + step
+    zeros = np.zeros(batches, np.int64)
+    fetches = replace(
+        base.fetches,
+        trainer=zeros,
+        process=zeros + 1,
+        worker=zeros,
+        name=zeros,
+        epoch=zeros,
+        batch=np.arange(batches),
+        samples=zeros + 1,
+        begin=begin,
+        collate=end,
+        end=end,
+        wait_begin=waits,
+        wait_end=taken,
+        ahead=zeros + ahead,
+        in_order=zeros + 1,
+    )
+    template = base.io[0]
+    kept = slice(0, 0)
+    reads = replace(
+        template.rows(kept),
+        process=1,
+        start=begin,
+        end=begin + reading,
+        offset=zeros,
+        nbytes=zeros + 1,
+        thread=zeros.astype(np.int32),
+        file=zeros.astype(np.int32),
+        op=zeros.astype(np.uint8),
+    )
+    spans = replace(
+        base.spans.pick(base.spans.kind == SpanKind.INPUT_WAIT).pick(np.zeros(0, np.int64))
+    )
+    return replace(base, fetches=fetches, io=(reads,), spans=spans, metadata_calls={})

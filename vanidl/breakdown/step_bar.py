@@ -1,0 +1,105 @@
+"""The mean step as one bar: the cells of the account that divide it, and what stays open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vanidl.breakdown.account import MEAN, STEP, WAIT, Breakdown
+from vanidl.breakdown.causes import (
+    COMMUNICATION,
+    COMPUTE,
+    DELIVERY,
+    DEVICE_IDLE,
+    STORAGE,
+    WAITING_FOR_PEERS,
+    WORKERS,
+    Cell,
+)
+from vanidl.breakdown.windows import INPUT_WAIT as WAIT_PART
+from vanidl.breakdown.windows import PART_NAMES
+
+IO_WAIT, OTHER_WAIT, INPUT_WAIT = "io_wait", "other_wait", "input_wait"
+DELIVERY_WAIT, WORKERS_WAIT = "delivery_wait", "workers_wait"
+COMPUTED, COLLECTIVES, OWN_IO = "compute", "communication", "own_io"
+IDLE, REST = "device_idle", "rest"
+"""Waits: of storage, of a loader's other work, of which it is not known, for delivery, for workers
+to start. Between waits: compute, collectives that nothing covers, calls of storage of the training
+thread, a device without work, and what is left: other work, or not recorded."""
+
+WAITS = (IO_WAIT, OTHER_WAIT, INPUT_WAIT, DELIVERY_WAIT, WORKERS_WAIT)
+
+_WIDE = 0.5  # of the waits: with more of them open, what they consist of is not known
+_SMALL = 1e-4  # of the step: shorter parts are of the rest
+
+
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """One part of the mean step: seconds, share of it, and the cell that it shows."""
+
+    code: str
+    seconds: float
+    share: float
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """The mean step: `parts` add up to `mean_s`. `waits_known`: input waits were recorded."""
+
+    mean_s: float
+    steps: int  # of each rank, at least
+    ranks: int
+    waits_known: bool
+    parts: tuple[StepPart, ...]
+
+
+def divide_step(account: Breakdown) -> StepParts | None:
+    """The parts of the mean step, each with what is at least its own; None without steps."""
+    mean_ns = account.length_ns(STEP)
+    if not mean_ns:
+        return None
+    steps = account.steps[account.observed]
+    of_waits = account.cell(f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}")
+    waits_known = of_waits.is_exact or of_waits.high_ns - of_waits.low_ns <= 1
+    per_step = account.length_ns(WAIT) / max(float(steps.mean()), 1.0)
+    share_of_wait = min(per_step, mean_ns) / account.length_ns(WAIT) if per_step else 0.0
+
+    def waited(cause: str) -> Cell:
+        return account.cell(f"{MEAN}/{WAIT}/{cause}")
+
+    def spent(cause: str) -> Cell:
+        return account.cell(f"{MEAN}/{STEP}/{cause}")
+
+    found: list[tuple[str, float, str]] = []
+    wait_ns, left_ns = (min(per_step, mean_ns) if waits_known else 0.0), mean_ns
+    if wait_ns:
+        in_storage = waited(STORAGE)
+        open_ns = wait_ns
+        for code, cause in ((IO_WAIT, STORAGE), (WORKERS_WAIT, WORKERS), (DELIVERY_WAIT, DELIVERY)):
+            part_ns = min(waited(cause).low_ns * share_of_wait, open_ns)
+            open_ns -= part_ns
+            found.append((code, part_ns, f"{MEAN}/{WAIT}/{cause}"))
+        in_compute = min(waited(COMPUTE).low_ns * share_of_wait, open_ns)
+        open_ns -= in_compute
+        width_ns = (in_storage.high_ns - in_storage.low_ns) * share_of_wait
+        code = INPUT_WAIT if width_ns > _WIDE * wait_ns else OTHER_WAIT
+        found.append((code, open_ns, f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}"))
+    collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
+    lowest = spent(COMPUTE).low_ns
+    between = (
+        (OWN_IO, spent(STORAGE).low_ns - waited(STORAGE).low_ns * share_of_wait, STORAGE),
+        (COMPUTED, lowest, COMPUTE),
+        (COLLECTIVES, min(cell.high_ns for cell in collectives) if lowest else 0.0, COMMUNICATION),
+        (IDLE, spent(DEVICE_IDLE).low_ns, DEVICE_IDLE),
+    )
+    left_ns -= sum(part_ns for _, part_ns, _ in found)
+    for code, part_ns, cause in between:
+        part_ns = min(max(part_ns, 0.0), max(left_ns, 0.0))
+        left_ns -= part_ns
+        found.append((code, part_ns, f"{MEAN}/{STEP}/{cause}"))
+    found = [(code, part_ns, key) for code, part_ns, key in found if part_ns > _SMALL * mean_ns]
+    rest_ns = mean_ns - sum(part_ns for _, part_ns, _ in found)
+    if rest_ns > 0:
+        found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
+    parts = tuple(StepPart(c, ns / 1e9, ns / mean_ns, key) for c, ns, key in found)
+    return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, parts)
