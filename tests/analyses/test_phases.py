@@ -217,6 +217,31 @@ def test_checkpoints_are_bursts_of_writes():
     assert "model.ckpt" in phases.checkpoints[0].evidence
 
 
+@pytest.mark.parametrize("writing", [1, 2, 4])
+def test_a_checkpoint_takes_what_its_busiest_rank_spends(writing):
+    """However many ranks write at once; the mean is over all of them."""
+    saves = [
+        Io(
+            SECOND + i * 10 * MS,
+            SECOND + i * 10 * MS + (9 - rank) * MS,
+            i * 10,
+            10,
+            2 + rank,
+            1,
+            rank,
+        )
+        for i in range(5)
+        for rank in range(writing)
+    ]
+    names = {1: "/data/train.h5"} | {2 + rank: f"/run/model.ckpt{rank}" for rank in range(4)}
+    phases = phases_of([*reads(0), *saves], names=names, nprocs=4)
+    (saved_at_once,) = phases.checkpoints
+    assert saved_at_once.busiest_s == pytest.approx(0.045)
+    spent = sum(5 * (9 - rank) for rank in range(writing)) / 1000
+    assert saved_at_once.busy_s == pytest.approx(spent / 4)
+    assert all(phase.busiest_s is None for phase in (*phases.stages, *phases.epochs))
+
+
 def saved(bursts: list[tuple[int, int, int]], names: dict[int, str], seen=None):
     """Checkpoints of writes that begin at (ms, offset in MiB, file), 10 ms of 1 MiB each."""
     ios = [

@@ -86,6 +86,8 @@ KEYS: dict[str, Callable[[Found], float]] = {
     "posix_meta_s_sum": at("storage.by_layer.POSIX.meta_s"),
     "stdio_meta_time_s": at("storage.by_layer.STDIO.meta_s"),
     "stdio_meta_s_sum": at("storage.by_layer.STDIO.meta_s"),
+    "mean_io_per_rank_s": at("breakdown.mean.run.storage.0"),
+    "mean_io_per_rank_by_counters_s": at("breakdown.mean.run.storage.0"),
     "sum_of_durations_s": at("io.time.sum_s"),
     "union_over_ranks_s": at("io.time.any_rank_s"),
     "longest_rank_busy_s": at("io.time.per_rank_max_s"),

@@ -116,6 +116,22 @@ def test_a_file_is_opened_for_each_sample_from_one_open_for_two_on(more, named):
     assert bool(found(name, "open_per_sample", dataset=data)) == named
 
 
+@pytest.mark.parametrize(
+    ("size", "share", "named"),
+    [(1 << 20, 0.5, False), (1 << 20, 0.49, True), ((1 << 20) - 2, 0.5, True)],
+)
+def test_opens_that_each_read_half_of_a_large_file_are_none_to_save(size, share, named):
+    """As once an epoch."""
+    name = "open_for_each_sample"
+    data = labeled.made(name).results.dataset
+    files = tuple(
+        replace(f, size=size, bytes_read=int(share * size * (f.opens or 0))) for f in data.files
+    )
+    samples = replace(data.samples, total=sum(f.opens or 0 for f in files))
+    data = replace(data, files=files, samples=samples, reread_factor=1.0)
+    assert bool(found(name, "open_per_sample", dataset=data)) == named
+
+
 @pytest.mark.parametrize("column", ["busy_spread", "bytes_spread"])
 @pytest.mark.parametrize(("spread", "named"), [(1.499, False), (1.5, True)])
 def test_ranks_are_uneven_from_half_more_than_the_mean(column, spread, named):

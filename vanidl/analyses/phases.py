@@ -55,6 +55,7 @@ class Phase:
     bytes_written: int | None
     busy_s: float | None
     input_wait_s: float | None
+    busiest_s: float | None = None  # of a checkpoint: busy time of the rank with most of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,12 @@ def finish(
     rows = _measured((*stages, *epoch_bounds, *checkpoint_bounds), reduced, trace, spans)
     split = len(stages), len(stages) + len(epoch_bounds)
     reason = "" if epoch_bounds else found.evidence
+    busiest = _busiest_s(reduced, checkpoint_bounds)
     written = tuple(
-        replace(row, bytes_written=burst.nbytes, busy_s=row.busy_s if burst.traced else None)
-        for row, burst in zip(rows[split[1] :], saved, strict=True)
+        replace(row, bytes_written=burst.nbytes, busiest_s=None if row.busy_s is None else most)
+        if burst.traced
+        else replace(row, bytes_written=burst.nbytes, busy_s=None)
+        for row, burst, most in zip(rows[split[1] :], saved, busiest, strict=True)
     )
     return Phases(rows[: split[0]], rows[split[0] : split[1]], written, reason)
 
@@ -239,6 +243,16 @@ def _busy_s(
     of_ranks = (busy for position, busy in reduced.busy.items() if position >= 0)
     total = intervals.covered_within_all(of_ranks, low, high)
     return total / max(len(trace.ranks), 1) / 1e9
+
+
+def _busiest_s(reduced: Operations, bounds: Sequence[_Bounds]) -> list[float]:
+    """Within each of the bounds, the busy time of the rank with most."""
+    low, high = (np.array([b[i] for b in bounds], np.int64) for i in (1, 2))
+    most = np.zeros(len(bounds), np.int64)
+    for position, busy in reduced.busy.items():
+        if position >= 0 and len(bounds):
+            most = np.maximum(most, intervals.covered_within(busy, low, high))
+    return [float(ns) / 1e9 for ns in most]
 
 
 def _count_within(start: Int64Array, low: Int64Array, high: Int64Array) -> Int64Array:

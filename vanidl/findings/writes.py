@@ -58,9 +58,9 @@ def _stall(facts: Facts) -> RuleResult | None:
 
 
 def _stopped_s(phase: Phase, facts: Facts) -> float:
-    """Time in I/O during the checkpoint, not more than what no compute covers."""
+    """Time in I/O of the busiest rank during the checkpoint, not more than no compute covers."""
     wall = phase.end_s - phase.start_s
-    busy = wall if phase.busy_s is None else phase.busy_s * max(len(facts.trace.ranks), 1)
+    busy = wall if phase.busiest_s is None else phase.busiest_s
     return max(min(wall - _computed_s(phase, facts), busy), 0.0)
 
 

@@ -198,5 +198,6 @@ layers | | Totals of every module of the logs, by layer
 read_s | s | Time in reads, summed over files and processes
 write_s | s | Time in writes, summed over files and processes
 meta_s | s | Time in opens, stats and the like, summed over files and processes
+busiest_s | s | Of a checkpoint: busy time of the rank with most; null for other phases
 remove_s | s | Time in unlink, remove and rmdir, summed likewise; null where the tracer has none
 """
