@@ -259,9 +259,6 @@ class _Records:
                 if name.endswith("_TIMESTAMP"):
                     times = np.where(times > 0, times + since_zero_s, times)
                 seconds[i, :count] = np.where(times >= 0, times, seconds[i, :count])
-        synced = table.seconds.get(f"{names.prefix}_F_SYNC_TIME")
-        if synced is not None:  # Darshan counts it as time of writing
-            seconds[names.plain_times.index("WRITE_TIME"), :count] += np.maximum(synced[rows], 0)
 
 
 _ZERO = frozenset(
