@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from vanidl.record import life
 from vanidl.record.injected.vanidl_steps import hooks, journal, saves
 from vanidl.record.injected.vanidl_steps.present import SAVE
-from vanidl.watch import life
 
 SAVING = {
     "torch.serialization": ("save",),

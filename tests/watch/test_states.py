@@ -16,6 +16,7 @@ import pytest
 
 from tests.makers.step_journals import MS, START
 from tests.watch.test_run import SECOND, Recording, steps
+from vanidl.record import alive
 from vanidl.record.alive import NAME, Recorder, place_of_processes, read_recorder, sign_of_life
 from vanidl.record.watch import process_started
 from vanidl.watch.condition import State
@@ -201,7 +202,20 @@ def test_no_sign_of_life_can_be_left(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\udcff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"pid": "x"}',
+        "\udcff",
+        '{"place": "", "pid": 1, "started": 1, "start_ns": 1, "lives": {"1": ["R", 0]}}',
+        '{"place": "", "pid": 1, "started": 1, "start_ns": 1, "lives": {"1": [1, 0, 0, 0, 0]}}',
+        '{"place": "", "pid": 1, "started": 1, "start_ns": 1, "lives": {"x": ["R", 0, 0, 0, 0]}}',
+        '{"place": "", "pid": 1, "started": 1, "start_ns": 1, "lives": []}',
+    ],
+)
 def test_a_damaged_sign_of_life_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / NAME).write_bytes(content.encode("utf-8", "surrogateescape"))
     assert read_recorder(tmp_path) is None
@@ -227,6 +241,35 @@ def test_elsewhere_a_run_is_dead_once_its_recorder_is_silent(tmp_path: Path) -> 
     assert after(2 * GONE_S + 2) is State.DEAD
     path.write_bytes(path.read_bytes() + path.read_bytes()[-64:])
     assert after(2 * GONE_S + 3) is State.TRAINING
+
+
+def test_elsewhere_it_is_seen_by_what_its_recorder_says(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorder is beside the program, who watches is not: no process can be looked at."""
+    monkeypatch.setattr(alive, "LOOK_S", 0.01)
+    monkeypatch.setattr("vanidl.watch.run.look_at", lambda *_: None)
+
+    def hear() -> None:
+        """What the recorder says next."""
+        before = read_recorder(program.run)
+        end_s = time.monotonic() + 30
+        while (found := read_recorder(program.run)) is None or found == before or not found.lives:
+            assert time.monotonic() < end_s
+            time.sleep(0.01)
+        assert list(found.lives) == [program.child.pid]
+        assert found.host == os.uname().nodename
+        program.after(0)
+
+    program.do("step(30); before = begin(j.WAIT)")
+    with sign_of_life(program.run):
+        hear()
+    assert program.after(12) is State.WAITING
+    program.do("events.present.end(before); step(30); before = begin(SAVE)")
+    with sign_of_life(program.run):
+        hear()
+        hear()
+    assert program.after(1000) is State.SAVING
 
 
 def test_a_page_that_is_another_file_by_now_says_nothing(program: Program) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from vanidl.readers.steps.journal import ITER, KIND, LOADER_SHIFT, OTHER_STEP, WAIT
 from vanidl.readers.steps.live import LiveJournal
 from vanidl.readers.steps.loaders import EVALUATION
+from vanidl.record.life import SAVE, Call, Life
 from vanidl.watch.condition import Activity, State
-from vanidl.watch.life import SAVE, Call, Life
 
 _NOTHING = Call(0, 0)
 

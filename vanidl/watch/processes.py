@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vanidl.encoding.budget import whole_number
-from vanidl.watch.life import PROC, is_of_run
+from vanidl.record.life import PROC, is_of_run
 
 _COUNT = re.compile(rb"^(rchar|read_bytes): (\d+)$", re.M)
 

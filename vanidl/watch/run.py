@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path
@@ -25,10 +26,10 @@ from vanidl.readers.steps.live import LiveJournal
 from vanidl.record.alive import NAME as SIGN_OF_LIFE
 from vanidl.record.alive import Recorder, read_recorder
 from vanidl.record.free_space import STOP
+from vanidl.record.life import Life, anyone_lives, look_at
 from vanidl.record.steps import FOLDER
 from vanidl.watch.activity import activity_of
 from vanidl.watch.condition import STALL_S, Condition, State, condition_of
-from vanidl.watch.life import Life, anyone_lives, look_at
 from vanidl.watch.processes import ProcessReads
 from vanidl.watch.state import RankState, ReadState, RunState, Waited, WorkerState
 
@@ -124,7 +125,8 @@ class WatchedRun:
         self._reads = ProcessReads(folder / FOLDER)
         self._recent = {source: Recent() for source in ("calls", "storage", "objects")}
         self._recorder: Recorder | None = None
-        self._sign: tuple[int, int] = (0, 0)  # when the recorder touched it, when that was found
+        self._sign: tuple[int, int] = (0, 0)  # when the recorder wrote it, when that was found
+        self._said = (-1, 0)  # the look of the recorder that it tells of, and when that was found
         self._state, self._state_ns = State.STARTING, 0  # since when it is in that
         self._trained_ns = 0  # when a process that trains was last there
 
@@ -147,6 +149,8 @@ class WatchedRun:
         """
         ended, at_ns = self.has_ended, now_ns if monotonic_ns is None else monotonic_ns
         self._recorder = read_recorder(self.folder) or self._recorder
+        if self._recorder is not None and self._recorder.looks != self._said[0]:
+            self._said = self._recorder.looks, at_ns
         self._find()
         left = _ROWS_A_LOOK
         for file in self._files.values():
@@ -176,11 +180,12 @@ class WatchedRun:
             if journal is None or not journal.process or journal.has_ended:
                 continue
             lives[name] = look_at(journal.process, self.folder / FOLDER)
-            if journal.has_stopped and lives[name] is None:
+            life = lives[name] or self._relayed(journal.process)
+            if journal.has_stopped and life is None:
                 continue  # elsewhere, and nothing more will come
             if journal.totals.steps or journal.totals.by_loader:
                 label = _label(journal)
-                found.append(activity_of(label, journal, lives[name], at_ns, file.news_ns))
+                found.append(activity_of(label, journal, life, at_ns, file.news_ns))
         why = self._why_dead(at_ns, list(lives.values()))
         condition = Condition(State.DEAD, why=why) if why else condition_of(found)
         if condition.state is not State.STARTING:
@@ -192,6 +197,14 @@ class WatchedRun:
         if condition.state in (State.WAITING, State.STALLED):
             return condition
         return replace(condition, for_s=(at_ns - self._state_ns) / 1e9)
+
+    def _relayed(self, process: Mapping[str, Any]) -> Life | None:
+        """What the recorder, which is beside a process, has said of it; None where it has not."""
+        recorder, pid = self._recorder, process.get("pid")
+        if recorder is None or process.get("host") != recorder.host or type(pid) is not int:
+            return None
+        found = recorder.lives.get(pid)
+        return found and found.aged(self._said[1])
 
     def _why_dead(self, at_ns: int, lives: Sequence[Life | None]) -> str:
         """Why the run is taken for dead, "" where it is not.

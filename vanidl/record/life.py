@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -49,6 +49,14 @@ class Life:
     def is_gone(self) -> bool:
         """Whether it lives no more."""
         return not self.state
+
+    def aged(self, now_ns: int) -> Life:
+        """The same with how long ago instead of when; and back, from ages to times."""
+
+        def turned(call: Call | None) -> Call | None:
+            return call and Call(call.code, now_ns - call.at_ns if call.code else 0)
+
+        return replace(self, doing=turned(self.doing), last=turned(self.last))
 
     @property
     def trouble(self) -> str:
