@@ -85,8 +85,7 @@ def test_what_is_no_storage_is_not_gained_by_it():
 
 def test_workers_that_start_late_are_what_would_be_gained():
     """In each of three epochs training waits for two workers to be started."""
-    run = vanidl.open_run(ROOT / "tests/data/torch_fetches")
-    found = open_gains(run.trace, run.results)
+    found = vanidl.open_run(ROOT / "tests/data/torch_fetches").gains
     first = found.pipelines[0].fetched
     begins = np.flatnonzero(np.diff(first.epoch, prepend=-1))
     waited = first.begin_ns[begins] - first.wait_begin_ns[begins]
@@ -95,6 +94,16 @@ def test_workers_that_start_late_are_what_would_be_gained():
     assert gain.high_ns <= waited.sum() + gain.missed_ns
     by_epoch = [found.without(WORKERS, Where(epochs=frozenset({e}))).high_ns for e in range(3)]
     assert sum(by_epoch) == pytest.approx(gain.high_ns, rel=0.02)
+
+
+def test_a_part_of_a_run_gains_what_is_in_it():
+    run = vanidl.open_run(ROOT / "tests/data/torch_fetches")
+    whole = run.gains.without(WORKERS)
+    until_s = float(run.steps.table.end_s[24])
+    part = run.select(vanidl.Selection(to_s=until_s)).gains
+    assert part is not None
+    assert 0 < len(part.pipelines[0].fetched) < len(run.gains.pipelines[0].fetched)
+    assert part.without(WORKERS).high_ns < whole.low_ns
 
 
 def test_a_run_without_steps_is_not_run_again():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vanidl.breakdown.account import Breakdown, attribute_time
+from vanidl.breakdown.account import Breakdown, attribute_time, open_gains
 from vanidl.breakdown.causes import CAUSES, Cell
+from vanidl.breakdown.pipelines import Gains
+from vanidl.breakdown.without import Gain, Where
 
-__all__ = ["CAUSES", "Breakdown", "Cell", "attribute_time"]
+__all__ = ["CAUSES", "Breakdown", "Cell", "Gain", "Gains", "Where", "attribute_time", "open_gains"]
