@@ -86,9 +86,7 @@ with h5py.File('a.h5') as f: [f['x'][i : i + 700] for i in range(0, 90000, 3000)
     "cp, cat, tail, dd": "",
 }
 OF_PROCESSES = ("forked workers", "cp, cat, tail, dd")
-SHELL = (
-    "seq 1 20000 > a; cp a b; cat a > c; tail -c 300 a >/dev/null; dd if=a of=d bs=512 2>/dev/null"
-)
+SHELL = "dd if=/dev/zero of=a bs=999 count=99 2>/dev/null; cp a b; cat a > c; tail -c 300 a >/dev/null; dd if=a of=d bs=512 2>/dev/null"
 STDIO = """
 import ctypes
 open('a', 'w').write('a line of text\\n' * 5000)

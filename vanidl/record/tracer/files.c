@@ -33,7 +33,7 @@ static size_t run_length;
 
 void vt_leave_out(const char *folder) {
     if (!folder || folder[0] != '/' || (run_length = strlen(folder)) >= sizeof run) run_length = 0;
-    memcpy(run, folder, run_length);
+    if (run_length) memcpy(run, folder, run_length);
 }
 
 static bool begins(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }

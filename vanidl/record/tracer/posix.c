@@ -852,6 +852,7 @@ static void forks(void) { __atomic_fetch_add(VT_AT(&vt.forks), 1, __ATOMIC_RELAX
 
 static int forked(uint8_t call, uint64_t start, int child) {
     int error = errno;
+    if (child == 0 && call == VT_FORK && vt.on) vt.wiped->generation = 0; /* Linux before 4.14 */
     if (child > 0 && vt_recording())
         vt_put(&(struct vt_event){call, 0, start, -1, 0, child});
     errno = error;
@@ -1009,6 +1010,7 @@ WRAP(int, daemon, int keeps_folder, int keeps_streams) {
     if (ended) vt_ends();
     int result = NEXT(daemon)(keeps_folder, keeps_streams), error = errno;
     if (result < 0 && ended) vt_goes_on();
+    if (!result && vt.on) vt.wiped->generation = 0;
     if (!result && vt_recording()) {
         vt_changed_folder();
         for (int fd = 0; fd < 3 && !keeps_streams; fd++) {

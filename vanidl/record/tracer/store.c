@@ -274,14 +274,15 @@ __attribute__((constructor(101))) static void start(void) {
         memcpy(folder, given, length + 1);
         event_limit = number_in(getenv("VANIDL_TRACER_EVENTS"), DEFAULT_EVENTS);
         vt.wiped = vt_memory(VT_PAGE);
-        bool wipes = vt.wiped && !VT_SYS(SYS_madvise, vt.wiped, VT_PAGE, MADV_WIPEONFORK);
+        /* Before Linux 4.14 the wrappers of fork alone tell that a child is another process. */
+        if (vt.wiped) VT_SYS(SYS_madvise, vt.wiped, VT_PAGE, MADV_WIPEONFORK);
         room_for_rests = event_limit / (VT_SLOTS - 1) + 1 + THREAD_CHUNKS;
         rests = vt_memory(room_for_rests * sizeof *rests);
         has_thread_key = !pthread_key_create(&thread_key, hand_chunk_over);
         if (has_thread_key && thread_key >= KEYS_WITHOUT_HEAP) has_thread_key = false;
         vt_changed_folder();
         vt_leave_out(getenv("VANIDL_RUN"));
-        if (wipes && rests && begin(0)) {
+        if (vt.wiped && rests && begin(0)) {
             vt.wiped->generation = vt.generation = 1;
             vt.on = true;
         }
