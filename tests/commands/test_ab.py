@@ -12,12 +12,17 @@ from tests import DATA
 from vanidl.commands import ab as command
 from vanidl.commands.arguments import ARGUMENTS
 from vanidl.errors import VanidlError
+from vanidl.model.ending import Ending
 
 
 @dataclass(frozen=True)
 class Ended:
     exit_status: int
     tracer: str = "darshan"
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.exit_status)
 
 
 def record(words: Sequence[str], folder: Path, *, tracer: str, darshan_lib: str | None) -> Ended:

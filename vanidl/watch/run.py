@@ -177,10 +177,17 @@ class WatchedRun:
         lives, found = {}, []
         for name, file in self._files.items():
             journal = file.journal
-            if journal is None or not journal.process or journal.has_ended:
+            if journal is None or not journal.process:
                 continue
-            lives[name] = look_at(journal.process, self.folder / FOLDER)
-            life = lives[name] or self._relayed(journal.process)
+            if journal.has_ended and not journal.totals.steps:
+                continue
+            seen = look_at(journal.process, self.folder / FOLDER)
+            if journal.has_ended:
+                if seen and not seen.is_gone:
+                    self._trained_ns = at_ns  # its own end may take long
+                continue
+            lives[name] = seen
+            life = seen or self._relayed(journal.process)
             if journal.has_stopped and life is None:
                 continue  # elsewhere, and nothing more will come
             if journal.totals.steps or journal.totals.by_loader:
