@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from ..data.samples import SampleSet
 from ..errors import InputError, UsageError
@@ -29,6 +29,47 @@ Base = Any
 READY = 4
 """Samples that wait to be kept."""
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
+
+
+class Slot(int):
+    """A slot as a `LocalSampler` visits it: at which place of which of its iterations."""
+
+    place: int
+    turn: int
+
+    @classmethod
+    def at(cls, slot: int, place: int, turn: int) -> Slot:
+        """The slot at a place."""
+        found = cls(slot)
+        found.place, found.turn = place, turn
+        return found
+
+
+class SlotOrder:
+    """Sees to it that no slot of a `LocalSampler` is left out: what is between may deal them out.
+
+    Batches of a DataLoader with workers come to each of them in turns.
+    """
+
+    def __init__(self) -> None:
+        self._turn, self._next = -1, -1
+
+    def require_next(self, slots: Sequence[int]) -> None:
+        """Raises UsageError where a batch has gaps, or leaves out what comes behind the last."""
+        first, worker = slots[0] if slots else 0, get_worker_info()
+        if not isinstance(first, Slot):
+            return  # of another sampler
+        places = [slot.place for slot in slots if isinstance(slot, Slot)]
+        wanted = self._next if first.turn == self._turn else first.place
+        if places != list(range(wanted, wanted + len(slots))):
+            raise UsageError(
+                f"expected the slots of this rank at places {wanted} to {wanted + len(slots) - 1} "
+                f"of its LocalSampler, found {places[:8]}: something deals them to ranks once "
+                "more, as accelerator.prepare(loader) does, and Lightning without "
+                "use_distributed_sampler=False; give accelerate the model and the optimizer only"
+            )
+        self._turn = first.turn
+        self._next = wanted + len(slots) * (worker.num_workers if worker else 1)
 
 
 class PartialLocalDataset(Dataset[Any]):
@@ -83,7 +124,7 @@ class PartialLocalDataset(Dataset[Any]):
         # Shared: DataLoader workers that live on see what was exchanged, and the epoch.
         self._held = torch.from_numpy(own.copy()).share_memory_()
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
-        self._settled = False
+        self._settled, self._order = False, SlotOrder()
 
     def __len__(self) -> int:
         """n_r: samples of this rank, the same in every epoch."""
@@ -104,6 +145,15 @@ class PartialLocalDataset(Dataset[Any]):
             return item
         with _drawing(self.seed, int(self._epoch[0]), sample):
             return self._transformed(item)
+
+    def __getitems__(self, slots: list[int]) -> list[Item]:
+        """The samples in the slots of a batch.
+
+        Raises:
+            UsageError: They are of a `LocalSampler`, and not all that it has.
+        """
+        self._order.require_next(slots)
+        return [self[slot] for slot in slots]
 
     def begin(self, epoch: int) -> None:
         """What a transform draws from now on is that of `epoch`."""

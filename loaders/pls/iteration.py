@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sized
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -11,11 +12,12 @@ from torch.utils.data import DataLoader, Sampler
 from ..errors import UsageError
 from ..loader.loader import Spanned
 from ..loader.position import Position
-from .dataset import PartialLocalDataset
+from .dataset import PartialLocalDataset, Slot
 from .ownership import Int64Array, sizes_of
 from .scheduler import Requests, Scheduler
 
 T = TypeVar("T")
+_TURNS = count()
 _ORDER = 2  # stream of random numbers; see vanidl_loaders.pls.ownership
 
 
@@ -51,9 +53,10 @@ class LocalSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         """Slots of the epoch."""
-        order = self.order(self._epoch)[self._start :]
+        order, turn = self.order(self._epoch)[self._start :].tolist(), next(_TURNS)
+        slots = [Slot.at(slot, place, turn) for place, slot in enumerate(order, self._start)]
         self._epoch, self._start = self._epoch + 1, 0
-        return iter(order.tolist())
+        return iter(slots)
 
     def __len__(self) -> int:
         """Slots that are visited in an epoch."""

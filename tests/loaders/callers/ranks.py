@@ -73,6 +73,7 @@ def main(name):
     if name == "lightning":
         del options["use_distributed_sampler"]
         tried("planned, sampler replaced", planned(world))
+        tried("local part, sampler replaced", loader)
     if name == "accelerate":
         import accelerate
 

@@ -24,6 +24,7 @@ REFUSED = {
     ("accelerate", "planned by hand"): "prepare",
     ("accelerate", "local part, prepared"): "BatchSamplerShard",
     ("lightning", "planned, sampler replaced"): "use_distributed_sampler=False",
+    ("lightning", "local part, sampler replaced"): "use_distributed_sampler=False",
 }
 """Loop and loader -> what the error names; all others train on every sample, once an epoch."""
 
