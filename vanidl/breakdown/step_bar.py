@@ -85,11 +85,13 @@ def divide_step(account: Breakdown) -> StepParts | None:
         code = INPUT_WAIT if width_ns > _WIDE * wait_ns else OTHER_WAIT
         found.append((code, open_ns, f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}"))
     collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
+    # Where nobody knows how they share, each may be all of it; where it is known, both add up.
+    collective_ns = max(*(c.high_ns for c in collectives), sum(c.low_ns for c in collectives))
     lowest = spent(COMPUTE).low_ns
     between = (
         (OWN_IO, spent(STORAGE).low_ns - waited(STORAGE).low_ns * share_of_wait, STORAGE),
         (COMPUTED, lowest, COMPUTE),
-        (COLLECTIVES, min(cell.high_ns for cell in collectives) if lowest else 0.0, COMMUNICATION),
+        (COLLECTIVES, collective_ns if lowest else 0.0, COMMUNICATION),
         (IDLE, spent(DEVICE_IDLE).low_ns, DEVICE_IDLE),
     )
     left_ns -= sum(part_ns for _, part_ns, _ in found)

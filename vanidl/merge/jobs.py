@@ -14,11 +14,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from vanidl.errors import InputError, SeveralJobsError
 from vanidl.formatting.names import elided
+from vanidl.formatting.units import seconds
 from vanidl.merge.tracers import of_one_process
 from vanidl.readers.command_lines import HELPER, arguments, runs_another
 from vanidl.readers.file_names import log_folder
@@ -72,16 +73,37 @@ def choose(groups: Sequence[Group], job_ids: Sequence[str] = ()) -> Group:
             raise InputError(f"--job {', '.join(job_ids)}: no log of that job here.")
     _refuse_executions_of_one_job(groups)
     if len(groups) > 1 and not job_ids:
+        apart = hosts_apart([log for g in groups for log in g.logs])
+        hint = f" {apart}: if they are one run, take them all." if apart else ""
         raise SeveralJobsError(
             f"expected the logs of one run, found {len(groups)} unrelated groups: choose with "
             f"--job ID or --job {PLACE}NUMBER (repeatable to take several as one run), or give a "
-            "narrower path.",
+            f"narrower path.{hint}",
             _table(every),
         )
     return Group(
         tuple(log for g in groups for log in g.logs),
         tuple(p for g in groups for p in g.profiles),
     )
+
+
+def hosts_apart(logs: Sequence[TracerLog]) -> str:
+    """Which hosts have no moment in common, as of nodes whose clocks differ; "" for none."""
+    spans: dict[str, tuple[int, int]] = {}
+    for log in logs:
+        start, end = spans.get(log.host, (log.start_ns, log.end_ns))
+        spans[log.host] = min(start, log.start_ns), max(end, log.end_ns)
+    if "" in spans:
+        return ""
+    order = sorted(spans, key=lambda host: spans[host])
+    for before, after in pairwise(order):
+        gap_ns = spans[after][0] - max(spans[host][1] for host in order[: order.index(after)])
+        if gap_ns > 0:
+            return (
+                f"Logs of {before} and {after} do not overlap in time, by {seconds(gap_ns / 1e9)} "
+                "(the clocks of hosts may differ)"
+            )
+    return ""
 
 
 PLACE = "@"

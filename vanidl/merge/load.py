@@ -19,7 +19,7 @@ from vanidl.merge import steps as merge_steps
 from vanidl.merge.assemble import LOWER_BOUNDS, Options, assemble
 from vanidl.merge.ceilings import left_out
 from vanidl.merge.fetches import with_trainers
-from vanidl.merge.jobs import Group, choose, group
+from vanidl.merge.jobs import Group, choose, group, hosts_apart
 from vanidl.merge.profiles import without_bare_loops
 from vanidl.merge.tracers import traced_once
 from vanidl.model.file_kinds import parse_rules
@@ -93,6 +93,9 @@ def trace_of(
     chosen = replace(chosen, logs=once)
     counted = {path: file for one in read.traced for path, file in one.counters.items()}
     notices = [*read.notices, *both, *_losses(chosen, counted)]
+    if apart := hosts_apart(chosen.logs):
+        why = "so the run time spans what lies between, and times of one say nothing of the other"
+        notices.append(Notice("clock_unverified", f"{apart}, {why}."))
     options = Options(rules, inputs.clock_offset_s)
     steps = read.steps
     trace = assemble(chosen, counted, notices, options, steps.durations, steps.events)
