@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from tests.fuzz.readers import READERS
-from tests.makers import xplane_files
+from tests.makers import calls_files, xplane_files
 from tests.makers.darshan_logs import Log, header_length, job_record
 from tests.makers.event_files import Event, event_file, message, step_table
 from tests.makers.xplane_files import number
@@ -85,6 +85,24 @@ def _false_starts(n: int) -> bytes:
 
 def _packed(text: bytes) -> bytes:
     return gzip.compress(text, 6)
+
+
+def calls_of(slots: np.ndarray, names: dict[int, bytes] | None = None) -> bytes:
+    """Calls of one thread."""
+    return calls_files.calls_file(calls_files.Calls({10: slots}, names or {}))
+
+
+def _failed(n: int) -> np.ndarray:
+    slots = calls_files.read_loop(n)
+    slots["result"] = -2
+    return slots
+
+
+def _renamed(n: int) -> np.ndarray:
+    """One file that has a new name again and again."""
+    slots = calls_files.read_loop(n)
+    slots["call"], slots["high"], slots["file"] = calls_files.NAME, 8, 1
+    return slots
 
 
 def _kineto(events: bytes) -> bytes:
@@ -256,6 +274,16 @@ SHAPES: dict[str, Shape] = {
     "requests": Shape("objects", 8_000, lambda n: _rows("objects", n)),
     "requests of nothing": Shape("objects", MB, lambda n: (
         READERS["objects"].content + bytes(n))),
+    "calls": Shape("calls", 100_000, lambda n: calls_of(calls_files.read_loop(n))),
+    "calls that failed": Shape("calls", 100_000, lambda n: calls_of(_failed(n))),
+    "names of files": Shape("calls", 8_000, lambda n: calls_of(
+        calls_files.read_loop(1), {i: b"/%d" % i for i in range(1, n)})),
+    "names of one file": Shape("calls", 8_000, lambda n: calls_of(_renamed(n))),
+    "calls of threads": Shape("calls gzip", 400, lambda n: gzip.compress(
+        calls_files.calls_file(calls_files.Calls(
+            {i: calls_files.read_loop(3) for i in range(1, n)})), mtime=0)),
+    "calls of nothing": Shape("calls gzip", 60 * MB, lambda n: _packed(
+        READERS["calls"].content + bytes(n))),
     "steps of nothing": Shape("input pipeline", MB // 8, lambda n: b"\x22\0" * n),
     "steps of a table": Shape("input pipeline", 20_000, lambda n: step_table(
         [(i, 1.0) for i in range(n)])),

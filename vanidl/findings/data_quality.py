@@ -33,7 +33,6 @@ ESCAPES_DFTRACER = (
 ESCAPES_CALLS = (
     "What is read of a mapped file is in no call. Read it with read or pread to record it."
 )
-_ESCAPES = {"darshan": ESCAPES_DARSHAN, "vanidl": ESCAPES_CALLS}
 OF_NO_KIND = "other"
 OF_NO_KIND_SHARE = 0.10
 UNALIGNED = ("none", "not aligned")
@@ -100,6 +99,13 @@ def _clock(facts: Facts) -> RuleResult | None:
     )
 
 
+def _escapes(facts: Facts) -> str:
+    """What the tracer of the run does not see, and what to do."""
+    if facts.by_calls:
+        return ESCAPES_CALLS
+    return ESCAPES_DARSHAN if facts.by_darshan else ESCAPES_DFTRACER
+
+
 def _not_seen(facts: Facts) -> RuleResult | None:
     found = [w for w in facts.results.coverage.warnings if w.code == "reads_not_seen"]
     if not found:
@@ -107,7 +113,7 @@ def _not_seen(facts: Facts) -> RuleResult | None:
     return RuleResult(
         "Data files were opened, but few of their bytes were recorded",
         found[0].message,
-        _ESCAPES.get(facts.trace.job.tracer, ESCAPES_DFTRACER),
+        _escapes(facts),
         {"message": found[0].message},
         weight=MEDIUM,
     )

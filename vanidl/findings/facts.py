@@ -82,6 +82,11 @@ class Facts:
         return self.trace.job.tracer == "darshan"
 
     @property
+    def by_calls(self) -> bool:
+        """Whether the tracer is vanidl's own, which sees every call of libc."""
+        return self.trace.job.tracer == "vanidl"
+
+    @property
     def lossy(self) -> bool:
         """Whether recorded I/O is only a lower bound."""
         return bool(LOWER_BOUNDS & self.serious) or self.objects_apart

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.encoding.budget import Budget
-from vanidl.encoding.file_bytes import AnyBytes, FileBytes
+from vanidl.encoding.budget import Budget, OverBudget
+from vanidl.encoding.file_bytes import FileBytes
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.layout import (
     CHUNK_BYTES,
@@ -27,6 +28,7 @@ _NAME = re.compile(r"(\d+)-(\d+)\.calls(\.gz)?")
 _GZIP = b"\x1f\x8b"
 _WINDOW = 31  # of zlib: a gzip member
 _PIECE_BYTES = 1 << 16  # that are inflated at a time: what came before damage is kept
+_FREE_BYTES = 256 << 20  # of a small file: a thread that made one call has 64 KiB, nearly all 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +96,31 @@ def read_calls(path: Path) -> CallsFile:
     return CallsFile(str(path), header, found, counters, clock, (*losses, *found.losses))
 
 
-def _plain(file: FileBytes, budget: Budget) -> tuple[AnyBytes, list[str]]:
-    """The bytes of the file, inflated where they are compressed, and what is wrong with them."""
+def _plain(file: FileBytes, budget: Budget) -> tuple[FileBytes, list[str]]:
+    """The file, inflated into a temporary one if it is compressed, and what is wrong with it.
+
+    Raises:
+        OSError: there is no room for a temporary file.
+    """
     if bytes(file[: len(_GZIP)]) != _GZIP:
         return file, []
-    stream, parts = zlib.decompressobj(_WINDOW), list[bytes]()
-    try:
-        for low in range(0, len(file), _PIECE_BYTES):
-            left: bytes | memoryview = file[low : low + _PIECE_BYTES]
-            while left and not stream.eof:
-                parts.append(stream.decompress(left, _PIECE_BYTES))
-                if not budget.inflate(len(parts[-1])):
-                    return memoryview(b"".join(parts)), ["it inflates to more than a file may"]
-                left = stream.unconsumed_tail
-    except zlib.error as error:
-        return memoryview(b"".join(parts)), [f"it is damaged: {error}"]
-    return memoryview(b"".join(parts)), [] if stream.eof else ["it is cut: its end is missing"]
+    budget.text_bytes += _FREE_BYTES
+    stream, losses = zlib.decompressobj(_WINDOW), []
+    with tempfile.NamedTemporaryFile(prefix="vanidl-") as plain:
+        try:
+            for low in range(0, len(file), _PIECE_BYTES):
+                left: bytes | memoryview = file[low : low + _PIECE_BYTES]
+                while left and not stream.eof:
+                    part = stream.decompress(left, _PIECE_BYTES)
+                    if not budget.inflate(len(part)):
+                        raise OverBudget("it inflates to more than a file may")
+                    plain.write(part)
+                    left = stream.unconsumed_tail
+            losses = [] if stream.eof else ["it is cut: its end is missing"]
+        except (zlib.error, OverBudget) as error:
+            losses = [f"it is damaged: {error}"]
+        plain.flush()
+        return FileBytes(plain.name), losses
 
 
 def _header_losses(
