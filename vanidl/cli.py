@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 from vanidl.commands import READING, console, find_command
 from vanidl.commands.installation import mixed_up
 from vanidl.commands.parser import parser
+from vanidl.commands.sizes import size_of
+from vanidl.encoding.budget import VARIABLE as MAX_MEMORY
 from vanidl.errors import SeveralJobsError, VanidlError
 from vanidl.parallel.allocator import keep_freed_memory
 from vanidl.parallel.children import ended_with_block
@@ -47,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # each call that crosses its end, a thousand times, 3 % of a report.
             with without_threads_of_numpy():
                 command = find_command(options.command)
+            if allowed := getattr(options, "max_memory", None):
+                os.environ[MAX_MEMORY] = str(size_of(allowed, "--max-memory"))
             with ended_with_block():
                 status = command.run(options)
             sys.stdout.flush()

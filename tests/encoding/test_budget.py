@@ -7,6 +7,7 @@ seconds. `python -m benchmarks.vanidl.hostile_shapes` measures the seconds.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from tests.fuzz import costs, verdicts
 from tests.fuzz.readers import READERS
 from tests.fuzz.shapes import SHAPES, Shape, darshan
 from tests.makers.darshan_logs import Log, log_parts
+from vanidl.check import check
 from vanidl.encoding import budget
 from vanidl.encoding.budget import Budget, bounded_name, read_whole, whole_number
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
-from vanidl.readers import FORMATS
+from vanidl.readers import FORMATS, verdict
 
 MB = 1 << 20
 
@@ -89,6 +91,25 @@ def test_steps_grow_with_the_number_of_things_and_not_with_its_square(
     # The first one imports and fills caches.
     found = [costs.steps(read, written(tmp_path, shape, least * k)[0]) for k in (1, 1, 2, 4)]
     assert found[3] - found[2] <= 2.5 * max(found[2] - found[1], 0) + NOISE
+
+
+@pytest.mark.parametrize(
+    "name", ["members of events", "an array of nothing", "empty traces", "planes of nothing"]
+)
+def test_a_limit_is_named_with_its_number_and_the_option_that_raises_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shape = SHAPES[name]
+    path, _ = written(tmp_path, shape, shape.count)
+    (limited,) = check.check([path])
+    assert limited.state == verdict.LIMITED
+    said = " ".join(limited.missing)
+    assert re.search(r"more than [\d,.]+ \w+.*\(--max-memory raises it\)", said)
+    assert "is cut" not in said
+    monkeypatch.setenv(budget.VARIABLE, str(8 << 30))
+    (raised,) = check.check([path])
+    assert raised.state != verdict.LIMITED
+    assert not any("--max-memory" in text for text in raised.missing)
 
 
 def test_every_format_has_hostile_files() -> None:

@@ -152,7 +152,7 @@ def test_elements_use_up_the_budget_of_the_file(block_bytes, count, fits) -> Non
     if fits:
         assert sum(len(block.values) for block in found if isinstance(block, Elements)) == 40
     else:
-        with pytest.raises(CutJson, match="more elements"):
+        with pytest.raises(CutJson, match="more than 40 elements"):
             list(found)
 
 

@@ -246,6 +246,8 @@ SHAPES: dict[str, Shape] = {
         b"".join(_RANK % (i, i) for i in range(n)), 1)),
     "settings": Shape("dftracer gzip", 60_000, lambda n: _packed(
         b'{"ph":1,"name":"end","cat":"dftracer","pid":1,"ts":1,"args":{"cfg":{"io":1}}}\n' * n)),
+    "members of events": Shape("dftracer gzip", 20, lambda n: (
+        READERS["dftracer gzip"].content + gzip.compress(_CALL % (1, 1, 5, 1) * 20_000) * n)),
     "calls in calls": Shape("dftracer", 20_000, _calls),
     "numbered processes": Shape("dftracer", 20_000, lambda n: b"".join(
         _NUMBERED % (i, i) for i in range(n))),

@@ -732,7 +732,7 @@ def test_the_terminal_separates_thousands(
         table.table_of([missing(Job("", ("x",), "", ""), "")]), 12_345, tmp_path, tmp_path
     )
     monkeypatch.setattr("vanidl.commands.survey.survey", lambda *_, **__: done)
-    assert main(["survey", "x", "-o", str(tmp_path)]) == 0
+    assert main(["survey", "x", "-o", str(tmp_path)]) == 1  # that one job could not be read
     assert "12,345 done before" in capsys.readouterr().out
 
 
@@ -829,3 +829,14 @@ def test_columns_say_what_the_schema_says(done) -> None:
         measured = str(of) in ("double", "int64") or str(column.type) == "list<element: double>"
         is_code = column.name == "exit_status"  # a number that measures nothing
         assert bool(unit) == (measured and not is_code), column.name
+
+
+def test_a_survey_in_which_nothing_could_be_read_fails(tmp_path, capsys):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for i in range(5000):  # more than are objects at one time
+        (logs / f"u_x_id{i}-{i}_1-1-1-1_1.darshan").touch()
+    assert main(["survey", str(logs), "-o", str(tmp_path / "s")]) == 1
+    assert "5,000 could not be read" in capsys.readouterr().out
+    write_log(logs / "u_x_id9-9_1-1-1-1_2.darshan", Workload(10, ranks=1, files=1))
+    assert main(["survey", str(logs), "-o", str(tmp_path / "s")]) == 0

@@ -179,6 +179,7 @@ def declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="every file, not the first hundred of each state"
     )
+    _add_limit(parser)
 
 
 def declare_export(parser: argparse.ArgumentParser) -> None:
@@ -241,6 +242,7 @@ def declare_survey(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also write the reports of the N jobs with most time in I/O, linked from the page",
     )
+    _add_limit(parser)
     _add_limits(parser)
     parser.add_argument(
         "--anonymize",
@@ -304,6 +306,13 @@ def add_read_arguments(
     add_executor_arguments(parser)
 
 
+def _add_limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-memory", metavar="SIZE", help="what reading one file may take, where that is more "
+        "than its size allows (48 MiB and 32 times its size)",
+    )  # fmt: skip
+
+
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to read, and how").add_argument
     add(
@@ -324,6 +333,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add("--inspect", action="store_true", help="open the dataset files, for records and chunks")
     add("--record-size", type=int, metavar="BYTES", help="bytes of one sample")
     add("--samples-per-step", type=int, metavar="N", help="samples of one rank in one step")
+    _add_limit(parser)
     add(
         "--anonymize",
         dest="names",

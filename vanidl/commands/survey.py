@@ -21,7 +21,7 @@ def _limits(options: argparse.Namespace) -> Limits:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes both files and says how many jobs there are; exit status 0."""
+    """Writes both files, says how many jobs there are; exit status 1 where none could be read."""
     with progress_line() as progress:
         done = survey(
             options.folder,
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if options.reports > 0:
         said.append(_reports(len(done.reports), min(options.reports, jobs - unread)))
     sys.stdout.write(f"{', '.join(said)}\n{done.parquet}\n{done.page}\n")
-    return 0
+    return int(unread == jobs)
 
 
 def _reports(written: int, wanted: int) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from os import PathLike
 
 from vanidl.errors import InputError
+from vanidl.formatting import units
 
 FREE_TEXT_BYTES = 32 << 20
 TEXT_BYTES_A_BYTE = 64
@@ -31,6 +32,12 @@ FREE_PIECES = 4_000
 BYTES_A_PIECE = 512
 """A file may hold FREE_PIECES + 1 per BYTES_A_PIECE threads, planes or other parts that are
 decoded one by one, with the overhead of some dozens of calls into NumPy."""
+
+RAISED_BY = "--max-memory"
+"""The option that raises every limit of a file; each refusal names it."""
+VARIABLE = "VANIDL_MAX_MEMORY"
+"""In the environment: its bytes, so that workers know them, too."""
+_TEXT_BYTES_A_PIECE = 1 << 16
 
 OBJECT_BYTES = 200
 """Memory of a small object with its place in a list: a view, a name, a field."""
@@ -60,16 +67,42 @@ class Budget:
     held_bytes: int
     values: int
     pieces: int
+    _first: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Remembers what it began with, for messages."""
+        self._first = (self.text_bytes, self.held_bytes, self.values, self.pieces)
 
     @classmethod
     def of_file(cls, nbytes: int) -> Budget:
-        """The budget of a file of that size."""
+        """The budget of a file of that size, or that of the user where it is larger."""
+        allowed = whole_number(os.environ.get(VARIABLE, "")) or 0
         return cls(
-            FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes,
-            FREE_BYTES + BYTES_A_BYTE * nbytes,
-            FREE_VALUES + nbytes,
-            FREE_PIECES + nbytes // BYTES_A_PIECE,
+            max(FREE_TEXT_BYTES + TEXT_BYTES_A_BYTE * nbytes, allowed),
+            max(FREE_BYTES + BYTES_A_BYTE * nbytes, allowed),
+            max(FREE_VALUES + nbytes, allowed // OBJECT_BYTES),
+            max(FREE_PIECES + nbytes // BYTES_A_PIECE, allowed // _TEXT_BYTES_A_PIECE),
         )
+
+    @property
+    def text_limit(self) -> str:
+        """The limit in words, for a message that begins with what goes beyond it."""
+        return f"{units.nbytes(self._first[0])} of text{_OF_FILE}"
+
+    @property
+    def memory_limit(self) -> str:
+        """As `text_limit`, of memory beside the result."""
+        return f"{units.nbytes(self._first[1])} of memory{_OF_FILE}"
+
+    @property
+    def values_limit(self) -> str:
+        """As `text_limit`, of elements."""
+        return f"{self._first[2]:,} elements{_OF_FILE}"
+
+    @property
+    def pieces_limit(self) -> str:
+        """As `text_limit`, of parts that are decoded one by one."""
+        return f"{self._first[3]:,} parts{_OF_FILE}"
 
     def inflate(self, nbytes: int) -> bool:
         """Take that much text; False where it is more than is left."""
@@ -95,6 +128,14 @@ class Budget:
     def objects(self) -> int:
         """How many small objects may still be made."""
         return max(0, self.held_bytes) // OBJECT_BYTES
+
+
+_OF_FILE = f", the limit of a file of its size ({RAISED_BY} raises it)"
+
+
+def names_limit(sentence: str) -> bool:
+    """Whether a sentence about a file says that a limit was reached."""
+    return RAISED_BY in sentence
 
 
 def read_whole(path: str | PathLike[str]) -> bytes:

@@ -97,11 +97,11 @@ def joined(
     """All trusted bytes of a region, and what is wrong with it ("" for nothing)."""
     budget = budget or Budget.of_file(len(region))
     if only := only_stream(region, compression, budget):
-        return (bytes(only.data), "") if budget.hold(len(only.data)) else (b"", _BEYOND)
+        return (bytes(only.data), "") if budget.hold(len(only.data)) else (b"", _beyond(budget))
     text, problem = BytesIO(), ""
     for part in streams(region, compression, cut=cut, budget=budget):
         if not budget.hold(len(part.data)):
-            return text.getvalue(), _BEYOND
+            return text.getvalue(), _beyond(budget)
         text.write(part.data)
         problem = part.problem
     return text.getvalue(), problem
@@ -130,7 +130,11 @@ def only_stream(region: AnyBytes, compression: str, budget: Budget) -> Stream | 
 
 
 _CUT = "its end is missing"
-_BEYOND = "it inflates beyond all measure"
+
+
+def _beyond(budget: Budget) -> str:
+    limit = budget.text_limit if budget.text_bytes < 0 else budget.memory_limit
+    return f"it inflates beyond {limit}"
 
 
 def _trusted(stream: Stream, *, cut: bool) -> Stream:
@@ -249,7 +253,7 @@ def _next_stream(
                 text = _appended(text, part)
                 # Of damaged streams, too: it was work.
                 if not budget.inflate(len(part)) or len(text) > budget.held_bytes:
-                    return Stream(b"", position, _BEYOND)
+                    return Stream(b"", position, _beyond(budget))
         except _ERRORS as error:
             return Stream(b"", position, f"damaged data after byte {start:,} of it ({error})")
         position += piece

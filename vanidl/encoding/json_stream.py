@@ -48,6 +48,20 @@ class NotJson(ValueError):
 class CutJson(ValueError):
     """The text ends or stops being JSON before its end; all before was delivered."""
 
+    @property
+    def loss(self) -> str:
+        """A sentence about what is lost."""
+        return f"the JSON text is cut ({self})"
+
+
+class BeyondLimit(CutJson):
+    """The text holds more than a file of its size may; what came before was given."""
+
+    @property
+    def loss(self) -> str:
+        """A sentence about the limit."""
+        return str(self)
+
 
 class TextBehind(CutJson):
     """The JSON ends and other text follows; all of the JSON was delivered."""
@@ -222,7 +236,7 @@ class _Scanner:
 
     def _parse(self, values: int) -> None:
         if not self.budget.parse(values):
-            raise CutJson("more elements than a file of its size may have")
+            raise BeyondLimit(f"it holds more than {self.budget.values_limit}")
 
     def _last_block(self, window: int) -> _Block | None:
         """The element that a cut text ends with, where it is whole."""

@@ -55,7 +55,7 @@ def fields(data: memoryview, budget: Budget | None = None) -> Fields:
     at, end, left = 0, len(data), budget.objects
     while at < end:
         if not left:
-            raise NotProtobuf("more fields than a file of its size may have")
+            raise NotProtobuf(f"its fields take more than {budget.memory_limit}")
         left -= 1
         key, at = varint_at(data, at)
         number, wire = key >> 3, key & 7

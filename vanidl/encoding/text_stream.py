@@ -63,7 +63,7 @@ class TextStream:
             self.damage = f"the gzip data is damaged ({error})"
             return
         if inflater.spent:
-            self.damage = "the gzip data inflates beyond all measure"
+            self.damage = f"the gzip data inflates beyond {self.budget.text_limit}"
             return
         if not inflater.whole:
             self.damage = "the gzip data is cut"

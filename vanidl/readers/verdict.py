@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vanidl.encoding.budget import RAISED_BY, names_limit
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.from_logs import clean_path, clean_text, clean_texts, set_clean
@@ -14,6 +15,7 @@ WHOLE = "whole"
 PARTIAL = "partial"
 CUT = "cut"
 DAMAGED = "damaged"
+LIMITED = "limited"
 UNKNOWN_VERSION = "unknown version"
 FOREIGN = "foreign"
 EMPTY = "empty"
@@ -24,6 +26,8 @@ STATES = {
     WHOLE: "everything that was written is there",
     PARTIAL: "whole, but the tracer itself says that it left records out or did not finish",
     CUT: "the end of the file is missing; what comes before is used",
+    LIMITED: "it holds more than a file of its size may; what came before is used, and "
+    f"{RAISED_BY} raises the limit",
     DAMAGED: "bytes inside the file are wrong; what can be read is used",
     UNKNOWN_VERSION: "a log in a version of its format that vanidl does not know",
     FOREIGN: "not what its name says, or of no kind that vanidl knows",
@@ -97,6 +101,8 @@ def by_reading(
 
 def state_by_losses(losses: Sequence[str]) -> str:
     """What the losses of a file that could be read mean."""
+    if any(map(names_limit, losses)):
+        return LIMITED
     if ends_early(losses):
         return CUT
     return DAMAGED if losses else WHOLE
@@ -114,7 +120,8 @@ def refused(path: Path, kind: str, why: str) -> Verdict:
             empty = not file.read(1)
     except OSError:
         return Verdict(str(path), kind, UNREADABLE, read=False, missing=(why,))
-    state = EMPTY if empty else CUT if ends_early([why]) else FOREIGN
+    known = LIMITED if names_limit(why) else CUT if ends_early([why]) else FOREIGN
+    state = EMPTY if empty else known
     return Verdict(str(path), kind, state, read=False, missing=(why,))
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +73,22 @@ class RowCache:
         self._batches.append(self._folder / f"{name}.json")
         write_whole(self._batches[-1], content, "what is done")
 
-    def table(self, keys: Sequence[str], more: Sequence[Row] = ()) -> Any:  # noqa: ANN401
+    def table(self, keys: Sequence[str], more: Iterable[Row] = ()) -> Any:  # noqa: ANN401
         """The rows of jobs by their keys, in turn, and then some that have none.
+
+        Of those, which may be a million, some thousand at a time are objects.
 
         Returns:
             A pyarrow.Table with the columns of a row.
         """
         import pyarrow
 
+        rows, tables = iter(more), [self._whole()]
+        while some := list(islice(rows, _MOST_ROWS)):
+            tables.append(table_of(some))
+        whole = pyarrow.concat_tables(tables)
         first = len(self._place)
-        places = [*(self._place[key] for key in keys), *range(first, first + len(more))]
-        whole = pyarrow.concat_tables([self._whole(), table_of(more)])
+        places = [*(self._place[key] for key in keys), *range(first, len(whole))]
         return whole.take(np.array(places, np.int64)).combine_chunks()
 
     def settle(self) -> None:

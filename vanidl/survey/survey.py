@@ -151,7 +151,7 @@ def _read(
     cache.settle()
     others = {job.key: job for job in (*jobs, *(job for job, _ in found.unread))}
     done = cache.table(
-        [*settled, *(job.key for job in jobs)], [missing(job, why) for job, why in found.unread]
+        [*settled, *(job.key for job in jobs)], (missing(job, why) for job, why in found.unread)
     )
     order = _by_start(done)
     keys = [*settled, *others]

@@ -45,7 +45,7 @@ def walked(data: bytes | memoryview, width: int, byte_order: str, budget: Budget
     while size - at >= _HEAD_BYTES:
         if len(places) >= most:
             budget.hold((most + 1) * _HELD_BYTES)
-            return Found(places, None, "it has more records than a log of its size may")
+            return Found(places, None, f"its records take more than {budget.memory_limit}")
         writes, reads = counts(data, at + counted_at)
         left = size - at - _HEAD_BYTES
         places.append(at // 8)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vanidl.encoding.budget import names_limit
 from vanidl.encoding.one_file import read_one
 from vanidl.errors import InputError
 from vanidl.formatting.units import percent
@@ -60,6 +61,8 @@ def _verdict(kind: FileKind, path: Path, log: TracerLog) -> Verdict:
 def _state(log: TracerLog) -> str:
     if log.whole:
         return verdicts.PARTIAL if log.partial_layers else verdicts.WHOLE
+    if any(map(names_limit, log.losses)):
+        return verdicts.LIMITED
     return verdicts.CUT if is_cut(bytes(log_bytes(log.path)[:])) else verdicts.DAMAGED
 
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from vanidl.encoding.budget import names_limit
 from vanidl.readers.dftracer.processes import possible_events
 from vanidl.readers.dftracer.run import combine
 from vanidl.readers.dftracer.trace_file import NOT_RECORDED, read_file
 from vanidl.readers.format import FileKind, Reading, Records, check_by_reading
 from vanidl.readers.records import CounterFile
-from vanidl.readers.verdict import CUT, DAMAGED, PARTIAL, WHOLE, Verdict, ends_early
+from vanidl.readers.verdict import CUT, DAMAGED, LIMITED, PARTIAL, WHOLE, Verdict, ends_early
 
 _TITLE = "DFTracer traces"
 
@@ -28,6 +29,8 @@ def read(files: Sequence[Path], reading: Reading) -> Records:
 
 def _state(losses: Sequence[str]) -> str:
     """What was never recorded leaves a file whole: that is partial, not damaged."""
+    if any(map(names_limit, losses)):
+        return LIMITED
     if ends_early(losses):
         return CUT
     lost = [loss for loss in losses if not any(text in loss for text in NOT_RECORDED)]

@@ -45,6 +45,7 @@ _SUMMED = (3, "3", "A", 2, "2", "C")  # samples of counters have some of these a
 _LATEST_NS = 1 << 61  # 73 years after 1970
 _TRACER = "dftracer"
 _BROKEN_LINES = 3  # sound lines, beside itself, that a broken one takes the time of
+_LINE_BYTES = 260  # of memory until all is read: columns, joined, and those of sound ones
 _PIECES_A_PROCESS = 10  # of the budget: each has tables of its own from here to the report
 
 COLUMNS = (
@@ -151,7 +152,7 @@ def read_file(path: str | Path) -> TraceFile:
     if not content.budget.divide(_PIECES_A_PROCESS * found.processes):
         raise InputError(
             f"{path}: expected the trace of one process, or of some, found {found.processes:,} "
-            "process numbers: more than a file of its size may have; record it again"
+            f"process numbers, which are more than {content.budget.pieces_limit}"
         )
     return found
 
@@ -191,7 +192,10 @@ class _Content:
         self.budget = text.budget
         for lines in line_blocks(text):
             if not self.budget.parse(len(lines)):
-                self.damage = "more lines than a file of its size may have"
+                self.damage = f"its lines are more than {self.budget.values_limit}"
+                return
+            if not self.budget.hold(_LINE_BYTES * len(lines)):
+                self.damage = f"its events take more than {self.budget.memory_limit}"
                 return
             self._take(lines)
         self.damage = text.damage

@@ -35,8 +35,10 @@ def read_object(path: Path, expected: str) -> Object:
     except OSError as error:
         raise unusable(path, expected, f"no readable file ({error.strerror})") from error
     brackets = data.count(b"{") + data.count(b"[")
-    if not Budget.of_file(len(data)).hold(brackets * OBJECT_BYTES):
-        raise unusable(path, expected, f"{brackets:,} nested parts")
+    budget = Budget.of_file(len(data))
+    if not budget.hold(brackets * OBJECT_BYTES):
+        found = f"{brackets:,} nested parts, which take more than {budget.memory_limit}"
+        raise unusable(path, expected, found)
     try:
         values = orjson.loads(data)
     except orjson.JSONDecodeError as error:

@@ -78,14 +78,15 @@ def read_operations(path: Path) -> OperationsFile:
     """
     read = read_rows(path, (MAGIC,), _WHAT)
     rows, losses = read.rows, [*read.losses]
-    found = _Texts.of(rows, Budget.of_file(read.nbytes))
+    budget = Budget.of_file(read.nbytes)
+    found = _Texts.of(rows, budget)
     if found.process is None:
         raise unusable(path, _WHAT, "no description of its process")
     requests, lost = _requests(rows[found.is_request], found)
     if lost:
         losses.append(left_out(lost, int(found.is_request.sum())))
     if found.dropped:
-        losses.append("it holds more names than a file of its size can: operations are left out")
+        losses.append(f"its names take more than {budget.memory_limit}: operations are left out")
     return OperationsFile(
         path=str(path),
         process=found.process,

@@ -123,7 +123,7 @@ class _Content:
         except json_stream.TextBehind as error:
             self.losses.append(f"{error}, as of another trace that was written to this file")
         except json_stream.CutJson as error:
-            self._lose(text.damage or f"the JSON text is cut ({error})")
+            self._lose(text.damage or error.loss)
         else:
             if text.damage:
                 self._lose(f"{text.damage}, after the end of the trace")

@@ -346,7 +346,7 @@ class _Found:
         if self._broken_names:
             found.append(f"{plural(self._broken_names, 'file name')} could not be read")
         if self._unnamed:
-            found.append("it has more file names than a file of its size may")
+            found.append(f"its file names take more than {self._budget.memory_limit}")
         return found
 
 

@@ -84,7 +84,7 @@ class _Content:
             what = f"{error}, {text.damage}" if text.damage else str(error)
             raise InputError(f"{path}: {_EXPECTED}, found {what}; {_REMEDY}") from error
         except json_stream.CutJson as error:
-            return (text.damage or f"the JSON text is cut ({error})",)
+            return (text.damage or error.loss,)
         return (text.damage,) if text.damage else ()
 
     def _take(self, values: Iterable[Any]) -> None:

@@ -105,7 +105,7 @@ def space(data: memoryview) -> Space:
 
 def _divide(budget: Budget, pieces: int, what: str) -> None:
     if not budget.divide(pieces):
-        raise NotProtobuf(f"more {what} than a file of its size may have")
+        raise NotProtobuf(f"its {what} are more than {budget.pieces_limit}")
 
 
 def _whole(data: memoryview) -> tuple[int, str]:
@@ -175,7 +175,7 @@ def _entries(plane: Fields, number: int, budget: Budget) -> Iterator[tuple[int, 
         values = pair.messages(_ENTRY)
         if values:
             if not budget.hold(2 * OBJECT_BYTES):
-                raise NotProtobuf("more names than a file of its size may have")
+                raise NotProtobuf(f"its names take more than {budget.memory_limit}")
             yield varint_int64(pair.varint(_KEY)), fields(values[-1])
 
 
