@@ -46,7 +46,7 @@ from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.breakdown.windows import Tiles
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.trace import SpanKind, Spans, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
 Int64Array = NDArray[np.int64]
@@ -167,11 +167,13 @@ def attribute_time(trace: Trace, results: Results) -> Breakdown:
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
     whole = is_whole(trace, results.coverage)
+    by_rank = windows.SpansByRank(trace)
     for position in range(ranks) if len(trace.spans) else ():
-        tiles = windows.tile_rank(trace, position)
+        spans = by_rank.of(position)
+        tiles = windows.tile_rank(trace, position, spans)
         if tiles is not None:
             steps[position] = tiles.steps
-            _account_rank(table, trace, results, position, tiles, whole, bounds)
+            _account_rank(table, trace, results, position, tiles, spans, whole, bounds)
     table.observed = steps > 0
     _account_runs(table, trace, results, bounds, whole)
     processes = [trace.processes[p] for p in trace.ranks]
@@ -314,9 +316,8 @@ class _Activity:
     by_operators: bool
 
 
-def _activity(trace: Trace, position: int, own: Served, waits: Intervals) -> _Activity:
+def _activity(spans: Spans, own: Served, waits: Intervals) -> _Activity:
     """What profiles say of one rank."""
-    spans = trace.spans.pick(trace.family[trace.spans.process] == position)
 
     def union_of(kind: SpanKind) -> Intervals:
         mine = spans.kind == kind
@@ -340,6 +341,7 @@ def _account_rank(
     results: Results,
     position: int,
     tiles: Tiles,
+    spans: Spans,
     whole: bool,
     bounds: StorageBounds | None,
 ) -> None:
@@ -351,7 +353,7 @@ def _account_rank(
         for process in np.flatnonzero(trace.family == position)
     }
     waits = Intervals(tiles.wait_start, tiles.wait_end)
-    did = _activity(trace, position, of_process[trainer], waits)
+    did = _activity(spans, of_process[trainer], waits)
     felt = None
     if did.by_device:
         of_process[trainer] = input_wait.outside(of_process[trainer], did.compute)

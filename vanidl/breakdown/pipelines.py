@@ -8,11 +8,12 @@ wait what the training thread did.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.sorting import distinct
 from vanidl.breakdown.causes import (
     BLOCKED,
     DELIVERY,
@@ -23,7 +24,7 @@ from vanidl.breakdown.causes import (
 )
 from vanidl.breakdown.input_wait import Served, has_workers
 from vanidl.breakdown.rerun import PREFETCH_FACTOR, Fetched
-from vanidl.breakdown.windows import INPUT_WAIT, Tiles, tile_rank
+from vanidl.breakdown.windows import INPUT_WAIT, SpansByRank, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
@@ -50,12 +51,13 @@ class Pipeline:
 
 def record_pipelines(trace: Trace) -> list[Pipeline]:
     """All loaders of all ranks with steps and waits; empty without."""
+    by_rank = SpansByRank(trace)
     tiles = {
         position: found
         for position in range(len(trace.ranks) if len(trace.spans) else 0)
-        if (found := tile_rank(trace, position)) is not None and found.waits_known
+        if (found := tile_rank(trace, position, by_rank.of(position))) and found.waits_known
     }
-    peers = _peers_ns(trace, tiles)
+    peers = _peers_ns(by_rank, tiles)
     pipelines = []
     for position, of_rank in tiles.items():
         pipelines += _of_rank(trace, position, of_rank, peers.get(position))
@@ -79,7 +81,7 @@ def _of_rank(
         loader = np.where(fetches.worker >= 0, fetches.name, OWN)
     else:
         in_step = (tiles.wait >= 0) & (tiles.step >= 0) & (tiles.part == INPUT_WAIT)
-        waits = np.unique(tiles.wait[in_step])
+        waits = distinct(tiles.wait[in_step])
         start, end = tiles.wait_start[waits], tiles.wait_end[waits]
         has_others = has_workers(trace, trainer, trace.fetches.pick(rows))
         loader = np.full(len(waits), LOST if has_others else OWN)
@@ -91,7 +93,7 @@ def _of_rank(
     number = np.where((step >= 0) & last, tiles.number[step] if _ascend(tiles) else step, -1)
     end_ns = int(tiles.end[tiles.step >= 0].max())
     pipelines = []
-    for name in np.unique(loader).tolist():
+    for name in distinct(loader).tolist():
         chosen = loader == name
         of_loader = fetches.pick(chosen) if len(took) else fetches
         fetched = replace(
@@ -153,7 +155,7 @@ def _fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) ->
     )
 
 
-def _peers_ns(trace: Trace, tiles: Mapping[int, Tiles]) -> dict[int, Int64Array]:
+def _peers_ns(by_rank: SpansByRank, tiles: Mapping[int, Tiles]) -> dict[int, Int64Array]:
     """For each rank how long each step waited for slower ones: collectives beyond the shortest.
 
     Empty where collectives were not recorded, or ranks have other steps.
@@ -163,7 +165,7 @@ def _peers_ns(trace: Trace, tiles: Mapping[int, Tiles]) -> dict[int, Int64Array]
     bare = {}
     first = next(iter(tiles.values()))
     for position, of_rank in tiles.items():
-        spans = trace.spans.pick(trace.family[trace.spans.process] == position)
+        spans = by_rank.of(position)
         joined = {
             kind: intervals.union(spans.start[spans.kind == kind], spans.end[spans.kind == kind])
             for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)
@@ -200,7 +202,7 @@ def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, S
     slack = length.copy()
     spent: dict[str, Int64Array] = {STORAGE: np.zeros(len(f), np.int64)}
     sums: dict[str, list[Sum]] = {}
-    for process in np.unique(pipeline.process).tolist():
+    for process in distinct(pipeline.process).tolist():
         served, mine = of_process.get(process), pipeline.process == process
         if served is None:
             continue
@@ -245,6 +247,7 @@ class Gains:
     pipelines: tuple[Pipeline, ...]
     shares: tuple[Mapping[str, Share], ...]
     machine: Without
+    _known: dict[tuple[str, Where], Gain] = field(default_factory=dict, repr=False)
 
     def without(self, cause: str, where: Where | None = None) -> Gain:
         """Bounds of the gain, ns of the run's wall time.
@@ -253,7 +256,11 @@ class Gains:
             cause: or cause and part, as "storage.read".
             where: of which batches; None: of all.
         """
-        return self.machine.gain([each.get(cause) for each in self.shares], where or Where())
+        asked = cause, where or Where()
+        if asked not in self._known:
+            shares = [each.get(cause) for each in self.shares]
+            self._known[asked] = self.machine.gain(shares, asked[1])
+        return self._known[asked]
 
 
 def open_gains(trace: Trace, of_process: Mapping[int, Served]) -> Gains | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.analyses.sorting import distinct
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
@@ -57,14 +58,35 @@ class Tiles:
         return len(self.number)
 
 
-def tile_rank(trace: Trace, position: int) -> Tiles | None:
-    """The tiles of one rank; None where no step of it was recorded."""
-    spans = trace.spans.pick(trace.family[trace.spans.process] == position)
+class SpansByRank:
+    """What profilers saw of each rank: looked up once for all of them."""
+
+    def __init__(self, trace: Trace) -> None:
+        family = trace.family[trace.spans.process]
+        self._spans = trace.spans
+        self._rows = np.argsort(family, kind="stable")
+        self._first = np.searchsorted(family[self._rows], np.arange(len(trace.ranks) + 1))
+
+    def of(self, position: int) -> Spans:
+        """Those of one rank and its family, by start."""
+        return self._spans.pick(self._rows[self._first[position] : self._first[position + 1]])
+
+
+def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles | None:
+    """The tiles of one rank; None where no step of it was recorded.
+
+    Args:
+        trace: the run.
+        position: of the rank in Trace.ranks.
+        spans: what profilers saw of it, where that was looked up.
+    """
+    if spans is None:
+        spans = SpansByRank(trace).of(position)
     steps = spans.pick(spans.kind == SpanKind.STEP)
     low, high = trace.job.start_ns, trace.job.end_ns
     if not len(steps) or high <= low:
         return None
-    sources = np.unique(steps.source).tolist()
+    sources = distinct(steps.source.astype(np.int64)).tolist()
     whole = all(trace.profiles[source].marks_loop for source in sources)
     waits_known = all(trace.profiles[source].has_wait_spans for source in sources)
 
@@ -80,7 +102,7 @@ def tile_rank(trace: Trace, position: int) -> Tiles | None:
     bounds = [np.array([low, high], np.int64), begin, end]
     for spans_of in (waits, validation, saves):
         bounds += [spans_of.start, spans_of.end]
-    edges = np.unique(np.concatenate(bounds))
+    edges = distinct(np.concatenate(bounds))
     start, stop = edges[:-1], edges[1:]
     step = np.searchsorted(begin, start, side="right") - 1
     inside = (step >= 0) & (start < end[step])
