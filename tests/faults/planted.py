@@ -223,13 +223,12 @@ WORDING = (
         "mean.unobserved_s < MOSTLY * mean.io_s",
     ),
     Fault("vanidl/wording/headline.py", "row.input_wait_s < MOSTLY", "row.input_wait_s <= MOSTLY"),
-    Fault("vanidl/wording/waits.py", "at_most >= NEGLIGIBLE", "at_most > NEGLIGIBLE"),
-    Fault("vanidl/wording/waits.py", "high - low <= _CLEAR", "high - low < _CLEAR"),
-    Fault("vanidl/wording/waits.py", "value >= _WORTH", "value > _WORTH"),
+    Fault("vanidl/wording/waits.py", "part.cell.high_ns < _WORTH", "part.cell.high_ns <= _WORTH"),
+    Fault("vanidl/sections/overlap.py", "high - low <= _CLEAR", "high - low < _CLEAR"),
 )
 
 FINDINGS = (
-    Fault("vanidl/findings/waiting.py", "share >= BOUND_SHARE", "share > BOUND_SHARE"),
+    Fault("vanidl/findings/waiting.py", "waited >= BOUND_SHARE", "waited > BOUND_SHARE"),
     Fault("vanidl/findings/waiting.py", "observed < OBSERVED_SHARE", "observed <= OBSERVED_SHARE"),
     Fault(
         "vanidl/findings/waiting.py",
