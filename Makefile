@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint faults fuzz reports studies-small notebooks docs dist browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint golden faults fuzz reports studies-small notebooks docs dist browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -39,6 +39,9 @@ coverage-map: $(VENV)/installed-loaders  ## measure what each test runs, for che
 
 coverage: $(VENV)/installed-loaders  ## lines and branches that tests run, by room, as measured last
 	$(BIN)/python -m tests.covered -n 2 --rooms
+
+golden: $(VENV)/installed-loaders  ## agree to the numbers of every log as they are now
+	$(BIN)/python -m tests.golden
 
 faults: $(VENV)/installed-loaders  ## planted faults die in the tests that check picks: an hour
 	$(BIN)/python -m tests.faults

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests import SHARED
+from tests import SHARED, golden
 from vanidl.cli import main
 from vanidl.commands import inputs
 from vanidl.readers.darshan.log import read_log
 
 LOGS = SHARED / "data"
+DIGESTS = golden.golden("shared")
 
 
 def everything() -> list[Path]:
@@ -55,6 +56,8 @@ def result_of(path: Path, capsys: pytest.CaptureFixture[str]) -> dict | None:
         assert err.startswith("vanidl: ")
         return None
     assert err == ""
+    if SHARED in path.parents:
+        golden.assert_same(DIGESTS[golden.name_of(path)], golden.digests(golden.neutral(out, path)))
     return json.loads(out)
 
 
