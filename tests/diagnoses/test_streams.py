@@ -39,7 +39,8 @@ def test_a_stream_is_split_before_workers_are_advised(name):
     for finding in run.findings:
         assert EVERY_WORKER in finding.advice or not MORE.search(finding.advice)
     for diagnosis in run.diagnoses:
-        assert not MORE.search(diagnosis.title) or diagnosis.title.startswith("Split")
+        more = MORE.search(diagnosis.title)
+        assert more is None or "that split the dataset between them" in diagnosis.title
         for remedy in diagnosis.remedies:
             if remedy.title == PYTORCH and "num_workers" in remedy.code:
                 assert EVERY_WORKER in remedy.explanation or "prefetch_factor=8" in remedy.code
@@ -51,7 +52,8 @@ def test_a_stream_is_split_before_workers_are_advised(name):
 def test_the_code_that_splits_gives_each_sample_to_one_worker():
     run = of_kind("in_process_slow_storage", ITERABLE)
     (first,) = [d for d in run.diagnoses if d.code == "read_ahead"]
-    assert first.title.startswith("Split the dataset between workers, then read ahead with ")
+    assert first.title.startswith("Read ahead with ")
+    assert first.title.endswith(" DataLoader workers that split the dataset between them")
     code = next(r.code for r in first.remedies if r.title == PYTORCH)
     split, loader = code.split("\n\n", 1)
     assert loader.startswith("loader = DataLoader(")

@@ -64,6 +64,7 @@ def advice(code: str, context: Context) -> Advice:
     return known(context) if known else Advice(context.findings[0].advice)
 
 
+_THAT_SPLIT = " that split the dataset between them"
 _SPLIT = """\
 def __iter__(self):  # of the dataset
     info = torch.utils.data.get_worker_info()  # None in the training process
@@ -140,9 +141,9 @@ def _read_ahead(context: Context) -> Advice:
         worker = "DataLoader worker" if PYTORCH in context.run.frameworks else "worker"
         title = f"Read ahead with {plural(context.workers, worker)}{of_each}"
         if context.splits_first:
-            title = f"Split the dataset between workers, then read ahead with {context.workers}"
+            title += _THAT_SPLIT
     elif context.splits_first:
-        title = "Split the dataset between DataLoader workers, then read ahead with them"
+        title = f"Read ahead with DataLoader workers{_THAT_SPLIT}"
     elif PYTORCH in context.run.frameworks:
         title = "Read ahead with DataLoader workers"
     else:
@@ -182,7 +183,7 @@ def _decode(context: Context) -> Advice:
     decoded = _loader("decoded", " --encoded ENCODED --decode-on auto", context)
     title = f"Decode in {count}, or on the GPU"
     if context.splits_first:
-        title = f"Split the dataset between workers, then decode in {count}, or on the GPU"
+        title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
     return Advice(title, (*_of(context, torch, tensorflow), decoded))
 
 
