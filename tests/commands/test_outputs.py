@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.makers.calls_files import Calls, calls_file, read_loop
 from tests.makers.large_logs import Workload, write_log
 from vanidl.cli import main
 
@@ -132,13 +134,13 @@ def test_a_read_only_disk_is_one_line(capsys, small_disk, log, name) -> None:
     assert "Read-only file system" in err
 
 
-def test_no_room_for_temporary_files_is_one_line(log: str, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.darshan"  # counters of cut logs are left to Darshan's library
-    cut.write_bytes(Path(log).read_bytes()[:-20])
+def test_no_room_for_temporary_files_is_one_line(tmp_path: Path) -> None:
+    packed = tmp_path / f"{Calls().name}.gz"  # compressed calls are inflated into a file
+    packed.write_bytes(gzip.compress(calls_file(Calls({10: read_loop(9)}, {1: b"/data/a"}))))
     code = LIMITED.replace(
         "resource.setrlimit", "import tempfile; tempfile.tempdir = '/proc/no'; resource.setrlimit"
     )
-    status, said = limited({"summary": ["summary", str(cut)]}, code)["summary"]
+    status, said = limited({"summary": ["summary", str(packed)]}, code)["summary"]
     assert status == 1
     (line,) = said.splitlines()
     assert "temporary" in line

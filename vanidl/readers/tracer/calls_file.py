@@ -7,12 +7,14 @@ import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.encoding.budget import Budget, OverBudget
+from vanidl.encoding.budget import Budget
 from vanidl.encoding.file_bytes import FileBytes
+from vanidl.errors import VanidlError
 from vanidl.formatting.units import plural
 from vanidl.readers.tracer.layout import (
     CHUNK_BYTES,
@@ -100,27 +102,38 @@ def _plain(file: FileBytes, budget: Budget) -> tuple[FileBytes, list[str]]:
     """The file, inflated into a temporary one if it is compressed, and what is wrong with it.
 
     Raises:
-        OSError: there is no room for a temporary file.
+        VanidlError: there is no room for a temporary file.
     """
     if bytes(file[: len(_GZIP)]) != _GZIP:
         return file, []
     budget.text_bytes += _FREE_BYTES
-    stream, losses = zlib.decompressobj(_WINDOW), []
-    with tempfile.NamedTemporaryFile(prefix="vanidl-") as plain:
-        try:
-            for low in range(0, len(file), _PIECE_BYTES):
-                left: bytes | memoryview = file[low : low + _PIECE_BYTES]
-                while left and not stream.eof:
-                    part = stream.decompress(left, _PIECE_BYTES)
-                    if not budget.inflate(len(part)):
-                        raise OverBudget("it inflates to more than a file may")
-                    plain.write(part)
-                    left = stream.unconsumed_tail
-            losses = [] if stream.eof else ["it is cut: its end is missing"]
-        except (zlib.error, OverBudget) as error:
-            losses = [f"it is damaged: {error}"]
-        plain.flush()
-        return FileBytes(plain.name), losses
+    try:
+        with tempfile.NamedTemporaryFile(prefix="vanidl-") as plain:
+            losses = _inflate(file, plain, budget)
+            plain.flush()
+            return FileBytes(plain.name), losses
+    except OSError as error:
+        raise VanidlError(
+            f"cannot write temporary files: {error.strerror or error}; name a folder with room in "
+            "the environment variable TMPDIR"
+        ) from error
+
+
+def _inflate(file: FileBytes, plain: IO[bytes], budget: Budget) -> list[str]:
+    """Writes what is inflated; what is wrong with it."""
+    stream = zlib.decompressobj(_WINDOW)
+    for low in range(0, len(file), _PIECE_BYTES):
+        left: bytes | memoryview = file[low : low + _PIECE_BYTES]
+        while left and not stream.eof:
+            try:
+                part = stream.decompress(left, _PIECE_BYTES)
+            except zlib.error as error:
+                return [f"it is damaged: {error}"]
+            if not budget.inflate(len(part)):
+                return ["it is damaged: it inflates to more than a file may"]
+            plain.write(part)
+            left = stream.unconsumed_tail
+    return [] if stream.eof else ["it is cut: its end is missing"]
 
 
 def _header_losses(
