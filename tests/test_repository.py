@@ -268,3 +268,16 @@ def test_pypi_shows_the_readme_without_links_that_lead_nowhere_there() -> None:
     without_targets = re.sub(r"\]\([^)]*\)|[\[\]!]", "", readme)
     lost = set(re.findall(r"\w+", without_targets)) - set(re.findall(r"\w+", shown))
     assert len(lost) <= len(re.findall(r"\w+", re.findall(r"!\[(.*?)\]", readme)[0]))
+
+
+def test_each_promise_about_security_names_tests_that_are_there() -> None:
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    held = text.partition("## What holds")[2].partition("\n## ")[0]
+    promises = re.split(r"^- ", held, flags=re.MULTILINE)[1:]
+    named = [
+        re.findall(r"^  - `(tests/[\w/]+\.py)::(\w+)`$", one, re.MULTILINE) for one in promises
+    ]
+    assert len(promises) > 5
+    assert all(named)
+    for path, test in (pair for pairs in named for pair in pairs):
+        assert re.search(rf"def {test}\(", (ROOT / path).read_text("utf-8")), (path, test)

@@ -320,6 +320,9 @@ def test_no_command_and_unknown_tracers_are_refused(tmp_path: Path) -> None:
         record(["true"], tmp_path / "s", tracer="dftracer", darshan_lib="libdarshan.so")
 
 
-def test_a_command_that_is_not_there(recorded: Recorder) -> None:
-    with pytest.raises(CommandError, match="expected a program to run"):
-        recorded("no-such-program-here")
+def test_a_command_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
+    run = tmp_path / "RUN"
+    for _ in range(2):  # the name is free again
+        with pytest.raises(CommandError, match="expected a program to run"):
+            record(["no-such-program-here"], run)
+        assert not run.exists()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vanidl.errors import UsageError, VanidlError
+from vanidl.errors import CommandError, UsageError, VanidlError
 from vanidl.model.ending import Ending
 from vanidl.readers.run_json import NAME, RunRecord, write_record
 from vanidl.record import darshan, dftracer, no_tracer, steps, unheard
@@ -90,7 +91,7 @@ def record(
         chosen = no_tracer.tracer(root)
     if chosen.harm and tell is not None:
         tell(chosen.harm)
-    with passed_on() as signals, sign_of_life(root, space.look):
+    with _without_traces_of_none(root), passed_on() as signals, sign_of_life(root, space.look):
         more = steps.environment(root, waits, profile_steps, replay) if with_steps else {}
         environment = _environment(chosen, root, more)
         killed_before = memory_kills()
@@ -172,6 +173,16 @@ def _new_folder(root: Path) -> Path:
         )
     root.mkdir(parents=True, exist_ok=True)
     return root
+
+
+@contextmanager
+def _without_traces_of_none(root: Path) -> Iterator[None]:
+    """Where the command cannot be started, nothing stays: the folder is empty, or gone."""
+    try:
+        yield
+    except CommandError:
+        shutil.rmtree(root, ignore_errors=True)
+        raise
 
 
 def _tracer(name: str, root: Path, darshan_lib: str | None) -> Tracer:
