@@ -28,7 +28,7 @@ from vanidl.breakdown.windows import INPUT_WAIT, SpansByRank, Tiles, tile_rank
 from vanidl.breakdown.without import Gain, Share, Sum, Where, Without
 from vanidl.model import intervals
 from vanidl.model.fetches import Fetches
-from vanidl.model.trace import SpanKind, Trace
+from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 
@@ -52,21 +52,19 @@ class Pipeline:
 def record_pipelines(trace: Trace) -> list[Pipeline]:
     """All loaders of all ranks with steps and waits; empty without."""
     by_rank = SpansByRank(trace)
-    tiles = {
-        position: found
-        for position in range(len(trace.ranks) if len(trace.spans) else 0)
-        if (found := tile_rank(trace, position, by_rank.of(position))) and found.waits_known
-    }
-    peers = _peers_ns(by_rank, tiles)
-    pipelines = []
-    for position, of_rank in tiles.items():
-        pipelines += _of_rank(trace, position, of_rank, peers.get(position))
-    return pipelines
+    pipelines: list[Pipeline] = []
+    meetings: list[_Meetings] = []
+    for position in range(len(trace.ranks) if len(trace.spans) else 0):
+        spans = by_rank.of(position)
+        tiles = tile_rank(trace, position, spans)
+        if tiles is not None and tiles.waits_known:
+            pipelines += _of_rank(trace, position, tiles)
+            if len(trace.ranks) > 1:
+                meetings.append(_find_meetings(spans, tiles))
+    return _with_peers(pipelines, meetings)
 
 
-def _of_rank(
-    trace: Trace, position: int, tiles: Tiles, peers_ns: Int64Array | None
-) -> list[Pipeline]:
+def _of_rank(trace: Trace, position: int, tiles: Tiles) -> list[Pipeline]:
     """The loaders of one rank; of several waits in a step the last one ends with it."""
     trainer = trace.ranks[position]
     rows = np.flatnonzero(trace.fetches.trainer == trainer)
@@ -100,12 +98,10 @@ def _of_rank(
             _fetched(of_loader, start[chosen], end[chosen], name),
             rank=position,
             step=number[chosen],
-            peers_ns=None if peers_ns is None else np.where(last, peers_ns[step], 0)[chosen],
             last_end_ns=end_ns,
         )
-        nobody = np.full(len(fetched), -1)
-        process = of_loader.process if name >= 0 else nobody
-        process = np.full(len(fetched), trainer) if name == OWN else process
+        nobody, itself = (np.broadcast_to(np.int64(p), len(fetched)) for p in (-1, trainer))
+        process = of_loader.process if name >= 0 else itself if name == OWN else nobody
         pipelines.append(Pipeline(fetched, name, process, took[chosen] if len(took) else nobody))
     return pipelines
 
@@ -126,7 +122,7 @@ def _ascend(tiles: Tiles) -> bool:
 
 def _fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) -> Fetched:
     """Batches of one loader, by the waits that took them."""
-    unknown = np.full(len(start), -1)
+    unknown = np.broadcast_to(np.int64(-1), len(start))
     if name < 0:
         return Fetched(
             worker=unknown,
@@ -136,7 +132,7 @@ def _fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) ->
             ready_ns=unknown,
             wait_begin_ns=start,
             wait_end_ns=end,
-            epoch=np.zeros(len(start), np.int64),
+            epoch=np.broadcast_to(np.int64(0), len(start)),
             workers=0,
         )
     workers, ahead = int(fetches.worker.max()) + 1, int(fetches.ahead.max())
@@ -155,33 +151,55 @@ def _fetched(fetches: Fetches, start: Int64Array, end: Int64Array, name: int) ->
     )
 
 
-def _peers_ns(by_rank: SpansByRank, tiles: Mapping[int, Tiles]) -> dict[int, Int64Array]:
-    """For each rank how long each step waited for slower ones: collectives beyond the shortest.
+@dataclass(frozen=True, slots=True)
+class _Meetings:
+    """Collectives of one rank under no compute: how long in each step. None: not recorded."""
 
-    Empty where collectives were not recorded, or ranks have other steps.
+    number: Int64Array
+    bare_ns: Int64Array | None
+    by_number: bool  # whether batches name their steps by it, else by its place
+
+
+def _find_meetings(spans: Spans, tiles: Tiles) -> _Meetings:
+    joined = {
+        kind: intervals.union(spans.start[spans.kind == kind], spans.end[spans.kind == kind])
+        for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)
+    }
+    if not len(joined[SpanKind.COMMUNICATION].start):
+        return _Meetings(tiles.number, None, by_number=False)
+    work = intervals.merge(joined[SpanKind.OP], joined[SpanKind.KERNEL])
+    alone = intervals.subtract(joined[SpanKind.COMMUNICATION], work)
+    in_step = tiles.step >= 0
+    covered = intervals.covered_within(alone, tiles.start[in_step], tiles.end[in_step])
+    bare = np.bincount(tiles.step[in_step], covered, minlength=len(tiles.number))
+    return _Meetings(tiles.number, bare.astype(np.int64), _ascend(tiles))
+
+
+def _with_peers(pipelines: list[Pipeline], meetings: Sequence[_Meetings]) -> list[Pipeline]:
+    """With how long each step waited for slower ranks: in collectives beyond the shortest.
+
+    As they are where collectives were not recorded, or ranks have other steps.
     """
-    if len(tiles) < 2:
-        return {}
-    bare = {}
-    first = next(iter(tiles.values()))
-    for position, of_rank in tiles.items():
-        spans = by_rank.of(position)
-        joined = {
-            kind: intervals.union(spans.start[spans.kind == kind], spans.end[spans.kind == kind])
-            for kind in (SpanKind.COMMUNICATION, SpanKind.OP, SpanKind.KERNEL)
-        }
-        if not np.array_equal(of_rank.number, first.number):
-            return {}
-        if not len(joined[SpanKind.COMMUNICATION].start):
-            return {}
-        work = intervals.merge(joined[SpanKind.OP], joined[SpanKind.KERNEL])
-        alone = intervals.subtract(joined[SpanKind.COMMUNICATION], work)
-        in_step = of_rank.step >= 0
-        covered = intervals.covered_within(alone, of_rank.start[in_step], of_rank.end[in_step])
-        total = np.bincount(of_rank.step[in_step], covered, minlength=len(of_rank.number))
-        bare[position] = total.astype(np.int64)
-    least = np.min(list(bare.values()), axis=0)
-    return {position: total - least for position, total in bare.items()}
+    bare = [each.bare_ns for each in meetings if each.bare_ns is not None]
+    if len(bare) < max(len(meetings), 2):
+        return pipelines
+    first = meetings[0]
+    if any(not np.array_equal(each.number, first.number) for each in meetings):
+        return pipelines
+    least = np.min(bare, axis=0)
+    ranks = sorted({pipeline.fetched.rank for pipeline in pipelines})
+    if len(ranks) != len(bare):
+        return pipelines
+    found = []
+    for pipeline in pipelines:
+        step = pipeline.fetched.step
+        if step is not None:
+            row = np.searchsorted(first.number, step) if first.by_number else step
+            row = np.clip(row, 0, len(least) - 1)
+            peers_ns = (bare[ranks.index(pipeline.fetched.rank)] - least)[row]
+            fetched = replace(pipeline.fetched, peers_ns=np.where(step >= 0, peers_ns, 0))
+            found.append(replace(pipeline, fetched=fetched))
+    return found
 
 
 def share_causes(
@@ -217,10 +235,14 @@ def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, S
                 least = float(own[mine].sum())
                 sums.setdefault(name, []).append(Sum(mine, least, least + served.slack_ns))
     storage = spent[STORAGE]
-    shares = {n: Share(own, own + slack, sums=sums.get(n, ())) for n, own in spent.items()}
-    nothing = np.zeros(len(f), np.int64)
+    nothing = np.broadcast_to(np.int64(0), len(f))
+    shares = {}
+    for name, own in spent.items():
+        low, high = (own, own + slack) if own.any() else (nothing, slack)
+        shares[name] = Share(low, high, sums=sums.get(name, ()))
+    left = np.maximum(length - storage, 0)
     for cause in _OF_FETCHES:
-        shares[cause] = Share(nothing, np.maximum(length - storage, 0))
+        shares[cause] = Share(nothing, left)
     if f.workers:
         # While its worker was idle a batch was on its way; busy, the worker may have held it up.
         busy = np.zeros(len(f), np.int64)

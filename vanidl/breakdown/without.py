@@ -182,8 +182,8 @@ class Without:
                 max(low_ns, *(gain - (1 - t) * over_ns - t * along_ns for t, gain in mixes)),
                 min(high_ns, low_ns + under_ns, sum(r.most_ns for r in removals) + along_ns),
             )
-        high_ns = min(max(high_ns + self._missed_ns, 0.0), touchable_ns)
-        low_ns = min(max(low_ns - self._missed_ns, 0.0), high_ns)
+        high_ns = float(min(max(high_ns + self._missed_ns, 0.0), touchable_ns))
+        low_ns = float(min(max(low_ns - self._missed_ns, 0.0), high_ns))
         return Gain(low_ns, high_ns, touchable_ns, self._missed_ns, True, self._assumed)
 
     def _change(
