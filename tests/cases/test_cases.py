@@ -167,10 +167,6 @@ NOT_YET: dict[str, tuple[str, str]] = {
         BREAKDOWN,
         "words",
     ),
-    "idle_without_loader": (
-        BREAKDOWN,
-        "words",
-    ),
     "plain_profile": (
         BREAKDOWN,
         "words",

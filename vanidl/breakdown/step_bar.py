@@ -44,12 +44,16 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """The mean step: `parts` add up to `mean_s`. `waits_known`: input waits were recorded."""
+    """The mean step: `parts` add up to `mean_s`.
+
+    `waits_known`: input waits were recorded; `device_known`: so was the work of devices.
+    """
 
     mean_s: float
     steps: int  # of each rank, at least
     ranks: int
     waits_known: bool
+    device_known: bool
     parts: tuple[StepPart, ...]
 
 
@@ -104,4 +108,5 @@ def divide_step(account: Breakdown) -> StepParts | None:
     if rest_ns > 0:
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
     parts = tuple(StepPart(c, ns / 1e9, ns / mean_ns, key) for c, ns, key in found)
-    return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, parts)
+    device_known = spent(DEVICE_IDLE).high_ns > 0
+    return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, device_known, parts)

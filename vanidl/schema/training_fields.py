@@ -173,6 +173,7 @@ step_parts.steps | count | Steps of each rank, at least
 step_parts.ranks | count | Ranks
 step_parts.parts.key | | The cell that it shows, as breakdown has it: mean/window/cause
 waits_known | | Whether input waits were recorded
+device_known | | Whether the work of devices was recorded, and left them idle
 parts | | Parts that add up to the step
 parts.code | | Name of the part
 seconds | s | Its time

@@ -35,6 +35,10 @@ _EXPLAINED = {
 }
 _UNKNOWN_REST = "computing or waiting"
 _UNKNOWN_EXPLAINED = "Input waits were not recorded, so this time cannot be divided."
+_IDLE_EXPLAINED = (
+    "No work of the device was recorded: it waited for the host, for input or for storage, which "
+    "cannot be told apart, as input waits were not recorded."
+)
 _UNPROFILED_REST = "computing, or other work"
 _UNPROFILED_EXPLAINED = (
     "Between input waits; compute was not recorded by a profiler, so it cannot be told from other "
@@ -56,6 +60,8 @@ def part_meaning(code: str, whole: StepParts, *, lossy: bool) -> str:
 
 def _words(code: str, whole: StepParts, lossy: bool) -> tuple[str, str]:
     codes = {part.code for part in whole.parts}
+    if code == bar.REST and whole.device_known and not whole.waits_known:
+        return _NAMES[bar.IDLE], _IDLE_EXPLAINED
     if code == bar.REST and not whole.waits_known:
         return _UNKNOWN_REST, _UNKNOWN_EXPLAINED
     if code == bar.REST and not codes & {bar.COMPUTED, bar.IDLE}:
