@@ -20,12 +20,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from vanidl.record import darshan, dftracer
 from vanidl.record import tracer as own
 
 HERE = Path(__file__).parent
+BASE = Path(tempfile.gettempdir()) / "vanidl-harm"
 LIMIT_S = 60
 _OWN = ("filler", "darshan.conf")
 
@@ -177,7 +179,7 @@ def cases(built: Path) -> list[Case]:
     root = os.geteuid() == 0
     harm = str(built / "harm")
     found = [Case(name, (harm, name)) for name in (*C_PROGRAMS, *(OF_ROOT if root else ()))]
-    found += [Case(name, (harm, number)) for name, number in SIGNALS.items()]
+    found += [Case(name, (harm, "signal", number)) for name, number in SIGNALS.items()]
     if root:
         found += [
             Case("full disk", (harm, "full disk"), small_folder=True),
@@ -187,12 +189,8 @@ def cases(built: Path) -> list[Case]:
     beside = str(built / "allocator.so")
     found += [Case(f"own allocator, {n}", (harm, n), preload=beside) for n in ("streams", "fork")]
     python = dict(PYTHON)
-    try:
-        import torch  # noqa: F401
-
+    if find_spec("torch"):
         python["PyTorch"] = TORCH
-    except ImportError:
-        pass
     for name, code in python.items():
         (built / f"{name}.py").write_text(code)
         found.append(Case(name, (sys.executable, str(built / f"{name}.py"))))
@@ -214,11 +212,10 @@ def environment(tracer: str, run: Path, library: str | None, case: Case) -> dict
     return {**merged, "OMP_NUM_THREADS": "1"}
 
 
-def run_case(case: Case, tracer: str, library: str | None) -> Outcome:
-    """One program in a new folder, its files read afterwards."""
+def run_case(case: Case, tracer: str, library: str | None, base: Path = BASE) -> Outcome:
+    """One program in a new folder `base`, its files read afterwards."""
     with tempfile.TemporaryDirectory(prefix="harm-") as made:
         # The folders of all runs have one name, so that what programs print of them is the same.
-        base = Path("/tmp/vanidl-harm")
         shutil.rmtree(base, ignore_errors=True)
         base.mkdir()
         folder, run = base / "work", Path(made) / "run"

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import vanidl
+from tests.makers.recorded_calls import library
 from vanidl.record import Recorded, darshan, dftracer, record
+from vanidl.record import tracer as own
 
 Recorder = Callable[..., Recorded]
 
@@ -16,6 +18,9 @@ ATTEMPTS = 5
 
 def _available(tracer: str) -> str | None:
     """The library to preload; skips where there is none."""
+    if tracer == own.NAME:
+        library()
+        return None
     if tracer == dftracer.NAME:
         if dftracer.library() is None:
             pytest.skip("the package dftracer is not installed (x86-64 Linux only)")
@@ -54,7 +59,7 @@ def whole(run: Recorder, *command: str | Path) -> Recorded:
     pytest.skip(f"DFTracer garbled a trace {ATTEMPTS} times in a row; the RUN says so")
 
 
-@pytest.fixture(params=["darshan", "dftracer"])
+@pytest.fixture(params=["vanidl", "darshan", "dftracer"])
 def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Recorder:
     return recorder(request.param, tmp_path)
 

@@ -243,7 +243,7 @@ static int forks(void) {
 
 static void *reads_for_ever(void *stop) {
     char here[64];
-    while (!*(volatile int *)stop) {
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
         int fd = open("a", O_RDONLY);
         if (read(fd, here, 50) != 50) abort();
         close(fd);
@@ -253,10 +253,10 @@ static void *reads_for_ever(void *stop) {
 
 static int forks_among_threads(void) {
     make("a", 1000);
-    volatile int stop = 0;
+    int stop = 0;
     pthread_t threads[6];
     int wrong = 0, status;
-    for (int i = 0; i < 6; i++) pthread_create(&threads[i], NULL, reads_for_ever, (void *)&stop);
+    for (int i = 0; i < 6; i++) pthread_create(&threads[i], NULL, reads_for_ever, &stop);
     for (int i = 0; i < 200; i++) {
         pid_t child = fork();
         if (!child) {
@@ -267,7 +267,7 @@ static int forks_among_threads(void) {
         waitpid(child, &status, 0);
         wrong += status != 0;
     }
-    stop = 1;
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
     printf("%d\n", wrong);
     return 0;
@@ -845,8 +845,7 @@ static const struct {
 
 int main(int n, char **words) {
     if (n < 2) return 100;
-    int number = atoi(words[1]);
-    if (number > 0) return by_signal(number);
+    if (n > 2) return by_signal(atoi(words[2]));
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         if (!strcmp(words[1], programs[i].name)) return programs[i].run();
     return 100;
