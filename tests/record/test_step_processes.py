@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -85,3 +86,14 @@ def test_a_hook_that_fails_is_in_the_run_once_and_the_program_does_not_know(
 def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="MODULE:NAME"):
         record(["true"], tmp_path / "RUN", tracer="none", waits=("batches",))
+
+
+def test_a_program_named_with_bytes_that_are_no_text_keeps_its_steps(tmp_path: Path) -> None:
+    program = os.fsencode(tmp_path) + b"/train-\xff-\xc3\xa9.py"
+    with open(program, "w") as file:  # noqa: PTH123 - no Path is of bytes
+        file.write("import vanidl\nfor _ in range(7):\n    with vanidl.step(): pass\n")
+    done = record([sys.executable, os.fsdecode(program)], tmp_path / "RUN", tracer="none")
+    run = vanidl.open_run(done.folder)
+    assert done.exit_status == 0
+    assert len(run.steps.table.step) == 7
+    run.trace.job.command.encode("utf-8")

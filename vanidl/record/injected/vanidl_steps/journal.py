@@ -110,7 +110,8 @@ class Journal:
         """Text that says what later events are of."""
         import json
 
-        text = json.dumps(values).encode()
+        # A program may be named with bytes that are no text: no JSON may hold these.
+        text = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
         rows = -(-len(text) // _ROW.size)
         self._rows.append(_ROW.pack(TEXT, rows, 0, 0) + text.ljust(rows * _ROW.size))
 

@@ -165,7 +165,8 @@ class Operations:
 def _text(values: dict[str, object]) -> bytes:
     import json
 
-    text = json.dumps(values).encode()
+    # Names may be bytes that are no text: no JSON may hold these.
+    text = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
     rows = -(-len(text) // _ROW.size)
     return _ROW.pack(TEXT, rows, 0, 0, 0, 0) + text.ljust(rows * _ROW.size)
 
