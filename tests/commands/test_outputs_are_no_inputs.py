@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -127,4 +128,14 @@ def test_the_umask_is_respected(tmp_path: Path, mask: int) -> None:
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(VanidlError), streamed_file(tmp_path / "x"):
         raise OSError(28, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_in_the_words_of_the_system(tmp_path: Path) -> None:
+    text = "Error writing bytes to file. Detail: [errno 28] No space left on device"
+    with pytest.raises(VanidlError) as raised, new_folder(tmp_path / "csv"):
+        raise OSError(errno.ENOSPC, text)
+    assert str(raised.value).endswith(
+        f"csv: {os.strerror(errno.ENOSPC)}; choose another place with -o"
+    )
     assert not list(tmp_path.iterdir())

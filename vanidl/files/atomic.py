@@ -127,7 +127,9 @@ def _explained(what: str, option: str = "-o") -> Iterator[None]:
         yield
     except OSError as error:
         unread = error.errno == errno.ENXIO
-        reason = "nobody reads this pipe" if unread else error.strerror or str(error)
+        # By its number: Arrow has texts of its own.
+        told = os.strerror(error.errno) if error.errno else error.strerror or str(error)
+        reason = "nobody reads this pipe" if unread else told
         raise VanidlError(
             f"cannot write {what}: {reason}; choose another place with {option}"
         ) from error
