@@ -186,7 +186,7 @@ class Run:
     @cached_property
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """The findings folded into causes, what saves most first; empty where nothing was found."""
-        return diagnose(self.trace, self.results, self.findings, self.what_if)
+        return diagnose(self.trace, self.results, self.findings, self.what_if, self.breakdown)
 
     @cached_property
     def verdict(self) -> str:

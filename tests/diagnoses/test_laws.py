@@ -43,9 +43,10 @@ def test_no_diagnosis_saves_more_than_the_step_has(name):
         if d.step_s is not None:
             assert 0 <= d.step_s <= d.now_s
             assert 1 - d.step_s / d.now_s == pytest.approx(d.saved_share)
-        rows = {row.name: row.step_s for row in run.what_if.rows} if run.what_if else {}
+        rows = {row.name: row.ratio for row in run.what_if.rows} if run.what_if else {}
         if d.basis == "predicted":
-            assert rows[d.change] == d.step_s
+            assert d.now_s == pytest.approx(run.breakdown.length_ns("step") / 1e9)
+            assert d.step_s == pytest.approx(rows[d.change] * d.now_s)
 
 
 def test_the_kind_to_name_matches_the_file_of_unknown_use():

@@ -75,10 +75,9 @@ class OfProcesses:
 
 
 def of_trace(trace: Trace) -> OfProcesses:
-    """The reduction for the ranks with steps and the processes that fetched their batches."""
+    """The reduction for the ranks with steps, and the processes that work for them."""
     stepping = np.unique(trace.spans.process[trace.spans.kind == SpanKind.STEP]).tolist()
-    family = trace.family
-    ranks = {trace.ranks[p] for p in {int(family[s]) for s in stepping} if p >= 0}
-    fetching = np.unique(trace.fetches.process[trace.fetches.process >= 0]).tolist()
+    positions = {int(trace.family[process]) for process in stepping} - {-1}
+    members = np.flatnonzero(np.isin(trace.family, sorted(positions))).tolist()
     known = {p.process for p in trace.profiles if p.thread_known}
-    return OfProcesses(frozenset(ranks) | frozenset(fetching), frozenset(known))
+    return OfProcesses(frozenset(members), frozenset(known))

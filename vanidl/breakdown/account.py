@@ -39,7 +39,7 @@ from vanidl.breakdown.causes import (
     Cell,
     settle,
 )
-from vanidl.breakdown.input_wait import FREE, Bounds, Served
+from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.sources import counters, heatmaps
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
@@ -56,6 +56,9 @@ RUN, STEP, WAIT, STEP_PART, PHASE = "run", "step", "input_wait", "step_part", "p
 EPOCH_END = "epoch_end"
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 NOT_MAPPED = "no file was mapped into memory: page faults were not recorded"
+_COUNTED = {"stdio_untraced"}
+"""Calls that are in no trace, and counted."""
+
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
 
@@ -271,7 +274,7 @@ def is_whole(trace: Trace, coverage: Coverage) -> bool:
     Only Darshan counts beside tracing, and so knows what its trace lacks. Page faults of mapped
     files it sees in no version of today: that there were none is assumed, and said.
     """
-    if not trace.job.counts_apart or LOWER_BOUNDS & serious_codes(coverage.warnings):
+    if not trace.job.counts_apart or (LOWER_BOUNDS - _COUNTED) & serious_codes(coverage.warnings):
         return False
     codes = {notice.code for notice in coverage.warnings}
     traced = [layer for layer in coverage.layers if layer.traced_ops is not None]
@@ -439,9 +442,11 @@ def _add_up(
     low, high = settle(
         tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
     )
-    free = cells[FREE][1] if FREE in cells else np.zeros(len(tiles.start), np.int64)
+    none = np.zeros(len(tiles.start), np.int64)
+    free = cells.pop(FREE, (none, none))[1]
+    free_parts = cells.pop(FREE_PARTS, (none, none))[1]
     for name, (below, above) in cells.items():
-        if name not in low and name != FREE:
+        if name not in low:
             low[name] = np.minimum(below, high[STORAGE])
             high[name] = np.clip(above, low[name], high[STORAGE])
     in_step = tiles.step >= 0
@@ -465,7 +470,8 @@ def _add_up(
         for name, below in low.items():
             least, most = int(below[mine].sum()), int(high[name][mine].sum())
             if slack_ns is not None and name.startswith(STORAGE):
-                most = min(most, least + slack_ns + int(free[mine].sum()))
+                beside = free if name == STORAGE else free_parts
+                most = min(most, least + slack_ns + int(beside[mine].sum()))
             if window != EPOCH_END and (most or window == RUN):
                 table.add(f"{window}/{name}", position, least, most, (_evidence_of(name),), assumed)
     for code in (windows.INPUT_WAIT, windows.WORK):

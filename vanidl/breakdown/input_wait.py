@@ -38,6 +38,9 @@ Bounds = dict[str, tuple[Int64Array, Int64Array]]
 FREE = "storage at unknown times"
 """The key of traced calls of storage that a wait may have been for, or not."""
 
+FREE_PARTS = "parts of storage at unknown times"
+"""The same of calls of which the kind is not known either."""
+
 _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
 """What a fetch can be at outside of storage: which of these it was takes an account of its time."""
 
@@ -114,17 +117,14 @@ def divide_waits(
     _within_the_process(bounds, own, start, end, length, of_process[trainer])
     _by_workers(bounds, known & ~own, row, taken, fetches, start, end, felt, of_process, trace)
     lost = ~known & ~own
-    for cause in (STORAGE, DELIVERY, WORKERS, *_OF_FETCHES):
-        bounds[cause][1][lost] = length[lost]
-    for part in (READ, WRITE, METADATA):
-        bounds[f"{STORAGE}.{part}"][1][lost] = length[lost]
-    bounds[FREE][1][lost] = length[lost]
+    if lost.any():
+        _by_some_worker(bounds, lost, start, end, length, of_process, trace, trainer)
     return bounds
 
 
 def _names() -> tuple[str, ...]:
     parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA))
-    return (STORAGE, *parts, DELIVERY, WORKERS, FREE, *_OF_FETCHES)
+    return (STORAGE, *parts, DELIVERY, WORKERS, FREE, FREE_PARTS, *_OF_FETCHES)
 
 
 def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -176,6 +176,61 @@ def _within_the_process(
     bounds[STORAGE][1][mine] = total + slack
     for cause in _OF_FETCHES:
         bounds[cause][1][mine] = open_ns
+
+
+def _by_some_worker(
+    bounds: Bounds,
+    lost: NDArray[np.bool_],
+    start: Int64Array,
+    end: Int64Array,
+    length: Int64Array,
+    of_process: Mapping[int, Served],
+    trace: Trace,
+    trainer: int,
+) -> None:
+    """Waits for batches of which nobody knows who fetched them.
+
+    Who waits finds the queue empty, so that every worker is at work. It was one of them that the
+    wait was for: what that did meanwhile lies between the least and the most of any (assumed to
+    be like all that its fetch did). Without the log of each worker nothing is known.
+    """
+    low, high, free = start[lost], end[lost], length[lost]
+    workers = [
+        (process, each)
+        for process, each in enumerate(trace.processes)
+        if each.role == "worker" and each.trainer == trainer
+    ]
+    least = np.full(len(low), np.iinfo(np.int64).max)
+    most = np.zeros(len(low), np.int64)
+    seen = np.zeros(len(low), bool)
+    whole, slack_ns = bool(workers), 0
+    for process, each in workers:
+        calls = of_process.get(process)
+        if calls is None or not calls.whole or not each.log:
+            whole = False
+            continue
+        alive = (each.start_ns is None) | (low >= (each.start_ns or 0))
+        alive &= (each.end_ns is None) | (high <= (each.end_ns or 0))
+        spent = sum(
+            (intervals.covered_within(times, low, high) for _, times in calls.parts),
+            np.zeros(len(low), np.int64),
+        )
+        slack_ns = max(slack_ns, calls.slack_ns)
+        least = np.where(alive, np.minimum(least, spent), least)
+        most = np.where(alive, np.maximum(most, spent), most)
+        seen |= alive
+    known = seen & whole
+    least, most = np.where(known, np.minimum(least, free), 0), np.where(known, most, free)
+    most = np.minimum(np.maximum(most, least), free)
+    slack = np.minimum(free - most, slack_ns)
+    bounds[STORAGE][0][lost] = least
+    bounds[STORAGE][1][lost] = most + slack
+    for part in (READ, WRITE, METADATA):
+        bounds[f"{STORAGE}.{part}"][1][lost] = most + slack
+    bounds[FREE][1][lost] = most - least
+    bounds[FREE_PARTS][1][lost] = most
+    for cause in (DELIVERY, WORKERS, *_OF_FETCHES):
+        bounds[cause][1][lost] = free - least
 
 
 def _by_workers(
@@ -284,6 +339,7 @@ def _deliver(
         most = busy
     bounds[STORAGE][1][waits] += np.minimum(most, busy)
     bounds[FREE][1][waits] += np.minimum(most, busy)
+    bounds[FREE_PARTS][1][waits] += np.minimum(most, busy)
     for cause in _OF_FETCHES:
         bounds[cause][1][waits] += busy
 

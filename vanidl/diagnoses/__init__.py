@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from vanidl.analyses import Results
+from vanidl.breakdown import Breakdown
+from vanidl.breakdown.account import STEP
 from vanidl.diagnoses.advise import Context, advice
 from vanidl.diagnoses.causes import BY_CODE, CAUSES, Cause, effort, folded
 from vanidl.diagnoses.diagnosis import AT_BEST, PREDICTED, Diagnosis, Remedy, SlowStep
@@ -25,11 +27,15 @@ WORST = 3
 
 
 def diagnose(
-    trace: Trace, results: Results, findings: tuple[Finding, ...], what_if: WhatIf | None
+    trace: Trace,
+    results: Results,
+    findings: tuple[Finding, ...],
+    what_if: WhatIf | None,
+    account: Breakdown | None = None,
 ) -> tuple[Diagnosis, ...]:
     """The diagnoses of a run, what saves most first."""
     worst = worst_steps(trace, results)
-    facts = Facts(trace, results)
+    facts = Facts(trace, results, account)
     made = [_diagnosis(code, rows, facts, what_if) for code, rows in folded(findings).items()]
     return _ranked([replace(d, show=worst) if d.step_s is not None else d for d in made])
 
@@ -49,29 +55,30 @@ def _diagnosis(
         remedies=said.remedies,
         proof="" if limits else ab_line(facts.trace, best, said.remedies),
     )
-    return _valued(plain, cause, best, facts.trace, facts.results)
+    return _valued(plain, cause, best, facts)
 
 
 def _valued(
-    plain: Diagnosis, cause: Cause | None, best: Predicted | None, trace: Trace, results: Results
+    plain: Diagnosis, cause: Cause | None, best: Predicted | None, facts: Facts
 ) -> Diagnosis:
     """With the step time after the change, or the share of the run that it would save."""
-    steps = results.steps
+    trace, steps = facts.trace, facts.results.steps
+    mean_s = facts.account.length_ns(STEP) / 1e9
     gains = [f.gain_at_most_s for f in plain.findings if f.gain_at_most_s is not None]
     if best is not None and best.ratio > 0:
-        now_s = best.step_s / best.ratio
+        now_s = mean_s or best.step_s / best.ratio
         return replace(
-            plain, now_s=now_s, step_s=best.step_s, basis=PREDICTED, change=best.name,
+            plain, now_s=now_s, step_s=now_s * best.ratio, basis=PREDICTED, change=best.name,
             saved_share=1 - best.ratio,
         )  # fmt: skip
     if not gains:
         return plain
-    if cause is not None and cause.of_steps and steps is not None and steps.mean_s > 0:
-        most_s = (1 - least_ratio(trace.ceiling)) * steps.mean_s
+    if cause is not None and cause.of_steps and steps is not None and mean_s > 0:
+        most_s = (1 - least_ratio(trace.ceiling)) * mean_s
         saved_s = min(max(gains) / steps.per_rank_max, most_s)
         return replace(
-            plain, now_s=steps.mean_s, step_s=steps.mean_s - saved_s, basis=AT_BEST,
-            saved_share=saved_s / steps.mean_s,
+            plain, now_s=mean_s, step_s=mean_s - saved_s, basis=AT_BEST,
+            saved_share=saved_s / mean_s,
         )  # fmt: skip
     run_s = trace.job.run_time_s
     return replace(plain, saved_share=min(max(gains) / run_s, 1.0)) if run_s > 0 else plain

@@ -149,8 +149,13 @@ class Facts:
         """Whether reading the dataset costs enough to look at how it is read."""
         if self.results.dataset is None or self.io_bound_s is None:
             return False
-        base = self.base_s if self.lost_s is not None else self.trace.job.run_time_s
-        return base > 0 and self.io_bound_s >= MATTERS * base
+        if self.gains is None or self.lost_s is None:
+            run_s = self.trace.job.run_time_s
+            return run_s > 0 and self.io_bound_s >= MATTERS * run_s
+        # Of what evidence leaves open half is taken: a bound alone is no reason to look.
+        gain = self.gains.without(STORAGE)
+        likely_s = min((gain.low_ns + gain.high_ns) / 2e9, self.lost_s)
+        return self.base_s > 0 and likely_s >= MATTERS * self.base_s
 
     @cached_property
     def dataset_s(self) -> float | None:

@@ -30,6 +30,7 @@ _LIKE = 0.02  # of the waits: ends of a cell that lie closer are said as one
 OPEN = "open"
 """The code of what no record tells apart: decoding, locks, other work of the loader."""
 
+_OTHERS = (INPUT_CPU, BLOCKED, TOO_FEW_CORES, WORKERS, DELIVERY)
 WAIT_WORDS = {
     STORAGE: "storage",
     WORKERS: "starting workers",
@@ -55,9 +56,10 @@ def wait_parts(account: Breakdown, who: str = MEAN) -> tuple[WaitPart, ...]:
     for code in (STORAGE, WORKERS, DELIVERY, COMPUTE):
         key = f"{who}/{WAIT}/{code}"
         cell = account.cell(key)
-        if cell.high_ns:
+        # Of workers and delivery nothing may be known: then they are in what stays open.
+        if cell.low_ns or (code == STORAGE and cell.high_ns):
             parts.append(WaitPart(code, cell, key))
-    rest = [account.cell(f"{who}/{WAIT}/{code}") for code in (INPUT_CPU, BLOCKED, TOO_FEW_CORES)]
+    rest = [account.cell(f"{who}/{WAIT}/{code}") for code in _OTHERS]
     least = max(length_ns - sum(part.cell.high_ns for part in parts), 0)
     most = min(length_ns - sum(part.cell.low_ns for part in parts), sum(c.high_ns for c in rest))
     parts.append(WaitPart(OPEN, Cell(int(least), int(max(most, least))), ""))
