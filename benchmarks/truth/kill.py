@@ -28,7 +28,8 @@ from tests.makers.recorded_calls import CALLS, library, slots_of
 HERE = Path(__file__).parent
 PREAD = next(number for number, name in CALLS.items() if name == "pread")
 THREAD = 3
-GROUP = Path("/sys/fs/cgroup/vanidl-kill")
+GROUPS = Path("/sys/fs/cgroup")
+LIMIT_NBYTES = 200 << 20
 
 
 def recorded(path: Path) -> Counter[int]:
@@ -43,15 +44,33 @@ def recorded(path: Path) -> Counter[int]:
     return found
 
 
-def kill_once(program: Path, folder: Path, seconds: float | None) -> list[int]:
+def small_group() -> Path | None:
+    """A control group with little memory; None where none can be made here."""
+    is_new = (GROUPS / "cgroup.controllers").is_file()
+    group = GROUPS / ("" if is_new else "memory") / "vanidl-kill"
+    limit = group / ("memory.max" if is_new else "memory.limit_in_bytes")
+    try:
+        group.mkdir(exist_ok=True)
+        if not limit.is_file():  # no control group
+            group.rmdir()
+            return None
+        limit.write_text(str(LIMIT_NBYTES))
+    except OSError:
+        return None
+    return group
+
+
+def kill_once(
+    program: Path, folder: Path, seconds: float | None, group: Path | None = None
+) -> list[int]:
     """Calls missing of each thread; a negative number: one that was not counted yet."""
     work, calls = folder / "work", folder / "calls"
     work.mkdir()
     calls.mkdir()
     variables = {**os.environ, "LD_PRELOAD": str(library()), "VANIDL_TRACER": str(calls),
                  "VANIDL_TRACER_EVENTS": "20000000"}  # fmt: skip
-    words = [str(program)] if seconds is not None else [
-        "sh", "-c", f"echo $$ > {GROUP}/cgroup.procs; exec {program} memory"]  # fmt: skip
+    line = f"ulimit -v 4000000; echo $$ > {group}/cgroup.procs && exec {program} memory"
+    words = [str(program)] if seconds is not None else ["sh", "-c", line]
     process = subprocess.Popen(words, cwd=work, env=variables)
     if seconds is not None:
         time.sleep(seconds)
@@ -86,17 +105,15 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="kill-") as made:
                 missing.update(kill_once(program, Path(made), random.uniform(0.01, 0.12)))
         print(f"SIGKILL, {options.times} times: missing calls of a thread {dict(missing)}")
-        try:
-            GROUP.mkdir(exist_ok=True)
-            (GROUP / "memory.max").write_text(str(200 << 20))
-            (GROUP / "memory.swap.max").write_text("0")
-        except OSError as error:
-            print(f"killed for memory: not tried ({error})")
+        group = small_group()
+        if group is None:
+            print("killed for memory: not tried, as no control group of memory could be made")
         else:
             with tempfile.TemporaryDirectory(prefix="kill-") as made:
-                lost = kill_once(program, Path(made), None)
+                lost = kill_once(program, Path(made), None, group)
                 print(f"killed for memory: missing calls of a thread {lost}")
                 missing.update(lost)
+            group.rmdir()
     return int(any(n > 1 or n < -1 for n in missing))
 
 
