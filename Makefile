@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint golden faults fuzz reports studies-small notebooks docs dist browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint golden faults fuzz reports studies-small notebooks docs dist wheels browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -84,6 +84,13 @@ dist: $(VENV)/installed-test  ## sdist and wheel, checked, tried in an empty env
 	rm -rf build/sdist && mkdir -p build/sdist && tar xzf dist/*.tar.gz --strip-components=1 -C build/sdist
 	build/try/bin/python -m pip install -qq pytest hypothesis jsonschema
 	cd build/sdist && ../try/bin/python -m pytest -q $(SDIST_TESTS)
+
+wheels: $(VENV)/installed  ## a wheel for each kind of Linux machine, and one without the tracer
+	$(BIN)/python -m pip install -qq --editable ".[wheels]"
+	for target in manylinux_2_17_x86_64 manylinux_2_17_aarch64 musllinux_1_1_x86_64 \
+	  musllinux_1_1_aarch64 any; do \
+	  rm -rf build/lib build/bdist.*; \
+	  VANIDL_TARGET=$$target $(BIN)/python -m build -q --wheel --no-isolation || exit 1; done
 
 lint: $(VENV)/installed-loaders  ## style, types, imports, and nothing newer than Python 3.10
 	$(BIN)/ruff check .

@@ -41,7 +41,7 @@ def test_every_dependency_ends_before_a_major_version_that_may_break() -> None:
 
 def test_all_names_every_extra_that_vanidl_itself_can_use() -> None:
     of_others = {"test", "bench", "notebooks", "docs", "lint", "loaders", "mpi", "storage", "dlio",
-                 "frameworks", "decoders", "dali", "peers"}  # fmt: skip
+                 "frameworks", "decoders", "dali", "peers", "wheels"}  # fmt: skip
     text = (ROOT / "pyproject.toml").read_text()
     extras = text[text.index("[project.optional-dependencies]") : text.index("[project.scripts]")]
     tables = set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE))
