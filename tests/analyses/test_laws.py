@@ -21,9 +21,11 @@ from tests.makers.records import JOB_START_NS, Io, Span, darshan_log, profile
 from tests.makers.sameness import same
 from tests.makers.sources_matrix import IO_WAYS, PAIRS, SPAN_WAYS, Made, Way
 from vanidl.analyses import REDUCTIONS, analyse, reduce_parts, timebins
+from vanidl.analyses.calls import Calls
 from vanidl.analyses.rows import rows_of
 from vanidl.merge.assemble import Options, assemble
 from vanidl.merge.jobs import Group
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind
 from vanidl.report.json import summary_object
 from vanidl.run import Run
@@ -296,7 +298,18 @@ def _finish(reduced, trace):
 def _a_shift_of_all_clocks_changes_nothing_but_the_clock(here, ios, seen, way, data):
     shift = data.draw(st.integers(-(10**15), 10**15)) // way.tick_ns * way.tick_ns
     there = analyse(trace_of(ios, seen, way, shift_ns=shift))
-    assert same(replace(there, fates=_moved(there.fates, -shift)), here)
+    calls = Calls(
+        *(
+            _later(times, -shift)
+            for times in (there.calls.reads, there.calls.writes, there.calls.elsewhere)
+        )
+    )
+    moved = {"fates": _moved(there.fates, -shift), "busy": _later(there.busy, -shift)}
+    assert same(replace(there, calls=calls, **moved), here)
+
+
+def _later(times, shift):
+    return {key: Intervals(each.start + shift, each.end + shift) for key, each in times.items()}
 
 
 def _moved(fates, by_ns):

@@ -62,9 +62,9 @@ from vanidl.analyses.steps import Steps
 from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.analyses.workers import Workers
-from vanidl.model.intervals import Intervals
+from vanidl.model.intervals import Intervals, merge_by_key
 from vanidl.model.selection import SelectedParts, Selection, fitted, select
-from vanidl.model.trace import Trace
+from vanidl.model.trace import STORAGE_LAYERS, Trace
 
 REDUCTIONS: dict[str, Reduction] = {
     "operations": operations,
@@ -134,7 +134,39 @@ def analyse(
         seen = reduce_parts(_COVERAGE, trace.io, trace, executor)["coverage"]
     if second := second_reductions(reduced):
         reduced |= reduce_parts(second, chosen.io, chosen, executor)
-    return finish(reduced, seen, trace, chosen, selection.layer)
+    return finish(
+        _with_all_storage(reduced, trace, selection, executor), seen, trace, chosen, selection.layer
+    )
+
+
+def _with_all_storage(
+    reduced: dict[str, Any], trace: Trace, selection: Selection, executor: Executor | None
+) -> dict[str, Any]:
+    """The reduced values with what the account of time needs of the other layers of storage.
+
+    These are disjoint from the layer that is looked at: a file that is read through streams takes
+    as long as one that is not.
+    """
+    found, busy, sum_ns = _storage_of(reduced)
+    storage = set(STORAGE_LAYERS) & set(trace.layers_traced)
+    for layer in sorted(storage - {selection.layer}) if selection.layer in storage else ():
+        beside = select(trace, replace(selection, layer=layer))
+        needed: dict[str, Reduction] = {"operations": operations, "calls": calls.of_trace(beside)}
+        of_layer = reduce_parts(needed, beside.io, beside, executor)
+        busy = merge_by_key(busy, of_layer["operations"].busy)
+        found = needed["calls"].combine(found, of_layer["calls"])
+        for position, total in of_layer["operations"].totals.items():
+            sum_ns[position] = sum_ns.get(position, 0) + total.sum_ns
+    return reduced | {"storage": (found, busy, sum_ns)}
+
+
+def _storage_of(
+    reduced: dict[str, Any],
+) -> tuple[Calls, Mapping[int, Intervals], dict[int, int]]:
+    """Calls by process, busy time and sum of durations by rank, of the layer that is looked at."""
+    of_ranks = reduced["operations"]
+    sums = {position: total.sum_ns for position, total in of_ranks.totals.items()}
+    return reduced["calls"], of_ranks.busy, sums
 
 
 def reductions_of(trace: Trace) -> dict[str, Reduction]:
@@ -199,6 +231,7 @@ def _on_one_another(
     saved = checkpoints.checkpoints(reduced["checkpoints"], chosen)
     stages = phases.finish(reduced["operations"], saved, chosen, data)
     busy = reduced["files"].busy
+    storage = reduced.get("storage") or _storage_of(reduced)
     return {
         "steps": step_result,
         "overlap": overlap.finish(splits, reduced["operations"], chosen, table, busy),
@@ -208,9 +241,7 @@ def _on_one_another(
         "workers": workers.finish(reduced["workers"], chosen, data),
         "fetching": batches.finish(reduced["fetches"], chosen),
         "fates": fates.finish(splits),
-        "calls": reduced["calls"],
-        "busy": reduced["operations"].busy,
-        "sum_ns": {p: total.sum_ns for p, total in reduced["operations"].totals.items()},
+        **dict(zip(("calls", "busy", "sum_ns"), storage, strict=True)),
     }
 
 

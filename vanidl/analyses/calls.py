@@ -79,5 +79,6 @@ def of_trace(trace: Trace) -> OfProcesses:
     stepping = np.unique(trace.spans.process[trace.spans.kind == SpanKind.STEP]).tolist()
     positions = {int(trace.family[process]) for process in stepping} - {-1}
     members = np.flatnonzero(np.isin(trace.family, sorted(positions))).tolist()
+    fetching = np.unique(trace.fetches.process[trace.fetches.process >= 0]).tolist()
     known = {p.process for p in trace.profiles if p.thread_known}
-    return OfProcesses(frozenset(members), frozenset(known))
+    return OfProcesses(frozenset(members) | frozenset(fetching), frozenset(known))

@@ -306,6 +306,8 @@ def _slack_ns(bounds: StorageBounds | None, trace: Trace, position: int) -> int:
     untraced_s = float(bounds.untraced[position])
     if any(trace.family[process] == position for process in trace.metadata_calls):
         untraced_s -= float(bounds.high[METADATA][position])
+    if any(trace.family[process] == position for process in trace.calls):
+        untraced_s -= float(bounds.high[SYNC][position])
     return int(np.ceil(max(untraced_s, 0.0) * 1e9)) if np.isfinite(untraced_s) else 1 << 62
 
 

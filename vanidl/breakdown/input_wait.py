@@ -22,11 +22,12 @@ from vanidl.breakdown.causes import (
     METADATA,
     READ,
     STORAGE,
+    SYNC,
     TOO_FEW_CORES,
     WORKERS,
     WRITE,
 )
-from vanidl.model import intervals
+from vanidl.model import call_kinds, intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Trace
@@ -56,13 +57,19 @@ class Served:
     reads: Intervals
     writes: Intervals
     metadata: Intervals
+    syncs: Intervals
     whole: bool
     slack_ns: int
 
     @property
     def parts(self) -> tuple[tuple[str, Intervals], ...]:
         """The kinds of calls by the name of their cell."""
-        kinds = ((READ, self.reads), (WRITE, self.writes), (METADATA, self.metadata))
+        kinds = (
+            (READ, self.reads),
+            (WRITE, self.writes),
+            (METADATA, self.metadata),
+            (SYNC, self.syncs),
+        )
         return tuple((f"{STORAGE}.{part}", times) for part, times in kinds)
 
 
@@ -70,19 +77,20 @@ def served(trace: Trace, calls: Calls, process: int, whole: bool, slack_ns: int)
     """The calls of one process."""
     reads, writes = calls.of(process)
     metadata = trace.metadata_calls.get(process, intervals.EMPTY)
+    syncs = trace.calls.get(process, {}).get(call_kinds.SYNC, intervals.EMPTY)
     for data in (reads, writes):
         metadata = intervals.subtract(metadata, data) if len(metadata.start) else metadata
-    return Served(reads, writes, metadata, whole, slack_ns)
+        syncs = intervals.subtract(syncs, data) if len(syncs.start) else syncs
+    syncs = intervals.subtract(syncs, metadata) if len(syncs.start) else syncs
+    return Served(reads, writes, metadata, syncs, whole, slack_ns)
 
 
 def outside(of: Served, covered: Intervals) -> Served:
     """The calls as far as nothing else covers them."""
     if not len(covered.start):
         return of
-    reads, writes, metadata = (
-        intervals.subtract(times, covered) for times in (of.reads, of.writes, of.metadata)
-    )
-    return Served(reads, writes, metadata, of.whole, of.slack_ns)
+    reads, writes, metadata, syncs = (intervals.subtract(times, covered) for _, times in of.parts)
+    return Served(reads, writes, metadata, syncs, of.whole, of.slack_ns)
 
 
 def divide_waits(
@@ -123,7 +131,7 @@ def divide_waits(
 
 
 def _names() -> tuple[str, ...]:
-    parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA))
+    parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA, SYNC))
     return (STORAGE, *parts, DELIVERY, WORKERS, FREE, FREE_PARTS, *_OF_FETCHES)
 
 
@@ -225,7 +233,7 @@ def _by_some_worker(
     slack = np.minimum(free - most, slack_ns)
     bounds[STORAGE][0][lost] = least
     bounds[STORAGE][1][lost] = most + slack
-    for part in (READ, WRITE, METADATA):
+    for part in (READ, WRITE, METADATA, SYNC):
         bounds[f"{STORAGE}.{part}"][1][lost] = most + slack
     bounds[FREE][1][lost] = most - least
     bounds[FREE_PARTS][1][lost] = most
@@ -310,7 +318,7 @@ def _share(
         most = np.full(len(waits), calls.slack_ns, np.int64)
         slack = np.minimum(open_ns, portion(np.minimum(most, whole))) if len(waits) else open_ns
     bounds[STORAGE][1][waits] += in_storage + slack
-    for part in (READ, WRITE, METADATA):
+    for part in (READ, WRITE, METADATA, SYNC):
         name = f"{STORAGE}.{part}"
         bounds[name][1][waits] = bounds[name][0][waits] + slack
     for cause in _OF_FETCHES:
