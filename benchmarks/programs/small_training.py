@@ -1,37 +1,65 @@
-"""A training that reads some files and prints what it has read: the same, whoever records it.
+"""A small training job on the CPU, of several benchmarks: python small_training.py DATA [WORKERS].
 
-python benchmarks/programs/small_training.py DATA [SECONDS]
+Reads samples with pread in forked DataLoader workers (WORKERS, 2 by default), trains a small
+network on one thread.
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
 import sys
-import time
 from pathlib import Path
 
-import vanidl
+import torch
+from torch.utils.data import DataLoader, Dataset
 
-STEPS = 30
+SAMPLES = 1024
+SIDE = 64
+NBYTES = SIDE * SIDE * 4
+EPOCHS = 2
 
 
-def main() -> int:
-    """Prints a digest of the bytes and how many reads failed, by error."""
-    data, seconds = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
-    digest, failed = hashlib.sha256(), []
-    for number in range(STEPS):
-        with vanidl.step():
-            with vanidl.wait():
-                try:
-                    content = (data / f"{number % 5}.bin").read_bytes()
-                except OSError as error:
-                    failed.append(error.errno)
-                    content = b""
-            digest.update(content)
-            time.sleep(seconds / STEPS)
-    print("read", digest.hexdigest()[:16], failed)
-    return 3
+class Samples(Dataset[torch.Tensor]):
+    """Square float32 images, one after another in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.descriptor: int | None = None
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        return SAMPLES
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        """Sample i, shape (1, SIDE, SIDE)."""
+        if self.descriptor is None:
+            self.descriptor = os.open(self.path, os.O_RDONLY)
+        raw = bytearray(os.pread(self.descriptor, NBYTES, i * NBYTES))
+        return torch.frombuffer(raw, dtype=torch.float32).reshape(1, SIDE, SIDE)
+
+
+def network() -> torch.nn.Module:
+    """An autoencoder of such images."""
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, 5, padding=2, stride=2), torch.nn.ReLU(),
+        torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.ReLU(),
+        torch.nn.Upsample(scale_factor=2), torch.nn.Conv2d(16, 1, 3, padding=1),
+    )  # fmt: skip
+
+
+def train(path: Path, workers: int = 2) -> None:
+    """EPOCHS epochs of an autoencoder."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    net = network()
+    optimizer = torch.optim.Adam(net.parameters())
+    loader = DataLoader(Samples(path), batch_size=32, shuffle=True, num_workers=workers)
+    for _ in range(EPOCHS):
+        for batch in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(net(batch), batch).backward()
+            optimizer.step()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    train(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -30,7 +30,7 @@ from benchmarks.measure import ROOT
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage
 
-PROGRAM = ROOT / "benchmarks" / "programs" / "small_training.py"
+PROGRAM = ROOT / "benchmarks" / "programs" / "reading_loop.py"
 LIMIT_S = 10.0
 LONGEST_S = 60.0
 STATUS = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import vanidl
@@ -103,7 +104,11 @@ WRITE = ("write", "/out/ckpt-1.pt", {"ret": 10, "count": 10})
 
 
 def watched(
-    folder: Path, state: str = "recorded", loss: str = "", tool_s: float | None = None
+    folder: Path,
+    state: str = "recorded",
+    loss: str = "",
+    tool_s: float | None = None,
+    stopped: str = "",
 ) -> tuple[Notice, ...]:
     """Warnings of a run whose recorder saw one process in this state, and a tool without a log."""
     start = EPOCH_US * 1000
@@ -116,7 +121,7 @@ def watched(
         "run-1", ("python", "train.py"), "/job", "node01", "dftracer", "2.2.0", {}, start,
         start + 10**9, 0, None, (("/", "ext4"),), tuple(seen), (loss,) if loss else (),
     )  # fmt: skip
-    write_record(folder / "run.json", record)
+    write_record(folder / "run.json", replace(record, stopped=stopped))
     return traced(folder, PREAD)
 
 
@@ -216,6 +221,10 @@ RECORDED: dict[str, tuple[dict[str, Case], dict[str, Case]]] = {
     "writes_not_seen": (
         {"torch.save": lambda folder: traced(folder, OPEN_TO_WRITE)},
         {"a checkpoint that was written": lambda folder: traced(folder, OPEN_TO_WRITE, WRITE)},
+    ),
+    "recording_stopped": (
+        {"a disk that was full": lambda folder: watched(folder, stopped="Stopped at 1 s.")},
+        {"room to the end": whole_record},
     ),
     "processes_missing": (
         {"a process without a log": lambda folder: watched(folder, "missing")},

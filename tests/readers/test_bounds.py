@@ -46,6 +46,9 @@ def objects(folder: Path, reads: Sequence[Read]) -> None:
     log._last()
 
 
+TOO_NARROW = {"vanidl"}
+"""Formats whose fields hold nothing beyond the bounds."""
+
 WRITERS: dict[str, Callable[[Path, Sequence[Read]], None]] = {
     "darshan": darshan,
     "dftracer": dftracer,
@@ -56,7 +59,8 @@ LONG = st.sampled_from([0, 500, LONGEST_NS // 1000 - 1, LONGEST_NS // 1000 + 1, 
 
 
 def test_every_reader_of_operations_is_held_to_the_bound():
-    assert set(WRITERS) == {known.name for known in readers.FORMATS if known.traces_io}
+    traced = {known.name for known in readers.FORMATS if known.traces_io}
+    assert set(WRITERS) == traced - TOO_NARROW
 
 
 @pytest.mark.parametrize("name", WRITERS)

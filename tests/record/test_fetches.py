@@ -208,8 +208,9 @@ def test_reading_and_decoding_are_divided_as_they_were_made(tmp_path: Path, trac
     limit = np.maximum(0.02 * length, 5e-3)  # the work of a tracer in each call is in both times
     assert np.median(off - limit) <= 0  # a process that was stopped between two clocks is off
     assert np.median(np.abs(batches.decoding_s - decoded) - limit) <= 0
-    assert fetching.mean is not None
-    assert fetching.mean.delivery_s <= 0.1 * fetching.mean.wait_s
+    account = found.run.breakdown
+    delivery = account.cell("mean/input_wait/delivery")
+    assert delivery.low_ns <= 0.1 * account.length_ns("input_wait")
     assert (batches.longest_read_nbytes == sizes.SAMPLE_BYTES).mean() >= SAME_TIME
 
 

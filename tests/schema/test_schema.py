@@ -205,10 +205,7 @@ def test_every_number_of_a_finding_is_named() -> None:
         for key in node.keys
         if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
-    assert keys - set(meanings_of(EVIDENCE.fields)) == {
-        "cosmoflow", "deepcam",  # names of codecs
-        "darshan", "vanidl",  # of tracers
-    }  # fmt: skip
+    assert keys - set(meanings_of(EVIDENCE.fields)) == {"cosmoflow", "deepcam"}  # names of codecs
 
 
 def meanings_of(kinds: Any) -> Iterator[str]:

@@ -70,6 +70,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
             _missing(trace, results),
             _untraced(results),
             _ceiling(trace),
+            _moved_elsewhere(title, results.summary),
             placement_bounds(results.placement),
             stdio_part(results.summary),
             objects_part(results.summary),
@@ -335,8 +336,20 @@ def _by_heatmaps(trace: Trace, account: Breakdown) -> str:
     spent = storage_sentence(trace, account)
     return (
         f"By its heat maps, the run {moved_words(read, written)} through {layers}"
-        f"{f'; {spent[0].lower()}{spent[1:]}' if spent else ''}."
+        f"{f'. {spent}' if spent else ''}."
     )
+
+
+def _moved_elsewhere(title: str, summary: Summary) -> str:
+    """What other layers moved where nothing went through the one that is looked at."""
+    if summary.ops or not title.startswith(("Storage", "I/O can")):
+        return ""
+    moved = through_daos(summary) or ", ".join(
+        f"{each.layer} {moved_words(each.bytes_read, each.bytes_written)}"
+        for each in summary.layers
+        if each.bytes_read or each.bytes_written
+    )
+    return f"No {summary.layer} operation was recorded; {moved}." if moved else ""
 
 
 def _nothing_on_layer(trace: Trace, results: Results, account: Breakdown) -> str:

@@ -30,7 +30,9 @@ def storage_sentence(trace: Trace, account: Breakdown) -> str:
     if not cell.low_ns and share >= 1:
         return ""
     if share <= LITTLE:
-        return f"I/O can cost at most {percent(share)} of the {run}: look elsewhere"
+        part = percent(share)
+        most = f"less than {part[2:]}" if part.startswith("< ") else f"at most {part}"
+        return f"I/O can cost {most} of the {run}: look elsewhere"
     low = percent(cell.low_ns / account.window_ns)
     per_rank = " per rank on average" if len(account.ranks) > 1 else ""
     if cell.high_ns - cell.low_ns <= _ALIKE * cell.high_ns:

@@ -362,7 +362,7 @@ def test_a_log_of_heat_maps_alone_says_what_they_hold(tmp_path: Path) -> None:
     path.write_bytes(log_with({"HEATMAP": (1, raw)}))
     headline = vanidl.open_run(path).headline
     assert "heat maps" in headline
-    assert "POSIX read 5 B and wrote 3 MiB" in headline
+    assert "read 5 B and wrote 3 MiB through POSIX" in headline
     path.write_bytes(log_with({}))
     assert "no I/O at all" in vanidl.open_run(path).headline
 
