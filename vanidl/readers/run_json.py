@@ -215,7 +215,9 @@ def complete(log: TracerLog, records: Records) -> TracerLog:
     here = not log.host or log.host.split(".")[0] == record.host.split(".")[0]
     rank = ranks.get(log.pid) if here and log.pid is not None else None
     commands = {p.pid: p.command for p in record.processes if p.command and here}
-    recorded = commands.get(log.pid) if log.pid is not None and log.names_program else None
+    # Of a process that lived too briefly to be seen, and was forked, the command is its parent's.
+    pids = (log.pid, log.parent_pid) if log.names_program else ()
+    recorded = next((commands[pid] for pid in pids if pid in commands), None)
     return replace(
         log,
         job_id=record.id,
