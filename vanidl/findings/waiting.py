@@ -47,7 +47,7 @@ def _title(facts: Facts, rest: str) -> str:
 
 def _of_wait(facts: Facts) -> str:
     waited = seconds(facts.account.length_ns(WAIT) / 1e9)
-    return f"Of {waited} of wait: {parts_words(facts.account, whole=not facts.lossy)}"
+    return f"Input waits took {waited}; {parts_words(facts.account, whole=not facts.lossy)}"
 
 
 def _bound_io(facts: Facts) -> RuleResult | None:
