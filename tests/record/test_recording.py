@@ -74,12 +74,17 @@ def test_reads_of_the_loaders_are_seen(recorded: Recorder, tmp_path: Path, data:
 def test_workers_of_multiprocessing(
     recorded: Recorder, tmp_path: Path, data: Path, method: str
 ) -> None:
+    # A process that ends before the recorder looks has no command, and only that tells its role.
     text = f"""
+import time
+def work():
+    read()
+    time.sleep(0.7)
 if __name__ == "__main__":
     import multiprocessing
     context = multiprocessing.get_context({method!r})
     read(30)
-    workers = [context.Process(target=read) for _ in range(2)]
+    workers = [context.Process(target=work) for _ in range(2)]
     [worker.start() for worker in workers]
     [worker.join() for worker in workers]
 """
