@@ -117,9 +117,14 @@ class Run:
         return divide_step(self.breakdown)
 
     @cached_property
+    def _chosen(self) -> Trace:
+        """The trace as the selection sees it."""
+        return select(self.trace, self.selection)
+
+    @cached_property
     def breakdown(self) -> Breakdown:
         """The account of time: where that of every rank went, by cause, with intervals."""
-        return attribute_time(select(self.trace, self.selection), self.results)
+        return attribute_time(self._chosen, self.results)
 
     @cached_property
     def gains(self) -> Gains | None:
@@ -127,7 +132,7 @@ class Run:
 
         `gains.without("storage.read")` bounds by how much the run would be shorter.
         """
-        return open_gains(select(self.trace, self.selection), self.results)
+        return open_gains(self._chosen, self.results)
 
     @property
     def dataset(self) -> Dataset | None:

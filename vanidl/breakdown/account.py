@@ -65,7 +65,7 @@ _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
 
 @dataclass(frozen=True)
 class Column:
-    """One cell of every rank and of their mean, ns; `divisor` is how many windows it is of."""
+    """One cell of every rank, summed over its windows, and of their mean, ns."""
 
     low: Int64Array  # (ranks,)
     high: Int64Array
@@ -353,10 +353,7 @@ def _account_rank(
     """The cells of one rank with steps, tile by tile, added up by window."""
     trainer = trace.ranks[position]
     slack_ns = _slack_ns(bounds, trace, position)
-    of_process = {
-        int(process): input_wait.served(trace, results.calls, int(process), whole, slack_ns)
-        for process in np.flatnonzero(trace.family == position)
-    }
+    of_process = _served_by_process(trace, results, position, whole, slack_ns)
     waits = Intervals(tiles.wait_start, tiles.wait_end)
     did = _activity(spans, of_process[trainer], waits)
     felt = None
@@ -371,6 +368,16 @@ def _account_rank(
         _lay_waits(cells, divided, tiles)
     assumed = (NOT_MAPPED,) if whole and _maps_unseen(results.coverage) else ()
     _add_up(table, position, tiles, cells, slack_ns if whole else None, assumed)
+
+
+def _served_by_process(
+    trace: Trace, results: Results, position: int, whole: bool, slack_ns: int
+) -> dict[int, Served]:
+    """The calls of each process of a rank: its own, and those that work for it."""
+    return {
+        process: input_wait.served(trace, results.calls, process, whole, slack_ns)
+        for process in np.flatnonzero(trace.family == position).tolist()
+    }
 
 
 def _tile_cells(trace: Trace, tiles: Tiles, own: Served, did: _Activity) -> Bounds:
@@ -572,11 +579,8 @@ def open_gains(trace: Trace, results: Results) -> Gains | None:
     """The run, ready to be run again without a cause; None without steps and their waits."""
     bounds = counters.bound_storage(trace, _serial_processes(trace, results))
     whole = is_whole(trace, results.coverage)
-    of_process = {
-        int(process): input_wait.served(
-            trace, results.calls, int(process), whole, _slack_ns(bounds, trace, position)
-        )
-        for position in range(len(trace.ranks))
-        for process in np.flatnonzero(trace.family == position)
-    }
+    of_process: dict[int, Served] = {}
+    for position in range(len(trace.ranks)):
+        slack_ns = _slack_ns(bounds, trace, position)
+        of_process |= _served_by_process(trace, results, position, whole, slack_ns)
     return pipelines.open_gains(trace, of_process)
