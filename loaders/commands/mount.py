@@ -6,6 +6,7 @@ import argparse
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 from ..emulated_fs.faults import OPERATIONS
 from ..emulated_fs.model import Cost
@@ -18,13 +19,20 @@ _MB = 1e6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to mount where, and the costs."""
+    """What to mount where, the costs, and how it fails."""
     parser.epilog = "What follows -- is a command: it runs on the mount, which ends with it."
     parser.add_argument("source", help="folder that holds the files")
     parser.add_argument("target", help="empty folder where they appear")
     add_cost_arguments(parser)
     add = parser.add_argument
-    add("--log", metavar="FILE", help="append each request to this file as a JSON line")
+    add(
+        "--page-cache", action="store_true",
+        help="let the kernel read ahead and keep pages; otherwise every read is a request",
+    )  # fmt: skip
+    add("--write-ms", type=float, help="of each write request, which then crosses the links too")
+    add("--sync-ms", type=float, default=0.0, help="of each fsync (default 0)")
+    add("--metadata-ms", type=float, default=0.0, help="of each stat, open, listing, removal, ...")
+    add("--log", metavar="FILE", help="append each request served to this file as a JSON line")
     add(
         "--fault", metavar="OPERATION=FAULT", action="append", default=[],
         help="have operations fail: read=EIO, write=EDQUOT@0.01 (a rate), any=ESTALE+100 (after so "
@@ -35,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     """Latency and bandwidths."""
     add = parser.add_argument
-    add("--latency-ms", type=float, default=0.0, help="of each request (default 0)")
+    add("--latency-ms", type=float, default=0.0, help="of each read request (default 0)")
     add("--bandwidth-mb", type=float, default=math.inf, help="of all clients, MB/s (10^6 bytes)")
     add("--client-mb", type=float, default=math.inf, help="of each client, MB/s")
     add("--client-env", metavar="NAME", help="processes with equal $NAME are one client")
@@ -50,14 +58,21 @@ def cost_from(options: argparse.Namespace) -> Cost:
 
 def run(options: argparse.Namespace) -> int:
     """Mounts, runs the command or waits to be stopped, unmounts; the command's exit status."""
+    cost = replace(
+        cost_from(options),
+        write_s=None if options.write_ms is None else options.write_ms / 1e3,
+        sync_s=options.sync_ms / 1e3,
+        metadata_s=options.metadata_ms / 1e3,
+    )
     storage = EmulatedStorage(
         options.source,
         options.target,
-        cost=cost_from(options),
+        cost=cost,
         log=options.log,
         client_env=options.client_env,
         request_bytes=int(options.request_kb * 1024),
         faults=options.fault,
+        page_cache=options.page_cache,
     )
     with storage:
         if options.line:

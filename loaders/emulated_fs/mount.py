@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -32,7 +32,7 @@ _HUNG_FOR_S = 1.0  # where operations may be meant to hang
 
 
 class EmulatedStorage:
-    """A mount of `source` on `target` whose reads cost what `cost` says.
+    """A mount of `source` on `target` whose operations cost what `cost` says.
 
     Use it in a `with` statement; it is unmounted at the end of it, and also when this process
     ends or is killed.
@@ -46,6 +46,8 @@ class EmulatedStorage:
         client_env: Name of the environment variable that tells clients apart; None: processes.
         request_bytes: Longest read request that the kernel sends.
         faults: Errors, hangs and short reads, as `faults.parse_fault` reads them.
+        page_cache: Whether the kernel keeps pages and reads ahead, as it does of a file system of
+            its own; files can be mapped shared then. Otherwise every read is a request.
     """
 
     def __init__(
@@ -58,13 +60,14 @@ class EmulatedStorage:
         client_env: str | None = None,
         request_bytes: int = REQUEST_BYTES,
         faults: Sequence[str] = (),
+        page_cache: bool = False,
     ) -> None:
         self._source, self._cost = Path(source), cost
         self._own_target = target is None
         self.target = Path(tempfile.mkdtemp(prefix="storage-")) if target is None else Path(target)
         self.log = None if log is None else Path(log)
         self._client_env, self._request_bytes = client_env, request_bytes
-        self._faults = tuple(faults)
+        self._faults, self._page_cache = tuple(faults), page_cache
         self._server: subprocess.Popen[bytes] | None = None
         self.overhead_s = 0.0
         """Seconds that FUSE itself adds to a request; requests are answered earlier by it."""
@@ -140,15 +143,15 @@ class EmulatedStorage:
         assert self._server is not None
         self._tell(self._server, error)
 
-    def requests(self) -> list[Request]:
-        """What was read so far.
+    def requests(self, operations: Iterable[str] = ("read",)) -> list[Request]:
+        """What was served so far of these operations.
 
         Raises:
             InputError: No log was asked for.
         """
         if self.log is None:
             raise InputError("expected a log of requests, found none: give log=PATH")
-        return read_requests(self.log)
+        return read_requests(self.log, operations)
 
     def _command(self) -> list[str]:
         line = [
@@ -161,7 +164,11 @@ class EmulatedStorage:
         line += ["--latency-s", repr(self._cost.latency_s)]
         line += ["--client-bytes-per-s", repr(self._cost.client_bytes_per_s)]
         line += ["--total-bytes-per-s", repr(self._cost.total_bytes_per_s)]
+        if self._cost.write_s is not None:
+            line += ["--write-s", repr(self._cost.write_s)]
+        line += ["--sync-s", repr(self._cost.sync_s), "--metadata-s", repr(self._cost.metadata_s)]
         line += ["--request-bytes", str(self._request_bytes)]
+        line += ["--page-cache"] * self._page_cache
         line += [word for fault in self._faults for word in ("--fault", fault)]
         if self._client_env:
             line += ["--client-env", self._client_env]
@@ -218,7 +225,7 @@ class EmulatedStorage:
 
 def _probe(path: Path) -> float:
     """Seconds that a read takes beyond those spent in the server's own method, which it returns."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)  # past the page cache, if there is one
     try:
         begin = time.monotonic()
         inside = float(os.pread(descriptor, 4096, 0))

@@ -53,15 +53,15 @@ class PassThrough(mfusepy.Operations):
         return os.fspath(self._at(path).readlink())
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor of the file below."""
-        return os.open(self._at(path), flags)
+        """A descriptor of the file below, whose reads need no aligned buffer."""
+        return os.open(self._at(path), flags & ~os.O_DIRECT)
 
     def create(self, path: str, mode: int, _fi: object = None) -> int:
         """A descriptor of a new file."""
         return os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
 
     def write(self, _path: str, data: bytes, offset: int, fh: int) -> int:
-        """Bytes written, at full speed."""
+        """Bytes written."""
         return os.pwrite(fh, data, offset)
 
     def truncate(self, path: str, length: int, _fh: int | None = None) -> int:

@@ -16,14 +16,15 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import mfusepy
 
 from .clients import Clients
-from .faults import plant
+from .faults import OPERATIONS, plant
 from .model import Cost, Links
 from .mount import PROBE, PROBE_S, unmount
 from .passing import PassThrough
@@ -32,10 +33,15 @@ from .requests import Request, RequestLog
 _PR_SET_TIMERSLACK = 29
 MOST_LATE_S = 0.02
 """Longest delay that is made up for: after a longer stall the model is simply late."""
+_METADATA = {
+    method: operation
+    for operation in ("stat", "open", "list", "make", "remove", "space")
+    for method in OPERATIONS[operation]
+} | {"readlink": "stat"}
 
 
-class SlowReads(PassThrough):
-    """A folder passed through, whose reads take the time of the model and are logged."""
+class SlowStorage(PassThrough):
+    """A folder passed through, whose operations take the time of the model and are logged."""
 
     def __init__(
         self,
@@ -52,9 +58,11 @@ class SlowReads(PassThrough):
         """Time of a request outside this method, as the starter measured it; None: not yet."""
         self.error = 0
         """Number of the error that reads end with; 0: they succeed."""
-        self._links, self._lock = Links(cost), threading.Lock()
+        self._cost, self._links, self._lock = cost, Links(cost), threading.Lock()
         self._clients, self._log = clients, log
         self._late: dict[str, float] = {}
+        for method, operation in _METADATA.items():
+            setattr(self, method, self._slowed(operation, getattr(self, method)))
 
     def init_with_config(self, conn_info: mfusepy.fuse_conn_info, _config: object) -> None:
         """Tells libfuse the longest read; the mount option max_read tells the kernel."""
@@ -80,22 +88,72 @@ class SlowReads(PassThrough):
             return repr(time.monotonic() - arrival).encode().ljust(size)
         if self.error:
             raise OSError(self.error, os.strerror(self.error))
-        process, client = self._clients.find(mfusepy.fuse_get_context()[2])
         content = os.pread(fh, size, offset)
-        self._wait(client, len(content), arrival - self.overhead_s)
-        if self._log:
-            name = path.lstrip("/")
-            self._log.add(Request(process, name, offset, len(content), start_ns, time.time_ns()))
+        self._serve("read", path, start_ns, arrival, offset, len(content))
         return content
 
-    def _wait(self, client: str, nbytes: int, arrival: float) -> None:
+    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+        """Bytes written, once the links have carried them if writes cost anything."""
+        start_ns, arrival = time.time_ns(), time.monotonic()
+        nbytes = super().write(path, data, offset, fh)
+        self._serve("write", path, start_ns, arrival, offset, nbytes)
+        return nbytes
+
+    def fsync(self, path: str, datasync: int, fh: int) -> int:
+        """Brings a file to the disk below, and takes the time of a sync beside."""
+        start_ns = time.time_ns()
+        super().fsync(path, datasync, fh)
+        self._serve("sync", path, start_ns, time.monotonic())
+        return 0
+
+    def _slowed(self, operation: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """An operation on metadata that takes its time, whether it succeeds or not."""
+
+        def slowed(path: str, *arguments: Any) -> Any:  # noqa: ANN401
+            start_ns, arrival = time.time_ns(), time.monotonic()
+            try:
+                return original(path, *arguments)
+            finally:
+                if self.overhead_s is not None and path != f"/{PROBE}":
+                    self._serve(operation, path, start_ns, arrival)
+
+        return slowed
+
+    def _serve(
+        self,
+        operation: str,
+        path: str,
+        start_ns: int,
+        arrival: float,
+        offset: int = 0,
+        nbytes: int = 0,
+    ) -> None:
+        """Waits as long as the model says, and logs the request."""
+        overhead_s = self.overhead_s or 0.0
+        process, client = self._clients.find(mfusepy.fuse_get_context()[2])
+        if operation == "read":
+            self._wait(client, nbytes, arrival - overhead_s, self._cost.latency_s)
+        elif operation == "write":
+            if self._cost.write_s is not None:
+                self._wait(client, nbytes, arrival - overhead_s, self._cost.write_s)
+        else:
+            cost_s = self._cost.sync_s if operation == "sync" else self._cost.metadata_s
+            time.sleep(max(0.0, arrival - overhead_s + cost_s - time.monotonic()))
+        if self._log:
+            half_ns = round(overhead_s * 5e8)
+            start_ns, end_ns = start_ns - half_ns, time.time_ns() + half_ns
+            name = path.lstrip("/")
+            self._log.add(Request(process, name, offset, nbytes, start_ns, end_ns, operation))
+
+    def _wait(self, client: str, nbytes: int, arrival: float, latency_s: float) -> None:
         """Sleeps until the links have carried the bytes.
 
         A sleep that ends late (the machine is busy) lets the client's next request count as
         arrived earlier by as much, so that the delays of a busy machine do not add up.
         """
         with self._lock:
-            done = self._links.finish(client, nbytes, arrival - self._late.get(client, 0.0))
+            late = self._late.get(client, 0.0)
+            done = self._links.finish(client, nbytes, arrival - late, latency_s)
         time.sleep(max(0.0, done - time.monotonic()))
         self._late[client] = min(time.monotonic() - done, MOST_LATE_S)
 
@@ -107,9 +165,18 @@ def main() -> None:
     _watch(target)
     # Sleeps end within microseconds, not within the default 50: threads inherit this.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    with suppress(PermissionError):  # real storage does not wait for this machine's cores
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
     log = RequestLog(Path(options.log)) if options.log else None
-    cost = Cost(options.latency_s, options.client_bytes_per_s, options.total_bytes_per_s)
-    operations = SlowReads(
+    cost = Cost(
+        options.latency_s,
+        options.client_bytes_per_s,
+        options.total_bytes_per_s,
+        options.write_s,
+        options.sync_s,
+        options.metadata_s,
+    )
+    operations = SlowStorage(
         Path(options.source),
         cost=cost,
         clients=Clients(options.client_env),
@@ -117,18 +184,27 @@ def main() -> None:
         request_bytes=options.request_bytes,
     )
     threading.Thread(target=_listen, args=(operations, target, options.fault), daemon=True).start()
-    mfusepy.FUSE(operations, str(target), **_mount_options(options.request_bytes))
+    mfusepy.FUSE(operations, str(target), **_mount_options(options))
 
 
-def _mount_options(request_bytes: int) -> dict[str, Any]:
-    """Foreground, many threads, no page cache, the kernel's read requests at most that long."""
-    return {
+def _mount_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Foreground, many threads, the kernel's read requests at most that long.
+
+    With the page cache, pages stay over opens until the file below changes. Without it, nothing
+    is kept: attributes and names neither, where they cost time.
+    """
+    chosen: dict[str, Any] = {
         "foreground": True,
         "fsname": "loaders",
-        "direct_io": True,
-        "max_read": request_bytes,
+        "max_read": options.request_bytes,
         "max_threads": 64,
     }
+    if options.page_cache:
+        return chosen | {"auto_cache": True}
+    chosen["direct_io"] = True
+    if options.metadata_s:
+        chosen |= {"attr_timeout": 0, "entry_timeout": 0}
+    return chosen
 
 
 def _options() -> argparse.Namespace:
@@ -138,14 +214,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--latency-s", type=float, required=True)
     parser.add_argument("--client-bytes-per-s", type=float, required=True)
     parser.add_argument("--total-bytes-per-s", type=float, required=True)
+    parser.add_argument("--write-s", type=float)
+    parser.add_argument("--sync-s", type=float, default=0.0)
+    parser.add_argument("--metadata-s", type=float, default=0.0)
     parser.add_argument("--request-bytes", type=int, required=True)
+    parser.add_argument("--page-cache", action="store_true")
     parser.add_argument("--client-env")
     parser.add_argument("--log")
     parser.add_argument("--fault", action="append", default=[])
     return parser.parse_args()
 
 
-def _listen(operations: SlowReads, target: Path, faults: Sequence[str]) -> None:
+def _listen(operations: SlowStorage, target: Path, faults: Sequence[str]) -> None:
     """The starter's first line says the overhead, each later one what error reads end with.
 
     The end of its pipe says that it is gone.

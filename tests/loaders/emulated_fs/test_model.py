@@ -73,7 +73,19 @@ def test_no_link_carries_more_than_its_bandwidth(sizes, latency, clients):
     assert min(ends) >= latency
 
 
-@pytest.mark.parametrize("wrong", [(-1.0, 1.0, 1.0), (0.0, 0.0, 1.0), (0.0, 1.0, -1.0)])
+def test_writes_share_the_links_with_a_latency_of_their_own():
+    cost = Cost(0.002, math.inf, 1 * MB, write_s=0.5)
+    links = Links(cost)
+    assert links.finish("a", 1_000_000, 0.0) == pytest.approx(1.002)
+    assert links.finish("b", 1_000_000, 0.0, cost.write_s) == pytest.approx(2.002)
+    assert Links(cost).finish("b", 1_000_000, 0.0, cost.write_s) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [(-1.0, 1.0, 1.0), (0.0, 0.0, 1.0), (0.0, 1.0, -1.0), (0, 1, 1, -1), (0, 1, 1, 0, -1),
+     (0, 1, 1, 0, 0, -1)],
+)  # fmt: skip
 def test_costs_that_make_no_sense_are_refused(wrong):
     with pytest.raises(UsageError, match="expected"):
         Cost(*wrong)

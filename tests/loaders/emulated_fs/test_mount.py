@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import signal
 import subprocess
@@ -9,11 +10,20 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vanidl_loaders.emulated_fs import mount
+from vanidl_loaders.emulated_fs.faults import OPERATIONS
 from vanidl_loaders.emulated_fs.model import Cost
 from vanidl_loaders.emulated_fs.mount import EmulatedStorage, check_available, is_stale
-from vanidl_loaders.emulated_fs.requests import Request, RequestLog, read_requests, total_bytes
+from vanidl_loaders.emulated_fs.requests import (
+    Request,
+    RequestLog,
+    read_requests,
+    served_s,
+    total_bytes,
+)
 from vanidl_loaders.errors import InputError, MissingError, UsageError
 
 NBYTES = 3_000_001
@@ -98,6 +108,76 @@ class TestMounted:
             found = [(r.offset, r.size) for r in storage.requests()]
         assert found == [(8192, 4096)] * 5
 
+    @pytest.mark.parametrize("page_cache", [True, False])
+    def test_the_page_cache_serves_what_it_holds(self, source, tmp_path, page_cache):
+        log = tmp_path / "requests.jsonl"
+        with EmulatedStorage(
+            source, tmp_path / "m", cost=Cost(), log=log, page_cache=page_cache
+        ) as storage:
+            assert storage.overhead_s > 0
+            path, content = storage.target / "a.bin", (source / "a.bin").read_bytes()
+            assert path.read_bytes() == content
+            first = storage.requests()
+            assert path.read_bytes() == content
+            again = storage.requests()[len(first) :]
+        assert total_bytes(first) == NBYTES
+        assert total_bytes(again) == (0 if page_cache else NBYTES)
+
+    def test_page_faults_are_reads_of_the_process(self, source, tmp_path):
+        log = tmp_path / "requests.jsonl"
+        with EmulatedStorage(
+            source, tmp_path / "m", cost=Cost(), log=log, page_cache=True
+        ) as storage:
+            with (storage.target / "a.bin").open("r+b") as file:
+                shared = mmap.mmap(file.fileno(), 0)
+                assert (
+                    shared[2_000_000:2_000_100]
+                    == (source / "a.bin").read_bytes()[2_000_000:2_000_100]
+                )
+                requests = storage.requests()
+                shared[:5] = b"12345"
+                shared.close()
+            written = storage.requests(["write"])
+        assert {r.pid for r in requests} == {os.getpid()}
+        assert any(r.offset <= 2_000_000 < r.offset + r.size for r in requests)
+        assert total_bytes(requests) < NBYTES
+        assert total_bytes(written) > 0
+        assert (source / "a.bin").read_bytes()[:5] == b"12345"
+
+    def test_what_changes_below_is_read_anew(self, source, tmp_path):
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost(), page_cache=True) as storage:
+            path = storage.target / "deep" / "b.bin"
+            assert len(path.read_bytes()) == 1000
+            (source / "deep" / "b.bin").write_bytes(b"others")
+            until(lambda: path.read_bytes() == b"others", seconds=10)  # attributes are kept 1 s
+
+    def test_what_has_a_cost_takes_it(self, source, tmp_path):
+        log = tmp_path / "requests.jsonl"
+        cost = Cost(write_s=0.03, sync_s=0.04, metadata_s=0.02)
+        with EmulatedStorage(source, tmp_path / "m", cost=cost, log=log) as storage:
+            assert not (storage.target / "none").exists()
+            assert not (storage.target / "none").exists()
+            with (storage.target / "new").open("wb", buffering=0) as file:
+                file.write(b"x" * 100)
+                os.fsync(file.fileno())
+            (storage.target / "new").unlink()
+            requests = storage.requests(OPERATIONS)
+        taken = {r.operation: [] for r in requests}
+        for request in requests:
+            taken[request.operation].append((request.end_ns - request.start_ns) / 1e9)
+        assert len([r for r in requests if (r.path, r.operation) == ("none", "stat")]) == 2
+        assert {"stat", "make", "write", "sync", "remove"} <= set(taken)
+        assert min(taken["stat"] + taken["make"] + taken["remove"]) >= 0.0199
+        assert min(taken["write"]) >= 0.0299
+        assert min(taken["sync"]) >= 0.0399
+
+    def test_reads_past_the_cache_need_no_aligned_buffer(self, source, tmp_path):
+        with EmulatedStorage(source, tmp_path / "m", cost=Cost(), page_cache=True) as storage:
+            descriptor = os.open(storage.target / "a.bin", os.O_RDONLY | os.O_DIRECT)
+            content = os.pread(descriptor, 4096, 0)
+            os.close(descriptor)
+        assert content == (source / "a.bin").read_bytes()[:4096]
+
     @pytest.mark.parametrize("request_bytes", [65_536, 131_072, 1 << 19])
     def test_long_reads_are_cut_into_requests(self, source, tmp_path, request_bytes):
         log = tmp_path / "requests.jsonl"
@@ -129,8 +209,7 @@ class TestMounted:
             (storage.target / "a.bin").read_bytes()
             requests = storage.requests()
         taken = (max(r.end_ns for r in requests) - min(r.start_ns for r in requests)) / 1e9
-        # FUSE's own time is part of the latency, and is not in the log: at most half of it here.
-        assert taken >= sum(0.01 + r.size / 50e6 for r in requests)
+        assert taken >= sum(0.0199 + r.size / 50e6 for r in requests)
 
     def test_files_can_be_written_renamed_and_removed(self, source, tmp_path):
         with EmulatedStorage(source, tmp_path / "m", cost=Cost()) as storage:
@@ -198,10 +277,18 @@ class TestMounted:
         line = [sys.executable, "-m", "vanidl_loaders", "mount", str(source), str(target)]
         code = f"import sys; sys.exit(len(open({str(target / 'a.bin')!r}, 'rb').read()) % 256)"
         done = subprocess.run(
-            [*line, "--latency-ms", "1", "--", sys.executable, "-c", code],
+            [
+                *line,
+                *("--latency-ms", "1", "--metadata-ms", "2", "--write-ms", "0", "--sync-ms", "1"),
+                *("--page-cache", "--log", str(tmp_path / "log")),
+                *("--", sys.executable, "-c", code),
+            ],
             check=False,
         )
         assert done.returncode == NBYTES % 256
+        opened = read_requests(tmp_path / "log", ["open"])
+        assert [r.path for r in opened] == ["a.bin"]
+        assert opened[0].end_ns - opened[0].start_ns >= 1_990_000
         assert gone(target)
         waiting = subprocess.Popen(line, stderr=subprocess.PIPE)
         until(lambda: os.path.ismount(target))
@@ -266,13 +353,27 @@ def test_an_absent_source_is_named(tmp_path, available):
 
 def test_a_log_comes_back_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "log"
-    requests = [Request(1, "a", 0, 10, 5, 9), Request(2, "b/c", 7, 0, 6, 8)]
+    requests = [Request(1, "a", 0, 10, 5, 9), Request(2, "b/c", 7, 0, 6, 8, "write")]
     log = RequestLog(path)
     for request in requests:
         log.add(request)
     log.close()
-    assert read_requests(path) == requests
+    assert read_requests(path, OPERATIONS) == requests
+    assert read_requests(path) == requests[:1]
     assert total_bytes(requests) == 10
     path.write_text('{"pid": 1}\n')
     with pytest.raises(InputError, match="log of requests"):
         read_requests(path)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12),
+    st.integers(0, 80),
+    st.integers(0, 80),
+)
+def test_time_served_is_that_of_the_instants_with_a_request(spans, start, length):
+    requests = [Request(1, "a", 0, 0, begin, begin + taken) for begin, taken in spans]
+    covered = {k for begin, taken in spans for k in range(begin, begin + taken)}
+    assert served_s(requests) == pytest.approx(len(covered) / 1e9)
+    window = set(range(start, start + length))
+    assert served_s(requests, start, start + length) == pytest.approx(len(covered & window) / 1e9)
