@@ -61,7 +61,7 @@ LONGEST = (
     "readers/test_hostile_files.py",
     "loaders/workloads/test_workloads.py",
     "survey/test_survey.py",
-    "findings/test_rules.py",
+    "advice/test_rules.py",
     "dataset/test_sandbox.py",
     "contrib/test_facility.py",
     "parallel/test_executors.py",

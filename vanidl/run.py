@@ -10,6 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vanidl.advice.actions import diagnose, verdict
+from vanidl.advice.finding import Diagnosis, Finding
+from vanidl.advice.levers import Change, Predicted, WhatIf, bounded, bounded_row
+from vanidl.advice.predict import predict, what_if
+from vanidl.advice.registry import find
 from vanidl.analyses import Results, analyse, frames
 from vanidl.analyses.access import Access
 from vanidl.analyses.balance import Balance
@@ -30,9 +35,6 @@ from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
 from vanidl.breakdown import Breakdown, Gains, attribute_time, open_gains
 from vanidl.breakdown.step_bar import StepParts, divide_step
-from vanidl.diagnoses import Diagnosis, diagnose
-from vanidl.diagnoses.verdict import verdict
-from vanidl.findings import Finding, find
 from vanidl.formatting.from_logs import clean_path
 from vanidl.merge.load import Inputs, read_trace
 from vanidl.model.ceiling import Ceiling
@@ -40,7 +42,6 @@ from vanidl.model.selection import Selection, fitted, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
-from vanidl.whatif import Change, Predicted, WhatIf, bounded, bounded_row, predict, what_if
 from vanidl.wording.headline import Headline, headline
 
 if TYPE_CHECKING:

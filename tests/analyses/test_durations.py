@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.findings.labeled import RECIPES
+from tests.advice.labeled import RECIPES
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import durations, reduce_parts
 from vanidl.analyses.durations import DATA_READS, SLOW_FACTOR, _classes, _of_group

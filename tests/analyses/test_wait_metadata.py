@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.findings.labeled import RECIPES, made
+from tests.advice.labeled import RECIPES, made
 from tests.makers.dftracer_traces import EPOCH_US, PfwTrace
 from tests.makers.records import Span, profile
 from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.advice.predict import what_if
 from vanidl.analyses import Results, analyse
 from vanidl.analyses.overlap import IO_WAIT, OTHER_WAIT, Overlap
 from vanidl.merge.assemble import assemble
@@ -22,7 +23,6 @@ from vanidl.model.trace import SpanKind, Trace
 from vanidl.readers.dftracer.run import combine
 from vanidl.readers.dftracer.trace_file import read_file
 from vanidl.readers.records import CounterFile
-from vanidl.whatif import what_if
 
 US = 1000
 OPENS = Recipe(workers=0, open_each=True, epochs=1, open_us=4_000, read_us=500, decode_us=1_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import ROOT
-from tests.findings.labeled import RECIPES, made
+from tests.advice.labeled import RECIPES, made
 from tests.makers.training_jobs import trace_of
 from vanidl.analyses import analyse
 from vanidl.run import Run, open_run

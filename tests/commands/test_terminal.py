@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from tests import DATA
-from tests.findings.labeled import RECIPES, made
+from tests.advice.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
 from vanidl.cli import main
 from vanidl.commands import COMMANDS, GROUPS

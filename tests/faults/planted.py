@@ -228,49 +228,51 @@ WORDING = (
 )
 
 FINDINGS = (
-    Fault("vanidl/findings/waiting.py", "waited >= BOUND_SHARE", "waited > BOUND_SHARE"),
-    Fault("vanidl/findings/waiting.py", "observed < OBSERVED_SHARE", "observed <= OBSERVED_SHARE"),
+    Fault("vanidl/advice/input_waits.py", "waited >= BOUND_SHARE", "waited > BOUND_SHARE"),
     Fault(
-        "vanidl/findings/waiting.py",
+        "vanidl/advice/input_waits.py", "observed < OBSERVED_SHARE", "observed <= OBSERVED_SHARE"
+    ),
+    Fault(
+        "vanidl/advice/input_waits.py",
         "overlap.hidden_fraction >= HIDDEN_SHARE",
         "overlap.hidden_fraction > HIDDEN_SHARE",
     ),
-    Fault("vanidl/findings/waiting.py", "time_s >= OTHERS_SHARE", "time_s > OTHERS_SHARE"),
-    Fault("vanidl/findings/waiting.py", "min(mean.exposed_s, free)", "max(mean.exposed_s, free)"),
+    Fault("vanidl/advice/input_waits.py", "time_s >= OTHERS_SHARE", "time_s > OTHERS_SHARE"),
+    Fault("vanidl/advice/input_waits.py", "min(mean.exposed_s, free)", "max(mean.exposed_s, free)"),
     Fault(
-        "vanidl/findings/waiting.py",
+        "vanidl/advice/input_waits.py",
         "overlap.lost_to_input_s - overlap.mean.input_wait_s,",
         "overlap.lost_to_input_s,",
     ),
     Fault(
-        "vanidl/findings/requests.py",
+        "vanidl/advice/requests.py",
         "facts.mean_read_nbytes >= SMALL",
         "facts.mean_read_nbytes > SMALL",
     ),
     Fault(
-        "vanidl/findings/requests.py", "array.shape[0] < CHUNK_ROWS", "array.shape[0] <= CHUNK_ROWS"
+        "vanidl/advice/requests.py", "array.shape[0] < CHUNK_ROWS", "array.shape[0] <= CHUNK_ROWS"
     ),
     Fault(
-        "vanidl/findings/metadata.py",
+        "vanidl/advice/opens.py",
         "float(np.median(known)) >= TINY",
         "float(np.median(known)) > TINY",
     ),
-    Fault("vanidl/findings/metadata.py", "if opens < samples / 2:", "if opens <= samples / 2:"),
-    Fault("vanidl/findings/imbalance.py", "if spread < UNEVEN:", "if spread <= UNEVEN:"),
-    Fault("vanidl/findings/imbalance.py", "if share >= ALONE", "if share > ALONE"),
+    Fault("vanidl/advice/opens.py", "if opens < samples / 2:", "if opens <= samples / 2:"),
+    Fault("vanidl/advice/imbalance.py", "if spread < UNEVEN:", "if spread <= UNEVEN:"),
+    Fault("vanidl/advice/imbalance.py", "if share >= ALONE", "if share > ALONE"),
     Fault(
-        "vanidl/findings/rereads.py",
+        "vanidl/advice/caching.py",
         "if again < AGAIN or on_a_host",
         "if again <= AGAIN or on_a_host",
     ),
-    Fault("vanidl/findings/rereads.py", "bound * (1 - 1 / again)", "bound * (1 / again)"),
+    Fault("vanidl/advice/caching.py", "bound * (1 - 1 / again)", "bound * (1 / again)"),
     Fault(
-        "vanidl/findings/step_times.py",
+        "vanidl/advice/step_times.py",
         "mean < FIRST_FACTOR * usual",
         "mean <= FIRST_FACTOR * usual",
     ),
     Fault(
-        "vanidl/findings/step_times.py",
+        "vanidl/advice/step_times.py",
         "len(duration) < FEWEST_STEPS",
         "len(duration) <= FEWEST_STEPS",
     ),

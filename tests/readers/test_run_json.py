@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import vanidl
 from tests.makers.dftracer_traces import PfwTrace
 from tests.makers.step_journals import journal_of
+from vanidl.advice.facts import Facts
 from vanidl.errors import InputError, SeveralJobsError
-from vanidl.findings import Facts
 from vanidl.readers.run_json import (
     MISSING,
     STATES,

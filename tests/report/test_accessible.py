@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import vanidl
-from tests.findings.labeled import made
+from tests.advice.labeled import made
 from tests.makers import browser
 from tests.makers.accessibility import violations
 from vanidl.report.html import write_html

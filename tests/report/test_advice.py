@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.findings.labeled import RECIPES, made
+from tests.advice.labeled import RECIPES, made
 from tests.makers.results import EXAMPLES
 from vanidl.formatting.terminal import WIDTH
 from vanidl.report.advice import BY_KEY, numbers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.findings.labeled import made
+from tests.advice.labeled import made
 from tests.makers.results import EXAMPLES
 from vanidl.formatting.units import percent, seconds
 from vanidl.report.first_screen import GHOSTS, FirstScreen, first_screen

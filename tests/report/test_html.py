@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.findings.labeled import made
+from tests.advice.labeled import made
 from tests.makers.results import EXAMPLES, NASTY
 from vanidl.errors import VanidlError
 from vanidl.report import page as page_module

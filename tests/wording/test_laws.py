@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.findings.labeled import RECIPES, made
+from tests.advice.labeled import RECIPES, made
 from tests.makers.accounts import account_of
 from tests.makers.comparisons import EXAMPLE_COMPARISONS
 from tests.makers.results import EXAMPLES
+from vanidl.advice.registry import find
 from vanidl.compare.figures import FIGURES
 from vanidl.compare.wording import headline as compared
-from vanidl.findings import find
 from vanidl.report.brief import brief, plain
 from vanidl.report.first_screen import first_screen
 from vanidl.run import Run

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from vanidl.findings.finding import Value
+from vanidl.advice.finding import Value
+from vanidl.advice.levers import LoaderCall, WhatIf, beyond_ceiling
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds
 from vanidl.run import Run
 from vanidl.schema.meanings import meaning_of
-from vanidl.whatif import LoaderCall, WhatIf
-from vanidl.wording.ceiling import beyond_ceiling
 
 _MOST = 12
 _LONG = 400

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from vanidl.advice.finding import LOW, PREDICTED, Diagnosis, Finding, Remedy, SlowStep
 from vanidl.breakdown import step_bar as parts
 from vanidl.breakdown.account import MEAN, RUN
 from vanidl.breakdown.causes import METADATA, READ, STORAGE, WRITE
-from vanidl.diagnoses import PREDICTED, Diagnosis, Remedy, SlowStep
-from vanidl.findings import Finding
-from vanidl.findings.finding import LOW
 from vanidl.formatting.names import elided
 from vanidl.formatting.units import change, count, percent, plural, seconds
 from vanidl.model.ceiling import Ceiling

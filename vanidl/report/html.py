@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from vanidl.advice.finding import LOW
 from vanidl.analyses.coverage import Coverage
 from vanidl.figures.figure import Figure
-from vanidl.findings.finding import LOW
 from vanidl.formatting.names import elided
 from vanidl.report.advice import replayed
 from vanidl.report.first_screen import first_screen

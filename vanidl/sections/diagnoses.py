@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vanidl.advice.finding import Diagnosis
 from vanidl.breakdown.step_bar import StepParts
-from vanidl.diagnoses import Diagnosis
 from vanidl.run import Run
 from vanidl.schema import fields_of
 from vanidl.sections.section import Json, Object, Section, values_of

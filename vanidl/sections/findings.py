@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from vanidl.findings import Finding
+from vanidl.advice.finding import Finding
 from vanidl.formatting.terminal import WIDTH
 from vanidl.formatting.units import seconds
 from vanidl.run import Run

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from vanidl.advice.levers import WhatIf, beyond_ceiling
 from vanidl.formatting.terminal import aligned_table, paragraph
 from vanidl.formatting.units import number, seconds
 from vanidl.run import Run
 from vanidl.sections.section import Json, Object, Section, values_of
-from vanidl.whatif import WhatIf
-from vanidl.wording.ceiling import beyond_ceiling
 
 
 def _text(run: Run) -> str | None:

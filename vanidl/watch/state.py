@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vanidl.findings.waiting import BOUND_SHARE
+from vanidl.advice.input_waits import BOUND_SHARE
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.ending import Ending
 from vanidl.watch.condition import STARTING, Condition, State

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from vanidl.formatting.units import nbytes, percent, plural, seconds
 from vanidl.model.ceiling import Ceiling
-from vanidl.whatif import WhatIf
 
 
 def sentence(ceiling: Ceiling) -> str:
@@ -32,11 +31,3 @@ def ceiling_text(ceiling: Ceiling) -> str:
     """Lines for a terminal."""
     said = (sentence(ceiling), details(ceiling), *ceiling.remarks)
     return "".join(f"{line}\n" for line in said)
-
-
-def beyond_ceiling(found: WhatIf) -> str:
-    """Which predictions were below the ceiling, after a blank; "" where none was."""
-    if not found.beyond_ceiling:
-        return ""
-    names = "; ".join(found.beyond_ceiling)
-    return f" Replaying promises more than the measured ceiling, which is taken, for: {names}."

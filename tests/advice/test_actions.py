@@ -1,0 +1,200 @@
+"""Laws of all diagnoses: nothing is cut, nothing gains more than there is, all can be run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.advice.labeled import RECIPES, made
+from tests.makers.results import EXAMPLES
+from vanidl.advice.actions import CAUSES, folded
+from vanidl.advice.finding import Finding, Remedy
+from vanidl.advice.levers import Predicted
+from vanidl.advice.proof import UNKNOWN, _with_copy, ab_line, own_command
+from vanidl.advice.registry import RULES
+from vanidl.commands.parser import parser
+from vanidl.compare.ab import order
+from vanidl.formatting.from_logs import MOST_COMMAND_CHARACTERS, clean_command
+from vanidl.report.json import summary_json
+from vanidl.run import Run
+
+RUNS = sorted(RECIPES)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_finding_is_evidence_of_exactly_one_diagnosis(name):
+    run = made(name)
+    folded_in = [f.code for d in run.diagnoses for f in d.findings]
+    assert sorted(folded_in) == sorted(f.code for f in run.findings)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_diagnosis_saves_more_than_the_step_has(name):
+    run = made(name)
+    for d in run.diagnoses:
+        assert d.title
+        assert d.saved_share is None or 0 <= d.saved_share <= 1
+        assert (d.step_s is None) == (d.now_s is None) == (not d.basis)
+        if d.step_s is not None:
+            assert 0 <= d.step_s <= d.now_s
+            assert 1 - d.step_s / d.now_s == pytest.approx(d.saved_share)
+        rows = {row.name: row.ratio for row in run.what_if.rows} if run.what_if else {}
+        if d.basis == "predicted":
+            assert d.now_s == pytest.approx(run.breakdown.length_ns("step") / 1e9)
+            assert d.step_s == pytest.approx(rows[d.change] * d.now_s)
+
+
+def test_the_kind_to_name_matches_the_file_of_unknown_use():
+    run = made("read_and_written")
+    (line,) = [r.code for d in run.diagnoses for r in d.remedies if r.title == "Name them"]
+    glob = shlex.split(line)[-1].removesuffix("=dataset")
+    most = max(run.files.rows, key=lambda row: (row.kind == "other", row.bytes_read))
+    assert fnmatchcase(most.path, glob)
+
+
+def test_every_rule_belongs_to_one_cause():
+    codes = [code for cause in CAUSES for code in cause.findings]
+    assert sorted(codes) == sorted(rule.code for rule in RULES)
+
+
+def test_a_finding_of_no_cause_is_a_diagnosis_of_its_own():
+    finding = Finding("new_rule", "low", "A title", "A detail.", "An advice.", {})
+    assert dict(folded((finding,))) == {"new_rule": (finding,)}
+
+
+def remedies() -> list[Remedy]:
+    """Every remedy that any labelled run gets."""
+    found = {r.code: r for name in RUNS for d in made(name).diagnoses for r in d.remedies}
+    return list(found.values())
+
+
+def test_python_to_copy_is_python():
+    blocks = [r for r in remedies() if r.title in ("PyTorch", "TensorFlow", "Python")]
+    assert len(blocks) >= 8
+    for remedy in blocks:
+        compile(remedy.code, "remedy", "exec")
+
+
+def test_loader_commands_are_understood_by_the_loaders():
+    pytest.importorskip("torch")
+    from vanidl_loaders.cli import _parser as loaders_parser
+
+    commands = [r.code for r in remedies() if "vanidl_loaders" in r.code]
+    assert {c.split("--loader ")[1].split()[0] for c in commands} >= {
+        "scheduled", "decoded", "webdataset", "spatial", "pls",
+    }  # fmt: skip
+    for command in commands:
+        words = shlex.split(command.partition("vanidl_loaders ")[2])
+        options = loaders_parser(words).parse_args(words)
+        assert options.loader in command
+
+
+def test_each_proof_is_a_command_of_vanidl():
+    proofs = {d.proof for name in RUNS for d in made(name).diagnoses if d.proof}
+    assert proofs
+    for proof in proofs:
+        options = parser().parse_args(shlex.split(proof)[1:])
+        assert options.command == "ab"
+        assert shlex.split(options.a) != shlex.split(options.b)
+        assert order(options.repeat)
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ("python train.py --workers 0 --lr 1", "python train.py --workers 4 --lr 1"),
+        ("python train.py --num-workers=0", "python train.py --num-workers=4"),
+        ("python train.py --num_workers 0", "python train.py --num_workers 4"),
+        ("python -u a/train.py --lr 1", "python -u a/train_changed.py --lr 1"),
+        ("./train --lr 1", "./train --lr 1 CHANGED"),
+        ("python train.py 'cut off", "python train_changed.py ''\"'\"'cut' off"),
+        ("", "python train_changed.py"),
+    ],
+)
+def test_the_second_command_has_the_change(command, changed):
+    trace = made("healthy").trace
+    trace = replace(trace, job=replace(trace.job, command=command))
+    best = Predicted("4 workers", 0.1, 0.5, 1.0, "workers", 4)
+    line = ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
+    assert shlex.split(line)[-1] == changed
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_diagnoses_of_every_shape_of_run_are_in_the_json(name):
+    run = Run(*EXAMPLES[name]())
+    told = json.loads(summary_json(run))["diagnoses"]
+    assert [d["code"] for d in told] == [d.code for d in run.diagnoses]
+    assert all(set(d) >= {"title", "step_s", "findings", "remedies", "proof"} for d in told)
+
+
+def test_worst_steps_are_those_that_waited_longest():
+    run = made("slow_first_batches")
+    table = run.steps.table
+    waits = sorted(table.input_wait_s.tolist(), reverse=True)[:3]
+    assert [s.wait_s for s in run.diagnoses[0].show] == waits
+
+
+@pytest.mark.parametrize("command", ["", "407752450"])
+def test_a_hash_in_place_of_a_command_is_no_command(command):
+    run = made("in_process_slow_storage")
+    trace = replace(run.trace, job=replace(run.trace.job, command=command))
+    remedy = Remedy("PyTorch", "code", "why")
+    assert "--a 'python train.py'" in ab_line(trace, None, (remedy,))
+
+
+def ab_of(command, best=None):
+    trace = made("healthy").trace
+    trace = replace(trace, job=replace(trace.job, command=clean_command(command)))
+    return ab_line(trace, best, (Remedy("PyTorch", "x = 1"),))
+
+
+def test_a_masked_word_is_a_variable_that_a_line_names():
+    command = "python train.py --hf-token=AAAA --password BBBB https://me:CCCC@h/x --workers 0"
+    *said, line = ab_of(command, Predicted("4 workers", 0.1, 0.5, 1.0, "workers", 4)).splitlines()
+    assert [text.split(": ")[1] for text in said] == [
+        "the value of --hf-token, which was masked",
+        "the value of --password, which was masked",
+        "the user of https://, which was masked",
+    ]
+    assert [text.split()[2] for text in said] == [f"VANIDL_SECRET_{n}=..." for n in (1, 2, 3)]
+    options = parser().parse_args(shlex.split(line)[1:])
+    for words, workers in ((options.a, 0), (options.b, 4)):
+        assert words == (
+            'python train.py --hf-token="$VANIDL_SECRET_1" --password "$VANIDL_SECRET_2" '
+            f'https://"$VANIDL_SECRET_3"@h/x --workers {workers}'
+        )
+    assert clean_command(options.a) == options.a
+
+
+def test_a_shell_puts_the_secrets_in():
+    own = own_command_of("python t.py --token 'a b' --x='$HOME' url=http://u:p@h/")
+    script = f"printf '%s\\n' {own.text}"
+    hidden = {f"VANIDL_SECRET_{n + 1}": f"two {n}" for n in range(len(own.hidden))}
+    done = subprocess.run(
+        ["sh", "-c", script], env=hidden, capture_output=True, text=True, check=True
+    )
+    assert "two 0" in done.stdout.splitlines()
+    assert "url=http://two 1@h/" in done.stdout.splitlines()
+
+
+def own_command_of(command):
+    trace = made("healthy").trace
+    return own_command(replace(trace, job=replace(trace.job, command=clean_command(command))))
+
+
+def test_a_command_that_was_cut_is_not_run_again():
+    assert own_command_of("python t.py " + "x " * MOST_COMMAND_CHARACTERS).text == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("word", "changed"),
+    [("/" * 170_000, ""), ("./" * 85_000 + "t.py", "_changed"), ("a.py/" * 34_000, "")],
+)
+def test_long_words_of_a_command_take_their_length(word, changed):
+    then = _with_copy(f"python {word}")
+    assert then == (f"python {word[:-3]}_changed.py" if changed else f"python {word} CHANGED")

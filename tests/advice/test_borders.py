@@ -1,0 +1,211 @@
+"""Both sides of the thresholds of rules, on runs that lie exactly at them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.advice import labeled
+from tests.advice.labeled import IMAGES, PIECES, RECIPES
+from tests.makers.training_jobs import Recipe, trace_of
+from vanidl.advice.finding import Finding
+from vanidl.advice.registry import find
+from vanidl.advice.requests import _misfit
+from vanidl.analyses import analyse
+from vanidl.breakdown.account import STEP, WAIT, attribute_time
+from vanidl.model.file_facts import ArrayFacts
+
+SECOND = 1_000_000_000
+
+
+def found(name: str, code: str, **results) -> Finding | None:
+    """The finding of a labelled run, with parts of its results replaced."""
+    run = labeled.made(name)
+    every = find(run.trace, replace(run.results, **results))
+    return next((one for one in every if one.code == code), None)
+
+
+def of_recipe(recipe: Recipe) -> set[str]:
+    trace = trace_of(recipe)
+    return {finding.code for finding in find(trace, analyse(trace))}
+
+
+def overlap_of(name: str, **changes):
+    """Its overlap, each rank and the mean changed."""
+    overlap = labeled.made(name).results.overlap
+    own = {k: v for k, v in changes.items() if k not in ("ranks", *RANK)}
+    rank = {k: v for k, v in changes.items() if k in RANK}
+    rows = tuple(replace(row, **rank) for row in overlap.per_rank)
+    return replace(overlap, mean=replace(overlap.mean, **rank), per_rank=rows, **own)
+
+
+RANK = ("io_s", "unobserved_s", "exposed_s", "hidden_s", "compute_s", "window_s", "communication_s",
+        "input_wait_s")  # fmt: skip
+
+
+@pytest.mark.parametrize(("waited_s", "is_bound"), [(9, False), (10, True)])
+def test_training_is_bound_by_input_from_a_tenth_of_the_time(waited_s, is_bound):
+    run = labeled.made("in_process_slow_storage")
+    account = attribute_time(run.trace, run.results)
+    steps, waits = (account.columns[f"{window}/"] for window in (STEP, WAIT))
+    columns = {
+        f"{STEP}/": replace(steps, low=np.full_like(steps.low, 100 * SECOND)),
+        f"{WAIT}/": replace(waits, mean_low=float(waited_s * SECOND)),
+    }
+    account = replace(account, columns={**account.columns, **columns})
+    codes = {finding.code for finding in find(run.trace, run.results, account)}
+    assert any(code.startswith("input_bound") for code in codes) == is_bound
+
+
+@pytest.mark.parametrize(
+    ("observed_s", "hidden", "named"),
+    [(4.99, 0.0, False), (5.0, 0.0, True), (5.0, 0.1999, True), (5.0, 0.2, False)],
+)
+def test_io_is_not_overlapped_from_a_twentieth_of_the_window_and_below_a_fifth_hidden(
+    observed_s, hidden, named
+):
+    seen = {"io_s": observed_s + 3, "unobserved_s": 3.0, "window_s": 100.0, "exposed_s": 4.0}
+    overlap = overlap_of("in_process_slow_storage", **seen, hidden_fraction=hidden)
+    name = "in_process_slow_storage"
+    assert bool(found(name, "io_not_overlapped", overlap=overlap)) == named
+
+
+@pytest.mark.parametrize(("compute_s", "gain_s"), [(1.0, 1.0), (4.5, 4.0)])
+def test_no_more_is_gained_by_overlap_than_compute_can_hide(compute_s, gain_s):
+    seen = {"io_s": 6.0, "unobserved_s": 0.0, "window_s": 100.0, "exposed_s": 4.0, "hidden_s": 0.0}
+    overlap = overlap_of(
+        "in_process_slow_storage", **seen, compute_s=compute_s, hidden_fraction=0.0
+    )
+    finding = found("in_process_slow_storage", "io_not_overlapped", overlap=overlap)
+    assert finding.gain_at_most_s == gain_s
+
+
+@pytest.mark.parametrize(
+    ("communication_s", "lost_s", "named"),
+    [(4.99, 90.0, False), (5.0, 90.0, True), (50.0, 14.99, False), (50.0, 15.0, True)],
+)
+def test_a_rank_waits_for_others_from_a_twentieth_of_its_window(communication_s, lost_s, named):
+    """And no longer than others waited more than it did."""
+    seen = {"window_s": 100.0, "communication_s": communication_s, "input_wait_s": 10.0}
+    overlap = overlap_of("two_ranks", **seen, lost_to_input_s=lost_s)
+    finding = found("two_ranks", "waits_for_other_ranks", overlap=overlap)
+    assert bool(finding) == named
+    if finding:
+        assert finding.gain_at_most_s == pytest.approx(lost_s - 10)
+
+
+@pytest.mark.parametrize(("nbytes", "small"), [((128 << 10) - 1, True), (128 << 10, False)])
+def test_reads_are_small_below_128_kib(nbytes, small):
+    codes = of_recipe(replace(PIECES, sample_nbytes=16 * nbytes))
+    assert ("small_reads" in codes) == small
+
+
+@pytest.mark.parametrize(("nbytes", "tiny"), [((256 << 10) - 1, True), (256 << 10, False)])
+def test_files_are_tiny_below_256_kib(nbytes, tiny):
+    assert ("tiny_files" in of_recipe(replace(IMAGES, sample_nbytes=nbytes))) == tiny
+
+
+@pytest.mark.parametrize(("samples", "fits"), [(3, True), (4, False)])
+def test_chunks_of_few_samples_fit(samples, fits):
+    array = ArrayFacts("images", (samples, 64), "uint8", (4, 64))
+    assert (_misfit(array, shuffled=True) is None) == fits
+    assert _misfit(replace(array, shape=(9, 64), chunk=(3, 64)), shuffled=True) is None
+    assert _misfit(replace(array, shape=(9, 64)), shuffled=False) is None
+    spread = replace(array, shape=(9, 64), chunk=(1, 4))  # 16 pieces of each
+    assert _misfit(spread, shuffled=False) is not None
+    assert _misfit(replace(spread, shape=(9, 60)), shuffled=False) is None
+
+
+@pytest.mark.parametrize(("more", "named"), [(0, True), (1, False)])
+def test_a_file_is_opened_for_each_sample_from_one_open_for_two_on(more, named):
+    name = "open_for_each_sample"
+    data = labeled.made(name).results.dataset
+    opens = sum(file.opens or 0 for file in data.files)
+    samples = replace(data.samples, total=2 * opens + more)
+    data = replace(data, samples=samples, reread_factor=1.0)
+    assert bool(found(name, "open_per_sample", dataset=data)) == named
+
+
+@pytest.mark.parametrize(
+    ("size", "share", "named"),
+    [(1 << 20, 0.5, False), (1 << 20, 0.49, True), ((1 << 20) - 2, 0.5, True)],
+)
+def test_opens_that_each_read_half_of_a_large_file_are_none_to_save(size, share, named):
+    """As once an epoch."""
+    name = "open_for_each_sample"
+    data = labeled.made(name).results.dataset
+    files = tuple(
+        replace(f, size=size, bytes_read=int(share * size * (f.opens or 0))) for f in data.files
+    )
+    samples = replace(data.samples, total=sum(f.opens or 0 for f in files))
+    data = replace(data, files=files, samples=samples, reread_factor=1.0)
+    assert bool(found(name, "open_per_sample", dataset=data)) == named
+
+
+@pytest.mark.parametrize("column", ["busy_spread", "bytes_spread"])
+@pytest.mark.parametrize(("spread", "named"), [(1.499, False), (1.5, True)])
+def test_ranks_are_uneven_from_half_more_than_the_mean(column, spread, named):
+    balance = labeled.made("slow_rank").results.balance
+    balance = replace(balance, **({"busy_spread": 1.0, "bytes_spread": 1.0} | {column: spread}))
+    assert bool(found("slow_rank", "rank_imbalance", balance=balance)) == named
+
+
+@pytest.mark.parametrize(("nbytes", "alone"), [(899, False), (900, True)])
+def test_one_rank_reads_for_all_from_nine_tenths_of_the_bytes(nbytes, alone):
+    data = labeled.made("one_reader").results.dataset
+    rows = (replace(data.ranks[0], bytes_read=nbytes), *data.ranks[1:])
+    data = replace(data, bytes_read=1000, ranks=rows)
+    assert bool(found("one_reader", "one_reader", dataset=data)) == alone
+
+
+@pytest.mark.parametrize(("nbytes", "named"), [(1499, False), (1500, True), (4000, True)])
+def test_data_are_read_again_from_half_of_them_on(nbytes, named):
+    data = labeled.made("read_again").results.dataset
+    finding = found(
+        "read_again",
+        "reread_each_epoch",
+        dataset=replace(data, bytes_read=nbytes, unique_bytes=1000),
+    )
+    assert bool(finding) == named
+    if finding:  # a second reading is what can be saved, and no more than the waits for I/O
+        whole = found(
+            "read_again",
+            "reread_each_epoch",
+            dataset=replace(data, bytes_read=2 * nbytes, unique_bytes=1000),
+        )
+        shares = [1 - 1000 / nbytes, 1 - 1000 / (2 * nbytes)]
+        assert finding.gain_at_most_s / whole.gain_at_most_s == pytest.approx(shares[0] / shares[1])
+
+
+def timed(name: str, durations: np.ndarray):
+    """Its steps one after another, each as long as given; nothing else is changed."""
+    steps = labeled.made(name).results.steps
+    start = np.ceil(steps.table.start_s * 2**20) / 2**20  # so that sums are exact
+    table = replace(steps.table, start_s=start, end_s=start + durations, input_wait_s=durations)
+    return replace(steps, table=table)
+
+
+@pytest.mark.parametrize(("times", "named"), [(2.99, False), (3.0, True)])
+def test_a_first_step_is_slow_from_three_times_the_others_on(times, named):
+    name = "very_slow_first_batches"
+    recipe = RECIPES[name]
+    durations = np.full(recipe.epochs * recipe.steps, 1.0)
+    durations[:: recipe.steps] = times
+    steps = timed(name, durations / 64)  # shorter than what lies between their starts
+    assert bool(found(name, "slow_first_step", steps=steps)) == named
+
+
+@pytest.mark.parametrize(("left", "named"), [(19, False), (20, True)])
+def test_a_tail_takes_twenty_steps_to_be_one(left, named):
+    name = "very_slow_tail"
+    run = labeled.made(name)
+    durations = np.ones(len(run.results.steps.table.step))
+    durations[5:7] = 30.0
+    steps = timed(name, durations)
+    table = steps.table
+    rows = slice(0, left + len(run.results.phases.epochs))  # first steps are not of the tail
+    columns = ("rank", "step", "start_s", "end_s", "input_wait_s", "busy_s")
+    table = replace(table, **{column: getattr(table, column)[rows] for column in columns})
+    assert bool(found(name, "slow_tail", steps=replace(steps, table=table))) == named

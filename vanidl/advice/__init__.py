@@ -1,0 +1,1 @@
+"""What to change about a run, why, and what it would gain: rules, actions and predictions."""

@@ -1,0 +1,124 @@
+"""The same bytes read again: by the same job, by every rank, by changing ranks."""
+
+from __future__ import annotations
+
+from vanidl.advice import own_loaders
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
+from vanidl.advice.frameworks import SHARDS, TENSORFLOW, phrases
+from vanidl.analyses.dataset import Dataset, read_by_all
+from vanidl.formatting.units import nbytes, percent, times
+
+AGAIN = 1.5
+MEMORY_NBYTES = 32 << 30
+PART_FACTOR = 1.5
+
+
+def _hosts(facts: Facts) -> int:
+    return max(len({p.host for p in facts.trace.processes if p.host}), 1)
+
+
+def _read_the_same(facts: Facts) -> Dataset | None:
+    """The dataset where every rank reads (nearly) all of it in each pass."""
+    data = facts.results.dataset
+    epochs = len(facts.results.phases.epochs) if facts.results.phases else 0
+    return data if data is not None and read_by_all(data, epochs) else None
+
+
+def _again(facts: Facts) -> RuleResult | None:
+    data = facts.results.dataset
+    if not facts.matters or data is None or not data.unique_bytes:
+        return None
+    apart = len(data.ranks) if _read_the_same(facts) else 1
+    again = data.bytes_read / data.unique_bytes / apart
+    on_a_host = data.unique_bytes / _hosts(facts)
+    if again < AGAIN or on_a_host > MEMORY_NBYTES:
+        return None
+    evidence: dict[str, Value] = {
+        "bytes_read": data.bytes_read,
+        "different_bytes": data.unique_bytes,
+        "reread_factor": again,
+        "different_bytes_a_host": round(on_a_host),
+    }
+    plan = own_loaders.scheduled(facts)
+    bound = facts.io_bound_s
+    cache = "tf.data cache(), " if TENSORFLOW in facts.frameworks else ""
+    return RuleResult(
+        f"The same {nbytes(data.unique_bytes)} are read {times(again)}",
+        f"{nbytes(data.bytes_read)} were read; {nbytes(on_a_host)} of memory per host would hold "
+        "all of it.",
+        f"Keep it: copy the dataset to memory or local disk first, {cache}or the "
+        "scheduled loader, whose buffers save a share of the repeated reads as large as the share "
+        "of the data that they hold.",
+        evidence | ({"predicted": plan} if plan else {}),
+        None if bound is None else bound * (1 - 1 / again),
+    )
+
+
+def _same(facts: Facts) -> RuleResult | None:
+    data = _read_the_same(facts) if facts.matters else None
+    if data is None:
+        return None
+    ranks = len(data.ranks)
+    plan = own_loaders.spatial(facts)
+    bound = facts.io_bound_s
+    return RuleResult(
+        f"Each of {ranks} ranks reads the whole dataset",
+        f"{nbytes(data.bytes_read)} in all for {nbytes(data.unique_bytes)} of unique bytes.",
+        f"Give ranks different samples ({phrases(facts.frameworks, SHARDS, 'by their numbers')}). "
+        "Where all need the same samples, as in spatial parallelism, the spatial loader reads only "
+        "a rank's slab.",
+        {
+            "ranks": ranks,
+            "bytes_read": data.bytes_read,
+            "different_bytes": data.unique_bytes,
+            "smallest_share": min(r.unique_bytes for r in data.ranks) / (data.unique_bytes or 1),
+        }
+        | ({"predicted": plan} if plan else {}),
+        None if bound is None else bound * (1 - 1 / ranks),
+    )
+
+
+def _shared_shuffle(facts: Facts) -> RuleResult | None:
+    data = facts.results.dataset
+    if not facts.matters or data is None or len(data.ranks) < 2 or not data.unique_bytes:
+        return None
+    ranks, again = len(data.ranks), data.bytes_read / data.unique_bytes
+    shares = [r.unique_bytes / data.unique_bytes for r in data.ranks]
+    if again < AGAIN or min(shares) < PART_FACTOR / ranks or _read_the_same(facts):
+        return None
+    plan, low, high = own_loaders.pls(facts), percent(min(shares)), percent(max(shares))
+    each = low if low == high else f"{low} to {high}"
+    return RuleResult(
+        f"Ranks read other parts of the same data from pass to pass: {each} each",
+        f"With a fixed part a rank would read {percent(1 / ranks)}: the global shuffle keeps all "
+        "data on shared storage and every pass reads it from there.",
+        "Partial local shuffling (the pls loader): each rank keeps its part near and exchanges a "
+        "fraction with others each epoch. Or the scheduled loader, which keeps the global shuffle.",
+        {"ranks": ranks, "smallest_share": min(shares), "fixed_part": 1 / ranks}
+        | ({"predicted": plan} if plan else {}),
+        None if facts.io_bound_s is None else facts.io_bound_s * (1 - 1 / again),
+    )
+
+
+RULES = (
+    Rule(
+        "reread_each_epoch", "bytes read / unique bytes of the dataset, for the whole job",
+        "1.5, and at most 32 GiB of unique bytes per host, where I/O matters",
+        "replaces Drishti's P09, whose test is inverted. Memory is not recorded: 32 GiB is what a "
+        "training node has to spare",
+        _again,
+    ),
+    Rule(
+        "ranks_read_the_same", "unique bytes that each rank read / those of the job",
+        "90 % for every rank in each pass, where I/O matters",
+        "a sampler that was not told of the ranks reads everything everywhere",
+        _same,
+    ),
+    Rule(
+        "shared_shuffle", "unique bytes that each rank read over the run / those of the job",
+        "1.5 x an equal part for every rank, and the data read 1.5 times, where I/O matters",
+        "a fixed part stays at 1 x; a global shuffle reaches 1.75 x for 4 ranks after two epochs",
+        _shared_shuffle,
+    ),
+)  # fmt: skip

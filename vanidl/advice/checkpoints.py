@@ -1,0 +1,199 @@
+"""Writes: checkpoints that stop training, small writes, STDIO, jobs that mostly write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult
+from vanidl.advice.frameworks import PYTORCH
+from vanidl.analyses.files import FileRow
+from vanidl.analyses.phases import Phase
+from vanidl.formatting.units import count, nbytes, percent, seconds, times
+from vanidl.model import intervals
+from vanidl.model.trace import POSIX, STDIO, STORAGE_LAYERS, SpanKind
+
+STALL_SHARE = 0.02
+MANY_WRITES = 1000
+SMALL_WRITE = 64 << 10
+WRITES_SHARE = 0.01
+STDIO_SHARE = 0.10
+STDIO_NBYTES = 16 << 20
+STDIO_TIME_SHARE = 0.02
+MORE_WRITTEN = 2
+OF_THE_TOOLS = ("log", "code", "system")
+"""Kinds of files that the job's own data is not in: a profiler's trace, compiled code."""
+
+
+def _stall(facts: Facts) -> RuleResult | None:
+    phases = facts.results.phases
+    run_s = facts.trace.job.run_time_s
+    if phases is None or not phases.checkpoints or run_s <= 0:
+        return None
+    times = [_stopped_s(p, facts) for p in phases.checkpoints]
+    if not any(p.busy_s is not None for p in phases.checkpoints):
+        times = [min(sum(times), _written_s(facts))]
+    stopped = sum(times)
+    if stopped < STALL_SHARE * run_s:
+        return None
+    written = sum(p.bytes_written or 0 for p in phases.checkpoints)
+    torch = PYTORCH in facts.frameworks
+    by_library = " (torch.distributed.checkpoint async_save)" if torch else ""
+    return RuleResult(
+        f"Checkpoints take {seconds(stopped)}, {percent(stopped / run_s)} of the run",
+        f"{len(phases.checkpoints)} of them, {nbytes(written)} in all, with no recorded compute "
+        "meanwhile.",
+        f"Copy the state to host memory and write in the background{by_library}, "
+        "write from all ranks, to local disk first, or less often.",
+        {
+            "checkpoints": len(phases.checkpoints),
+            "stopped_s": stopped,
+            "bytes_written": written,
+            "evidence": phases.checkpoints[0].evidence,
+        },
+        stopped,
+    )
+
+
+def _stopped_s(phase: Phase, facts: Facts) -> float:
+    """Time in I/O of the busiest rank during the checkpoint, not more than no compute covers."""
+    wall = phase.end_s - phase.start_s
+    busy = wall if phase.busiest_s is None else phase.busiest_s
+    return max(min(wall - _computed_s(phase, facts), busy), 0.0)
+
+
+def _computed_s(phase: Phase, facts: Facts) -> float:
+    """Recorded work of any rank during the phase."""
+    spans = facts.trace.spans
+    work = spans.pick(np.isin(spans.kind, (SpanKind.OP, SpanKind.KERNEL)))
+    since = facts.trace.job.start_ns
+    low = np.array([since + round(phase.start_s * 1e9)], np.int64)
+    high = np.array([since + round(phase.end_s * 1e9)], np.int64)
+    busy = intervals.covered_within(intervals.union(work.start, work.end), low, high)
+    return float(busy[0]) / 1e9
+
+
+def _written_s(facts: Facts) -> float:
+    """Write time of checkpoint files by the counters, over all processes."""
+    total = 0.0
+    for layer in STORAGE_LAYERS:
+        table = facts.trace.counters.get(layer)
+        written = table.seconds.get(f"{layer}_F_WRITE_TIME") if table else None
+        if table is not None and written is not None:
+            mine = written[facts.of_kind(table, "checkpoint")]
+            total += float(mine[mine > 0].sum())
+    return total
+
+
+def _small_writes(facts: Facts) -> RuleResult | None:
+    rows = [r for r in facts.results.files.rows if r.kind == "checkpoint" and r.writes]
+    writes, written = sum(r.writes for r in rows), sum(r.bytes_written for r in rows)
+    if writes < MANY_WRITES or written / writes >= SMALL_WRITE:
+        return None
+    if any(r.io_s is None for r in rows):
+        return None
+    spent = sum(r.io_s or 0.0 for r in rows)
+    if spent < WRITES_SHARE * facts.trace.job.run_time_s:
+        return None
+    return RuleResult(
+        f"Checkpoints are written in {count(writes)} pieces of {nbytes(written / writes)}",
+        f"{seconds(spent)} in all for {nbytes(written)}{_mostly(rows, written)}.",
+        "Write through a buffer of a few MiB, or the tensors as one block each.",
+        {
+            "writes": writes,
+            "bytes_written": written,
+            "spent_s": spent,
+            "file": _main_file(rows, written),
+        },
+        spent,
+    )
+
+
+def _mostly(rows: Sequence[FileRow], written: int) -> str:
+    """The file that most of the bytes went to, where it is one."""
+    main = _main_file(rows, written)
+    return f", mostly in {main}" if main else ""
+
+
+def _main_file(rows: Sequence[FileRow], written: int) -> str | None:
+    first = max(rows, key=lambda r: r.bytes_written)
+    return first.path if first.bytes_written > written / 2 else None
+
+
+def _stdio(facts: Facts) -> RuleResult | None:
+    moved = {
+        t.layer: (t.bytes_read or 0) + (t.bytes_written or 0)
+        for t in facts.results.summary.layers
+        if t.layer in STORAGE_LAYERS
+    }
+    total, through = sum(moved.values()), moved.get(STDIO, 0)
+    if not through or through < STDIO_SHARE * total or not facts.reads_all_layers:
+        return None
+    if not _is_much(facts, through):
+        return None
+    traced = STDIO in facts.trace.layers_traced
+    untraced = "" if traced else ", and not traced operation by operation"
+    return RuleResult(
+        f"{percent(through / total)} of the bytes go through C's buffered STDIO",
+        f"{nbytes(through)} of {nbytes(total)}: read or written by fread and fwrite, in pieces of "
+        f"a buffer{untraced}.",
+        "Pickled checkpoints and np.load do this: larger buffers (open(..., buffering=1 << 22)), "
+        "or formats that are read in one piece (safetensors, .npy with offset reads).",
+        {"stdio_bytes": through, "posix_bytes": moved.get(POSIX, 0), "share": through / total},
+    )
+
+
+def _is_much(facts: Facts, nbytes_through: int) -> bool:
+    """Whether STDIO's bytes, or the time of the calls that moved them, are worth a finding."""
+    table = facts.trace.counters.get(STDIO)
+    names = (f"{STDIO}_F_READ_TIME", f"{STDIO}_F_WRITE_TIME")
+    spent = sum(table.total_s(name) or 0.0 for name in names) if table else 0.0
+    a_rank = spent / max(len(facts.trace.ranks), 1)
+    run_s = facts.trace.job.run_time_s
+    return nbytes_through >= STDIO_NBYTES or a_rank >= STDIO_TIME_SHARE * run_s > 0
+
+
+def _mostly_writes(facts: Facts) -> RuleResult | None:
+    if facts.results.summary.storage_bytes_written is None or not facts.reads_all_layers:
+        return None
+    rows = [r for r in facts.results.files.rows if r.kind not in OF_THE_TOOLS]
+    read, written = sum(r.bytes_read for r in rows), sum(r.bytes_written for r in rows)
+    if written <= MORE_WRITTEN * read or written < 1 << 20:
+        return None
+    ratio = f"{times(written / read)} what it reads" if read else "and reads nothing"
+    return RuleResult(
+        f"The job writes {nbytes(written)}, {ratio}",
+        "For training that is unusual: checkpoints outweigh the dataset, or the reads were not "
+        "recorded.",
+        "Check that the dataset's reads are in the log; then checkpoint less often, or only what "
+        "changes.",
+        {"bytes_read": read, "bytes_written": written},
+    )
+
+
+RULES = (
+    Rule(
+        "checkpoint_stall", "time in I/O during checkpoints that no recorded compute covers",
+        "2 % of the run", "what a background write would give back", _stall,
+    ),
+    Rule(
+        "small_writes", "mean size of the writes to checkpoint files",
+        "1,000 writes under 64 KiB, 1 % of the run",
+        "Drishti's P06 counts every write under 1 MB, logs included", _small_writes,
+    ),
+    Rule(
+        "stdio_share", "bytes through STDIO / bytes through STDIO and POSIX",
+        "10 %, and 16 MiB or 2 % of the run",
+        "Drishti's S01, whose advice (MPI-IO) does not fit Python; less than that costs nothing",
+        _stdio,
+    ),
+    Rule(
+        "mostly_writes",
+        "bytes written / bytes read, on all storage layers, without logs, code and system files",
+        "2, and 1 MiB written",
+        "Drishti's P01 to P04, only where the balance is the unusual one for training",
+        _mostly_writes,
+    ),
+)  # fmt: skip

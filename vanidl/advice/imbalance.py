@@ -1,0 +1,118 @@
+"""Uneven loads: over ranks, over workers, one reader for all."""
+
+from __future__ import annotations
+
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult
+from vanidl.advice.frameworks import SHARDS, phrases
+from vanidl.formatting.units import nbytes, percent, plural, seconds, times
+
+UNEVEN = 1.5
+ALONE = 0.9
+
+
+def _reader_alone(facts: Facts) -> tuple[str, float] | None:
+    """Label and share of a rank that read nearly all of the dataset, of several ranks."""
+    data = facts.results.dataset
+    if data is None or len(facts.trace.ranks) < 2 or not data.ranks or not data.bytes_read:
+        return None
+    most = max(data.ranks, key=lambda r: r.bytes_read)
+    share = most.bytes_read / data.bytes_read
+    return (most.label, share) if share >= ALONE else None
+
+
+def _unassigned(facts: Facts) -> bool:
+    """Whether some processes' I/O counts for no rank."""
+    return any(p.role == "unassigned" for p in facts.trace.processes)
+
+
+def _ranks(facts: Facts) -> RuleResult | None:
+    balance = facts.results.balance
+    if balance is None or not facts.matters or len(balance.rows) < 2 or balance.shared_bytes:
+        return None
+    if _unassigned(facts) or _reader_alone(facts):
+        return None
+    spread = max(balance.busy_spread or 0.0, balance.bytes_spread or 0.0)
+    if spread < UNEVEN:
+        return None
+    busy = [r.busy_s for r in balance.rows if r.busy_s is not None]
+    excess = max(busy) - sum(busy) / len(busy) if busy else None
+    by = "busy_s" if (balance.busy_spread or 0) >= (balance.bytes_spread or 0) else "bytes_read"
+    busiest = max(balance.rows, key=lambda r: getattr(r, by) or 0)
+    bound, silent = facts.io_bound_s, balance.silent_ranks
+    others = f"; {plural(silent, 'rank')} did none" if silent else ""
+    return RuleResult(
+        f"The I/O of {busiest.label} is {times(spread)} the mean per rank",
+        f"It was in I/O for {seconds(busiest.busy_s)} and read "
+        f"{nbytes(busiest.bytes_read)}{others}.",
+        "Give ranks equal parts; look for a slower node, path or mount where bytes are equal and "
+        "times are not; let no rank write or read for the others during training.",
+        {
+            "busiest": busiest.label,
+            "busy_spread": balance.busy_spread,
+            "bytes_spread": balance.bytes_spread,
+            "silent_ranks": balance.silent_ranks,
+        },
+        excess if bound is None or excess is None else min(excess, bound),
+    )
+
+
+def _workers(facts: Facts) -> RuleResult | None:
+    workers = facts.results.workers
+    if workers is None or not facts.matters or workers.spread is None:
+        return None
+    if workers.spread < UNEVEN:
+        return None
+    busiest = max(workers.rows, key=lambda r: r.bytes_read)
+    bound = facts.io_bound_s
+    return RuleResult(
+        f"The busiest of the workers side by side reads {times(workers.spread)} the mean",
+        f"{facts.trace.processes[busiest.process].label} read {nbytes(busiest.bytes_read)} in "
+        f"{seconds(busiest.read_s)}; batches are handed over in order, so all wait for it.",
+        "Make batches equal in bytes; with an IterableDataset give each worker an equal share of "
+        "the shards (more shards than workers, a multiple of them).",
+        {
+            "spread": workers.spread,
+            "workers_side_by_side": workers.largest_group,
+            "busiest": facts.trace.processes[busiest.process].label,
+            "bytes_read": busiest.bytes_read,
+        },
+        None if bound is None else bound * (1 - 1 / workers.spread),
+    )
+
+
+def _one_reader(facts: Facts) -> RuleResult | None:
+    alone = _reader_alone(facts) if facts.matters and not _unassigned(facts) else None
+    if alone is None:
+        return None
+    label, share = alone
+    ranks = len(facts.trace.ranks)
+    bound = facts.io_bound_s
+    by_hand = phrases(facts.frameworks, SHARDS, "an MPI-IO view")
+    return RuleResult(
+        f"One rank ({label}) reads {percent(share)} of the dataset for all {ranks}",
+        "One process reads at the speed of one client while the others wait for its data.",
+        f"Let every rank read its own part ({by_hand}).",
+        {"reader": label, "share": share, "ranks": ranks},
+        None if bound is None else bound * (1 - 1 / ranks),
+    )
+
+
+RULES = (
+    Rule(
+        "rank_imbalance", "busiest rank / mean of the ranks, in time or bytes",
+        "1.5, where I/O matters and not one reader alone",
+        "Drishti's P18 to P22 look at one file at a time and at bytes; a step waits for the "
+        "slowest rank's time",
+        _ranks,
+    ),
+    Rule(
+        "worker_imbalance", "bytes of the busiest / mean, among workers that read side by side",
+        "1.5, where I/O matters",
+        "batches are handed over in order: a worker behind stops all", _workers,
+    ),
+    Rule(
+        "one_reader", "share of the dataset's bytes read by one of several ranks",
+        "90 %, where I/O matters", "reading does not scale with the job", _one_reader,
+    ),
+)  # fmt: skip

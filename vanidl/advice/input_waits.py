@@ -1,0 +1,240 @@
+"""Training waits: for input, for I/O that nothing hides, for other ranks."""
+
+from __future__ import annotations
+
+from vanidl.advice import own_loaders
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
+from vanidl.advice.frameworks import BACKGROUND, PREFETCH, phrases
+from vanidl.analyses.overlap import Overlap, RankOverlap
+from vanidl.breakdown.account import MEAN, WAIT
+from vanidl.breakdown.causes import DELIVERY, INPUT_CPU, STORAGE, WORKERS
+from vanidl.formatting.units import percent, plural, seconds
+from vanidl.wording.waits import OPEN, mostly, parts_words
+
+BOUND_SHARE = 0.10
+OBSERVED_SHARE = 0.05
+HIDDEN_SHARE = 0.2
+OTHERS_SHARE = 0.05
+
+
+def _waits(facts: Facts) -> Overlap | None:
+    """The overlap of a run that is bound by its input."""
+    account = facts.account
+    waited = account.length_ns(WAIT) if account.waits_known else 0.0
+    bound = waited >= BOUND_SHARE * account.steps_ns > 0
+    return facts.results.overlap if bound else None
+
+
+def _wait_evidence(overlap: Overlap) -> dict[str, Value]:
+    longest, mean = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0), overlap.mean
+    return {
+        "input_wait_share": overlap.input_wait_share,
+        "input_wait_s": mean.input_wait_s,
+        "input_wait_io_s": mean.input_wait_io_s,
+        "metadata_s": mean.input_wait_metadata_s,
+        "metadata_at_most_s": mean.input_wait_metadata_at_most_s,
+        "rest_at_least_s": mean.input_wait_rest_at_least_s,
+        "lost_to_input_s": overlap.lost_to_input_s,
+        "longest_wait": {"rank": longest.label, "seconds": longest.input_wait_s},
+    }
+
+
+def _title(facts: Facts, rest: str) -> str:
+    share = facts.account.length_ns(WAIT) / facts.account.steps_ns
+    return f"Training waits for input {percent(share)} of the time, {rest}"
+
+
+def _of_wait(facts: Facts) -> str:
+    waited = seconds(facts.account.length_ns(WAIT) / 1e9)
+    return f"Input waits took {waited}; {parts_words(facts.account, whole=not facts.lossy)}"
+
+
+def _bound_io(facts: Facts) -> RuleResult | None:
+    overlap = _waits(facts)
+    if overlap is None or mostly(facts.account) != STORAGE:
+        return None
+    evidence = _wait_evidence(overlap)
+    plan = own_loaders.scheduled(facts)
+    hint = " The scheduled loader would not read the same bytes again." if plan else ""
+    return RuleResult(
+        _title(facts, "mostly for object storage" if facts.on_objects else "mostly for I/O"),
+        f"{_of_wait(facts)}.",
+        f"Read ahead: {phrases(facts.frameworks, PREFETCH, 'a thread or process for it')}; then "
+        "make the reads themselves cheaper, see the findings about requests and files."
+        f"{facts.before_workers}{hint}",
+        evidence | ({"predicted": plan} if plan else {}),
+        facts.io_bound_s,
+    )
+
+
+def _bound_decoding(facts: Facts) -> RuleResult | None:
+    overlap = _waits(facts)
+    if overlap is None or mostly(facts.account) != OPEN or facts.lossy:
+        return None
+    evidence = _wait_evidence(overlap)
+    predicted = own_loaders.decoders(facts)
+    return RuleResult(
+        _title(facts, "and not for I/O"),
+        f"{_of_wait(facts)}.",
+        "Decode in more workers or on the GPU (DALI); cheaper formats; the decoded loader reads "
+        "encoded samples and decodes them on the device. Faster storage will not help."
+        f"{facts.before_workers}",
+        evidence | ({"predicted": predicted} if predicted else {}),
+        facts.without_s(INPUT_CPU),
+    )
+
+
+def _bound_unknown(facts: Facts) -> RuleResult | None:
+    overlap = _waits(facts)
+    if overlap is None:
+        return None
+    code = mostly(facts.account)
+    if code in (STORAGE, WORKERS, DELIVERY) or (code == OPEN and not facts.lossy):
+        return None
+    return RuleResult(
+        _title(facts, "for I/O or decoding"),
+        f"How much of the wait is I/O is not known: {_why_unknown(facts, overlap.mean)}.",
+        "Record a whole trace (vanidl record), then see which of the two it is. More workers or "
+        f"more prefetch help with both.{facts.before_workers}",
+        _wait_evidence(overlap),
+        facts.lost_s,
+    )
+
+
+def _bound_workers(facts: Facts) -> RuleResult | None:
+    overlap = _waits(facts)
+    code = mostly(facts.account)
+    if overlap is None or code not in (WORKERS, DELIVERY):
+        return None
+    starting = code == WORKERS
+    keep = "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). "
+    advice = (
+        f"{keep if facts.starts_workers_anew else ''}Start workers "
+        "before the training begins, and import in them no more than they need; "
+        "multiprocessing_context='forkserver' starts faster than 'spawn'."
+        if starting
+        else "Hand over less: smaller types (uint8 instead of float32), fewer tensors a batch, "
+        "cast and enlarge on the device. pin_memory copies in the training process; without it "
+        "that copy is gone."
+    )
+    return RuleResult(
+        _title(facts, "mostly for workers to start or to hand over"),
+        f"{_of_wait(facts)}.",
+        f"{advice} Faster storage or decoding will not help.",
+        _wait_evidence(overlap)
+        | {
+            "starting_s": facts.account.cell(f"{MEAN}/{WAIT}/{WORKERS}").low_ns / 1e9,
+            "delivery_s": facts.account.cell(f"{MEAN}/{WAIT}/{DELIVERY}").low_ns / 1e9,
+        },
+        facts.without_s(code),
+    )
+
+
+def _why_unknown(facts: Facts, mean: RankOverlap) -> str:
+    if mean.input_wait_io_s is None:
+        return "no single operation was traced"
+    if facts.objects_apart:
+        return "object storage was used as well, a layer of its own: see --layer OBJECT"
+    if facts.lossy:
+        return "not all reads were recorded"
+    return parts_words(facts.account, whole=True)
+
+
+def _not_overlapped(facts: Facts) -> RuleResult | None:
+    overlap = facts.results.overlap
+    if overlap is None or overlap.hidden_fraction is None:
+        return None
+    mean = overlap.mean
+    if mean.io_s is None or mean.exposed_s is None or mean.compute_s is None:
+        return None
+    observed = mean.io_s - (mean.unobserved_s or 0.0)
+    if observed < OBSERVED_SHARE * mean.window_s or overlap.hidden_fraction >= HIDDEN_SHARE:
+        return None
+    background = "".join(f"{BACKGROUND[name]}, or " for name in facts.frameworks)
+    free = max(mean.compute_s - (mean.hidden_s or 0.0), 0.0)
+    return RuleResult(
+        f"{percent(1 - overlap.hidden_fraction)} of the I/O does not run under compute",
+        f"{seconds(mean.exposed_s)} of {seconds(observed)} of I/O in the profiled steps is "
+        f"exposed, beside {seconds(mean.compute_s)} of compute that could hide it.",
+        f"Read in the background: {background}a loader with a thread that reads ahead, "
+        f"as the scheduled one.{facts.before_workers}",
+        {
+            "hidden_fraction": overlap.hidden_fraction,
+            "observed_io_s": observed,
+            "exposed_s": mean.exposed_s,
+            "compute_s": mean.compute_s,
+            "processes_a_rank": len(facts.trace.processes) / max(len(facts.trace.ranks), 1),
+        },
+        min(mean.exposed_s, free),
+    )
+
+
+def _others(facts: Facts) -> RuleResult | None:
+    overlap = facts.results.overlap
+    if overlap is None or overlap.lost_to_input_s is None or overlap.mean.input_wait_s is None:
+        return None
+    blamed = {}
+    for row in overlap.per_rank:
+        behind = overlap.lost_to_input_s - (row.input_wait_s or 0.0)
+        time_s = min(row.communication_s or 0.0, behind)
+        if time_s >= OTHERS_SHARE * row.window_s > 0:
+            blamed[row.label] = time_s
+    if not blamed:
+        return None
+    slowest = max(overlap.per_rank, key=lambda r: r.input_wait_s or 0.0)
+    return RuleResult(
+        f"{plural(len(blamed), 'rank')} of {overlap.ranks_observed} "
+        f"{'waits' if len(blamed) == 1 else 'wait'} in collectives for the input of other ranks",
+        f"Up to {seconds(max(blamed.values()))} of a rank's communication is waiting for "
+        f"slower ranks; {slowest.label} waited longest for input "
+        f"({seconds(slowest.input_wait_s)}).",
+        "Faster networks will not help: give every rank the same input rate (workers, bytes, "
+        "local storage), and look first at the rank named.",
+        {
+            "ranks": sorted(blamed),
+            "at_most_s": {label: blamed[label] for label in sorted(blamed)},
+            "slowest": {"rank": slowest.label, "input_wait_s": slowest.input_wait_s},
+            "lost_to_input_s": overlap.lost_to_input_s,
+        },
+        overlap.lost_to_input_s - overlap.mean.input_wait_s,
+    )
+
+
+_SHARE_REASON = (
+    "a tenth of the time is more than runs differ by chance, and DFAnalyzer's 20 % would pass over "
+    "a loss that one option of the loader removes"
+)
+RULES = (
+    Rule(
+        "input_bound_io", "input wait / window; how much of it was I/O, metadata included",
+        "10 % of the window, half of it in I/O", _SHARE_REASON, _bound_io,
+    ),
+    Rule(
+        "input_bound_decoding", "the same, with most of the wait outside any I/O",
+        "10 % of the window, less than half in I/O, all reads recorded", _SHARE_REASON,
+        _bound_decoding,
+    ),
+    Rule(
+        "input_bound", "the same, where it is not known how much of the wait is I/O",
+        "10 % of the window", _SHARE_REASON, _bound_unknown,
+    ),
+    Rule(
+        "input_bound_workers",
+        "the same, with more of the wait for workers than for what they make of a batch",
+        "10 % of the window, less than half in I/O, more than what decoding and collating took",
+        _SHARE_REASON, _bound_workers,
+    ),
+    Rule(
+        "io_not_overlapped", "observed I/O that did not run under compute",
+        "I/O of 5 % of the window, less than a fifth hidden",
+        "below a fifth the loader has no prefetch that works; less I/O than that is not worth one",
+        _not_overlapped,
+    ),
+    Rule(
+        "waits_for_other_ranks",
+        "communication of a rank, as far as other ranks waited longer for input",
+        "5 % of a rank's window", "uneven steps and the collective itself cost a few per cent",
+        _others,
+    ),
+)  # fmt: skip

@@ -1,0 +1,198 @@
+"""What can be changed about a run's input, what comes of it, and the loaders that do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from vanidl.errors import UsageError
+from vanidl.model.ceiling import Ceiling
+
+_EXPLANATIONS = {
+    "scheduled": "It plans the shuffles of all epochs in advance, keeps the samples that are "
+    "needed again soonest in memory, and merges neighbouring reads; every batch is that of the "
+    "global shuffle.",
+    "pls": "Partial local shuffling: each rank keeps its share of the samples near and exchanges "
+    "a tenth of it with the others every epoch.",
+    "spatial": "Where all ranks need the same samples, as in spatial parallelism, each reads only "
+    "its block of every sample.",
+    "decoded": "It reads samples that python -m vanidl_loaders encode has packed, and decodes "
+    "them on the GPU where there is one.",
+    "webdataset": "It reads tar shards, which python -m vanidl_loaders convert --to tar makes of "
+    "the samples: one open for thousands of samples.",
+}
+_OF_LEVERS = {
+    "kept": ("scheduled", " --buffer-fraction {:g}"),
+    "exchanged": ("pls", " --exchange-fraction {:g}"),
+    "divided": ("spatial", ""),
+    "decode": ("decoded", " --encoded ENCODED --decode-on auto"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderCall:
+    """A loader of vanidl_loaders, the command that trains with it, and a sentence on it."""
+
+    name: str
+    command: str
+    explanation: str
+
+
+def loader_call(name: str, options: str = "", *, ranks: int = 1, hosts: int = 1) -> LoaderCall:
+    """The call of a loader with these options, by so many ranks on so many hosts."""
+    command = (
+        f"{_launch(ranks, hosts)} -m vanidl_loaders train --data DATA --loader {name}{options}"
+    )
+    return LoaderCall(name, command, _EXPLANATIONS[name])
+
+
+def _launch(ranks: int, hosts: int) -> str:
+    """How so many ranks are started: on each of several hosts with one command."""
+    if ranks < 2:
+        return "python"
+    if hosts < 2 or ranks % hosts:
+        return f"torchrun --nproc-per-node {ranks}"
+    meet = "--rdzv-backend c10d --rdzv-endpoint HOST:29500"
+    return f"torchrun --nnodes {hosts} --nproc-per-node {ranks // hosts} {meet}"
+
+
+def call_of_change(
+    lever: str, amount: float | None, *, ranks: int, hosts: int
+) -> LoaderCall | None:
+    """The loader that makes a change of the what-if; None: an argument or hardware does."""
+    if lever not in _OF_LEVERS:
+        return None
+    name, options = _OF_LEVERS[lever]
+    return loader_call(name, options.format(amount), ranks=ranks, hosts=hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a run's input would differ; the defaults change nothing.
+
+    Raises:
+        UsageError: a number is out of its range.
+    """
+
+    workers: int | None = None  # of each rank; 0: in the training process; None: as it was
+    ahead: int | None = None  # batches that a worker prepares ahead; None: as it was, else 2
+    bandwidth: float = 1.0  # bytes a second of each reader, times that
+    latency: float = 1.0  # of a request, or how many requests there are, times that
+    decode: float = 1.0  # speed of what is not I/O in loading, times that
+    kept: float = 0.0  # share of the data that is not read a second time
+    divided: int = 1  # ranks that share a sample, each loading its block of it (spatial)
+    exchanged: float | None = None  # Q of partial local shuffling (pls); None: not used
+    link_bytes_per_s: float | None = None  # of a rank, for what is exchanged; None: no limit
+    total_bytes_per_s: float | None = None  # of the storage, to all ranks; None: not known
+
+    def __post_init__(self) -> None:
+        self._check_sharing()
+        if min(self.bandwidth, self.decode) <= 0 or self.latency < 0:
+            raise UsageError("expected speeds above 0 and a latency of at least 0 times itself")
+        if not 0 <= self.kept <= 1:
+            raise UsageError(f"expected a kept share between 0 and 1, found {self.kept}")
+        if (self.workers or 0) < 0 or (self.ahead is not None and self.ahead < 1):
+            raise UsageError("expected workers from 0 and batches ahead from 1 on")
+
+    def _check_sharing(self) -> None:
+        if self.divided < 1 or not 0 <= (self.exchanged or 0) <= 1:
+            raise UsageError(
+                f"expected samples divided by 1 or more and an exchanged share between 0 and 1, "
+                f"found {self.divided} and {self.exchanged}"
+            )
+        limits = (self.link_bytes_per_s, self.total_bytes_per_s)
+        if any(limit is not None and limit <= 0 for limit in limits):
+            raise UsageError(f"expected bandwidths above 0, found {limits}")
+
+
+EVERY_WORKER = (
+    "The dataset is an IterableDataset: unless its __iter__ splits the samples by "
+    "get_worker_info(), every worker yields every sample."
+)
+"""What more workers do to a stream."""
+
+NO_GAIN = 0.001
+"""Share of the mean step time under which a predicted gain is none.
+
+Steps of one run differ by more than that, and replaying adds rounding of its own.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Mean step time of a change, and what it saves over the profiled steps.
+
+    `gain_at_most_s` is per rank: (step time now - then) times profiled steps; 0, no gain, where
+    the step is not shorter by 0.1 % (`NO_GAIN`) of its time now, both than now and than what the
+    model itself replays with nothing changed. `lever` is the field of `Change` that was
+    changed, "" where the row is no change that anybody can make, and `amount` its value.
+    """
+
+    name: str
+    step_s: float
+    ratio: float  # of the mean step time now
+    gain_at_most_s: float
+    lever: str = ""
+    amount: float | None = None
+    replayed_s: float | None = None
+    """What the model says, where that is below the measured ceiling, at which `step_s` is then."""
+    loader: LoaderCall | None = None
+    """The loader of vanidl_loaders that makes the change, where one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Predictions for one run. `replayed_s` is the model's own mean step time with no change.
+
+    How far it is from `step_s`, which was measured, is the least error of every prediction.
+    `rows` holds the changes that gain anything: see `NO_GAIN`. `refused` says why there are
+    none where the run's way of loading cannot be replayed; `replayed_s` is None then.
+    `beyond_ceiling` names the changes whose predictions were below the measured ceiling.
+    """
+
+    step_s: float
+    replayed_s: float | None
+    rows: tuple[Predicted, ...]
+    assumptions: tuple[str, ...]
+    refused: str = ""
+    beyond_ceiling: tuple[str, ...] = ()
+
+
+def bounded(found: WhatIf | None, ceiling: Ceiling | None) -> WhatIf | None:
+    """The predictions, those that go below the ceiling's step at that, or gone if it gains nothing.
+
+    What was measured with batches from memory holds for the steps after the warm-up; the bound
+    is the same share of the mean step here.
+    """
+    if found is None or ceiling is None or found.replayed_s is None:
+        return found
+    rows = [bounded_row(row, ceiling) for row in found.rows]
+    beyond = tuple(row.name for row in rows if row.replayed_s is not None)
+    return replace(
+        found, rows=tuple(row for row in rows if row.gain_at_most_s > 0), beyond_ceiling=beyond
+    )
+
+
+def bounded_row(row: Predicted, ceiling: Ceiling | None) -> Predicted:
+    """One prediction, at the ceiling where it is below; `replayed_s` then says what it was."""
+    least = least_ratio(ceiling)
+    if row.ratio >= least or row.ratio <= 0:
+        return row
+    now_s = row.step_s / row.ratio
+    saved = 1 - least
+    gain = row.gain_at_most_s * saved / (1 - row.ratio) if saved >= NO_GAIN else 0.0
+    return replace(
+        row, step_s=now_s * least, ratio=least, gain_at_most_s=gain, replayed_s=row.step_s
+    )
+
+
+def least_ratio(ceiling: Ceiling | None) -> float:
+    """The smallest share of the mean step that a change of the input can leave of it."""
+    return 0.0 if ceiling is None else min(1 - ceiling.high, 1.0)
+
+
+def beyond_ceiling(found: WhatIf) -> str:
+    """Which predictions were below the ceiling, after a blank; "" where none was."""
+    if not found.beyond_ceiling:
+        return ""
+    names = "; ".join(found.beyond_ceiling)
+    return f" Replaying promises more than the measured ceiling, which is taken, for: {names}."

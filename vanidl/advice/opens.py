@@ -1,0 +1,283 @@
+"""Files as such: too many, too small, opened too often; metadata; imports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
+from vanidl.analyses.dataset_records import DataFile
+from vanidl.formatting.units import count, nbytes, percent, plural, seconds
+
+MANY_FILES = 100
+TINY = 256 << 10
+MANY_OPENS = 100
+META_SHARE = 0.30
+META_OF_RUN = 0.01
+FEW_IN_A_FILE = 2
+PACK = (
+    "Each file holds about one sample: pack many samples into a file (WebDataset tar, TFRecord, "
+    "HDF5, MDS), or keep the files in memory after the first epoch."
+)
+KEEP_OPEN = (
+    "Open a file once in each worker and keep it (h5py.File in worker_init_fn or at first use), "
+    "or pack many samples into a file."
+)
+RECORDS = (
+    "; in the log they use up records and trace that the dataset needs (Darshan keeps 1,024 files "
+    "by default)."
+)
+EXCLUDE = (
+    "Exclude library paths from the trace (vanidl record does so with Darshan; by hand: "
+    "NAME_EXCLUDE). "
+)
+FASTER_IMPORTS = (
+    "Imports are faster from an environment on local disk or in one packed file (squashfs, "
+    "conda-pack)."
+)
+CODE_FILES = 500
+SMALL_FILE = 64 << 10
+LARGE_FILE = 1 << 20
+WHOLE_SHARE = 0.5  # of a file, read after each of its opens
+OFTEN = 10
+CODE_SHARE = 0.05
+
+
+def _tiny_files(facts: Facts) -> RuleResult | None:
+    data = facts.results.dataset
+    if not facts.matters or data is None or len(data.files) < MANY_FILES:
+        return None
+    sizes = [f.size if f.size is not None else f.extent for f in data.files]
+    known = [s for s in sizes if s is not None]
+    if len(known) < MANY_FILES or float(np.median(known)) >= TINY:
+        return None
+    median = float(np.median(known))
+    return RuleResult(
+        f"The dataset is {count(len(data.files))} files of {nbytes(median)}",
+        "Each costs an open, a close and a request of its own; parallel file systems are slow "
+        "at that.",
+        "Pack samples into shards (WebDataset tar, TFRecord, HDF5, MDS) of 64 MiB or more.",
+        {"files": len(data.files), "median_bytes": median, "bytes_read": data.bytes_read},
+        facts.io_bound_s,
+    )
+
+
+def _open_per_sample(facts: Facts) -> RuleResult | None:
+    data = facts.results.dataset
+    if not facts.matters or data is None:
+        return None
+    again = {f.path for f in _read_again(facts)}
+    files = [f for f in data.files if f.path not in again and not _read_whole(f)]
+    opens = sum(f.opens or 0 for f in files)
+    total = data.samples.total
+    samples = round(total * (data.reread_factor or 1.0)) if total else facts.reads
+    if opens < MANY_OPENS:
+        return None
+    if opens < samples / 2:
+        return None if total else _opened_again(facts, files)
+    evidence: dict[str, Value] = {"opens": opens, "samples_or_reads": samples,
+                                  "files": len(files), "stats": _stats(facts)}  # fmt: skip
+    what = "samples" if total else "reads that moved bytes"
+    in_a_file = samples / (data.reread_factor or 1.0) / len(files)
+    return RuleResult(
+        f"{count(opens)} opens of dataset files for {count(samples)} {what}",
+        f"That is one open for {_each(samples / opens)}.",
+        PACK if in_a_file < FEW_IN_A_FILE else KEEP_OPEN,
+        evidence,
+        facts.io_bound_s,
+    )
+
+
+def _read_whole(file: DataFile) -> bool:
+    """A large file of which an open reads nearly all, as once an epoch: no opens to save."""
+    size = file.size if file.size is not None else file.extent
+    if size is None or size < LARGE_FILE or not file.opens:
+        return False
+    return file.bytes_read >= WHOLE_SHARE * size * file.opens
+
+
+def _each(samples: float) -> str:
+    """`each of them`, `two of them`: how many there are for an open."""
+    return "each of them" if samples < 1.5 else "every two of them"
+
+
+def _opened_again(facts: Facts, files: Sequence[DataFile]) -> RuleResult | None:
+    """Files that a process opens again and again, where samples cannot be counted."""
+    opens = sum(f.opens or 0 for f in files)
+    each = opens / max(_openers(facts, {f.path for f in files}), 1)
+    if opens < MANY_OPENS or each < OFTEN:
+        return None
+    return RuleResult(
+        f"Each dataset file is opened {count(each)} times by each process that reads it",
+        f"{count(opens)} opens of {plural(len(files), 'dataset file')}: many reads follow each "
+        "open, but no file is kept open from one sample to the next.",
+        KEEP_OPEN,
+        {
+            "opens": opens,
+            "files": len(files),
+            "opens_per_file_and_process": each,
+            "stats": _stats(facts),
+        },
+        facts.io_bound_s,
+    )
+
+
+def _openers(facts: Facts, paths: Collection[str]) -> int:
+    """How many pairs of process and file have an open, of some files."""
+    table = facts.counters
+    if table is None or "POSIX_OPENS" not in table.counters:
+        return 0
+    mine = facts.of_files(table, lambda code: facts.trace.files.path[code] in paths)
+    return int(np.count_nonzero(table.counters["POSIX_OPENS"][mine] > 0))
+
+
+def _read_again(facts: Facts) -> list[DataFile]:
+    """Small dataset files that processes open again and again."""
+    data = facts.results.dataset
+    rows = data.files if data else ()
+    most = OFTEN * max(len(facts.trace.processes), 1)
+    sizes = ((f, f.size if f.size is not None else f.extent) for f in rows)
+    return [
+        f
+        for f, size in sizes
+        if size is not None and size <= SMALL_FILE and (f.opens or 0) >= max(MANY_OPENS, most)
+    ]
+
+
+def _file_read_again(facts: Facts) -> RuleResult | None:
+    rows = _read_again(facts)
+    if not rows:
+        return None
+    opens = sum(f.opens or 0 for f in rows)
+    spent_s = facts.file_s({f.path for f in rows})
+    all_s = sum(r.io_s or 0.0 for r in facts.results.files.rows)
+    gain_s = facts.worth_s(spent_s, META_OF_RUN)
+    if gain_s is None:
+        return None
+    main = max(rows, key=lambda f: f.opens or 0)
+    named = main.path if (main.opens or 0) > opens / 2 else None
+    return RuleResult(
+        f"{_small(rows)} opened {count(opens)} times",
+        f"Opening and reading {_which(rows, named)} took {seconds(spent_s)} over all ranks, beside "
+        f"{seconds(all_s)} of reading and writing all files.",
+        "Read it once per process and keep what it holds; or put it beside the samples, in their "
+        "own file.",
+        {
+            "opens": opens,
+            "files": len(rows),
+            "file": named,
+            "spent_s": spent_s,
+            "share_of_io": min(spent_s / all_s, 1.0) if all_s > 0 else None,
+        },
+        gain_s,
+    )
+
+
+def _small(rows: Sequence[DataFile]) -> str:
+    """`A file of 46 B is`, `3 files of at most 2 KiB are`."""
+    largest = nbytes(max(f.size if f.size is not None else f.extent or 0 for f in rows))
+    many = len(rows) > 1
+    return (
+        f"{count(len(rows))} files of at most {largest} are" if many else f"A file of {largest} is"
+    )
+
+
+def _which(rows: Sequence[DataFile], named: str | None) -> str:
+    if len(rows) == 1:
+        return rows[0].path
+    return f"them (mostly {named})" if named else "them"
+
+
+def _stats(facts: Facts) -> int | None:
+    """Calls of stat on dataset files; None where none was counted: modern C libraries hide it."""
+    table = facts.counters
+    if table is None or "POSIX_STATS" not in table.counters:
+        return None
+    counted = table.counters["POSIX_STATS"][facts.of_kind(table, facts.data_kind)]
+    return int(counted[counted > 0].sum()) or None
+
+
+def _metadata(facts: Facts) -> RuleResult | None:
+    table = facts.counters
+    names = ("POSIX_F_META_TIME", "POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME")
+    if table is None or "meta_time_not_credible" in facts.serious:
+        return None
+    if facts.lost_s is not None and not facts.matters:
+        return None
+    if any(n not in table.seconds for n in names):
+        return None
+    mine = facts.of_kind(table, facts.data_kind)
+    meta, read, write = (float(table.seconds[n][mine].clip(0).sum()) for n in names)
+    ranks = max(len(facts.trace.ranks), 1)
+    if meta < META_SHARE * (meta + read + write) or meta <= 0:
+        return None
+    if meta / ranks < META_OF_RUN * facts.trace.job.run_time_s:
+        return None
+    return RuleResult(
+        f"{percent(meta / (meta + read + write))} of the time on dataset files goes to metadata",
+        f"{seconds(meta)} of open, stat and close against {seconds(read)} of reading, summed over "
+        "files and processes.",
+        "Fewer files and fewer opens: pack samples into shards, keep files open, list the dataset "
+        "once and store the list.",
+        {"meta_s": meta, "read_s": read, "write_s": write, "stats": _stats(facts)},
+        min(meta / ranks, facts.lost_s) if facts.lost_s is not None else meta / ranks,
+    )
+
+
+def _imports(facts: Facts) -> RuleResult | None:
+    code = facts.group("code")
+    if code is None:
+        return None
+    run_s = facts.trace.job.run_time_s
+    slow = code.busy_s is not None and run_s > 0 and code.busy_s >= CODE_SHARE * run_s
+    if code.files < CODE_FILES and not slow:
+        return None
+    took = f" in {seconds(code.busy_s)} per rank" if code.busy_s is not None else ""
+    return RuleResult(
+        f"{count(code.files)} files of code were read{took}",
+        "Imports come before training" + (RECORDS if facts.by_darshan else "."),
+        (EXCLUDE if facts.by_darshan else "") + FASTER_IMPORTS,
+        {"files": code.files, "bytes_read": code.bytes_read, "busy_s_a_rank": code.busy_s},
+        code.busy_s,
+    )
+
+
+RULES = (
+    Rule(
+        "tiny_files", "median size of dataset files, as far as they were read",
+        "100 files under 256 KiB, where I/O matters",
+        "an open on a parallel file system costs about as long as reading 256 KiB",
+        _tiny_files,
+    ),
+    Rule(
+        "open_per_sample",
+        "opens of dataset files by the counters / samples (or reads that moved bytes); where "
+        "samples are not known, opens of each file by each process",
+        "100 opens, one for two samples or more; or ten by each process; where I/O matters",
+        "a loader that keeps files open needs one per file and worker",
+        _open_per_sample,
+    ),
+    Rule(
+        "file_read_again",
+        "time on dataset files of at most 64 KiB that are opened again and again",
+        "100 opens, ten by each process, 1 % of the run per rank; where waits are known, I/O must "
+        "matter",
+        "what a process has read of a small file it can keep",
+        _file_read_again,
+    ),
+    Rule(
+        "metadata_share", "META time of dataset files / all their time by the counters",
+        "30 %, and 1 % of the run per rank; where waits are known I/O must matter; not where the "
+        "time is not credible",
+        "Drishti's P17 wants 30 s a record, which no short run has; a share holds for all",
+        _metadata,
+    ),
+    Rule(
+        "import_noise", "files of kind code, and the time in reading them",
+        "500 files or 5 % of the run",
+        "half of Darshan's 1,024 records; or a start-up that is worth shortening",
+        _imports,
+    ),
+)  # fmt: skip

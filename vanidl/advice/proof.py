@@ -1,0 +1,122 @@
+"""The command that measures a change: the run's own command against the changed one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vanidl.advice.finding import Remedy
+from vanidl.advice.levers import Predicted
+from vanidl.formatting.from_logs import CUT_MARK
+from vanidl.formatting.secrets import MASK, MASKED_WORD
+from vanidl.model.trace import Trace
+
+_WORKERS = re.compile(r"--(num[-_])?workers")
+_SCRIPT = re.compile(r"[\w./-]\.py\Z")
+UNKNOWN = "python train.py"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """The command of a run, to be run again in a shell.
+
+    A masked word is `"$VANIDL_SECRET_1"`, and so on; `hidden` names what each stood for.
+    """
+
+    text: str
+    hidden: tuple[str, ...] = ()
+
+    def below_secrets(self, line: str) -> str:
+        """The line, below one for each masked word."""
+        said = (
+            f"# export VANIDL_SECRET_{number}=... first: {what}, which was masked"
+            for number, what in enumerate(self.hidden, 1)
+        )
+        return "\n".join([*said, line])
+
+
+def own_command(trace: Trace) -> OwnCommand:
+    """The command of the run; an example where none is known, as in logs that hold its hash."""
+    command = trace.job.command
+    if not command or command.isdigit() or command.endswith(CUT_MARK):
+        return OwnCommand(UNKNOWN)
+    if MASK not in command:
+        return OwnCommand(command)
+    words, hidden = _words(command), list[str]()
+    for i, word in enumerate(words):
+        while MASK in word:
+            before = word.partition(MASK)[0]
+            hidden.append(_named(before, words[i - 1] if i else ""))
+            word = word.replace(MASK, f"$VANIDL_SECRET_{len(hidden)}", 1)
+        words[i] = word
+    return OwnCommand(_joined(words), tuple(hidden))
+
+
+def ab_line(trace: Trace, best: Predicted | None, remedies: tuple[Remedy, ...]) -> str:
+    """`vanidl ab` with both commands; "" where there is nothing to copy into the second.
+
+    The number of workers is changed where the command has an option for it, else the second
+    command runs a copy of the script.
+    """
+    if not remedies:
+        return ""
+    own = own_command(trace)
+    workers = best.amount if best is not None and best.lever == "workers" else None
+    if trace.streams:
+        workers = None  # the dataset is to be changed, too
+    changed = _with_workers(own.text, workers) if workers is not None else None
+    then = changed or _with_copy(own.text)
+    line = f"vanidl ab --repeat 5 -o ab.html --a {shlex.quote(own.text)} --b {shlex.quote(then)}"
+    return own.below_secrets(line)
+
+
+def _named(before: str, word_before: str) -> str:
+    """What a masked word was: by what stands before it in its word, or by the word before."""
+    if before.endswith("://"):
+        return f"the user of {before}"
+    name = re.split(r"[\s\"'?&]", before.rstrip("=: \"'"))[-1]
+    return f"the value of {name or word_before or 'the first word'}"
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # logs cut long commands, in the middle of a quote too
+        return command.split()
+
+
+def _joined(words: Sequence[str]) -> str:
+    """As `shlex.join`, but that a shell still replaces what stands for masked words."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    secrets = MASKED_WORD.findall(word)
+    if not secrets:
+        return shlex.quote(word)
+    plain = [piece and shlex.quote(piece) for piece in MASKED_WORD.split(word)]
+    return plain[0] + "".join(f'"{s}"{p}' for s, p in zip(secrets, plain[1:], strict=True))
+
+
+def _with_workers(command: str, workers: float) -> str | None:
+    words = _words(command)
+    for i, word in enumerate(words):
+        name, equals, _ = word.partition("=")
+        if not _WORKERS.fullmatch(name):
+            continue
+        if equals:
+            return _joined([*words[:i], f"{name}={workers:.0f}", *words[i + 1 :]])
+        if i + 1 < len(words):
+            return _joined([*words[: i + 1], f"{workers:.0f}", *words[i + 2 :]])
+    return None
+
+
+def _with_copy(command: str) -> str:
+    """The command with a copy of its script, which is to hold the change."""
+    words = _words(command)
+    for i, word in enumerate(words):
+        if _SCRIPT.search(word):
+            return _joined([*words[:i], f"{word[:-3]}_changed.py", *words[i + 1 :]])
+    return f"{command} CHANGED"

@@ -1,0 +1,187 @@
+"""What limits the numbers themselves: lost records, clocks, reads that nothing saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import MEDIUM, Rule, RuleResult
+from vanidl.analyses.files import FileRow
+from vanidl.formatting.units import percent, plural, seconds
+from vanidl.model.warnings import DROPPED, INCOMPLETE, UNREAD, UNSURE_CLOCK, WARNING
+
+ROOM = (
+    "Record again with more room: vanidl record sets the limits; by hand MAX_RECORDS, MODMEM and "
+    "NAME_EXCLUDE in Darshan's configuration."
+)
+SUMMED = (
+    "Record again without DFTRACER_ENABLE_AGGREGATION. vanidl record --tracer dftracer traces "
+    "every call."
+)
+AGAIN = (
+    "Record again, and let every process end by itself: what a killed process had not yet written "
+    "out is lost. Copy traces whole."
+)
+ESCAPES_DARSHAN = (
+    "Memory maps, np.load before Darshan 3.5, io_uring and descriptors opened before a fork escape "
+    "the tracer. Open files in the worker, and read with read or pread to record them."
+)
+ESCAPES_DFTRACER = (
+    "np.load and np.fromfile, memory maps and io_uring escape DFTracer. Record with Darshan 3.5 or "
+    "later, or read with read or pread."
+)
+ESCAPES_CALLS = (
+    "What is read of a mapped file is in no call. Read it with read or pread to record it."
+)
+OF_NO_KIND = "other"
+OF_NO_KIND_SHARE = 0.10
+UNALIGNED = ("none", "not aligned")
+HALF_A_STEP = 0.5
+
+
+_ONE_CLOCK = (
+    "Record both in one run (vanidl record); give --clock-offset SECONDS where the difference is "
+    "known."
+)
+_LATE_LOGS = "When workers read is known less closely than a step takes"
+_EARLIER_LOGS = (
+    "Start workers once (persistent_workers=True), record with a smaller MODMEM in Darshan's "
+    "configuration, or with DFTracer: Darshan takes the start of each forked worker late."
+)
+
+
+def _truncated(facts: Facts) -> RuleResult | None:
+    found = [w for w in facts.results.coverage.warnings if w.code in INCOMPLETE - UNREAD]
+    found = [w for w in found if w.severity == WARNING]
+    if not found:
+        return None
+    fractions = [c.traced_fraction for c in facts.results.coverage.layers if c.traced_fraction]
+    least = min(fractions, default=None)
+    part = f": {percent(least)} of the operations are in it" if least and least < 1 else ""
+    return RuleResult(
+        f"The trace is incomplete{part}",
+        found[0].message,
+        _remedy({w.code for w in found}),
+        {"warnings": sorted({w.code for w in found}), "traced_fraction": least},
+        weight=MEDIUM,
+    )
+
+
+def _remedy(codes: Set[str]) -> str:
+    if "calls_summed" in codes:
+        return SUMMED
+    return ROOM if codes & DROPPED else AGAIN
+
+
+def _clock(facts: Facts) -> RuleResult | None:
+    steps = facts.results.steps
+    warned = next((w for w in facts.results.coverage.warnings if w.code in UNSURE_CLOCK), None)
+    if warned is None and (steps is None or not facts.results.summary.ops):
+        return None
+    clock = steps.clock if steps else None
+    width = clock.within_s if clock else None
+    vague = width is not None and steps is not None and width >= HALF_A_STEP * steps.median_s
+    if warned is None and not vague and not (clock and clock.method in UNALIGNED):
+        return None
+    known = "no evidence" if width is None else f"evidence to within {seconds(width)} only"
+    reason = warned.message if warned else f"{known} of how their clocks differ."
+    late = clock is not None and clock.offset_s is not None and clock.workers_least
+    return RuleResult(
+        _LATE_LOGS if late else "Profiler and I/O are not on one verified clock",
+        f"What happened during which step is not certain: {reason}",
+        _EARLIER_LOGS if late else _ONE_CLOCK,
+        {
+            "method": clock.method if clock else None,
+            "uncertainty_s": width,
+            "median_step_s": steps.median_s if steps else None,
+        },
+        weight=MEDIUM,
+    )
+
+
+def _escapes(facts: Facts) -> str:
+    """What the tracer of the run does not see, and what to do."""
+    if facts.by_calls:
+        return ESCAPES_CALLS
+    return ESCAPES_DARSHAN if facts.by_darshan else ESCAPES_DFTRACER
+
+
+def _not_seen(facts: Facts) -> RuleResult | None:
+    found = [w for w in facts.results.coverage.warnings if w.code == "reads_not_seen"]
+    if not found:
+        return None
+    return RuleResult(
+        "Data files were opened, but few of their bytes were recorded",
+        found[0].message,
+        _escapes(facts),
+        {"message": found[0].message},
+        weight=MEDIUM,
+    )
+
+
+def _unclassified(facts: Facts) -> RuleResult | None:
+    spent, run_s = facts.kind_s(OF_NO_KIND), facts.trace.job.run_time_s
+    if spent is None or run_s <= 0 or spent < OF_NO_KIND_SHARE * run_s:
+        return None
+    rows = [r for r in facts.results.files.rows if r.kind == OF_NO_KIND]
+    busiest = max(rows, key=lambda r: r.io_s or 0.0, default=None)
+    if busiest is None:
+        return None
+    covered = ", so that no finding about reads or checkpoints covers them"
+    if facts.data_kind == OF_NO_KIND:
+        covered = ". Nothing else was read, so findings about reads take them for the dataset"
+    return RuleResult(
+        f"I/O on files of unknown use takes {percent(spent / run_s)} of the run",
+        f"{seconds(spent)} per rank{_by_counters(facts)} in {plural(len(rows), 'file')} "
+        f"that the run both read and wrote{_mostly(busiest, rows)}: by use neither dataset nor "
+        f"checkpoint{covered}.",
+        "Say what they are: --kind 'GLOB=dataset' (or checkpoint, log) for vanidl summary and "
+        "report.",
+        {
+            "counter_s" if _by_counters(facts) else "busy_s": spent,
+            "files": len(rows),
+            "busiest_file": busiest.path if _holds_most(busiest, rows) else None,
+            "bytes_read": sum(r.bytes_read for r in rows),
+            "bytes_written": sum(r.bytes_written for r in rows),
+        },
+        weight=MEDIUM,
+    )
+
+
+def _by_counters(facts: Facts) -> str:
+    """That a time is not busy time: no operation on files of unknown use was traced."""
+    row = facts.group(OF_NO_KIND)
+    return "" if row is not None and row.busy_s is not None else ", by counters,"
+
+
+def _mostly(busiest: FileRow, rows: Sequence[FileRow]) -> str:
+    """The file that most of the time was spent on, where it is one."""
+    return f", mostly {busiest.path}" if _holds_most(busiest, rows) else ""
+
+
+def _holds_most(busiest: FileRow, rows: Sequence[FileRow]) -> bool:
+    return (busiest.io_s or 0.0) > sum(r.io_s or 0.0 for r in rows) / 2
+
+
+RULES = (
+    Rule(
+        "trace_truncated", "operations, records or logs that are missing by their own account",
+        "any", "every time and share below is a lower bound then", _truncated,
+    ),
+    Rule(
+        "clock_unverified", "how well profiler times are known on the clock of the I/O",
+        "not put on it, or uncertain by half a median step",
+        "beyond half a step, I/O is attributed to the wrong step", _clock,
+    ),
+    Rule(
+        "reads_not_seen", "data files with an open and no read behind their header",
+        "any", "the I/O that matters may be what is missing", _not_seen,
+    ),
+    Rule(
+        "unclassified_io", "time in reading and writing files of kind other / run time",
+        "10 % of the run",
+        "findings about reads and checkpoints look at files of those kinds only: without this one "
+        "such a run would have none",
+        _unclassified,
+    ),
+)  # fmt: skip

@@ -1,0 +1,370 @@
+"""What to do about a cause, in one line, and the code for it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from vanidl.advice.facts import Facts
+from vanidl.advice.finding import Finding, Remedy
+from vanidl.advice.frameworks import PYTORCH, TENSORFLOW
+from vanidl.advice.levers import EVERY_WORKER, Predicted, loader_call
+from vanidl.advice.proof import own_command
+from vanidl.advice.recording_gaps import OF_NO_KIND
+from vanidl.formatting.units import nbytes, plural
+
+_READ_BUFFER = "8 << 20"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a remedy may depend on: the run, the best change, and the findings of the cause."""
+
+    run: Facts
+    findings: tuple[Finding, ...]
+    best: Predicted | None
+
+    @property
+    def workers(self) -> int:
+        """DataLoader workers per rank that the best change has, else two."""
+        lever = self.best.lever if self.best else ""
+        return int(self.best.amount or 2) if self.best and lever == "workers" else 2
+
+    @property
+    def splits_first(self) -> bool:
+        """Whether more workers as such would yield every sample once more: of a stream."""
+        one = self.best is not None and self.best.lever == "workers" and self.workers == 1
+        return self.run.trace.streams and PYTORCH in self.run.frameworks and not one
+
+    @property
+    def codes(self) -> set[str]:
+        """Codes of the findings."""
+        return {finding.code for finding in self.findings}
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the run has."""
+        return max(len(self.run.trace.ranks), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The line, and what to copy."""
+
+    title: str
+    remedies: tuple[Remedy, ...] = ()
+
+
+def advice(code: str, context: Context) -> Advice:
+    """What to do about a cause; of one that is not known, what its finding says."""
+    known = _ADVICE.get(code)
+    return known(context) if known else Advice(context.findings[0].advice)
+
+
+_THAT_SPLIT = " that split the dataset between them"
+_SPLIT = """\
+def __iter__(self):  # of the dataset
+    info = torch.utils.data.get_worker_info()  # None in the training process
+    first, step = (info.id, info.num_workers) if info else (0, 1)
+    # Before samples are decoded or shuffled: workers shuffle each in their own way.
+    for row in itertools.islice(self.rows(), first, None, step):
+        yield decode(row)
+
+"""
+
+
+def _torch_ahead(context: Context, **arguments: str) -> Remedy:
+    """A DataLoader with more workers; of a stream, with the code that splits it between them."""
+    remedy = _torch(**arguments)
+    if context.run.trace.streams:
+        return replace(remedy, code=_SPLIT + remedy.code, explanation=EVERY_WORKER)
+    if context.run.trace.indexes:
+        return remedy
+    more = "An IterableDataset has to split its samples by get_worker_info() first."
+    return replace(remedy, explanation=f"{remedy.explanation} {more}")
+
+
+def _torch(**arguments: str) -> Remedy:
+    lines = [f"    {name}={value}," for name, value in arguments.items()]
+    code = "\n".join(["loader = DataLoader(", "    dataset,", "    batch_size=batch_size,",
+                      *lines, ")"])  # fmt: skip
+    return Remedy("PyTorch", code, "Worker processes load batches while the step computes.")
+
+
+def _loader(name: str, options: str, context: Context) -> Remedy:
+    hosts = len(context.run.trace.hosts)
+    call = loader_call(name, options, ranks=context.ranks, hosts=hosts)
+    return Remedy(f"{name} loader of vanidl_loaders", call.command, call.explanation)
+
+
+def _scheduled(context: Context) -> Remedy:
+    return _loader("scheduled", " --buffer-fraction 0.5", context)
+
+
+def _warm_start(context: Context) -> Advice:
+    remedy = _torch(num_workers="num_workers", persistent_workers="True", prefetch_factor="4")
+    explained = Remedy(
+        remedy.title,
+        remedy.code,
+        "Workers stay over epochs, and begin the next epoch's batches sooner."
+        + (f" As many as now: {EVERY_WORKER}" if context.run.trace.streams else ""),
+    )
+    tensorflow = Remedy(
+        "TensorFlow",
+        "dataset = dataset.repeat(epochs).prefetch(tf.data.AUTOTUNE)",
+        "One pipeline over all epochs: its buffers do not run empty in between.",
+    )
+    if context.run.starts_workers_anew:
+        return Advice("Keep the workers over epochs", _of(context, explained, tensorflow))
+    title = "Read the first batches of an epoch before it begins"
+    return Advice(title, _of(context, tensorflow=tensorflow))
+
+
+def _of(
+    context: Context, torch: Remedy | None = None, tensorflow: Remedy | None = None
+) -> tuple[Remedy, ...]:
+    """The remedies of the frameworks of the run."""
+    both = {PYTORCH: torch, TENSORFLOW: tensorflow}
+    return tuple(found for name in context.run.frameworks if (found := both[name]) is not None)
+
+
+def _read_ahead(context: Context) -> Advice:
+    if context.run.frameworks == (TENSORFLOW,):
+        title = "Read ahead with tf.data: parallel reads and a prefetch"
+    elif context.best is not None and context.best.lever == "ahead":
+        title = "Read twice as many batches ahead"
+    elif context.best is not None:
+        of_each = " per rank" if context.ranks > 1 else ""
+        worker = "DataLoader worker" if PYTORCH in context.run.frameworks else "worker"
+        title = f"Read ahead with {plural(context.workers, worker)}{of_each}"
+        if context.splits_first:
+            title += _THAT_SPLIT
+    elif context.splits_first:
+        title = f"Read ahead with DataLoader workers{_THAT_SPLIT}"
+    elif PYTORCH in context.run.frameworks:
+        title = "Read ahead with DataLoader workers"
+    else:
+        title = "Read ahead while the step computes"
+    ahead = "4" if context.best and context.best.lever == "ahead" else "2"
+    torch = _torch_ahead(
+        context,
+        num_workers=str(context.workers),
+        prefetch_factor=ahead,
+        persistent_workers="True",
+    )
+    tensorflow = Remedy(
+        "TensorFlow",
+        "dataset = tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE)\n"
+        "dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)\n"
+        "dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",
+        "Threads read and parse while the step computes.",
+    )
+    return Advice(title, (*_of(context, torch, tensorflow), _scheduled(context)))
+
+
+def _decode(context: Context) -> Advice:
+    workers = context.best is not None and context.best.lever == "workers"
+    count = plural(context.workers, "worker") if workers else "more workers"
+    torch = _torch_ahead(
+        context,
+        num_workers=str(context.workers) if workers else "num_workers",
+        prefetch_factor="2",
+        persistent_workers="True",
+    )
+    tensorflow = Remedy(
+        "TensorFlow",
+        "dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
+        ".prefetch(tf.data.AUTOTUNE)",
+        "Decodes samples side by side, ahead of the step.",
+    )
+    decoded = _loader("decoded", " --encoded ENCODED --decode-on auto", context)
+    title = f"Decode in {count}, or on the GPU"
+    if context.splits_first:
+        title = f"Decode in {count}{_THAT_SPLIT}, or on the GPU"
+    return Advice(title, (*_of(context, torch, tensorflow), decoded))
+
+
+def _keep_data(context: Context) -> Advice:
+    data = context.run.results.dataset
+    what = f" ({nbytes(data.unique_bytes)})" if data and data.unique_bytes else ""
+    copy = Remedy(
+        "Copy to memory before training",
+        "cp -r DATA /dev/shm/data",
+        "Every later read comes from memory; nothing in the training changes but the path.",
+    )
+    cache = Remedy(
+        "TensorFlow",
+        "dataset = dataset.cache()  # after the reads, before shuffle and batch",
+        "The first epoch fills the cache, later ones read from it.",
+    )
+    partial_local = _loader("pls", " --exchange-fraction 0.1", context)
+    shared = (partial_local,) if "shared_shuffle" in context.codes and context.ranks > 1 else ()
+    tensorflow = _of(context, tensorflow=cache)
+    if context.best is not None and context.best.lever == "exchanged":
+        title = "Let each rank keep its part of the data and exchange a tenth of it"
+        return Advice(title, (*shared, copy, *tensorflow, _scheduled(context)))
+    title = f"Keep the data{what} in memory after the first read"
+    return Advice(title, (copy, *tensorflow, *shared, _scheduled(context)))
+
+
+def _larger_requests(context: Context) -> Advice:
+    tensorflow = Remedy(
+        "TensorFlow",
+        f"dataset = tf.data.TFRecordDataset(files, buffer_size={_READ_BUFFER})",
+        "Reads 8 MiB per request instead of 256 KiB.",
+    )
+    if context.codes == {"tfrecord_default_buffer"}:
+        return Advice("Read TFRecord files in requests of 8 MiB", (tensorflow,))
+    buffer = (tensorflow,) if "tfrecord_default_buffer" in context.codes else ()
+    repack = Remedy(
+        "HDF5",
+        "h5repack -l DATASET:CHUNK=1x128x128 data.h5 repacked.h5  # one sample per chunk",
+        "A sample is then one request.",
+    )
+    chunks = (repack,) if "hdf5_chunk_misfit" in context.codes else ()
+    return Advice(
+        "Read more per request: whole samples, neighbours together",
+        (*buffer, *chunks, _scheduled(context)),
+    )
+
+
+def _fewer_files(context: Context) -> Advice:
+    once = Remedy(
+        "Open each file once per worker",
+        "def __getitem__(self, i):\n"
+        "    if self.file is None:  # in the worker, at the first sample\n"
+        '        self.file = h5py.File(self.path, "r")\n'
+        "    return self.file[NAME][i]",
+        "The file stays open between samples.",
+    )
+    pack = _loader("webdataset", "", context)
+    remember = Remedy(
+        "Read small files once",
+        "@functools.cache\ndef metadata(path):\n    return json.loads(Path(path).read_text())",
+        "What does not change is kept in memory after the first read.",
+    )
+    if context.codes <= {"file_read_again", "empty_reads"}:
+        return Advice("Read small files once and keep what they hold", (remember,))
+    if "tiny_files" in context.codes:
+        return Advice("Pack the samples into larger files", (pack,))
+    return Advice("Open files once and keep them open", (once, pack))
+
+
+def _divide_reading(context: Context) -> Advice:
+    sampler = Remedy(
+        "PyTorch",
+        "sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)\n"
+        "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
+        "Every rank reads an equal part of the samples, and no other.",
+    )
+    tensorflow = Remedy(
+        "TensorFlow", "dataset = dataset.shard(world_size, rank)", "Each rank reads its shard."
+    )
+    both = _of(context, sampler, tensorflow)
+    if "ranks_read_the_same" in context.codes:
+        spatial = _loader("spatial", "", context)
+        return Advice("Let each rank read only its part of the data", (*both, spatial))
+    if context.codes == {"worker_imbalance"}:
+        return Advice("Give all workers batches of equal size")
+    if "one_reader" in context.codes:
+        return Advice("Let every rank read its own part of the data", both)
+    if context.codes == {"waits_for_other_ranks"}:
+        return Advice("Give every rank input at the same rate", both)
+    return Advice("Divide the reading evenly over the ranks", both)
+
+
+def _rare_stalls(context: Context) -> Advice:
+    queue = Remedy(
+        "PyTorch",
+        "loader = DataLoader(dataset, batch_size=batch_size, num_workers=num_workers,\n"
+        "                    prefetch_factor=8)",
+        "A longer queue of batches evens out what is rare.",
+    )
+    return Advice("Find what delays single reads, and read further ahead", _of(context, queue))
+
+
+def _checkpoints(context: Context) -> Advice:
+    save = Remedy(
+        "PyTorch",
+        "future = torch.distributed.checkpoint.async_save(state, checkpoint_id=path)",
+        "Copies the state to host memory, and writes it while training goes on.",
+    )
+    if "checkpoint_stall" in context.codes:
+        return Advice("Write checkpoints in the background", _of(context, save))
+    if "small_writes" in context.codes:
+        return Advice("Write checkpoints in blocks of a few MiB")
+    return Advice("Check what the job writes, then write less of it or less often")
+
+
+def _buffered_io(_context: Context) -> Advice:
+    larger = Remedy(
+        "Python",
+        "with open(path, mode, buffering=4 << 20) as file:\n    ...",
+        "4 MiB per call to the file system.",
+    )
+    return Advice("Read and write large files past C's small buffers", (larger,))
+
+
+def _imports(_context: Context) -> Advice:
+    packed = Remedy(
+        "Shell",
+        "conda-pack -o environment.tar.gz && tar xzf environment.tar.gz -C /tmp/environment",
+        "Imports then come from the local disk.",
+    )
+    return Advice("Import from a local or packed environment", (packed,))
+
+
+def _storage_benchmark(context: Context) -> Advice:
+    if "benchmark_wait" in context.codes:
+        return Advice("Shorten what the accelerators of the benchmark wait for")
+    return Advice("Measure again, within the rules of the benchmark")
+
+
+def _glob_of_unknown(context: Context) -> str:
+    """A glob that matches the file of unknown use that moved most, by its suffix or its name."""
+    rows = [row for row in context.run.results.files.rows if row.kind == OF_NO_KIND]
+    if not rows:
+        return "GLOB"
+    most = PurePosixPath(max(rows, key=lambda row: row.bytes_read + row.bytes_written).path)
+    return f"*{most.suffix or most.name}"
+
+
+def _record_more(context: Context) -> Advice:
+    own = own_command(context.run.trace)
+    line = own.below_secrets(f"vanidl record -o RUN -- {own.text}")
+    again = Remedy("Record again", line, "It sets the tracer's limits.")
+    if context.codes == {"unclassified_io"}:
+        kind = Remedy(
+            "Name them",
+            f"vanidl report RUN --kind {shlex.quote(f'{_glob_of_unknown(context)}=dataset')}",
+            "Findings about reads and checkpoints look at files of those kinds.",
+        )
+        return Advice("Say what the files of unknown use are", (kind,))
+    steps = context.run.results.steps
+    if context.codes == {"clock_unverified"}:
+        if steps is not None and steps.clock.workers_least:
+            exact = own.below_secrets(f"vanidl record --tracer dftracer -o RUN -- {own.text}")
+            other = Remedy("Record again", exact, "Its times do not depend on a worker's start.")
+            return Advice("Record with workers that start once, or with DFTracer", (other,))
+        both = replace(again, explanation="Profiler and I/O are then of one run, on one clock.")
+        return Advice("Record profiler and I/O in one run", (both,))
+    return Advice("Record the run again, whole", (again,))
+
+
+_ADVICE: dict[str, Callable[[Context], Advice]] = {
+    "warm_start": _warm_start,
+    "read_ahead": _read_ahead,
+    "decode": _decode,
+    "keep_data": _keep_data,
+    "larger_requests": _larger_requests,
+    "fewer_files": _fewer_files,
+    "divide_reading": _divide_reading,
+    "rare_stalls": _rare_stalls,
+    "checkpoints": _checkpoints,
+    "buffered_io": _buffered_io,
+    "imports": _imports,
+    "storage_benchmark": _storage_benchmark,
+    "record_more": _record_more,
+}

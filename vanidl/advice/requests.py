@@ -1,0 +1,332 @@
+"""The shape of single requests, to files and to objects: size, order, chunks, alignment."""
+
+from __future__ import annotations
+
+import math
+
+from vanidl.advice.facts import MATTERS, Facts
+from vanidl.advice.finding import Rule, RuleResult, Value
+from vanidl.dataset.tfrecord import READ_BUFFER
+from vanidl.formatting.units import count, nbytes, number, percent, plural, seconds
+from vanidl.model.file_facts import ArrayFacts
+from vanidl.model.trace import OBJECT
+
+MANY = 1000
+SMALL = 128 << 10
+RANDOM = 1 << 20
+BUFFER_SHARE = 0.8
+CHUNK_ROWS = 4
+MANY_EMPTY = 100
+EMPTY_OF_RUN = 0.01
+CHUNK_PIECES = 16
+MANY_OPENS = 100
+WHOLE = 0.9
+SHUFFLED_SAMPLES = (
+    "Shuffling single samples defeats read-ahead. Shuffling is wanted; reading in random order is "
+    "not the only way to it.",
+    "Shuffle shards and a buffer of samples instead of single samples, or plan the shuffle ahead "
+    "and read what is near together (the scheduled loader).",
+)
+WHOLE_FILES = (
+    "Each file is read whole, in pieces that do not follow each other: headers, indices and "
+    "chunks one by one.",
+    "Read a file with one request (open(path, 'rb').read(), np.fromfile), and take it apart in "
+    "memory.",
+)
+MOST = 0.5
+"""Share of the bytes at which one file is named as the cause."""
+
+
+def _small_reads(facts: Facts) -> RuleResult | None:
+    if not facts.matters or facts.reads < MANY or facts.mean_read_nbytes >= SMALL:
+        return None
+    if facts.on_objects:  # a request costs more there: `object_requests_small`
+        return None
+    data = facts.results.dataset
+    busiest = data.files[0] if data and data.files[0].bytes_read > MOST * data.bytes_read else None
+    return RuleResult(
+        f"{count(facts.reads)} dataset reads of {nbytes(facts.mean_read_nbytes)} on average",
+        "Each pays the latency of the storage."
+        + (f" Most bytes come from {busiest.path}." if busiest else ""),
+        "Read more at once: larger shards or chunks, whole samples per request, neighbouring "
+        "samples merged (the scheduled loader merges where a gap costs less than a request).",
+        {
+            "reads": facts.reads,
+            "mean_bytes": facts.mean_read_nbytes,
+            "busiest_file": busiest.path if busiest else None,
+            "ranks_on_it": busiest.ranks if busiest else None,
+        },
+        facts.io_bound_s,
+    )
+
+
+def _random_reads(facts: Facts) -> RuleResult | None:
+    jumps = facts.jumps
+    if not facts.matters or facts.reads < MANY or jumps is None:
+        return None
+    if facts.mean_read_nbytes >= RANDOM or jumps < 0.5:
+        return None
+    detail, advice = WHOLE_FILES if _reads_whole_files(facts) else SHUFFLED_SAMPLES
+    return RuleResult(
+        f"{percent(jumps)} of the dataset reads jump within a file",
+        detail,
+        advice,
+        {"jumps": jumps, "reads": facts.reads, "mean_bytes": facts.mean_read_nbytes},
+        facts.io_bound_s,
+    )
+
+
+def _reads_whole_files(facts: Facts) -> bool:
+    """Whether each open of a dataset file is followed by as many bytes as the file has.
+
+    Files are then shuffled, not what lies in them. Of a few opens that is not known: a file that
+    stays open can be read whole, once, in any order.
+    """
+    data = facts.results.dataset
+    if data is None or facts.opens < MANY_OPENS:
+        return False
+    known = [(f.opens, f.size if f.size is not None else f.extent) for f in data.files]
+    whole = sum((opens or 0) * (size or 0) for opens, size in known)
+    return data.bytes_read >= WHOLE * whole > 0
+
+
+def _tfrecord_buffer(facts: Facts) -> RuleResult | None:
+    data = facts.results.dataset
+    if not facts.matters or data is None or not data.files:
+        return None
+    if "tfrecord" not in data.files[0].path.rsplit("/", 1)[-1].lower():
+        return None
+    mode = next((m for m in data.modes if m.low == m.high == READ_BUFFER), None)
+    if mode is None or mode.share_of_bytes < BUFFER_SHARE:
+        return None
+    return RuleResult(
+        "TFRecord files are read in pieces of 256 KiB, the reader's default",
+        f"{count(mode.reads)} reads of exactly {nbytes(READ_BUFFER)} carry "
+        f"{percent(mode.share_of_bytes)} of the dataset's bytes.",
+        "TFRecordDataset(files, buffer_size=8 << 20, num_parallel_reads=...): fewer requests for "
+        "the same bytes.",
+        {
+            "reads": mode.reads,
+            "share_of_bytes": mode.share_of_bytes,
+            "reads_at_8_mib": math.ceil(mode.reads * READ_BUFFER / (8 << 20)),
+        },
+        facts.io_bound_s,
+    )
+
+
+def _misfit(array: ArrayFacts, *, shuffled: bool) -> dict[str, Value] | None:
+    """How one array's chunks miss what is read of it: one sample along the first axis."""
+    if array.chunk is None or not array.shape or array.shape[0] < CHUNK_ROWS:
+        return None
+    rows = array.chunk[0]
+    pairs = zip(array.shape[1:], array.chunk[1:], strict=True)
+    pieces = math.prod(math.ceil(n / max(c, 1)) for n, c in pairs)
+    if not (shuffled and rows >= CHUNK_ROWS) and pieces < CHUNK_PIECES:
+        return None
+    return {
+        "array": array.name,
+        "shape": list(array.shape),
+        "chunk": list(array.chunk),
+        "samples_a_chunk": rows,
+        "chunks_a_sample": pieces,
+    }
+
+
+def _some(number: Value, noun: str) -> str:
+    return plural(number, noun) if isinstance(number, int) else f"{number} {noun}s"
+
+
+def _chunks(facts: Facts) -> RuleResult | None:
+    if not facts.matters or facts.jumps is None:
+        return None
+    shuffled = facts.jumps >= 0.5
+    found = []
+    for path, file in facts.trace.user_data.facts.items():
+        misfits = [m for a in file.arrays if (m := _misfit(a, shuffled=shuffled))]
+        found += [(path, m) for m in misfits if file.format == "HDF5"]
+    if not found:
+        return None
+    path, worst = found[0]
+    paths = {p for p, _ in found}
+    samples = _some(worst["samples_a_chunk"], "sample")
+    chunks = _some(worst["chunks_a_sample"], "chunk")
+    where = f"{path}, {worst['array']}" if len(paths) == 1 else f"array {worst['array']}"
+    return RuleResult(
+        "HDF5 chunks do not fit the samples that are read",
+        f"In {where}: a chunk holds {samples}, a sample "
+        f"lies in {chunks}. A chunk is read whole, or piece by piece.",
+        "Rewrite with chunks of one sample (h5repack -l), or read as many neighbouring samples as "
+        "a chunk holds; a larger chunk cache (rdcc_nbytes) helps where they are read soon again.",
+        {
+            "file": path if len(paths) == 1 else None,
+            "files_that_misfit": len(paths),
+            "arrays_that_misfit": len(found),
+            **worst,
+        },
+        facts.io_bound_s,
+    )
+
+
+def _misaligned(facts: Facts) -> RuleResult | None:
+    table = facts.counters
+    if not facts.matters or table is None or "POSIX_FILE_NOT_ALIGNED" not in table.counters:
+        return None
+    files = facts.trace.files
+    mine = facts.of_files(
+        table,
+        lambda c: files.file_system[c] == "lustre" and files.kind[c] in ("dataset", "checkpoint"),
+    )
+    unaligned = table.counters["POSIX_FILE_NOT_ALIGNED"][mine]
+    names = ("POSIX_READS", "POSIX_WRITES")
+    ops = sum(int(table.counters[n][mine].clip(0).sum()) for n in names if n in table.counters)
+    off = int(unaligned[unaligned > 0].sum())
+    if ops < MANY or off < ops / 2:
+        return None
+    return RuleResult(
+        f"{percent(off / ops)} of the requests on Lustre do not start on a stripe boundary",
+        "Such a request can touch one more storage target and one more lock than it needs.",
+        "Align samples to the file system's unit (h5py: alignment_interval, alignment_threshold; "
+        "padded shards), or set the stripe size to the size of a sample.",
+        {"not_aligned": off, "operations": ops},
+        facts.io_bound_s,
+    )
+
+
+def _empty_reads(facts: Facts) -> RuleResult | None:
+    found = facts.results.durations
+    if found is None or found.empty < MANY_EMPTY:
+        return None
+    gain_s = facts.worth_s(found.empty_s, EMPTY_OF_RUN)
+    if gain_s is None:
+        return None
+    return RuleResult(
+        f"{count(found.empty)} dataset reads of 0 bytes take {seconds(found.empty_s)}",
+        "A reader that reads to the end of a file asks once more to learn that nothing is left; "
+        f"on this storage each such request takes {seconds(found.empty_s / found.empty)}.",
+        "Ask for the size that is known (os.fstat, then one read of that size; np.fromfile with "
+        "count), and read small files once.",
+        {"empty_reads": found.empty, "spent_s": found.empty_s},
+        gain_s,
+    )
+
+
+_PER_READ = "Drishti's P05 counts every read under 1 MB of every file; here only the dataset's, and"
+MANY_OBJECTS = 50
+SMALL_OBJECT = 1 << 20
+HALF = 0.5
+
+
+def _small(facts: Facts) -> RuleResult | None:
+    if not facts.on_objects or not facts.matters or facts.reads < MANY_OBJECTS:
+        return None
+    mean, time = facts.mean_read_nbytes, facts.results.summary.time
+    if mean >= SMALL_OBJECT or time is None or not time.any_rank_s:
+        return None
+    each_s = time.sum_s / max(facts.results.summary.ops or 1, 1)
+    at_once = time.sum_s / time.any_rank_s
+    return RuleResult(
+        f"{count(facts.reads)} requests for {nbytes(mean)} on average: most of their time is "
+        "latency",
+        f"A request took {seconds(each_s)} on average, and {number(at_once)} were under way at "
+        "once while there were any. Object storage answers each after a round trip and a look-up, "
+        "however little is asked for.",
+        "Ask for more at once: samples packed into shards of 64 MiB and more (WebDataset, MDS, "
+        "Parquet) and ranges of several MiB (fsspec's block_size, cat_ranges). Have more requests "
+        "under way: more workers, or asynchronous requests within a worker."
+        f"{facts.before_workers}",
+        {
+            "reads": facts.reads,
+            "mean_bytes": mean,
+            "mean_request_s": each_s,
+            "requests_at_once": at_once,
+        },
+        facts.io_bound_s,
+    )
+
+
+def _asked_first(facts: Facts) -> RuleResult | None:
+    """HEAD or a listing before the object itself."""
+    overlap = facts.results.overlap
+    if not facts.on_objects or overlap is None or not facts.reads:
+        return None
+    asking_s, window_s = overlap.mean.input_wait_metadata_s, overlap.mean.window_s
+    if asking_s is None or asking_s < MATTERS * window_s:
+        return None
+    asked = _requests(facts, "STATS") + _requests(facts, "LISTS")
+    if asked < HALF * facts.reads:
+        return None
+    return RuleResult(
+        f"{count(asked)} HEAD and LIST requests beside {count(facts.reads)} reads",
+        f"Training waited {seconds(asking_s)} for them alone: they ask whether an object is there "
+        "and how large it is, one round trip each, before it is read.",
+        "Read without asking: boto3's get_object instead of download_file, fsspec's "
+        "cat_file(path, start, end) instead of open(path) or of whole files, with sizes from a "
+        "listing made once or from an index beside the data.",
+        {
+            "heads": _requests(facts, "STATS"),
+            "lists": _requests(facts, "LISTS"),
+            "reads": facts.reads,
+            "in_waits_s": asking_s,
+        },
+        min(asking_s, facts.lost_s) if facts.lost_s is not None else asking_s,
+    )
+
+
+def _requests(facts: Facts, what: str) -> int:
+    table = facts.trace.counters.get(OBJECT)
+    values = None if table is None else table.counters.get(f"{OBJECT}_{what}")
+    return 0 if values is None else int(values.sum())
+
+
+RULES = (
+    Rule(
+        "empty_reads", "dataset reads that got 0 bytes, and the time in them",
+        "100 of them, 1 % of the run per rank; where waits are known, I/O must matter",
+        "a request costs the latency of the storage whether it brings bytes or not",
+        _empty_reads,
+    ),
+    Rule(
+        "small_reads", "mean size of the reads of dataset files",
+        "1,000 reads under 128 KiB, where I/O matters",
+        f"{_PER_READ} only where reading costs time at all; 128 KiB is Linux's read-ahead, under "
+        "which a request is latency more than transfer",
+        _small_reads,
+    ),
+    Rule(
+        "random_reads", "share of dataset reads that begin elsewhere than the one before ended",
+        "half of 1,000 reads under 1 MiB, where I/O matters",
+        "Drishti's P11 fires on any shuffle; above 1 MiB a jump costs little beside the transfer",
+        _random_reads,
+    ),
+    Rule(
+        "tfrecord_default_buffer", "share of the bytes of TFRecord files in reads of 256 KiB",
+        "80 %, where I/O matters", "the size of TensorFlow's default buffer and of nothing else",
+        _tfrecord_buffer,
+    ),
+    Rule(
+        "hdf5_chunk_misfit",
+        "samples per chunk and chunks per sample, from opened files (--inspect)",
+        "4 samples per chunk read in no order, or 16 chunks per sample, where I/O matters",
+        "a compressed chunk is read and decoded whole for each sample of it",
+        _chunks,
+    ),
+    Rule(
+        "misaligned", "operations that Darshan counted as not aligned, on Lustre",
+        "half of 1,000, where I/O matters",
+        "Drishti's P08, only where alignment has a meaning: striped files",
+        _misaligned,
+    ),
+    Rule(
+        "object_requests_small", "mean size of the reads of dataset objects in object storage",
+        f"{MANY_OBJECTS} reads under 1 MiB, where I/O matters",
+        "object stores answer after tens of milliseconds and then deliver 50 to 100 MB/s: under "
+        "1 MiB a request is latency more than transfer",
+        _small,
+    ),
+    Rule(
+        "object_asked_first", "HEAD and LIST requests / reads; time of the former in input waits",
+        "half as many as reads, 2 % of the window in input waits",
+        "a library that looks before it reads doubles the round trips of a small object",
+        _asked_first,
+    ),
+)  # fmt: skip
