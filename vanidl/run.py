@@ -42,7 +42,7 @@ from vanidl.model.selection import Selection, fitted, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
-from vanidl.wording.headline import Headline, headline
+from vanidl.wording.headline import START_UP, Headline, beside_training, headline
 
 if TYPE_CHECKING:
     import pandas
@@ -198,6 +198,9 @@ class Run:
     def verdict(self) -> str:
         """That nothing is to be fixed, where the run shows it; else ""."""
         if self.trace.ending is not None and self.trace.ending.failed:
+            return ""
+        # Nothing is said of input where the time goes elsewhere: to saves, validation, new epochs.
+        if beside_training(self.breakdown).keys() - {START_UP}:
             return ""
         return verdict(self.results, self.diagnoses)
 

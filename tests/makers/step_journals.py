@@ -15,7 +15,7 @@ MS = 1_000_000
 CODES = {
     "w": written.WAIT, "e": written.END, "i": written.ITER, "o": written.OPTIMIZER,
     "s": written.STEP, "v": written.OTHER_STEP, "c": written.COLLATE, "f": written.FETCH,
-    "k": written.WORKER, "t": written.TAKEN,
+    "k": written.WORKER, "t": written.TAKEN, "C": written.CHECKPOINT, "L": written.LOAD,
 }  # fmt: skip
 
 

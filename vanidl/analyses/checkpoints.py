@@ -1,14 +1,16 @@
-"""When checkpoints were written: bursts of writes to checkpoint files.
+"""When checkpoints were written: saves as the program's libraries know them, else by writes.
 
-Bursts that follow on one another are one save where the second goes on with a file of the first,
-where their files carry the same number (model_3.pt, optimizer_3.pt), or where they are of
-different files and the profile shows no training step between them.
+Where no library saved, bursts of writes to checkpoint files are saves. Bursts that follow on one
+another are one save where the second goes on with a file of the first, where their files carry the
+same number (model_3.pt, optimizer_3.pt), or where they are of different files and the profile shows
+no training step between them.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -82,23 +84,62 @@ def checkpoints(writes: _Writes, trace: Trace) -> tuple[Burst, ...]:
     """
     rows = [writes, *(_counted(trace, layer) for layer in STORAGE_LAYERS)]
     start, end, file, nbytes, offset = (np.concatenate(c) for c in zip(*rows, strict=True))
+    called = _called(trace, start, nbytes)
+    untraced = np.arange(len(start)) >= len(rows[0][0])
+    if called:
+        # Counters know first and last write of a file alone: beside calls they tell of no save.
+        saved = intervals.union(*np.array([(c.start_ns, c.end_ns) for c in called], np.int64).T)
+        place = np.searchsorted(saved.start, start, side="right") - 1
+        inside = (place >= 0) & (start < saved.end[np.maximum(place, 0)])
+        keep = ~inside & ~untraced
+        start, end, file, nbytes, offset, untraced = (
+            column[keep] for column in (start, end, file, nbytes, offset, untraced)
+        )
     if len(start) == 0:
-        return ()
+        return _numbered(called)
     bursts = intervals.union(start, np.maximum(end, start + 1) + GAP_NS)
     burst = np.searchsorted(bursts.start, start, side="right") - 1
     save = _saves(trace, bursts, _members(burst), file, offset)
-    untraced = np.arange(len(start)) >= len(rows[0][0])
-    return tuple(
+    written = [
         Burst(
-            f"checkpoint {i + 1}",
+            "",
             int(start[mine].min()),
             int(np.maximum(end, start + 1)[mine].max()),
             _evidence(trace, file[mine]),
             int(nbytes[mine].sum()),
             not untraced[mine].any(),
         )
-        for i, mine in enumerate(_members(save[burst]))
-    )
+        for mine in _members(save[burst])
+    ]
+    return _numbered([*called, *written])
+
+
+def _numbered(bursts: Sequence[Burst]) -> tuple[Burst, ...]:
+    """Saves in order of time, with their names."""
+    ordered = sorted(bursts, key=lambda burst: (burst.start_ns, burst.end_ns))
+    return tuple(replace(burst, name=f"checkpoint {i + 1}") for i, burst in enumerate(ordered))
+
+
+def _called(trace: Trace, start: Int64Array, nbytes: Int64Array) -> list[Burst]:
+    """Saves that libraries made; those of several ranks that overlap are one."""
+    saves = [call for call in trace.checkpoint_calls if not call.is_load]
+    if not saves:
+        return []
+    joined = intervals.union(*np.array([(c.start, c.end) for c in saves], np.int64).T)
+    of_call = np.searchsorted(joined.start, [c.start for c in saves], side="right") - 1
+    found = []
+    for i, (low, high) in enumerate(zip(joined.start.tolist(), joined.end.tolist(), strict=True)):
+        mine = [call for call, at in zip(saves, of_call.tolist(), strict=True) if at == i]
+        names = list(dict.fromkeys(c.path.rsplit("/", 1)[-1] for c in mine if c.path))
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        of = f" of {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
+        known = sum(call.nbytes or 0 for call in mine)
+        traced = int(nbytes[(start >= low) & (start < high)].sum())
+        called = " and ".join(dict.fromkeys(call.call for call in mine))
+        aside = "" if any(call.in_loop for call in mine) else ", beside the training thread"
+        evidence = f"{called}{of}{aside}"
+        found.append(Burst("", low, high, evidence, known or traced, traced=True))
+    return found
 
 
 def _members(group: Int64Array) -> list[NDArray[np.intp]]:

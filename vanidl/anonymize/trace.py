@@ -53,6 +53,9 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         ),
         ending=None if trace.ending is None else replace(trace.ending, last_error=""),
         ceiling=None if trace.ceiling is None else replace(trace.ceiling, remarks=()),
+        checkpoint_calls=tuple(
+            replace(c, path=names.path(c.path) if c.path else "") for c in trace.checkpoint_calls
+        ),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
     )
 

@@ -19,8 +19,8 @@ from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 
-START_UP, TRAINING, VALIDATION, CHECKPOINT, OTHER, TAIL, UNOBSERVED = range(7)
-PHASE_NAMES = ("start_up", "training", "validation", "checkpoint", "other", "tail", "")
+START_UP, TRAINING, VALIDATION, CHECKPOINT, LOAD, OTHER, TAIL, UNOBSERVED = range(8)
+PHASE_NAMES = ("start_up", "training", "validation", "checkpoint", "load", "other", "tail", "")
 """By code; of unobserved time nobody knows which phase it belongs to."""
 
 NO_PART, INPUT_WAIT, WORK, EPOCH_END = range(4)
@@ -98,9 +98,10 @@ def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles 
     waits = _picked(spans, SpanKind.INPUT_WAIT, low, high)
     validation = _covered(spans, SpanKind.EVALUATION, low, high)
     saves = _covered(spans, SpanKind.CHECKPOINT, low, high)
+    loads = _covered(spans, SpanKind.LOAD, low, high)
 
     bounds = [np.array([low, high], np.int64), begin, end]
-    for spans_of in (waits, validation, saves):
+    for spans_of in (waits, validation, saves, loads):
         bounds += [spans_of.start, spans_of.end]
     edges = distinct(np.concatenate(bounds))
     start, stop = edges[:-1], edges[1:]
@@ -130,6 +131,7 @@ def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles 
     phase[ends_epoch] = TRAINING
     _cut(phase, part, step, start, validation, VALIDATION)
     _cut(phase, part, step, start, saves, CHECKPOINT)
+    _cut(phase, part, step, start, loads, LOAD)
     return Tiles(
         start=start,
         end=stop,

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.merge.clocks import Clock
 from vanidl.merge.process_table import ProcessTable
-from vanidl.model.trace import Process, Profile, SpanKind, Spans, UndatedSteps, concatenate_spans
+from vanidl.model.trace import (
+    CheckpointCall,
+    Process,
+    Profile,
+    SpanKind,
+    Spans,
+    UndatedSteps,
+    concatenate_spans,
+)
 from vanidl.model.warnings import Notice
 from vanidl.readers.records import ProfileTrace, StepDurations, same_host
 
@@ -100,6 +109,24 @@ def describe(
         )
         for k, p in enumerate(profiles)
     )
+
+
+def checkpoint_calls(
+    profiles: Sequence[ProfileTrace], processes: ProcessTable, clocks: Sequence[Clock]
+) -> tuple[CheckpointCall, ...]:
+    """Saves and loads on the one clock, by start."""
+    found = [
+        replace(
+            call,
+            start=call.start + clocks[k].offset_ns,
+            end=call.end + clocks[k].offset_ns,
+            process=processes.of_profile[k],
+        )
+        for k, profile in enumerate(profiles)
+        for call in profile.checkpoint_calls
+        if clocks[k].aligned
+    ]
+    return tuple(sorted(found, key=lambda call: (call.start, call.end, call.process)))
 
 
 def unplaced_steps(

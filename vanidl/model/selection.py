@@ -161,9 +161,10 @@ def select(trace: Trace, selection: Selection) -> Trace:
     by_kind = trace.calls if files is None else {}
     begun = (trace.fetches.begin >= start) & (trace.fetches.begin < end)
     fetches = trace.fetches.pick(begun) if timed else trace.fetches
+    calls_of = tuple(c for c in trace.checkpoint_calls if start <= c.start < end or not timed)
     return replace(
         trace, io=io, counters=counters, spans=spans, job=job, heatmaps=heatmaps,
-        metadata_calls=calls, calls=by_kind, fetches=fetches,
+        metadata_calls=calls, calls=by_kind, fetches=fetches, checkpoint_calls=calls_of,
     )  # fmt: skip
 
 

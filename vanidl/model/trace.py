@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.formatting.from_logs import clean_path, set_clean
+from vanidl.formatting.from_logs import clean_path, clean_text, set_clean
 from vanidl.model.benchmark import Benchmark
 from vanidl.model.ceiling import Ceiling
 from vanidl.model.counter_tables import CounterTable, Heatmap, MpiTime, Stripes
@@ -71,6 +71,7 @@ class SpanKind(IntEnum):
     PREPROCESS = 6
     EPOCH = 7
     EVALUATION = 8  # a step of validation
+    LOAD = 9  # of a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +324,28 @@ class DeviceTime:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointCall:
+    """A call of a library that saved or loaded a checkpoint, [start, end) in ns since the epoch.
+
+    `path` is its last name, after renames, "" where it had none. What another thread than the
+    training one did (`in_loop` is False) held up no step.
+    """
+
+    start: int
+    end: int
+    is_load: bool
+    call: str  # "torch.save"
+    path: str
+    nbytes: int | None
+    in_loop: bool
+    process: int = -1  # index into Trace.processes
+
+    def __post_init__(self) -> None:
+        """Texts as they may be shown."""
+        set_clean(self, call=clean_text(self.call), path=clean_path(self.path))
+
+
+@dataclass(frozen=True, slots=True)
 class UndatedSteps:
     """How long each step of one process took; when it was is not recorded."""
 
@@ -375,6 +398,7 @@ class Trace:
     """The same of requests to object storage that move no data: HEAD, listings."""
     user_data: UserData = field(default_factory=UserData)
     fetches: Fetches = NO_FETCHES
+    checkpoint_calls: tuple[CheckpointCall, ...] = ()  # by start
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()

@@ -22,7 +22,7 @@ from vanidl.formatting.from_logs import (
     set_clean,
 )
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import DeviceTime
+from vanidl.model.trace import CheckpointCall, DeviceTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,7 @@ class ProfileTrace:
     fetches: FetchTable | None = None  # of its loaders, where they were recorded
     device: DeviceTime | None = None  # at its steps, where events were recorded on it
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
+    checkpoint_calls: tuple[CheckpointCall, ...] = ()
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said
     recording: str = ""  # where profiles say it: those of one are of one run, and of no other
 

@@ -19,7 +19,7 @@ SPAN_LANES: dict[str, tuple[str, tuple[SpanKind, ...]]] = {
     "kernels": ("kernels", (SpanKind.KERNEL,)),
     "operators": ("operators", (SpanKind.OP,)),
     "communication": ("collectives", (SpanKind.COMMUNICATION,)),
-    "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT,)),
+    "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT, SpanKind.LOAD)),
     "preprocessing": ("preprocessing", (SpanKind.PREPROCESS,)),
 }
 """Kind of a lane -> its label and the spans in it, in the order in which a rank shows them."""

@@ -6,6 +6,7 @@ sentence must stay true when something was not recorded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,8 @@ from vanidl.wording.waits import parts_words
 
 MOSTLY = 0.5
 NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
-_REAL = 0.1  # of the run: shorter windows beside training are not named
+START_UP = "start-up"
+_REAL = 0.1  # of the time in steps: shorter windows beside training are not named
 COMPLETE = 0.99  # traced fraction at which times are taken as whole
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
@@ -147,19 +149,25 @@ def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown
 
 
 def _beside_training(account: Breakdown) -> str:
-    """Other windows that took as much as the waits, where they took a real part of the run."""
+    """Other windows that took as much as the waits, where they took a real part of the time."""
     wait_ns = account.length_ns(WAIT)
+    return _beside(account, beside_training(account, max(wait_ns, 1.0)))
+
+
+def beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, float]:
+    """Windows beside steps, in ns, that took that long and a tenth of the time in steps."""
     named = {
-        "start-up": account.cell(f"{MEAN}/{PHASE}/start_up").low_ns,
+        START_UP: account.cell(f"{MEAN}/{PHASE}/start_up").low_ns,
         "ends of epochs": account.length_ns(EPOCH_END),
         "validation": account.cell(f"{MEAN}/{PHASE}/validation").low_ns,
         "checkpoints": account.cell(f"{MEAN}/{PHASE}/checkpoint").low_ns,
+        "loads of checkpoints": account.cell(f"{MEAN}/{PHASE}/load").low_ns,
     }
-    long = {
-        name: spent
-        for name, spent in named.items()
-        if spent >= max(wait_ns, _REAL * account.window_ns) > 0
-    }
+    least_ns = max(least_ns, _REAL * account.steps_ns)
+    return {name: spent for name, spent in named.items() if spent >= least_ns}
+
+
+def _beside(account: Breakdown, long: Mapping[str, float]) -> str:
     if not long:
         return ""
     words = ", ".join(f"{name} {seconds(ns / 1e9)}" for name, ns in long.items())

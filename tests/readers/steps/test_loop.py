@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.makers.step_journals import MS, START, journal_of
+from tests.makers.step_journals import MS, START, journal_of, text_rows
 from vanidl.errors import InputError
 from vanidl.model.trace import SpanKind
 from vanidl.readers.records import ProfileTrace
@@ -114,6 +114,28 @@ def test_a_thread_that_fetches_ahead_does_not_make_training_wait(tmp_path: Path)
     found = profile(read_journal(path))
     assert not spans(found, SpanKind.INPUT_WAIT)
     assert spans(found, SpanKind.STEP) == [(5, 15), (15, 25)]
+
+
+def test_saves_and_loads_are_windows_of_the_thread_that_trains(tmp_path: Path) -> None:
+    path = journal_of(
+        tmp_path,
+        # a load before training and one of a sample; a save that is renamed, one that is not yet
+        "L1:0-9 L2:11-12 w0:10-13 o:15 C3:20-40 C3:45-46 w0:50-51 o:55 C4:60-70 w0:71-72 o:75 "
+        "C4:76-77",
+    )
+    with path.open("ab") as file:
+        for number in (1, 2, 3, 4):
+            file.write(text_rows({"checkpoint": number, "path": f"/x/{number}", "call": "save"}))
+        file.write(text_rows({"checkpoint": 3, "path": "/x/final", "call": "save"}))
+        aside = written.CHECKPOINT | 5 << written.LOADER_SHIFT | 1 << written.THREAD_SHIFT
+        file.write(np.array([(aside, 7, START, START + 70 * MS)], "<i8").tobytes())
+    found = profile(read_journal(path))
+    assert spans(found, SpanKind.LOAD) == [(0, 9)]
+    assert spans(found, SpanKind.CHECKPOINT) == [(20, 46), (60, 70), (76, 77)]
+    names = {call.path: (call.in_loop, call.nbytes) for call in found.checkpoint_calls}
+    assert names == {
+        "/x/1": (True, None), "/x/final": (True, None), "/x/4": (True, None), "": (False, 7),
+    }  # fmt: skip
 
 
 def test_a_cut_file_is_used_up_to_the_cut(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ _CATEGORIES = {
     SpanKind.KERNEL: "kernel",
     SpanKind.COMMUNICATION: "communication",
     SpanKind.CHECKPOINT: "checkpoint",
+    SpanKind.LOAD: "load",
     SpanKind.PREPROCESS: "preprocess",
     SpanKind.EPOCH: "epoch",
     SpanKind.EVALUATION: "validation",

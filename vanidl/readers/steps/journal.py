@@ -7,7 +7,7 @@ in the program's own Python and cannot be imported from here; a test reads what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from vanidl.readers.recorded_rows import read_rows, unusable
 
-MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3))
-"""How files begin; version 2 has the kinds of events from COLLATE on, 3 those from STEP on."""
+MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (1, 2, 3, 4))
+"""How files begin; version 2 has the kinds of events from COLLATE on, 3 those from STEP on, 4 those
+from CHECKPOINT on."""
 
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
- STEP, OTHER_STEP) = range(13)  # fmt: skip
+ STEP, OTHER_STEP, CHECKPOINT, LOAD) = range(15)  # fmt: skip
 
 ROW_BYTES = 32
 KIND = 0xFF  # of a code: the kind of its event
@@ -38,7 +39,7 @@ class Events:
 
     kind: Int64Array
     thread: Int64Array
-    loader: Int64Array  # of WORKER and TAKEN the number of the iterator
+    loader: Int64Array  # of WORKER and TAKEN the number of the iterator; of saves that of a name
     epoch: Int64Array  # of FETCH and TAKEN the round of the workers
     place: Int64Array  # in the epoch or round; samples of COLLATE, the worker's number of WORKER
     begin: Int64Array  # ns since the epoch; of WORKER its process id
@@ -49,7 +50,7 @@ class Events:
 
     @property
     def number(self) -> Int64Array:
-        """Epoch and place as the one number that holds them: of DEVICE ns on the host."""
+        """Epoch and place as one number: of DEVICE ns on the host, of saves and loads bytes."""
         number: Int64Array = (self.epoch << _EPOCH_SHIFT) | self.place
         return number
 
@@ -70,6 +71,9 @@ class Journal:
     profiled: tuple[Mapping[str, Any], ...] = ()  # what became of --profile
     unseen: tuple[Mapping[str, Any], ...] = ()  # files read past tracers: unseen (how), path, size
     replayed: tuple[Mapping[str, Any], ...] = ()  # what became of each loader of a ceiling run
+    checkpoints: Mapping[int, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # number -> path, call
     ended: bool = True  # False: it should say where it ends, and does not
 
 
@@ -93,8 +97,19 @@ def read_journal(path: Path) -> Journal:
     unseen = tuple(text for text in texts if "unseen" in text)
     replayed = tuple({text["replay"]: text for text in texts if _is_replay(text)}.values())
     ended = not process.get("marks_end") or any("ended" in text for text in texts)
+    # Of one that was renamed the last name stands.
+    checkpoints = {t["checkpoint"]: t for t in texts if type(t.get("checkpoint")) is int}
     return Journal(
-        str(path), process, loaders, events, tuple(losses), profiled, unseen, replayed, ended
+        str(path),
+        process,
+        loaders,
+        events,
+        tuple(losses),
+        profiled,
+        unseen,
+        replayed,
+        checkpoints,
+        ended,
     )
 
 
@@ -141,7 +156,7 @@ def sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & KIND
-    sound = (kind >= WAIT) & (kind <= OTHER_STEP) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= LOAD) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vanidl.model.trace import ITERABLE, MAP, DeviceTime, SpanKind
+from vanidl.encoding.budget import bounded_name
+from vanidl.model.trace import ITERABLE, MAP, CheckpointCall, DeviceTime, SpanKind
 from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans
-from vanidl.readers.steps.journal import DEVICE, WAIT, Events, Journal
+from vanidl.readers.steps.journal import CHECKPOINT, DEVICE, LOAD, WAIT, Events, Journal
 from vanidl.readers.steps.loaders import Int64Array, Loaders, is_call, loader_name, roles_of
 
 SOURCE = "vanidl-record"
@@ -38,13 +39,17 @@ class _Block:
 
 def profile(journal: Journal) -> ProfileTrace:
     """The spans of the thread that trains; without any where no loop was recorded."""
-    events = _of_training(journal.events)
+    thread = spans.training_thread(spans.count_threads(journal.events))
+    events = spans.outermost(spans.of_training(journal.events, thread))
+    calls = _checkpoint_calls(journal, thread.number, events) if len(events) else ()
     loaders = Loaders.of(events, roles_of(journal.loaders))
     blocks = (
         _steps(events, loaders),
         _other_steps(events),
         _waits(events, loaders, journal.loaders),
         _epochs(events, loaders),
+        _held_up(calls, SpanKind.CHECKPOINT),
+        _held_up(calls, SpanKind.LOAD),
     )
     start, end, step, kind, name, names = _joined(blocks)
     process = journal.process
@@ -67,6 +72,7 @@ def profile(journal: Journal) -> ProfileTrace:
         marks_loop=True,
         threads=_threads(events, process),
         device=_device(journal.events),
+        checkpoint_calls=calls,
         dataset_kind=_dataset_kind(journal.loaders.get(loaders.main, {})),
     )
 
@@ -89,6 +95,55 @@ def _device(events: Events) -> DeviceTime | None:
     if not len(mine):
         return None
     return DeviceTime(len(mine), int((mine.end - mine.begin).sum()), int(mine.number.sum()))
+
+
+def _checkpoint_calls(journal: Journal, trains: int, loop: Events) -> tuple[CheckpointCall, ...]:
+    """Saves and loads of all threads; samples that are loaded within a wait are none.
+
+    A file that is renamed once it is saved is one save until then, with what lies between (a
+    sync), unless the loop went on meanwhile.
+    """
+    every = journal.events
+    mine = every.pick(np.isin(every.kind, (CHECKPOINT, LOAD)))
+    mine = mine.pick((mine.kind == CHECKPOINT) | ~spans.within_calls(mine, every))
+    columns = (mine.kind, mine.loader, mine.begin, mine.end, mine.number, mine.thread)
+    found: list[CheckpointCall] = []
+    last: dict[int, int] = {}  # number of a name -> place of its call
+    for kind, number, begin, end, nbytes, thread in np.column_stack(columns).tolist():
+        before = found[last[number]] if number in last else None
+        if number and before is not None:
+            between = np.searchsorted(loop.end, begin) - np.searchsorted(loop.end, before.end)
+            if begin - before.end <= before.end - before.start and not between:
+                found[last[number]] = replace(before, end=end)
+                continue
+        name = journal.checkpoints.get(number, {})
+        last[number] = len(found)
+        found.append(
+            CheckpointCall(
+                start=begin,
+                end=end,
+                is_load=kind == LOAD,
+                call=str(name.get("call", "")),
+                path=bounded_name(str(name.get("path", ""))),
+                nbytes=nbytes or None,
+                in_loop=thread == trains,
+            )
+        )
+    return tuple(found)
+
+
+def _held_up(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:
+    """Saves or loads of the training thread, named by what was called."""
+    mine = [call for call in calls if call.in_loop and call.is_load == (kind == SpanKind.LOAD)]
+    names = tuple(sorted({call.call for call in mine}))
+    return _Block(
+        kind,
+        np.array([call.start for call in mine], np.int64),
+        np.array([call.end for call in mine], np.int64),
+        np.full(len(mine), -1, np.int64),
+        np.array([names.index(call.call) for call in mine], np.int64),
+        names,
+    )
 
 
 def _of_training(events: Events) -> Events:

@@ -113,6 +113,22 @@ def outermost(events: Events) -> Events:
     return events.pick(~within | ~calls)
 
 
+def within_calls(events: Events, of: Events) -> Mask:
+    """Which events lie within a call of a loader in the same thread, of all events of a process."""
+    found = np.zeros(len(events), bool)
+    for thread in np.unique(events.thread).tolist():
+        mine = events.thread == thread
+        calls = of.pick(is_call(of) & (of.thread == thread))
+        if len(calls):
+            # Calls that end later begin later, but for those that lie in one another.
+            begin = np.minimum.accumulate(calls.begin[::-1])[::-1]
+            place = np.searchsorted(calls.end, events.end[mine])
+            inside = place < len(calls)
+            inside[inside] = begin[place[inside]] <= events.begin[mine][inside]
+            found[mine] = inside
+    return found
+
+
 def find_steps(events: Events, loaders: Loaders, since: int = 0) -> Spans:
     """The steps that begin at the row `since` or later; those before are what came before them."""
     if loaders.is_marked:

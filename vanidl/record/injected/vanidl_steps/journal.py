@@ -5,10 +5,11 @@ nanoseconds since the epoch. The code holds the kind of event in its lowest byte
 the next one and the loader above; the number the epoch above its lower 32 bits, and in these the
 place of the call in its epoch. The first row is `MAGIC`. A row of kind `TEXT` says in `number`
 how many rows follow that hold JSON, padded with blanks: the first describes the process, each
-other one a loader. Rows are only ever added, whole ones at a time.
+other one a loader, the name of a save or load, or what else events are of. Rows are only ever
+added, whole ones at a time.
 
 Version 2 has the kinds of events from COLLATE on, which version 1 does not know, version 3 those
-from STEP on.
+from STEP on, version 4 those from CHECKPOINT on.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAGIC = b"vanidl-steps 3".ljust(31) + b"\n"
+MAGIC = b"vanidl-steps 4".ljust(31) + b"\n"
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
- STEP, OTHER_STEP) = range(13)  # fmt: skip
+ STEP, OTHER_STEP, CHECKPOINT, LOAD) = range(15)  # fmt: skip
 """Kinds of events: text; a `__next__` with a batch, one without; an `__iter__`; a step; what
 `fetches` says of a batch's samples, of the workers that fetch them, and of who takes them; what
 `device` says of a step: from begin to end on the device, `number` ns on the host; a batch that
 `replay` copied and handed out; a step that the program marks as training, or as something else
-(`marks`)."""
+(`marks`); a save and a load of `number` bytes, the number of its name in place of a loader
+(`saves`)."""
 
 _NO_CALLS = frozenset({END, OPTIMIZER, STEP, OTHER_STEP})  # what `Present.end` does not tell of
 
