@@ -10,6 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vanidl.advice.actions import diagnose, verdict
 from vanidl.advice.finding import Diagnosis, Finding
 from vanidl.advice.levers import Change, Predicted, WhatIf, bounded, bounded_row
@@ -33,7 +35,7 @@ from vanidl.analyses.summary import Summary
 from vanidl.analyses.timeline import Timeline
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.anonymize.trace import anonymous, anonymous_selection
-from vanidl.breakdown import Breakdown, Gains, attribute_time, open_gains
+from vanidl.breakdown import Breakdown, Gains, attribute_time, divide_rank, open_gains
 from vanidl.breakdown.step_bar import StepParts, divide_step
 from vanidl.formatting.from_logs import clean_path
 from vanidl.merge.load import Inputs, read_trace
@@ -220,9 +222,23 @@ class Run:
     def frame(self, name: str) -> pandas.DataFrame:
         """One result as a pandas frame; names: see `vanidl.analyses.frames.FRAMES`.
 
+        Beside these "breakdown": a row for every window of every rank with steps, its phase,
+        part, epoch and step, and both ends of every cell in seconds.
+
         Raises:
             UsageError: there is no frame of that name.
         """
+        if name == "breakdown":
+            import pandas  # half a second that the command line does not need
+
+            trace, tables = self._chosen, []
+            for position, process in enumerate(trace.ranks):
+                windows = divide_rank(trace, self.results, position)
+                if windows is not None:
+                    columns = windows.columns(trace.job.start_ns)
+                    labels = np.full(len(windows), trace.processes[process].label, object)
+                    tables.append(pandas.DataFrame({"rank": labels, **columns}))
+            return pandas.concat(tables, ignore_index=True) if tables else pandas.DataFrame()
         return frames.frame(name, self.trace, self.results, self.selection)
 
 

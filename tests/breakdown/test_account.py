@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import ROOT
-from vanidl.breakdown import Breakdown, attribute_time
+from vanidl.breakdown import Breakdown, assumptions, attribute_time, divide_rank
 from vanidl.breakdown.account import PHASE, RUN, STEP, STEP_PART, WAIT
 from vanidl.breakdown.causes import CAUSES, STORAGE, STORAGE_PARTS, settle
 from vanidl.breakdown.windows import Tiles, tile_rank
@@ -151,3 +151,51 @@ def test_counters_alone_account_for_whole_runs() -> None:
     run = run_of("torch_pfs_workers0")
     trace = select(run.trace, run.selection)
     assert attribute_time(trace, run.results).cell(f"mean/{RUN}/{STORAGE}").high_ns
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_window_of_a_rank_fills_it_and_adds_up_to_its_cells(name: str) -> None:
+    run, account = run_of(name), account_of(name)
+    trace = select(run.trace, run.selection)
+    for position in range(len(trace.ranks)):
+        rows = divide_rank(trace, run.results, position)
+        assert rows is not None
+        assert rows.length_ns.sum() == account.window_ns
+        of_steps = rows.step >= 0
+        assert len(np.unique(rows.step[of_steps])) == account.steps[position]
+        for cause in CAUSES:
+            column = account.columns.get(f"{STEP}/{cause}")
+            if column is not None and cause != STORAGE:
+                assert rows.low[cause][of_steps].sum() <= column.low[position]
+                assert rows.high[cause][of_steps].sum() >= column.high[position]
+
+
+def test_the_frame_has_both_ends_of_every_cell() -> None:
+    run = run_of("torch_fetches")
+    frame = run.frame("breakdown")
+    waits = frame[frame["part"] == "input_wait"]
+    account = account_of("torch_fetches")
+    assert waits["window_s"].sum() * 1e9 == pytest.approx(account.length_ns(WAIT))
+    assert sorted(set(frame["epoch"])) == [-1, 0, 1, 2]
+    assert (frame["storage_at_least_s"] <= frame["storage_at_most_s"]).all()
+    assert run_of("torch_fetches").select(run.selection).frame("breakdown").equals(frame)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("what", sorted(assumptions.ALL))
+def test_a_cell_that_rests_on_an_assumption_names_it(name: str, what: str) -> None:
+    """Without the assumption it is another; without a cell that names it nothing changes."""
+    run, account = run_of(name), account_of(name)
+    trace = select(run.trace, run.selection)
+    other = attribute_time(trace, run.results, assumptions.ALL - {what})
+    if what == assumptions.FOLLOWS:  # without it the windows are others
+        return
+    # Calls that came one at a time but for a thousandth are in two parts that much.
+    twice = account.columns[f"{RUN}/{STORAGE}"].high // 1000
+    for key in account.columns.keys() & other.columns.keys():
+        column, without = account.columns[key], other.columns[key]
+        same = (column.low == without.low).all() and (column.high == without.high).all()
+        assert same or what in column.assumed, key
+        assert what not in without.assumed
+        assert (without.low <= column.low + twice).all(), key
+        assert (without.high >= column.high).all(), key

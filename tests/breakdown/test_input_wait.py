@@ -23,7 +23,7 @@ def divided(trace: Trace, *, whole: bool = True):
     calls = reduce_parts({"calls": of_trace(trace)}, trace.io, trace)["calls"]
     members = range(len(trace.processes))
     of_process = {p: served(trace, calls, p, whole, 0) for p in members}
-    return order, divide_waits(trace, 0, start, end, of_process, None)
+    return order, divide_waits(trace, 0, start, end, of_process, None).bounds
 
 
 @pytest.mark.parametrize("calls", [True, False])

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from vanidl.breakdown.account import Breakdown, attribute_time, open_gains
+from vanidl.breakdown.account import Breakdown, attribute_time, divide_rank, open_gains
 from vanidl.breakdown.causes import CAUSES, Cell
+from vanidl.breakdown.each_window import Windows
 from vanidl.breakdown.pipelines import Gains
 from vanidl.breakdown.without import Gain, Where
 
-__all__ = ["CAUSES", "Breakdown", "Cell", "Gain", "Gains", "Where", "attribute_time", "open_gains"]
+__all__ = [
+    "CAUSES",
+    "Breakdown",
+    "Cell",
+    "Gain",
+    "Gains",
+    "Where",
+    "Windows",
+    "attribute_time",
+    "divide_rank",
+    "open_gains",
+]

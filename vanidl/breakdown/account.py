@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from vanidl.analyses import Results
 from vanidl.analyses.coverage import Coverage
-from vanidl.breakdown import input_wait, pipelines, windows
+from vanidl.breakdown import assumptions, input_wait, pipelines, windows
+from vanidl.breakdown.assumptions import BINS_HOLD_ALL, NOT_MAPPED
 from vanidl.breakdown.causes import (
     BLOCKED,
     CAUSES,
@@ -39,14 +40,13 @@ from vanidl.breakdown.causes import (
     Cell,
     settle,
 )
-from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
+from vanidl.breakdown.each_window import Windows, gather_windows
+from vanidl.breakdown.input_wait import Served
 from vanidl.breakdown.pipelines import Gains
+from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles
 from vanidl.breakdown.sources import counters, heatmaps
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
-from vanidl.breakdown.windows import Tiles
-from vanidl.model import intervals
-from vanidl.model.intervals import Intervals
-from vanidl.model.trace import SpanKind, Spans, Trace
+from vanidl.model.trace import Spans, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
 Int64Array = NDArray[np.int64]
@@ -55,7 +55,6 @@ MEAN = "mean"
 RUN, STEP, WAIT, STEP_PART, PHASE = "run", "step", "input_wait", "step_part", "phase"
 EPOCH_END = "epoch_end"
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
-NOT_MAPPED = "no file was mapped into memory: page faults were not recorded"
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
 
@@ -156,29 +155,30 @@ def _one(column: Column, who: str) -> float:
     return column.mean_low if who == MEAN else float(column.low[int(who)])
 
 
-def attribute_time(trace: Trace, results: Results) -> Breakdown:
+def attribute_time(
+    trace: Trace, results: Results, assume: frozenset[str] = assumptions.ALL
+) -> Breakdown:
     """The account of a run, from everything that its logs and profiles hold.
 
     Args:
         trace: the run, as its selection sees it.
         results: its analyses: reductions over its operations, and its coverage.
+        assume: what may be assumed; cells that rest on it name it.
     """
     ranks = len(trace.ranks)
     window_ns = max(trace.job.end_ns - trace.job.start_ns, 0)
-    shown = _serial_processes(trace, results)
-    bounds = counters.bound_storage(trace, shown)
+    sources = _Sources(trace, results, assume)
     table = _Table(ranks, window_ns)
     steps = np.zeros(ranks, np.int64)
-    whole = is_whole(trace, results.coverage)
     by_rank = windows.SpansByRank(trace)
     for position in range(ranks) if len(trace.spans) else ():
-        spans = by_rank.of(position)
-        tiles = windows.tile_rank(trace, position, spans)
-        if tiles is not None:
-            steps[position] = tiles.steps
-            _account_rank(table, trace, results, position, tiles, spans, whole, bounds)
+        cells = _cells_of_rank(sources, position, by_rank.of(position))
+        if cells is not None:
+            steps[position] = cells.tiles.steps
+            _add_up(table, position, cells)
     table.observed = steps > 0
-    _account_runs(table, trace, results, bounds, whole)
+    _account_runs(table, sources)
+    bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
     return Breakdown(
         tuple(p.label for p in processes),
@@ -189,6 +189,60 @@ def attribute_time(trace: Trace, results: Results) -> Breakdown:
         {} if bounds is None else bounds.layers,
         frozenset() if bounds is None else bounds.outermost,
     )
+
+
+def divide_rank(
+    trace: Trace, results: Results, position: int, assume: frozenset[str] = assumptions.ALL
+) -> Windows | None:
+    """Every window of one rank by cause; None where no step of it was recorded.
+
+    Args:
+        trace: the run, as its selection sees it.
+        results: its analyses.
+        position: of the rank in Trace.ranks.
+        assume: what may be assumed.
+    """
+    spans = windows.SpansByRank(trace).of(position)
+    cells = _cells_of_rank(_Sources(trace, results, assume), position, spans)
+    return None if cells is None else gather_windows(cells)
+
+
+class _Sources:
+    """What the account of a run is made from: its counters are bounded once."""
+
+    def __init__(self, trace: Trace, results: Results, assume: frozenset[str]) -> None:
+        self.trace, self.results, self.assume = trace, results, assume
+        shown = _serial_processes(trace, results)
+        self.bounds = counters.bound_storage(trace, shown, assume)
+        self.maps_unseen = _maps_unseen(results.coverage)
+        may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
+        self.whole = may_be_whole and is_whole(trace, results.coverage)
+
+    def slack_ns(self, position: int) -> int:
+        """How long the processes of a rank were in calls that were counted and not traced."""
+        return _slack_ns(self.bounds, self.trace, position)
+
+    def of_rank(self, position: int) -> Evidence:
+        """What is known of the processes of one rank."""
+        trace, slack_ns = self.trace, self.slack_ns(position)
+        of_process = {
+            process: input_wait.served(
+                trace,
+                self.results.calls,
+                process,
+                self.whole and bool(trace.processes[process].log),
+                slack_ns,
+            )
+            for process in np.flatnonzero(trace.family == position).tolist()
+        }
+        return Evidence(of_process, self.whole, slack_ns, self.maps_unseen, self.assume)
+
+
+def _cells_of_rank(sources: _Sources, position: int, spans: Spans) -> RankCells | None:
+    tiles = windows.tile_rank(sources.trace, position, spans, sources.assume)
+    if tiles is None:
+        return None
+    return divide_tiles(sources.trace, position, tiles, spans, sources.of_rank(position))
 
 
 class _Table:
@@ -256,6 +310,11 @@ class _Table:
         high = {name: self._high[name] for name in names}
         if exactly:
             low, high = settle(length, low, high)
+            # What a cell may be is tightened by all others, and by what these rest on.
+            of_window = {what: None for name in names for what in self._assumed[name]}
+            for name in names:
+                moved = (low[name] != self._low[name]) | (high[name] != self._high[name])
+                self._assumed[name].update(of_window if moved.any() else {})
         self._low.update(low)
         self._high.update(high)
         for name in names:
@@ -264,6 +323,7 @@ class _Table:
             both = [self._low[key] for key in keys if not key.endswith(EXCHANGE)]
             excess = np.maximum(sum(both, np.zeros_like(length)) - high[name], 0)
             for key in keys:
+                self._assumed[key].update(self._assumed[name])
                 self._low[key] = np.maximum(self._low[key] - excess, 0)
                 self._high[key] = np.clip(self._high[key], self._low[key], high[name])
 
@@ -302,7 +362,9 @@ def _serial_processes(trace: Trace, results: Results) -> NDArray[np.bool_]:
 def _slack_ns(bounds: StorageBounds | None, trace: Trace, position: int) -> int:
     """How long the processes of a rank were in calls that were counted and not traced, at most."""
     if bounds is None:
-        return 0
+        # A tracer that times every call leaves nothing to counters; of others nobody knows.
+        members = np.flatnonzero(trace.family == position).tolist()
+        return 0 if all(process in trace.calls for process in members) else 1 << 62
     untraced_s = float(bounds.untraced[position])
     if any(trace.family[process] == position for process in trace.metadata_calls):
         untraced_s -= float(bounds.high[METADATA][position])
@@ -311,188 +373,78 @@ def _slack_ns(bounds: StorageBounds | None, trace: Trace, position: int) -> int:
     return int(np.ceil(max(untraced_s, 0.0) * 1e9)) if np.isfinite(untraced_s) else 1 << 62
 
 
-@dataclass(frozen=True)
-class _Activity:
-    """What a rank did inside its run, by time: disjoint sets, each outside of those before it."""
-
-    compute: Intervals
-    communication: Intervals
-    by_device: bool
-    by_operators: bool
-
-
-def _activity(spans: Spans, own: Served, waits: Intervals) -> _Activity:
-    """What profiles say of one rank."""
-
-    def union_of(kind: SpanKind) -> Intervals:
-        mine = spans.kind == kind
-        return intervals.union(spans.start[mine], spans.end[mine])
-
-    kernels = union_of(SpanKind.KERNEL)
-    operators = union_of(SpanKind.OP)
-    by_device = bool(len(kernels.start))
-    compute = kernels
-    if not by_device:
-        compute = intervals.subtract(operators, waits)
-        for _, times in own.parts:
-            compute = intervals.subtract(compute, times) if len(times.start) else compute
-    communication = intervals.subtract(union_of(SpanKind.COMMUNICATION), compute)
-    return _Activity(compute, communication, by_device, bool(len(operators.start)))
-
-
-def _account_rank(
-    table: _Table,
-    trace: Trace,
-    results: Results,
-    position: int,
-    tiles: Tiles,
-    spans: Spans,
-    whole: bool,
-    bounds: StorageBounds | None,
-) -> None:
-    """The cells of one rank with steps, tile by tile, added up by window."""
-    trainer = trace.ranks[position]
-    slack_ns = _slack_ns(bounds, trace, position)
-    of_process = _served_by_process(trace, results, position, whole, slack_ns)
-    waits = Intervals(tiles.wait_start, tiles.wait_end)
-    did = _activity(spans, of_process[trainer], waits)
-    felt = None
-    if did.by_device:
-        of_process[trainer] = input_wait.outside(of_process[trainer], did.compute)
-        felt = intervals.subtract(waits, did.compute)
-    cells = _tile_cells(trace, tiles, of_process[trainer], did)
-    if len(tiles.wait_start):
-        divided = input_wait.divide_waits(
-            trace, position, tiles.wait_start, tiles.wait_end, of_process, felt
-        )
-        _lay_waits(cells, divided, tiles)
-    assumed = (NOT_MAPPED,) if whole and _maps_unseen(results.coverage) else ()
-    _add_up(table, position, tiles, cells, slack_ns if whole else None, assumed)
-
-
-def _served_by_process(
-    trace: Trace, results: Results, position: int, whole: bool, slack_ns: int
-) -> dict[int, Served]:
-    """The calls of each process of a rank: its own, and those that work for it."""
-    return {
-        process: input_wait.served(trace, results.calls, process, whole, slack_ns)
-        for process in np.flatnonzero(trace.family == position).tolist()
-    }
-
-
-def _tile_cells(trace: Trace, tiles: Tiles, own: Served, did: _Activity) -> Bounds:
-    """At least and at most of every tile by cause; waits hold compute only."""
-    length, start, end = tiles.length, tiles.start, tiles.end
-    waiting = tiles.part == windows.INPUT_WAIT
-    zeros = np.zeros(len(length), np.int64)
-    compute = intervals.covered_within(did.compute, start, end)
-    communication = intervals.covered_within(did.communication, start, end)
-    cells: Bounds = {}
-    storage = zeros.copy()
-    for name, times in own.parts:
-        spent = np.where(waiting, 0, intervals.covered_within(times, start, end))
-        cells[name] = spent, spent
-        storage += spent
-    # Traced calls inside of collectives are of the calls.
-    communication = np.minimum(communication, length - compute - storage).clip(0)
-    communication[waiting] = 0
-    if not did.by_device:
-        compute = np.where(waiting, 0, compute)
-    open_ns = np.where(waiting, 0, length - compute - communication - storage).clip(0)
-    slack = np.minimum(open_ns, own.slack_ns) if own.whole else open_ns
-    cells[STORAGE] = storage, storage + slack
-    for name, _ in own.parts:
-        cells[name] = cells[name][0], cells[name][0] + slack
-    several = len(trace.ranks) > 1
-    in_work = (tiles.part == windows.WORK) & (tiles.phase == windows.TRAINING)
-    profiled = in_work & (did.by_device or did.by_operators)
-    may_compute = np.where(profiled, 0, open_ns)
-    cells[COMPUTE] = compute, compute + may_compute
-    cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)
-    if several:
-        cells[WAITING_FOR_PEERS] = zeros, communication + open_ns
-        cells[COMMUNICATION] = zeros.copy(), cells[COMMUNICATION][1]
-    if did.by_device:
-        cells[DEVICE_IDLE] = zeros, np.where(in_work, open_ns, 0)
-        open_ns = np.where(in_work, 0, open_ns)
-    for cause in (HOST_CPU, TOO_FEW_CORES, BLOCKED):
-        cells[cause] = zeros, open_ns
-    outside_steps = np.where(tiles.step < 0, open_ns, 0)
-    for cause in (INPUT_CPU, DELIVERY, WORKERS):
-        cells[cause] = zeros, outside_steps
-    return cells
-
-
-def _lay_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
-    """Puts the cells of waits into their tiles; of a wait that is cut only the upper ends hold."""
-    mine = np.flatnonzero(tiles.wait >= 0)
-    wait, length = tiles.wait[mine], tiles.length[mine]
-    whole = length == (tiles.wait_end - tiles.wait_start)[wait]
-    inside = tiles.part[mine] != windows.NO_PART
-    for cause, (low, high) in divided.items():
-        zeros = np.zeros(len(tiles.start), np.int64)
-        below, above = (side.copy() for side in cells.get(cause, (zeros, zeros)))
-        keep = mine[inside]
-        below[keep] = np.where(whole, low[wait], 0)[inside]
-        above[keep] = np.minimum(high[wait], length)[inside]
-        cells[cause] = below, above
-
-
-def _add_up(
-    table: _Table,
-    position: int,
-    tiles: Tiles,
-    cells: Bounds,
-    slack_ns: int | None,
-    assumed: tuple[str, ...],
-) -> None:
-    """The cells of all tiles of one rank, consistent in each, summed by window."""
-    causes = [cause for cause in CAUSES if cause in cells]
-    low, high = settle(
-        tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
-    )
-    none = np.zeros(len(tiles.start), np.int64)
-    free = cells.pop(FREE, (none, none))[1]
-    free_parts = cells.pop(FREE_PARTS, (none, none))[1]
-    for name, (below, above) in cells.items():
-        if name not in low:
-            low[name] = np.minimum(below, high[STORAGE])
-            high[name] = np.clip(above, low[name], high[STORAGE])
+def _add_up(table: _Table, position: int, cells: RankCells) -> None:
+    """The cells of all tiles of one rank, summed by window."""
+    tiles = cells.tiles
     in_step = tiles.step >= 0
+    # Tiles of the same phase and part are summed once, whatever windows they are in.
+    parts, kinds = len(windows.PART_NAMES), len(windows.PHASE_NAMES) * len(windows.PART_NAMES)
+    code = 2 * (tiles.phase * parts + tiles.part) + in_step
+    phase, part = np.divmod(np.arange(2 * kinds) // 2, parts)
+    within = np.arange(2 * kinds) % 2 == 1
+
+    def by_kind(values: Int64Array | Mask) -> Int64Array:
+        return np.bincount(code, values, 2 * kinds).astype(np.int64)
+
+    lengths = by_kind(tiles.length)
     chosen = {
-        RUN: np.ones(len(tiles.start), bool),
-        STEP: in_step,
-        WAIT: in_step & (tiles.part == windows.INPUT_WAIT),
-        EPOCH_END: tiles.part == windows.EPOCH_END,
-    }
-    unobserved = int(tiles.length[tiles.phase == windows.UNOBSERVED].sum())
-    for code, phase in enumerate(windows.PHASE_NAMES[: windows.UNOBSERVED]):
-        mine = tiles.phase == code
-        spent = int(tiles.length[mine].sum())
-        table.add(f"{PHASE}/{phase}", position, spent, spent + unobserved, (MARKED,))
-        if spent:
-            chosen[f"{PHASE}/{phase}"] = mine
+        RUN: np.ones(2 * kinds, bool),
+        STEP: within,
+        WAIT: within & (part == windows.INPUT_WAIT),
+        EPOCH_END: part == windows.EPOCH_END,
+    } | _add_phases(table, position, lengths, phase)
+    sums: dict[int, Int64Array] = {}
+    for side in (cells.low, cells.high):
+        for values in side.values():
+            if id(values) not in sums:
+                sums[id(values)] = by_kind(values)
+    free, free_parts = by_kind(cells.free), by_kind(cells.free_parts)
+    assumed = {what: by_kind(where) for what, where in cells.assumed.items()}
     for window, mine in chosen.items():
         if window in (STEP, WAIT, EPOCH_END):
-            total = int(tiles.length[mine].sum())
+            total = int(lengths[mine].sum())
             table.add(f"{window}/", position, total, total, (MARKED,))
-        for name, below in low.items():
-            least, most = int(below[mine].sum()), int(high[name][mine].sum())
-            if slack_ns is not None and name.startswith(STORAGE):
-                beside = free if name == STORAGE else free_parts
-                most = min(most, least + slack_ns + int(beside[mine].sum()))
-            if window != EPOCH_END and (most or window == RUN):
-                table.add(f"{window}/{name}", position, least, most, (_evidence_of(name),), assumed)
-    for code in (windows.INPUT_WAIT, windows.WORK):
-        mine = in_step & (tiles.part == code)
-        spent = int(tiles.length[mine].sum())
-        if code == windows.INPUT_WAIT and not tiles.waits_known:
-            total = int(tiles.length[in_step].sum())
-            table.add(f"{STEP_PART}/{windows.PART_NAMES[code]}", position, 0, total)
+        if window == EPOCH_END:
             continue
-        most = spent if tiles.waits_known else int(tiles.length[in_step].sum())
-        low_ns = spent if tiles.waits_known else 0
-        table.add(f"{STEP_PART}/{windows.PART_NAMES[code]}", position, low_ns, most, (MARKED,))
+        rests_on = tuple(what for what, count in assumed.items() if count[mine].any())
+        for name, below in cells.low.items():
+            least = int(sums[id(below)][mine].sum())
+            most = int(sums[id(cells.high[name])][mine].sum())
+            if cells.slack_ns is not None and name.startswith(STORAGE):
+                beside = free if name == STORAGE else free_parts
+                most = min(most, least + cells.slack_ns + int(beside[mine].sum()))
+            if most or window == RUN:
+                evidence = (_evidence_of(name),)
+                table.add(f"{window}/{name}", position, least, most, evidence, rests_on)
+    _add_parts(table, position, tiles.waits_known, lengths * within, part)
+
+
+def _add_phases(
+    table: _Table, position: int, lengths: Int64Array, phase: Int64Array
+) -> dict[str, Mask]:
+    """How long the phases of one rank are; of those with time in them, which kinds are theirs."""
+    unobserved = int(lengths[phase == windows.UNOBSERVED].sum())
+    theirs = {}
+    for number, name in enumerate(windows.PHASE_NAMES[: windows.UNOBSERVED]):
+        mine = phase == number
+        spent = int(lengths[mine].sum())
+        table.add(f"{PHASE}/{name}", position, spent, spent + unobserved, (MARKED,))
+        if spent:
+            theirs[f"{PHASE}/{name}"] = mine
+    return theirs
+
+
+def _add_parts(
+    table: _Table, position: int, waits_known: bool, lengths: Int64Array, part: Int64Array
+) -> None:
+    """How long the parts of all steps of one rank are."""
+    total = int(lengths.sum())
+    for code in (windows.INPUT_WAIT, windows.WORK):
+        spent = int(lengths[part == code].sum())
+        low_ns, high_ns = (spent, spent) if waits_known else (0, total)
+        evidence = (MARKED,) if waits_known or code == windows.WORK else ()
+        name = f"{STEP_PART}/{windows.PART_NAMES[code]}"
+        table.add(name, position, low_ns, high_ns, evidence)
 
 
 def _evidence_of(name: str) -> str:
@@ -505,36 +457,38 @@ def _evidence_of(name: str) -> str:
     return FETCHED if cause in (INPUT_CPU, DELIVERY, WORKERS) else MARKED
 
 
-def _account_runs(
-    table: _Table,
-    trace: Trace,
-    results: Results,
-    bounds: StorageBounds | None,
-    whole: bool,
-) -> None:
+def _account_runs(table: _Table, sources: _Sources) -> None:
     """What counters and traces say of the storage of whole runs, of every rank."""
+    trace, bounds, busy = sources.trace, sources.bounds, sources.results.busy
     ranks, window_ns = table.ranks, table.window_ns
     stepless = ~table.observed
     if not ranks:
         return
     low, high = np.zeros(ranks, np.int64), np.full(ranks, window_ns, np.int64)
-    assumed: tuple[str, ...] = (NOT_MAPPED,) if _maps_unseen(results.coverage) else ()
+    assumed: tuple[str, ...] = ()
     evidence: list[str] = []
     if bounds is not None:
-        assumed += bounds.assumed
+        assumed = bounds.assumed
         low = _clipped_ns(bounds.low[ALL], window_ns)
         high = np.maximum(_clipped_ns(bounds.high[ALL], window_ns), low)
         evidence = [counters.EVIDENCE]
-    binned = heatmaps.bound_by_bins(trace) if bounds is None and not results.busy else None
+    binned = None
+    if bounds is None and not busy and BINS_HOLD_ALL in sources.assume:
+        binned = heatmaps.bound_by_bins(trace)
     if binned is not None:
         high, evidence = np.maximum(binned, low), [heatmaps.EVIDENCE]
+        assumed = (BINS_HOLD_ALL,)
+    if sources.maps_unseen and NOT_MAPPED in sources.assume:
+        assumed = (NOT_MAPPED, *assumed)
+    elif sources.maps_unseen:
+        high = np.full(ranks, window_ns, np.int64)
     alone = np.bincount(trace.family[trace.family >= 0], minlength=ranks) <= 1
-    traced = np.array([b.length if (b := results.busy.get(p)) else 0 for p in range(ranks)])
-    if results.busy:
+    traced = np.array([b.length if (b := busy.get(p)) else 0 for p in range(ranks)])
+    if busy:
         evidence.append(TRACED)
         low = np.maximum(low, np.where(alone, traced, 0))
-        slack = np.array([_slack_ns(bounds, trace, p) for p in range(ranks)], np.int64)
-        if whole and stepless.any():
+        slack = np.array([sources.slack_ns(p) for p in range(ranks)], np.int64)
+        if sources.whole and stepless.any():
             high = np.maximum(np.where(alone, np.minimum(high, traced + slack), high), low)
     had_low, had_high = table.of(f"{RUN}/{STORAGE}")
     had_high = np.where(stepless, window_ns, had_high)
@@ -577,10 +531,8 @@ def _clipped_ns(seconds: NDArray[np.float64], window_ns: int) -> Int64Array:
 
 def open_gains(trace: Trace, results: Results) -> Gains | None:
     """The run, ready to be run again without a cause; None without steps and their waits."""
-    bounds = counters.bound_storage(trace, _serial_processes(trace, results))
-    whole = is_whole(trace, results.coverage)
+    sources = _Sources(trace, results, assumptions.ALL)
     of_process: dict[int, Served] = {}
     for position in range(len(trace.ranks)):
-        slack_ns = _slack_ns(bounds, trace, position)
-        of_process |= _served_by_process(trace, results, position, whole, slack_ns)
+        of_process |= sources.of_rank(position).of_process
     return pipelines.open_gains(trace, of_process)

@@ -7,6 +7,7 @@ they fill the window.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -118,13 +119,19 @@ def settle(
         low: cause -> at least, of those that may be in the windows; nothing else is.
         high: cause -> at most, of the same.
     """
-    lows = {cause: np.clip(values, 0, length) for cause, values in low.items()}
-    highs = {cause: np.clip(values, lows[cause], length) for cause, values in high.items()}
-    least = sum(lows.values(), np.zeros_like(length))
-    for cause, values in highs.items():
-        highs[cause] = np.maximum(np.minimum(values, length - least + lows[cause]), lows[cause])
-    most = sum(highs.values(), np.zeros_like(length))
-    for cause, values in lows.items():
-        rest = length - (most - highs[cause])
-        lows[cause] = np.minimum(np.maximum(values, rest), highs[cause])
-    return lows, highs
+    # Causes that nothing tells apart share their arrays: each pair of them is looked at once.
+    pairs = {cause: (id(low[cause]), id(high[cause])) for cause in low}
+    count = Counter(pairs.values())
+    one = {pair: cause for cause, pair in pairs.items()}
+    lows = {pair: np.clip(low[cause], 0, length) for pair, cause in one.items()}
+    highs = {pair: np.clip(high[cause], lows[pair], length) for pair, cause in one.items()}
+    left = length - sum(count[pair] * values for pair, values in lows.items())
+    for pair, values in highs.items():
+        highs[pair] = np.maximum(np.minimum(values, left + lows[pair]), lows[pair])
+    over = sum(count[pair] * values for pair, values in highs.items()) - length
+    for pair, values in lows.items():
+        lows[pair] = np.minimum(np.maximum(values, highs[pair] - over), highs[pair])
+    return (
+        {cause: lows[pair] for cause, pair in pairs.items()},
+        {cause: highs[pair] for cause, pair in pairs.items()},
+    )

@@ -9,12 +9,14 @@ wait is the fetch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.calls import Calls
+from vanidl.breakdown import assumptions
+from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, SOME_WORKER
 from vanidl.breakdown.causes import (
     BLOCKED,
     DELIVERY,
@@ -43,7 +45,9 @@ FREE_PARTS = "parts of storage at unknown times"
 """The same of calls of which the kind is not known either."""
 
 _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
-"""What a fetch can be at outside of storage: which of these it was takes an account of its time."""
+"""What a fetch can be at outside of storage."""
+
+_OPEN = "open"  # what each of these may have had
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,30 @@ def outside(of: Served, covered: Intervals) -> Served:
     return Served(reads, writes, metadata, syncs, of.whole, of.slack_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """At least and at most of waits by cause, and of which of them something was assumed."""
+
+    bounds: Bounds
+    assumed: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def assume(self, what: str, rows: NDArray[np.bool_]) -> None:
+        """Notes that the bounds of some waits rest on it."""
+        if rows.any():
+            self.assumed[what] = self.assumed.get(what, False) | rows
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Input waits of one rank; `mine` are those looked at, `row` is of the fetch each took."""
+
+    mine: NDArray[np.bool_]
+    row: Int64Array
+    start: Int64Array
+    end: Int64Array
+    felt: Intervals | None
+
+
 def divide_waits(
     trace: Trace,
     position: int,
@@ -100,7 +128,8 @@ def divide_waits(
     end: Int64Array,
     of_process: Mapping[int, Served],
     felt: Intervals | None,
-) -> Bounds:
+    assume: frozenset[str] = assumptions.ALL,
+) -> Divided:
     """At least and at most of each input wait of one rank by cause.
 
     Args:
@@ -110,6 +139,7 @@ def divide_waits(
         end: of each wait.
         of_process: the calls of each process that trains or fetches.
         felt: the waits less what a device computed meanwhile; None: all of them.
+        assume: what may be assumed.
     """
     trainer = trace.ranks[position]
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
@@ -117,22 +147,27 @@ def divide_waits(
     row = _fetch_of_waits(taken, start, end)
     length = _felt_within(felt, start, end)
     bounds = {cause: (np.zeros_like(length), np.zeros_like(length)) for cause in _names()}
+    divided = Divided(bounds)
     known = row >= 0
     own = np.zeros(len(start), bool)
     own[known] = taken.worker[row[known]] < 0
     if not has_workers(trace, trainer, fetches):
         own |= ~known
     _within_the_process(bounds, own, start, end, length, of_process[trainer])
-    _by_workers(bounds, known & ~own, row, taken, fetches, start, end, felt, of_process, trace)
+    waits = Waits(known & ~own, row, start, end, felt)
+    _by_workers(divided, waits, taken, fetches, of_process, trace, assume)
     lost = ~known & ~own
     if lost.any():
-        _by_some_worker(bounds, lost, start, end, length, of_process, trace, trainer)
-    return bounds
+        _by_some_worker(divided, lost, start, end, length, of_process, trace, trainer, assume)
+    # Which of these a fetch was at takes an account of its time: each may be all that is open.
+    opened = bounds.pop(_OPEN)
+    bounds |= dict.fromkeys(_OF_FETCHES, opened)
+    return divided
 
 
 def _names() -> tuple[str, ...]:
     parts = (f"{STORAGE}.{part}" for part in (READ, WRITE, METADATA, SYNC))
-    return (STORAGE, *parts, DELIVERY, WORKERS, FREE, FREE_PARTS, *_OF_FETCHES)
+    return (STORAGE, *parts, DELIVERY, WORKERS, FREE, FREE_PARTS, _OPEN)
 
 
 def _felt_within(felt: Intervals | None, start: Int64Array, end: Int64Array) -> Int64Array:
@@ -182,12 +217,11 @@ def _within_the_process(
         bounds[name][1][mine] = bounds[name][0][mine] + slack
     bounds[STORAGE][0][mine] = total
     bounds[STORAGE][1][mine] = total + slack
-    for cause in _OF_FETCHES:
-        bounds[cause][1][mine] = open_ns
+    bounds[_OPEN][1][mine] = open_ns
 
 
 def _by_some_worker(
-    bounds: Bounds,
+    divided: Divided,
     lost: NDArray[np.bool_],
     start: Int64Array,
     end: Int64Array,
@@ -195,6 +229,7 @@ def _by_some_worker(
     of_process: Mapping[int, Served],
     trace: Trace,
     trainer: int,
+    assume: frozenset[str],
 ) -> None:
     """Waits for batches of which nobody knows who fetched them.
 
@@ -202,7 +237,7 @@ def _by_some_worker(
     wait was for: what that did meanwhile lies between the least and the most of any (assumed to
     be like all that its fetch did). Without the log of each worker nothing is known.
     """
-    low, high, free = start[lost], end[lost], length[lost]
+    bounds, low, high, free = divided.bounds, start[lost], end[lost], length[lost]
     workers = [
         (process, each)
         for process, each in enumerate(trace.processes)
@@ -227,7 +262,10 @@ def _by_some_worker(
         least = np.where(alive, np.minimum(least, spent), least)
         most = np.where(alive, np.maximum(most, spent), most)
         seen |= alive
-    known = seen & whole
+    known = seen & whole & (SOME_WORKER in assume)
+    rests = np.zeros(len(lost), bool)
+    rests[lost] = known
+    divided.assume(SOME_WORKER, rests)
     least, most = np.where(known, np.minimum(least, free), 0), np.where(known, most, free)
     most = np.minimum(np.maximum(most, least), free)
     slack = np.minimum(free - most, slack_ns)
@@ -237,24 +275,24 @@ def _by_some_worker(
         bounds[f"{STORAGE}.{part}"][1][lost] = most + slack
     bounds[FREE][1][lost] = most - least
     bounds[FREE_PARTS][1][lost] = most
-    for cause in (DELIVERY, WORKERS, *_OF_FETCHES):
+    for cause in (DELIVERY, WORKERS, _OPEN):
         bounds[cause][1][lost] = free - least
 
 
 def _by_workers(
-    bounds: Bounds,
-    mine: NDArray[np.bool_],
-    row: Int64Array,
+    divided: Divided,
+    these: Waits,
     taken: Fetches,
     fetches: Fetches,
-    start: Int64Array,
-    end: Int64Array,
-    felt: Intervals | None,
     of_process: Mapping[int, Served],
     trace: Trace,
+    assume: frozenset[str],
 ) -> None:
     """Waits for batches of workers, worker by worker."""
-    asked = _asked_ns(taken, start, row)
+    bounds, mine, row = divided.bounds, these.mine, these.row
+    start, end, felt = these.start, these.end, these.felt
+    asked, is_known = _asked_ns(taken, start, row)
+    divided.assume(ASKED_AS_IT_WAITED, mine & ~is_known & (ASKED_AS_IT_WAITED in assume))
     process = np.where(row >= 0, taken.process[np.maximum(row, 0)], -1) if len(taken) else row
     for each in np.unique(process[mine]).tolist():
         waits = np.flatnonzero(mine & (process == each))
@@ -281,8 +319,20 @@ def _by_workers(
             }
         )
         did = worked + starting
+        if ASKED_AS_IT_WAITED not in assume:
+            unknown = ~is_known[waits]
+            _leave_open(bounds, waits[unknown], late[unknown])
+            late = np.where(unknown, 0, late)
         _share(bounds, waits, late, did, starting, worked, parts, calls)
         _deliver(bounds, waits, delivered, at_work, ready, high, calls)
+
+
+def _leave_open(bounds: Bounds, waits: Int64Array, late: Int64Array) -> None:
+    """What made these late began nobody knows when: it may have been anything."""
+    for cause in (WORKERS, STORAGE, _OPEN, FREE, FREE_PARTS):
+        bounds[cause][1][waits] += late
+    for part in (READ, WRITE, METADATA, SYNC):
+        bounds[f"{STORAGE}.{part}"][1][waits] += late
 
 
 def _share(
@@ -302,27 +352,25 @@ def _share(
         return np.floor(late * (of / whole)).astype(np.int64)  # what is left over stays open
 
     nobody = did == 0
-    of_start = np.where(nobody, 0, portion(starting)) if len(waits) else starting
+    of_start = np.where(nobody, 0, portion(starting))
     bounds[WORKERS][0][waits] += of_start
     bounds[WORKERS][1][waits] += np.where(nobody, late, of_start)
-    in_storage = np.zeros(len(waits), np.int64)
-    for name, spent in parts.items():
-        share = portion(np.minimum(spent, worked)) if len(waits) else spent
-        bounds[name][0][waits] += share
-        in_storage += share
+    shares = {name: portion(np.minimum(spent, worked)) for name, spent in parts.items()}
+    in_storage = sum(shares.values(), np.zeros(len(waits), np.int64))
     bounds[STORAGE][0][waits] += in_storage
     open_ns = np.maximum(late - of_start - in_storage, 0)
     if calls is None or not calls.whole:
         slack = open_ns
     else:
         most = np.full(len(waits), calls.slack_ns, np.int64)
-        slack = np.minimum(open_ns, portion(np.minimum(most, whole))) if len(waits) else open_ns
+        slack = np.minimum(open_ns, portion(np.minimum(most, whole)))
     bounds[STORAGE][1][waits] += in_storage + slack
     for part in (READ, WRITE, METADATA, SYNC):
         name = f"{STORAGE}.{part}"
-        bounds[name][1][waits] = bounds[name][0][waits] + slack
-    for cause in _OF_FETCHES:
-        bounds[cause][1][waits] += open_ns
+        share = shares.get(name, 0)
+        bounds[name][0][waits] += share
+        bounds[name][1][waits] += share + slack
+    bounds[_OPEN][1][waits] += open_ns
 
 
 def _deliver(
@@ -348,8 +396,7 @@ def _deliver(
     bounds[STORAGE][1][waits] += np.minimum(most, busy)
     bounds[FREE][1][waits] += np.minimum(most, busy)
     bounds[FREE_PARTS][1][waits] += np.minimum(most, busy)
-    for cause in _OF_FETCHES:
-        bounds[cause][1][waits] += busy
+    bounds[_OPEN][1][waits] += busy
 
 
 def _fetching(fetches: Fetches, process: int) -> Intervals:
@@ -357,16 +404,18 @@ def _fetching(fetches: Fetches, process: int) -> Intervals:
     return intervals.union(fetches.begin[mine], fetches.end[mine])
 
 
-def _asked_ns(taken: Fetches, start: Int64Array, row: Int64Array) -> Int64Array:
-    """When the batch of each wait was asked of its worker; the wait's start where not known.
+def _asked_ns(
+    taken: Fetches, start: Int64Array, row: Int64Array
+) -> tuple[Int64Array, NDArray[np.bool_]]:
+    """When the batch of each wait was asked of its worker, and whether that is known.
 
     A loader asks for a batch when it hands over the one that lies workers x prefetch_factor
-    before it; for its first ones when it begins an epoch.
+    before it; for its first ones when it begins an epoch. What is not known is the wait's start.
     """
-    asked = start.copy()
+    asked, is_known = start.copy(), np.zeros(len(start), bool)
     known = np.flatnonzero(row >= 0)
     if not len(known):
-        return asked
+        return asked, is_known
     of_wait = row[known]
     for name in np.unique(taken.name[of_wait]).tolist():
         mine = known[taken.name[of_wait] == name]
@@ -384,4 +433,5 @@ def _asked_ns(taken: Fetches, start: Int64Array, row: Int64Array) -> Int64Array:
             born = int(min(start[waits].min(), taken.wait_begin[batches[0]]))
             moment = np.where(place >= ahead, taken.wait_end[batches[before]], born)
             asked[waits] = np.minimum(moment, start[waits])
-    return asked
+            is_known[waits] = True
+    return asked, is_known

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.sorting import distinct
+from vanidl.breakdown import assumptions
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
@@ -46,6 +47,10 @@ class Tiles:
     wait_start: Int64Array
     wait_end: Int64Array
     waits_known: bool
+    epoch: Int64Array
+    """The epoch that each tile lies in, as its loop numbers them; -1 where nothing says."""
+    follows: NDArray[np.bool_]
+    """Which tiles are taken for a part of the step after them: nothing says so."""
 
     @property
     def length(self) -> Int64Array:
@@ -72,13 +77,19 @@ class SpansByRank:
         return self._spans.pick(self._rows[self._first[position] : self._first[position + 1]])
 
 
-def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles | None:
+def tile_rank(
+    trace: Trace,
+    position: int,
+    spans: Spans | None = None,
+    assume: frozenset[str] = assumptions.ALL,
+) -> Tiles | None:
     """The tiles of one rank; None where no step of it was recorded.
 
     Args:
         trace: the run.
         position: of the rank in Trace.ranks.
         spans: what profilers saw of it, where that was looked up.
+        assume: what may be assumed.
     """
     if spans is None:
         spans = SpansByRank(trace).of(position)
@@ -116,8 +127,11 @@ def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles 
     phase = np.full(len(start), TRAINING)
     before, behind = start < begin[0], start >= end[-1]
     between = ~inside & ~before & ~behind
-    follows = _follows_at_once(trace, spans, steps, order, begin, end)
-    given = between & follows[np.minimum(step + 1, len(begin) - 1)] & ~waiting
+    gaps = _find_gaps(trace, spans, steps.pick(order), begin, end)
+    next_step = np.minimum(step + 1, len(begin) - 1)
+    taken = gaps.follows | (gaps.may_follow & (assumptions.FOLLOWS in assume))
+    given = between & taken[next_step] & ~waiting
+    follows = given & ~gaps.follows[next_step]
     step = np.where(inside, step, np.where(given, step + 1, -1))
     part = np.where(waiting, INPUT_WAIT, WORK)
     ends_epoch = ~inside & ~given & waiting
@@ -126,6 +140,7 @@ def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles 
         phase[before] = START_UP
         phase[behind] = TAIL
         phase[between & ~given] = OTHER
+        phase[between & gaps.lost[next_step]] = UNOBSERVED
     else:
         phase[~inside & ~given] = UNOBSERVED
     phase[ends_epoch] = TRAINING
@@ -143,6 +158,8 @@ def tile_rank(trace: Trace, position: int, spans: Spans | None = None) -> Tiles 
         wait_start=waits.start,
         wait_end=waits.end,
         waits_known=waits_known,
+        epoch=_find_epochs(trace, position, spans, start),
+        follows=follows & (step >= 0),
     )
 
 
@@ -161,29 +178,55 @@ def _cut(
         phase[mine], part[mine], step[mine] = to, NO_PART, -1
 
 
-def _follows_at_once(
-    trace: Trace,
-    spans: Spans,
-    steps: Spans,
-    order: Int64Array,
-    begin: Int64Array,
-    end: Int64Array,
-) -> NDArray[np.bool_]:
+@dataclass(frozen=True, slots=True)
+class _Gaps:
     """Of each step whether the time since the end of the one before is its own.
 
-    It is where both come from one source with numbers that follow, and no epoch begins between.
+    It is where both come from one source that marks them all, with numbers that follow, and no
+    epoch begins between. `may_follow`: a profiler, which pauses between its windows, left a gap
+    shorter than a step. `lost`: a step lay there of which nothing is known but its number.
     """
-    source, number = steps.source[order], steps.step[order]
-    same = np.append(False, (source[1:] == source[:-1]) & (number[1:] == number[:-1] + 1))
+
+    follows: NDArray[np.bool_]
+    may_follow: NDArray[np.bool_]
+    lost: NDArray[np.bool_]
+
+
+def _find_gaps(
+    trace: Trace, spans: Spans, steps: Spans, begin: Int64Array, end: Int64Array
+) -> _Gaps:
+    same = np.append(False, steps.source[1:] == steps.source[:-1])
+    distance = np.append(1, np.diff(steps.step))
     epochs = np.sort(spans.start[spans.kind == SpanKind.EPOCH])
+    in_one = np.ones(len(begin), bool)
     if len(epochs):
         begun = np.searchsorted(epochs, begin, side="right")
-        same &= np.append(False, begun[1:] == begun[:-1])
-    # A profiler that pauses between windows leaves gaps as long as steps: nothing is known there.
+        in_one[1:] = begun[1:] == begun[:-1]
+    next_one = same & (distance == 1) & in_one
     usual = float(np.median(end - begin))
     gap = np.append(0, begin[1:] - end[:-1])
-    marked = np.array([profile.marks_loop for profile in trace.profiles], bool)
-    return same & (marked[source] | (gap < usual))
+    marked = np.array([profile.marks_loop for profile in trace.profiles], bool)[steps.source]
+    return _Gaps(
+        follows=next_one & (marked | (gap == 0)),
+        may_follow=next_one & ~marked & (gap < usual),
+        lost=same & (distance > 1),
+    )
+
+
+def _find_epochs(trace: Trace, position: int, spans: Spans, at: Int64Array) -> Int64Array:
+    """The epoch of each instant: that begun last, by its marks or by the fetches of its batches."""
+    marked = spans.pick(spans.kind == SpanKind.EPOCH)
+    begin, number = marked.start, marked.step.astype(np.int64)
+    if not len(begin) and len(trace.fetches):
+        fetches = trace.fetches.pick(trace.fetches.trainer == trace.ranks[position])
+        taken = fetches.pick(fetches.wait_end > fetches.wait_begin)
+        order = np.argsort(taken.wait_begin, kind="stable")
+        begin, number = taken.wait_begin[order], taken.epoch[order]
+    if not len(begin):
+        return np.full(len(at), -1)
+    order = np.argsort(begin, kind="stable")
+    place = np.searchsorted(begin[order], at, side="right") - 1
+    return np.where(place >= 0, number[order][np.maximum(place, 0)], -1)
 
 
 def _picked(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:

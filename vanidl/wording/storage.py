@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vanidl.breakdown import Breakdown
 from vanidl.breakdown.account import MEAN, RUN
+from vanidl.breakdown.assumptions import BLOCKING
 from vanidl.breakdown.causes import STORAGE, Cell
-from vanidl.breakdown.sources.counters import BLOCKING
 from vanidl.formatting.units import percent, seconds
 from vanidl.model.counter_totals import prefix_of
 from vanidl.model.trace import MPIIO, Trace

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vanidl.breakdown import assumptions
+from vanidl.breakdown.assumptions import BLOCKING, NESTED
 from vanidl.breakdown.causes import EXCHANGE, METADATA, OBJECT, READ, SYNC, WRITE
 from vanidl.model.counter_tables import CounterTable
 from vanidl.model.counter_totals import prefix_of, record_counts
@@ -61,8 +63,6 @@ _TIMED = (READ, WRITE, METADATA)
 _MORE_BYTES = 0.01  # that a layer may move beneath another on its own behalf, such as headers
 
 EVIDENCE = "counters"
-BLOCKING = "blocking calls of an MPI program come one at a time"
-NESTED = "a layer that moves no more bytes than the one above was called from it"
 ALL = ""
 """The key of all of storage, beside its parts."""
 
@@ -126,20 +126,23 @@ class _Usage:
     of_objects: Mask  # requests to object storage
 
 
-def bound_storage(trace: Trace, one_at_a_time: Mask) -> StorageBounds | None:
+def bound_storage(
+    trace: Trace, one_at_a_time: Mask, assume: frozenset[str] = assumptions.ALL
+) -> StorageBounds | None:
     """The time of each rank in storage by the counters of its log; None without such counters.
 
     Args:
         trace: the run.
         one_at_a_time: of each process whether its trace shows that its calls come one at a time.
+        assume: what may be assumed.
     """
     tables = [table for name, table in trace.counters.items() if name in LEVELS and len(table.file)]
     if not tables or not trace.ranks:
         return None
     records = _gather(tables, trace)
     outermost = _is_outermost(records)
-    uses = _uses(records, outermost)
-    of_mpi = is_mpi(trace)
+    uses = _uses(records, outermost, assume)
+    of_mpi = is_mpi(trace) and BLOCKING in assume
     divisor = np.ones(len(trace.processes) + 1)
     if not of_mpi:
         divisor[:-1] = np.where(one_at_a_time, 1.0, np.maximum(_most_at_once(tables, trace), 1.0))
@@ -180,7 +183,7 @@ def bound_storage(trace: Trace, one_at_a_time: Mask) -> StorageBounds | None:
     spent = records.seconds.sum(axis=0) > 0
     counting = np.unique(records.layer[outermost & spent]).tolist()
     assumed: tuple[str, ...] = (BLOCKING,) if of_mpi and bool(outer_all.any()) else ()
-    if bool(spent[~outermost].any()):
+    if NESTED in assume and bool(spent[~outermost].any()):
         assumed += (NESTED,)
     layers = _layer_means(records, ranks.count)
     named = frozenset(records.names[k] for k in counting)
@@ -297,7 +300,7 @@ def _is_outermost(records: _Records) -> Mask:
     return np.asarray(~covered & counts)
 
 
-def _uses(records: _Records, outermost: Mask) -> _Usage:
+def _uses(records: _Records, outermost: Mask, assume: frozenset[str]) -> _Usage:
     """Each file as each process used it, with the time in its outermost layer and beneath."""
     step = int(records.process.max(initial=0)) + 2
     keys, place = np.unique(records.file * step + records.process + 1, return_inverse=True)
@@ -311,7 +314,9 @@ def _uses(records: _Records, outermost: Mask) -> _Usage:
     np.add.at(by_layer, (records.layer[~outermost], place[~outermost]), each[~outermost])
     is_storage = np.array([LEVELS[name] == 1 for name in records.names])
     objects = np.array([name == OBJECT_LAYER for name in records.names])[records.layer]
-    apart = ~outermost & (records.level > 0) & ~_is_called_from_above(records, outermost)
+    apart = ~outermost & (records.level > 0)
+    if NESTED in assume:
+        apart &= ~_is_called_from_above(records, outermost)
     return _Usage(
         process=keys % step - 1,
         outer=np.stack([add(seconds, outermost) for seconds in records.seconds]),

@@ -1,0 +1,24 @@
+"""What must hold, beyond what was recorded, for bounds to be right.
+
+Every bound can be worked out with what is assumed and without it: `attribute_time`
+takes the assumptions that it may make. A cell that differs between both names them.
+"""
+
+from __future__ import annotations
+
+NOT_MAPPED = "no file was mapped into memory: page faults were not recorded"
+BLOCKING = "blocking calls of an MPI program come one at a time"
+NESTED = "a layer that moves no more bytes than the one above was called from it"
+SOME_WORKER = (
+    "an input wait whose fetch was not recorded was for a worker that did as much as the least or "
+    "the most busy one meanwhile, or something between"
+)
+ASKED_AS_IT_WAITED = (
+    "a batch was asked of its worker as the wait for it began, where that was not recorded"
+)
+BINS_HOLD_ALL = "metadata calls, which are in no heat map, took no time"
+FOLLOWS = "what lies between two profiled steps, where it is shorter than a step, is of the second"
+
+ALL = frozenset(
+    {NOT_MAPPED, BLOCKING, NESTED, SOME_WORKER, ASKED_AS_IT_WAITED, BINS_HOLD_ALL, FOLLOWS}
+)

@@ -1,0 +1,221 @@
+"""The cells of every window of one rank with steps: how much of each tile went to each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vanidl.breakdown import input_wait, windows
+from vanidl.breakdown.assumptions import FOLLOWS, NOT_MAPPED
+from vanidl.breakdown.causes import (
+    BLOCKED,
+    CAUSES,
+    COMMUNICATION,
+    COMPUTE,
+    DELIVERY,
+    DEVICE_IDLE,
+    HOST_CPU,
+    INPUT_CPU,
+    STORAGE,
+    TOO_FEW_CORES,
+    WAITING_FOR_PEERS,
+    WORKERS,
+    settle,
+)
+from vanidl.breakdown.input_wait import FREE, FREE_PARTS, Bounds, Served
+from vanidl.breakdown.windows import Tiles
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
+from vanidl.model.trace import SpanKind, Spans, Trace
+
+Int64Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of the processes of one rank.
+
+    `whole`: every call of storage was traced, or counted: `slack_ns` at most, at unknown times.
+    """
+
+    of_process: Mapping[int, Served]
+    whole: bool
+    slack_ns: int
+    maps_unseen: bool  # page faults of mapped files are in no record
+    assume: frozenset[str]  # what may be assumed
+
+
+@dataclass(frozen=True, slots=True)
+class RankCells:
+    """Every tile of one rank by cause, consistent in each; ns.
+
+    `low` and `high`: name of a cell -> at least and at most of each tile. `free` is how much of
+    `high` of storage calls that were traced may have had or not, `free_parts` the same of its
+    parts: what `slack_ns`, where it is known, does not bound. `assumed`: assumption -> the tiles
+    whose cells rest on it.
+    """
+
+    tiles: Tiles
+    low: Mapping[str, Int64Array]
+    high: Mapping[str, Int64Array]
+    free: Int64Array
+    free_parts: Int64Array
+    slack_ns: int | None
+    assumed: Mapping[str, Mask]
+
+
+@dataclass(frozen=True, slots=True)
+class _Activity:
+    """What a rank did inside its run, by time: disjoint sets, each outside of those before it.
+
+    `seen`: when a profiler that sees what computes was at work; outside of it nothing is known.
+    """
+
+    compute: Intervals
+    communication: Intervals
+    by_device: bool
+    seen: Intervals
+
+
+def divide_tiles(
+    trace: Trace, position: int, tiles: Tiles, spans: Spans, known: Evidence
+) -> RankCells:
+    """The cells of all tiles of one rank."""
+    trainer = trace.ranks[position]
+    of_process = dict(known.of_process)
+    waits = Intervals(tiles.wait_start, tiles.wait_end)
+    did = _find_activity(spans, of_process[trainer], waits)
+    felt = None
+    if did.by_device:
+        of_process[trainer] = input_wait.outside(of_process[trainer], did.compute)
+        felt = intervals.subtract(waits, did.compute)
+    cells = _tile_cells(
+        tiles,
+        of_process[trainer],
+        did,
+        several=len(trace.ranks) > 1,
+        of_workers=input_wait.has_workers(
+            trace, trainer, trace.fetches.pick(trace.fetches.trainer == trainer)
+        ),
+    )
+    assumed: dict[str, Mask] = {}
+    if len(tiles.wait_start):
+        divided = input_wait.divide_waits(
+            trace, position, tiles.wait_start, tiles.wait_end, of_process, felt, known.assume
+        )
+        _lay_waits(cells, divided.bounds, tiles)
+        waiting = tiles.wait >= 0
+        assumed = {what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()}
+    if known.whole and known.maps_unseen:
+        assumed[NOT_MAPPED] = np.ones(len(tiles.start), bool)
+    if tiles.follows.any():
+        assumed[FOLLOWS] = tiles.follows
+
+    none = np.zeros(len(tiles.start), np.int64)
+    free, free_parts = (cells.pop(key, (none, none))[1] for key in (FREE, FREE_PARTS))
+    causes = [cause for cause in CAUSES if cause in cells]
+    low, high = settle(
+        tiles.length, {c: cells[c][0] for c in causes}, {c: cells[c][1] for c in causes}
+    )
+    for name, (below, above) in cells.items():
+        if name not in low:
+            low[name] = np.minimum(below, high[STORAGE])
+            high[name] = np.clip(above, low[name], high[STORAGE])
+    slack_ns = known.slack_ns if known.whole else None
+    return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
+
+
+def _find_activity(spans: Spans, own: Served, waits: Intervals) -> _Activity:
+    """What profiles say of one rank."""
+
+    def union_of(kind: SpanKind) -> Intervals:
+        mine = spans.kind == kind
+        return intervals.union(spans.start[mine], spans.end[mine])
+
+    kernels = union_of(SpanKind.KERNEL)
+    operators = union_of(SpanKind.OP)
+    by_device = bool(len(kernels.start))
+    compute = kernels
+    if not by_device:
+        compute = intervals.subtract(operators, waits)
+        for _, times in own.parts:
+            compute = intervals.subtract(compute, times) if len(times.start) else compute
+    communication = intervals.subtract(union_of(SpanKind.COMMUNICATION), compute)
+    computing = (spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP)
+    start, end, source = (column[computing] for column in (spans.start, spans.end, spans.source))
+    each = np.unique(source).tolist()
+    first, last = np.zeros(len(each), np.int64), np.zeros(len(each), np.int64)
+    for i, one in enumerate(each):
+        first[i], last[i] = start[source == one].min(), end[source == one].max()
+    return _Activity(compute, communication, by_device, intervals.union(first, last))
+
+
+def _tile_cells(
+    tiles: Tiles, own: Served, did: _Activity, *, several: bool, of_workers: bool
+) -> Bounds:
+    """At least and at most of every tile by cause; waits hold compute only."""
+    length, start, end = tiles.length, tiles.start, tiles.end
+    waiting = tiles.wait >= 0
+    zeros = np.zeros(len(length), np.int64)
+    compute = intervals.covered_within(did.compute, start, end)
+    communication = intervals.covered_within(did.communication, start, end)
+    cells: Bounds = {}
+    storage = zeros.copy()
+    for name, times in own.parts:
+        spent = np.where(waiting, 0, intervals.covered_within(times, start, end))
+        cells[name] = spent, spent
+        storage += spent
+    # Traced calls inside of collectives are of the calls.
+    communication = np.minimum(communication, length - compute - storage).clip(0)
+    communication[waiting] = 0
+    if not did.by_device:
+        compute = np.where(waiting, 0, compute)
+    open_ns = np.where(waiting, 0, length - compute - communication - storage).clip(0)
+    slack = np.minimum(open_ns, own.slack_ns) if own.whole else open_ns
+    if of_workers and own.whole:
+        # Where waits are not marked any time may be one, for whatever a worker was at.
+        unmarked = (tiles.phase == windows.UNOBSERVED) | (not tiles.waits_known)
+        slack = np.where(unmarked, open_ns, slack)
+        cells[FREE] = cells[FREE_PARTS] = zeros, np.where(unmarked, open_ns, 0)
+    cells[STORAGE] = storage, storage + slack
+    for name, _ in own.parts:
+        cells[name] = cells[name][0], cells[name][0] + slack
+    profiled = (tiles.part == windows.WORK) & (tiles.phase == windows.TRAINING)
+    profiled &= intervals.covered_within(did.seen, start, end) == length
+    may_compute = np.where(profiled, 0, open_ns)
+    cells[COMPUTE] = compute, compute + may_compute
+    cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)
+    if several:
+        cells[WAITING_FOR_PEERS] = zeros, communication + open_ns
+        cells[COMMUNICATION] = zeros.copy(), cells[COMMUNICATION][1]
+    if did.by_device:
+        cells[DEVICE_IDLE] = zeros, np.where(profiled, open_ns, 0)
+        open_ns = np.where(profiled, 0, open_ns)
+    for cause in (HOST_CPU, TOO_FEW_CORES, BLOCKED):
+        cells[cause] = zeros, open_ns
+    outside_steps = np.where(tiles.step < 0, open_ns, 0)
+    for cause in (INPUT_CPU, DELIVERY, WORKERS):
+        cells[cause] = zeros, outside_steps
+    return cells
+
+
+def _lay_waits(cells: Bounds, divided: Bounds, tiles: Tiles) -> None:
+    """Puts the cells of waits into their tiles; of a wait that is cut only the upper ends hold."""
+    mine = np.flatnonzero(tiles.wait >= 0)
+    wait, length = tiles.wait[mine], tiles.length[mine]
+    whole = length == (tiles.wait_end - tiles.wait_start)[wait]
+    zeros = np.zeros(len(tiles.start), np.int64)
+    laid: dict[tuple[int, int, int, int], tuple[Int64Array, Int64Array]] = {}
+    for cause, (low, high) in divided.items():
+        others = cells.get(cause, (zeros, zeros))
+        key = id(low), id(high), id(others[0]), id(others[1])
+        if key not in laid:  # causes that nothing tells apart have the same cells
+            below, above = (side.copy() for side in others)
+            below[mine] = np.where(whole, low[wait], 0)
+            above[mine] = np.minimum(high[wait], length)
+            laid[key] = below, above
+        cells[cause] = laid[key]
