@@ -1,0 +1,150 @@
+"""Keras 3 by each backend, and a loop of TensorFlow by hand: keras_loops.py BACKEND [own]."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+BACKEND = sys.argv[1]
+os.environ["KERAS_BACKEND"] = BACKEND
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+from timers import (  # noqa: E402
+    BATCHES,
+    COMPUTE_S,
+    EPOCHS,
+    READ_S,
+    SAVE_S,
+    VALIDATIONS,
+    Timers,
+    compute,
+)  # fmt: skip
+
+
+class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+    """Batches that take their time, in the thread that asks for one."""
+
+    def __init__(self, timers: Timers | None, batches: int) -> None:
+        super().__init__()
+        self.timers, self.batches, self.begun = timers, batches, False
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self.batches
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Batch i."""
+        begin = time.perf_counter_ns()
+        time.sleep(READ_S)
+        if self.timers is not None and self.begun:
+            self.timers.sums_ns["wait"] += time.perf_counter_ns() - begin
+        return np.full((2, 4), float(i), np.float32), np.zeros((2, 1), np.float32)
+
+
+class Watch(keras.callbacks.Callback):  # type: ignore[misc]
+    """Counts, and computes after each batch."""
+
+    def __init__(self, timers: Timers, data: Any) -> None:  # noqa: ANN401
+        super().__init__()
+        self.timers, self.data, self.begin = timers, data, 0
+
+    def on_train_begin(self, logs: dict | None = None) -> None:  # noqa: ARG002
+        """Keras has taken a batch before, to see what shape it has."""
+        if isinstance(self.data, Rows):
+            self.data.begun = True
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+        """Another one."""
+        self.timers.counts["epochs"] += 1
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+        """A step."""
+        compute()
+        self.timers.step()
+
+    def on_test_begin(self, logs: dict | None = None) -> None:  # noqa: ARG002
+        """Validation begins."""
+        self.begin = time.perf_counter_ns()
+
+    def on_test_batch_end(self, batch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+        """Less."""
+        compute(COMPUTE_S / 2)
+
+    def on_test_end(self, logs: dict | None = None) -> None:  # noqa: ARG002
+        """Validation ends."""
+        self.timers.sums_ns["validation"] += time.perf_counter_ns() - self.begin
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:  # noqa: ARG002
+        """A checkpoint."""
+        with tempfile.TemporaryDirectory() as folder, self.timers.saving():
+            self.model.save(f"{folder}/{epoch}.keras")
+
+
+class Slow(keras.layers.Dense):  # type: ignore[misc]
+    """Takes its time to be saved."""
+
+    def save_own_variables(self, store: Any) -> None:  # noqa: ANN401
+        """To a store."""
+        time.sleep(SAVE_S)
+        super().save_own_variables(store)
+
+
+def fit(timers: Timers) -> None:
+    """By Keras itself."""
+    model = keras.Sequential([keras.layers.Input((4,)), Slow(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    if BACKEND == "torch":
+        from torch.utils.data import DataLoader
+
+        data: Any = DataLoader(Rows(None, BATCHES), batch_size=None)
+        validation: Any = DataLoader(Rows(None, VALIDATIONS), batch_size=None)
+    else:
+        data, validation = Rows(timers, BATCHES), Rows(None, VALIDATIONS)
+    model.fit(
+        data, epochs=EPOCHS, verbose=0, shuffle=False, validation_data=validation,
+        callbacks=[Watch(timers, data)],
+    )  # fmt: skip
+
+
+def own(timers: Timers) -> None:
+    """TensorFlow by hand, over tf.data."""
+    import tensorflow as tf
+
+    def dataset(batches: int) -> Any:  # noqa: ANN401
+        def made() -> Iterator[np.ndarray]:
+            for i in range(batches):
+                time.sleep(READ_S)
+                yield np.full((2, 4), float(i), np.float32)
+
+        return tf.data.Dataset.from_generator(
+            made, output_signature=tf.TensorSpec((2, 4), tf.float32)
+        )
+
+    weights = tf.Variable(tf.zeros((4, 1)))
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(batch: Any) -> Any:  # noqa: ANN401
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(batch @ weights)
+        weights.assign_sub(1e-9 * tape.gradient(loss, weights))
+        return loss
+
+    for _ in range(EPOCHS):
+        timers.counts["epochs"] += 1
+        for batch in timers.batches(dataset(BATCHES)):
+            step(batch)
+            compute()
+            timers.step()
+        with timers.time("validation"):
+            for batch in dataset(VALIDATIONS):
+                tf.reduce_sum(batch @ weights)
+                compute(COMPUTE_S / 2)
+
+
+if __name__ == "__main__":
+    (own if sys.argv[2:] == ["own"] else fit)(Timers())

@@ -1,0 +1,131 @@
+"""Lightning's fit: lightning_loops.py OPTIMIZERS."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import time
+import warnings
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.profilers import Profiler
+from timers import COMPUTE_S, EPOCHS, VALIDATIONS, Timers, compute
+from torch.utils.data import DataLoader
+from torch_loops import Rows, loader
+
+
+class Watch(Profiler):
+    """Lightning calls it around all it does."""
+
+    def __init__(self, timers: Timers) -> None:
+        super().__init__()
+        self.timers = timers
+        self.at: dict[str, int] = {}
+
+    def start(self, action_name: str) -> None:
+        """Something begins."""
+        self.at[action_name] = time.perf_counter_ns()
+
+    def stop(self, action_name: str) -> None:
+        """It ends."""
+        took = time.perf_counter_ns() - self.at[action_name]
+        if action_name.endswith("train_dataloader_next"):
+            self.timers.sums_ns["wait"] += took
+
+
+class Watched(DataLoader):  # type: ignore[type-arg]
+    """Times the making of its iterator."""
+
+    timers: Timers
+
+    def __iter__(self) -> Any:  # noqa: ANN401
+        with self.timers.time("wait"):
+            return super().__iter__()
+
+
+class Counts(lightning.Callback):  # type: ignore[misc]
+    """What Lightning calls a step, an epoch and a validation."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers, self.begin = timers, 0
+
+    def on_train_epoch_start(self, *_: Any) -> None:  # noqa: ANN401
+        """An epoch."""
+        self.timers.counts["epochs"] += 1
+
+    def on_train_batch_end(self, *_: Any) -> None:  # noqa: ANN401
+        """A step."""
+        self.timers.step()
+
+    def on_validation_start(self, *_: Any) -> None:  # noqa: ANN401
+        """Validation begins."""
+        self.begin = time.perf_counter_ns()
+
+    def on_validation_end(self, *_: Any) -> None:  # noqa: ANN401
+        """It ends."""
+        self.timers.sums_ns["validation"] += time.perf_counter_ns() - self.begin
+
+
+class Module(lightning.LightningModule):  # type: ignore[misc]
+    """One layer; with several optimizers it steps them itself."""
+
+    def __init__(self, optimizers: int) -> None:
+        super().__init__()
+        self.net = torch.nn.Linear(2, 1)
+        self.count = optimizers
+        self.automatic_optimization = optimizers == 1
+
+    def training_step(self, batch: torch.Tensor, _: int) -> torch.Tensor:
+        """A batch."""
+        compute()
+        loss = self.net(batch).sum()
+        for optimizer in self.optimizers() if self.count > 1 else ():
+            optimizer.zero_grad()
+            self.manual_backward(self.net(batch).sum())
+            optimizer.step()
+        return loss
+
+    def validation_step(self, batch: torch.Tensor, _: int) -> None:
+        """A batch."""
+        self.net(batch)
+        compute(COMPUTE_S / 2)
+
+    def configure_optimizers(self) -> Any:  # noqa: ANN401
+        """As many as asked for."""
+        return [torch.optim.SGD(self.parameters(), 1e-9) for _ in range(self.count)]
+
+
+class Saves(ModelCheckpoint):  # type: ignore[misc]
+    """Times its checkpoints."""
+
+    timers: Timers
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        with self.timers.saving():
+            return super()._save_checkpoint(*args, **kwargs)
+
+
+def main(optimizers: int) -> None:
+    """Three epochs."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    timers = Timers()
+    Watched.timers = Saves.timers = timers
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = lightning.Trainer(
+            accelerator="cpu", max_epochs=EPOCHS, logger=False, default_root_dir=folder,
+            enable_progress_bar=False, enable_model_summary=False, profiler=Watch(timers),
+            callbacks=[Counts(timers), Saves(folder)], num_sanity_val_steps=0,
+        )  # fmt: skip
+        batches = Watched(Rows(), batch_size=2)
+        trainer.fit(Module(optimizers), batches, loader(2 * VALIDATIONS))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
