@@ -22,6 +22,7 @@ from vanidl.breakdown.causes import (
     CAUSES,
     COMMUNICATION,
     COMPUTE,
+    COPY,
     DELIVERY,
     DEVICE_IDLE,
     EXCHANGE,
@@ -43,9 +44,11 @@ from vanidl.breakdown.causes import (
 from vanidl.breakdown.each_window import Windows, gather_windows
 from vanidl.breakdown.input_wait import Served
 from vanidl.breakdown.pipelines import Gains
-from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles
+from vanidl.breakdown.rank_cells import Evidence, Mask, RankCells, divide_tiles, find_activity
 from vanidl.breakdown.sources import counters, heatmaps
 from vanidl.breakdown.sources.counters import ALL, StorageBounds
+from vanidl.model import intervals
+from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Spans, Trace
 from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
 
@@ -177,7 +180,7 @@ def attribute_time(
             steps[position] = cells.tiles.steps
             _add_up(table, position, cells)
     table.observed = steps > 0
-    _account_runs(table, sources)
+    _account_runs(table, sources, by_rank)
     bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
     return Breakdown(
@@ -453,12 +456,12 @@ def _evidence_of(name: str) -> str:
     cause = name.partition(".")[0]
     if cause == STORAGE:
         return TRACED
-    if cause in (COMPUTE, COMMUNICATION, WAITING_FOR_PEERS, DEVICE_IDLE):
+    if cause in (COMPUTE, COMMUNICATION, WAITING_FOR_PEERS, COPY, DEVICE_IDLE):
         return PROFILED
     return FETCHED if cause in (INPUT_CPU, DELIVERY, WORKERS) else MARKED
 
 
-def _account_runs(table: _Table, sources: _Sources) -> None:
+def _account_runs(table: _Table, sources: _Sources, by_rank: windows.SpansByRank) -> None:
     """What counters and traces say of the storage of whole runs, of every rank."""
     trace, bounds, busy = sources.trace, sources.bounds, sources.results.busy
     ranks, window_ns = table.ranks, table.window_ns
@@ -498,13 +501,36 @@ def _account_runs(table: _Table, sources: _Sources) -> None:
     table.add(f"{RUN}/{STORAGE}", slice(None), new_low, new_high, evidence, assumed)
     if bounds is not None:
         _account_parts(table, bounds, assumed, stepless)
-    # Nothing else is known of runs without steps: any cause may have had what storage left.
+    # Of runs without steps any cause may have had what storage left, but for what devices did.
     rest = np.where(stepless, window_ns - new_low, 0)
     for cause in (COMPUTE, COMMUNICATION, HOST_CPU, TOO_FEW_CORES, BLOCKED):
         name = f"{RUN}/{cause}"
         had_low, had_high = table.of(name)
         if stepless.any():
             table.add(name, slice(None), had_low, np.where(stepless, rest, had_high))
+    for position in np.flatnonzero(stepless).tolist() if len(trace.spans) else ():
+        _account_device(table, trace, position, by_rank.of(position))
+
+
+def _account_device(table: _Table, trace: Trace, position: int, spans: Spans) -> None:
+    """What the devices of a rank without steps did, where a profile recorded any work of them."""
+    nothing = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+    did = find_activity(spans, None, nothing)
+    if not did.by_device:
+        return
+    low, high = trace.job.start_ns, trace.job.end_ns
+    unseen = table.window_ns - intervals.clipped(did.seen, low, high).length
+    busy = 0
+    for cause, times in (
+        (COMPUTE, did.compute),
+        (COMMUNICATION, did.communication),
+        (COPY, did.copy),
+    ):
+        spent = intervals.clipped(times, low, high).length
+        busy += spent
+        if spent or cause != COPY:
+            table.add(f"{RUN}/{cause}", position, spent, spent + unseen, (PROFILED,))
+    table.add(f"{RUN}/{DEVICE_IDLE}", position, 0, table.window_ns - busy, (PROFILED,))
 
 
 def _account_parts(

@@ -138,7 +138,7 @@ def divide_waits(
         start: of each wait, ns since the epoch; disjoint, ascending.
         end: of each wait.
         of_process: the calls of each process that trains or fetches.
-        felt: the waits less what a device computed meanwhile; None: all of them.
+        felt: the waits less what a device computed or copied meanwhile; None: all of them.
         assume: what may be assumed.
     """
     trainer = trace.ranks[position]

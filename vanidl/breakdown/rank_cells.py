@@ -15,6 +15,7 @@ from vanidl.breakdown.causes import (
     CAUSES,
     COMMUNICATION,
     COMPUTE,
+    COPY,
     DELIVERY,
     DEVICE_IDLE,
     HOST_CPU,
@@ -69,7 +70,7 @@ class RankCells:
 
 
 @dataclass(frozen=True, slots=True)
-class _Activity:
+class Activity:
     """What a rank did inside its run, by time: disjoint sets, each outside of those before it.
 
     `seen`: when a profiler that sees what computes was at work; outside of it nothing is known.
@@ -77,6 +78,7 @@ class _Activity:
 
     compute: Intervals
     communication: Intervals
+    copy: Intervals
     by_device: bool
     seen: Intervals
 
@@ -88,11 +90,13 @@ def divide_tiles(
     trainer = trace.ranks[position]
     of_process = dict(known.of_process)
     waits = Intervals(tiles.wait_start, tiles.wait_end)
-    did = _find_activity(spans, of_process[trainer], waits)
+    did = find_activity(spans, of_process[trainer], waits)
     felt = None
     if did.by_device:
-        of_process[trainer] = input_wait.outside(of_process[trainer], did.compute)
-        felt = intervals.subtract(waits, did.compute)
+        busy = intervals.merge(did.compute, did.copy)
+        of_process[trainer] = input_wait.outside(of_process[trainer], busy)
+        felt = intervals.subtract(waits, busy)
+    sources = np.unique(spans.source).tolist()
     cells = _tile_cells(
         tiles,
         of_process[trainer],
@@ -101,6 +105,7 @@ def divide_tiles(
         of_workers=input_wait.has_workers(
             trace, trainer, trace.fetches.pick(trace.fetches.trainer == trainer)
         ),
+        in_part=any(trace.profiles[source].device_in_part for source in sources),
     )
     assumed: dict[str, Mask] = {}
     if len(tiles.wait_start):
@@ -129,8 +134,8 @@ def divide_tiles(
     return RankCells(tiles, low, high, free, free_parts, slack_ns, assumed)
 
 
-def _find_activity(spans: Spans, own: Served, waits: Intervals) -> _Activity:
-    """What profiles say of one rank."""
+def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activity:
+    """What profiles say of one rank, less its waits and calls where no device was recorded."""
 
     def union_of(kind: SpanKind) -> Intervals:
         mine = spans.kind == kind
@@ -142,22 +147,26 @@ def _find_activity(spans: Spans, own: Served, waits: Intervals) -> _Activity:
     compute = kernels
     if not by_device:
         compute = intervals.subtract(operators, waits)
-        for _, times in own.parts:
+        for _, times in () if own is None else own.parts:
             compute = intervals.subtract(compute, times) if len(times.start) else compute
     communication = intervals.subtract(union_of(SpanKind.COMMUNICATION), compute)
+    copy = intervals.subtract(intervals.subtract(union_of(SpanKind.COPY), compute), communication)
     computing = (spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP)
     start, end, source = (column[computing] for column in (spans.start, spans.end, spans.source))
     each = np.unique(source).tolist()
     first, last = np.zeros(len(each), np.int64), np.zeros(len(each), np.int64)
     for i, one in enumerate(each):
         first[i], last[i] = start[source == one].min(), end[source == one].max()
-    return _Activity(compute, communication, by_device, intervals.union(first, last))
+    return Activity(compute, communication, copy, by_device, intervals.union(first, last))
 
 
 def _tile_cells(
-    tiles: Tiles, own: Served, did: _Activity, *, several: bool, of_workers: bool
+    tiles: Tiles, own: Served, did: Activity, *, several: bool, of_workers: bool, in_part: bool
 ) -> Bounds:
-    """At least and at most of every tile by cause; waits hold compute only."""
+    """At least and at most of every tile by cause; waits hold what devices did only.
+
+    `in_part`: work of devices was left out, so that a step without any may have had some.
+    """
     length, start, end = tiles.length, tiles.start, tiles.end
     waiting = tiles.wait >= 0
     zeros = np.zeros(len(length), np.int64)
@@ -172,9 +181,11 @@ def _tile_cells(
     # Traced calls inside of collectives are of the calls.
     communication = np.minimum(communication, length - compute - storage).clip(0)
     communication[waiting] = 0
+    copy = intervals.covered_within(did.copy, start, end)
     if not did.by_device:
-        compute = np.where(waiting, 0, compute)
-    open_ns = np.where(waiting, 0, length - compute - communication - storage).clip(0)
+        compute, copy = np.where(waiting, 0, compute), np.where(waiting, 0, copy)
+    taken = compute + communication + copy + storage
+    open_ns = np.where(waiting, 0, length - taken).clip(0)
     slack = np.minimum(open_ns, own.slack_ns) if own.whole else open_ns
     if of_workers and own.whole:
         # Where waits are not marked any time may be one, for whatever a worker was at.
@@ -186,6 +197,12 @@ def _tile_cells(
         cells[name] = cells[name][0], cells[name][0] + slack
     profiled = (tiles.part == windows.WORK) & (tiles.phase == windows.TRAINING)
     profiled &= intervals.covered_within(did.seen, start, end) == length
+    if in_part:
+        worked = np.zeros(tiles.steps + 1, np.int64)
+        np.add.at(worked, tiles.step, compute + communication + copy)
+        profiled &= worked[tiles.step] > 0
+    if len(did.copy.start):
+        cells[COPY] = copy, copy
     may_compute = np.where(profiled, 0, open_ns)
     cells[COMPUTE] = compute, compute + may_compute
     cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)

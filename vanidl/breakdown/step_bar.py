@@ -8,6 +8,7 @@ from vanidl.breakdown.account import MEAN, STEP, WAIT, Breakdown
 from vanidl.breakdown.causes import (
     COMMUNICATION,
     COMPUTE,
+    COPY,
     DELIVERY,
     DEVICE_IDLE,
     STORAGE,
@@ -21,10 +22,11 @@ from vanidl.breakdown.windows import PART_NAMES
 IO_WAIT, OTHER_WAIT, INPUT_WAIT = "io_wait", "other_wait", "input_wait"
 DELIVERY_WAIT, WORKERS_WAIT = "delivery_wait", "workers_wait"
 COMPUTED, COLLECTIVES, OWN_IO = "compute", "communication", "own_io"
-IDLE, REST = "device_idle", "rest"
+COPYING, IDLE, REST = "copy", "device_idle", "rest"
 """Waits: of storage, of a loader's other work, of which it is not known, for delivery, for workers
 to start. Between waits: compute, collectives that nothing covers, calls of storage of the training
-thread, a device without work, and what is left: other work, or not recorded."""
+thread, copies of the device under no kernel, a device without work, and what is left: other work,
+or not recorded."""
 
 WAITS = (IO_WAIT, OTHER_WAIT, INPUT_WAIT, DELIVERY_WAIT, WORKERS_WAIT)
 
@@ -83,10 +85,10 @@ def divide_step(account: Breakdown) -> StepParts | None:
             part_ns = min(waited(cause).low_ns * share_of_wait, open_ns)
             open_ns -= part_ns
             found.append((code, part_ns, f"{MEAN}/{WAIT}/{cause}"))
-        in_compute = min(waited(COMPUTE).low_ns * share_of_wait, open_ns)
-        open_ns -= in_compute
+        busy_ns = min((waited(COMPUTE).low_ns + waited(COPY).low_ns) * share_of_wait, open_ns)
+        open_ns -= busy_ns
         width_ns = (in_storage.high_ns - in_storage.low_ns) * share_of_wait
-        code = INPUT_WAIT if width_ns > _WIDE * wait_ns else OTHER_WAIT
+        code = INPUT_WAIT if width_ns > _WIDE * (wait_ns - busy_ns) else OTHER_WAIT
         found.append((code, open_ns, f"{MEAN}/step_part/{PART_NAMES[WAIT_PART]}"))
     collectives = spent(COMMUNICATION), spent(WAITING_FOR_PEERS)
     # Where nobody knows how they share, each may be all of it; where it is known, both add up.
@@ -96,6 +98,7 @@ def divide_step(account: Breakdown) -> StepParts | None:
         (OWN_IO, spent(STORAGE).low_ns - waited(STORAGE).low_ns * share_of_wait, STORAGE),
         (COMPUTED, lowest, COMPUTE),
         (COLLECTIVES, collective_ns if lowest else 0.0, COMMUNICATION),
+        (COPYING, spent(COPY).low_ns, COPY),
         (IDLE, spent(DEVICE_IDLE).low_ns, DEVICE_IDLE),
     )
     left_ns -= sum(part_ns for _, part_ns, _ in found)
@@ -108,5 +111,6 @@ def divide_step(account: Breakdown) -> StepParts | None:
     if rest_ns > 0:
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
     parts = tuple(StepPart(c, ns / 1e9, ns / mean_ns, key) for c, ns, key in found)
-    device_known = spent(DEVICE_IDLE).high_ns > 0
+    computed = spent(COMPUTE)
+    device_known = spent(DEVICE_IDLE).high_ns > 0 and computed.high_ns - computed.low_ns <= 1
     return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, device_known, parts)

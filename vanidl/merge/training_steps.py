@@ -111,7 +111,7 @@ def got_batch(profile: ProfileTrace, start: Int64Array, end: Int64Array) -> Mask
 
 
 def without_stub(profile: ProfileTrace) -> ProfileTrace:
-    """The profile without a last step in which nothing was computed, or next to nothing done."""
+    """The profile without a last step that alone computed nothing, or did next to nothing."""
     rows = np.flatnonzero(profile.kind == SpanKind.STEP)
     seen = np.isin(profile.kind, (SpanKind.INPUT_WAIT, SpanKind.OP, SpanKind.KERNEL)).any()
     if profile.steps_from or profile.marks_loop or len(rows) <= _FEWEST_STEPS or not seen:
@@ -120,7 +120,8 @@ def without_stub(profile: ProfileTrace) -> ProfileTrace:
     computed = intervals.covered_within(_compute(profile), start, end)
     length = end - start
     usual = float(np.median(computed[:-1]))
-    idle = usual > 0 and computed[-1] < _STUB * usual
+    # Where the step before it computed nothing either, the device's times end early: no stub.
+    idle = usual > 0 and computed[-1] < _STUB * usual <= computed[-2]
     if not idle and length[-1] >= _STUB * length[:-1].min():
         return profile
     kept = np.ones(len(profile.kind), bool)

@@ -72,6 +72,7 @@ class SpanKind(IntEnum):
     EPOCH = 7
     EVALUATION = 8  # a step of validation
     LOAD = 9  # of a checkpoint
+    COPY = 10  # on a device: between host and device, or within its memory; memset too
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +301,7 @@ class Profile:
     device: DeviceTime | None = None
     thread_known: bool = False  # operations of its process in the thread that trains have code 0
     dataset_kind: str = ""  # of the loader that trains: MAP, ITERABLE; "": not recorded
+    device_in_part: bool = False  # some work of its device is in no span: steps may lack all of it
 
     def __post_init__(self) -> None:
         """The path as it may be shown."""

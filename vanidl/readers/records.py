@@ -236,6 +236,7 @@ class ProfileTrace:
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
     fetches: FetchTable | None = None  # of its loaders, where they were recorded
     device: DeviceTime | None = None  # at its steps, where events were recorded on it
+    device_in_part: bool = False  # work of its device was left out, as it had no times
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains
     checkpoint_calls: tuple[CheckpointCall, ...] = ()
     dataset_kind: str = ""  # of the loader that trains: trace.MAP, trace.ITERABLE; "": not said

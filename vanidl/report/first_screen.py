@@ -46,6 +46,7 @@ _CLASS = {
     parts.COLLECTIVES: "comm",
     parts.COMPUTED: "compute",
     parts.OWN_IO: "io",
+    parts.COPYING: "comm",
     parts.IDLE: "rest",
     parts.REST: "rest",
 }

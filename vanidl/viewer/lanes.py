@@ -17,6 +17,7 @@ SPAN_LANES: dict[str, tuple[str, tuple[SpanKind, ...]]] = {
     "validation": ("validation steps", (SpanKind.EVALUATION,)),
     "waits": ("input waits", (SpanKind.INPUT_WAIT,)),
     "kernels": ("kernels", (SpanKind.KERNEL,)),
+    "copies": ("copies", (SpanKind.COPY,)),
     "operators": ("operators", (SpanKind.OP,)),
     "communication": ("collectives", (SpanKind.COMMUNICATION,)),
     "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT, SpanKind.LOAD)),

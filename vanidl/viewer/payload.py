@@ -239,6 +239,7 @@ PALETTE: Spec = {
         "waits": palette.IN_WAIT,
         "kernels": palette.HIDDEN,
         "operators": palette.HIDDEN,
+        "copies": palette.OTHER,
         "communication": palette.COMMUNICATION,
         "checkpoints": palette.WRITE,
         "preprocessing": palette.OTHER,

@@ -6,7 +6,6 @@ sentence must stay true when something was not recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +19,7 @@ from vanidl.formatting.names import elided
 from vanidl.formatting.units import count, percent, plural, seconds
 from vanidl.model.trace import Trace
 from vanidl.model.warnings import LOWER_BOUNDS, UNREAD, serious_codes
-from vanidl.wording import benchmark, ceiling, tracing
+from vanidl.wording import benchmark, ceiling, costs, tracing
 from vanidl.wording.basis import hidden_words, steps_name
 from vanidl.wording.data import part_words
 from vanidl.wording.ending import ending_words
@@ -40,6 +39,15 @@ NEARLY_ALL = 0.9  # of the steps: at this share the answer is of all of them
 START_UP = "start-up"
 _REAL = 0.1  # of the time in steps: shorter windows beside training are not named
 COMPLETE = 0.99  # traced fraction at which times are taken as whole
+_WINDOWS = {
+    "start_up": START_UP,
+    EPOCH_END: "ends of epochs",
+    "validation": "validation",
+    "checkpoint": "checkpoints",
+    "load": "loads of checkpoints",
+    "compile": "compiling",
+    "skipped": "batches without a step",
+}
 _MISSING = {
     "records_exhausted": "Darshan ran out of records, so whole files may be missing",
     "damaged": "a file is damaged",
@@ -78,13 +86,16 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
             objects_part(results.summary),
         )
         return Headline(title, support, ending)
-    title = _in_scope(_waited(trace, results, overlap, account), results)
+    waited = _in_scope(_waited(trace, results, overlap, account), results)
+    lead = costs.leading(account)
+    title = (_in_scope(lead.sentence, results) if lead.in_steps else lead.sentence) or waited
     support = _present(
+        waited if lead.sentence else "",
         benchmark.verdict(results.benchmarks),
         _missing(trace, results),
         _untraced(results),
         _ceiling(trace),
-        _beside_training(account),
+        _beside_training(account, lead.window),
         _starving(overlap),
         _ranks(overlap, account),
         _through_communication(overlap),
@@ -148,30 +159,28 @@ def _waited(trace: Trace, results: Results, overlap: Overlap, account: Breakdown
     return f"Training waited {times} for input{average}; {parts}; {_hidden(overlap)}."
 
 
-def _beside_training(account: Breakdown) -> str:
-    """Other windows that took as much as the waits, where they took a real part of the time."""
-    wait_ns = account.length_ns(WAIT)
-    return _beside(account, beside_training(account, max(wait_ns, 1.0)))
+def _beside_training(account: Breakdown, led: str) -> str:
+    """Other windows that took as much as the waits, where they took a real part of the time.
 
-
-def beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, float]:
-    """Windows beside steps, in ns, that took that long and a tenth of the time in steps."""
-    named = {
-        START_UP: account.cell(f"{MEAN}/{PHASE}/start_up").low_ns,
-        "ends of epochs": account.length_ns(EPOCH_END),
-        "validation": account.cell(f"{MEAN}/{PHASE}/validation").low_ns,
-        "checkpoints": account.cell(f"{MEAN}/{PHASE}/checkpoint").low_ns,
-        "loads of checkpoints": account.cell(f"{MEAN}/{PHASE}/load").low_ns,
-    }
-    least_ns = max(least_ns, _REAL * account.steps_ns)
-    return {name: spent for name, spent in named.items() if spent >= least_ns}
-
-
-def _beside(account: Breakdown, long: Mapping[str, float]) -> str:
+    `led`: the window that the title speaks of.
+    """
+    long = beside_training(account, max(account.length_ns(WAIT), 1.0))
+    long.pop(_WINDOWS.get(led, ""), None)
     if not long:
         return ""
     words = ", ".join(f"{name} {seconds(ns / 1e9)}" for name, ns in long.items())
     return f"Of the {seconds(account.window_ns / 1e9)} run outside these steps: {words}."
+
+
+def beside_training(account: Breakdown, least_ns: float = 1.0) -> dict[str, float]:
+    """Windows beside steps, in ns, that took that long and a tenth of the time in steps."""
+    spent_ns: dict[str, float] = {
+        window: account.cell(f"{MEAN}/{PHASE}/{window}").low_ns
+        for window in ("start_up", "validation", "checkpoint", "load", "compile", "skipped")
+    }
+    spent_ns[EPOCH_END] = account.length_ns(EPOCH_END)
+    least_ns = max(least_ns, _REAL * account.steps_ns)
+    return {_WINDOWS[window]: ns for window, ns in spent_ns.items() if ns >= least_ns}
 
 
 def _within_steps(mean: RankOverlap, average: str) -> str:
@@ -375,6 +384,8 @@ def _nothing_on_layer(trace: Trace, results: Results, account: Breakdown) -> str
             f"{tracing.title(trace)} recorded the job and no I/O at all during its {run}: nothing "
             "that it watches was used, or its modules were switched off."
         )
+    if device := costs.device_sentence(account):
+        return f"{device}; no I/O was recorded, which is unknown, not zero."
     return f"No I/O was recorded during the {run}; that is unknown, not zero."
 
 

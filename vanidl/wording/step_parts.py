@@ -14,6 +14,7 @@ _NAMES = {
     bar.COLLECTIVES: "communication, or waiting for other ranks",
     bar.COMPUTED: "computing",
     bar.OWN_IO: "I/O between waits",
+    bar.COPYING: "copying to or from the device",
     bar.IDLE: "device idle",
     bar.REST: "other",
 }
@@ -29,6 +30,7 @@ _EXPLAINED = {
     "input waits here.",
     bar.COMPUTED: "Recorded compute.",
     bar.OWN_IO: "Reads, writes and metadata calls of the training thread outside input waits.",
+    bar.COPYING: "Copies of the device that run under no kernel.",
     bar.IDLE: "Outside input waits no device work was recorded.",
     bar.REST: "Neither input wait nor recorded compute: computing that no profile recorded, the "
     "loop itself, logging.",
@@ -38,6 +40,10 @@ _UNKNOWN_EXPLAINED = "Input waits were not recorded, so this time cannot be divi
 _IDLE_EXPLAINED = (
     "No work of the device was recorded: it waited for the host, for input or for storage, which "
     "cannot be told apart, as input waits were not recorded."
+)
+_HOST_BOUND_EXPLAINED = (
+    "Outside input waits no work of the device was recorded: it waited for the host, which "
+    "prepared or launched work, or was in storage."
 )
 _UNPROFILED_REST = "computing, or other work"
 _UNPROFILED_EXPLAINED = (
@@ -60,8 +66,9 @@ def part_meaning(code: str, whole: StepParts, *, lossy: bool) -> str:
 
 def _words(code: str, whole: StepParts, lossy: bool) -> tuple[str, str]:
     codes = {part.code for part in whole.parts}
-    if code == bar.REST and whole.device_known and not whole.waits_known:
-        return _NAMES[bar.IDLE], _IDLE_EXPLAINED
+    if code == bar.REST and whole.device_known:
+        explained = _HOST_BOUND_EXPLAINED if whole.waits_known else _IDLE_EXPLAINED
+        return _NAMES[bar.IDLE], explained
     if code == bar.REST and not whole.waits_known:
         return _UNKNOWN_REST, _UNKNOWN_EXPLAINED
     if code == bar.REST and not codes & {bar.COMPUTED, bar.IDLE}:

@@ -9,6 +9,7 @@ from vanidl.breakdown.account import MEAN, WAIT
 from vanidl.breakdown.causes import (
     BLOCKED,
     COMPUTE,
+    COPY,
     DELIVERY,
     INPUT_CPU,
     METADATA,
@@ -36,6 +37,7 @@ WAIT_WORDS = {
     WORKERS: "starting workers",
     DELIVERY: "delivery from the workers",
     COMPUTE: "time in which the device computed",
+    COPY: "time in which the device copied",
     OPEN: "decoding or other work of the loader",
 }
 
@@ -53,7 +55,7 @@ def wait_parts(account: Breakdown, who: str = MEAN) -> tuple[WaitPart, ...]:
     """The parts of the waits of a rank or the mean: each known cause, then what stays open."""
     length_ns = account.length_ns(WAIT, who)
     parts = []
-    for code in (STORAGE, WORKERS, DELIVERY, COMPUTE):
+    for code in (STORAGE, WORKERS, DELIVERY, COMPUTE, COPY):
         key = f"{who}/{WAIT}/{code}"
         cell = account.cell(key)
         # Of workers and delivery nothing may be known: then they are in what stays open.
@@ -84,7 +86,8 @@ def parts_words(account: Breakdown, *, whole: bool) -> str:
     """
     length_ns = account.length_ns(WAIT)
     storage = account.cell(f"{MEAN}/{WAIT}/{STORAGE}")
-    if storage.high_ns - storage.low_ns > WIDE * length_ns:
+    busy_ns = sum(account.cell(f"{MEAN}/{WAIT}/{code}").low_ns for code in (COMPUTE, COPY))
+    if storage.high_ns - storage.low_ns > WIDE * (length_ns - busy_ns):
         least = f", at least {seconds(storage.low_ns / 1e9)}" if storage.low_ns else ""
         return f"how much of that was storage is not known{least}"
     said = []

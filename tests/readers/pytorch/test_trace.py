@@ -132,8 +132,8 @@ def test_device_kernels(tmp_path: Path) -> None:
         kernel("sgemm", 1010, 5, device=2),
         kernel("sgemm", 1012, 5, device=2, tid=20),
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020, 9, device=2),
-        kernel("Memset (Device)", 1030, 1),
-        kernel("Memcpy HtoD", 1030, 1, cat="gpu_memcpy"),
+        kernel("Memset (Device)", 1030, 1, device=2),
+        kernel("Memcpy HtoD", 1030, 1, device=2, cat="gpu_memcpy"),
         kernel("ProfilerStep#3", 1000, 100, device=2, cat="gpu_user_annotation"),
         kernel(WAIT, 1005, 40, device=2, cat="gpu_user_annotation"),
         event("nccl:all_reduce", 1001, 3, "user_annotation"),
@@ -146,6 +146,7 @@ def test_device_kernels(tmp_path: Path) -> None:
     profile = read(tmp_path, trace(events, deviceProperties=devices))
     assert names(profile, SpanKind.KERNEL) == ["sgemm", "sgemm"]
     assert names(profile, SpanKind.COMMUNICATION) == ["ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
+    assert names(profile, SpanKind.COPY) == ["Memset (Device)", "Memcpy HtoD"]
     assert names(profile, SpanKind.STEP) == ["ProfilerStep#3"]
     assert names(profile, SpanKind.INPUT_WAIT) == [WAIT]
     assert names(profile, SpanKind.OP) == ["aten::conv2d"]

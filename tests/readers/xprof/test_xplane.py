@@ -138,6 +138,7 @@ NAMES = {
         Event("all-reduce.1", 0, 9, plane="/device:TPU:0", line="XLA Ops"),
     ],
     SpanKind.CHECKPOINT: [Event("save/SaveV2:SaveV2", 0, 9, title="SaveV2")],
+    SpanKind.COPY: [Event("MemcpyH2D", 0, 9, plane=GPU, line="Stream #15(MemcpyH2D)")],
     SpanKind.KERNEL: [
         Event("volta_sgemm_128", 0, 9, plane=GPU, line="Stream #14(Compute)"),
         Event("fusion.4", 0, 9, plane="/device:TPU:0", line="XLA Ops"),
@@ -150,7 +151,6 @@ NOTHING = [
     Event("Iterator::Root::Prefetch", 0, 9, title="Iterator::Prefetch"),
     Event("IteratorGetNext:IteratorGetNext", 0, 9, title="IteratorGetNext"),
     Event("InstantiatedCapturedFunction::RunAsync", 0, 9),
-    Event("MemcpyH2D", 0, 9, plane=GPU, line="Stream #15(MemcpyH2D)"),
     Event("jit_step", 0, 9, plane=GPU, line="XLA Modules"),
     Event("fusion.4", 0, 9, plane=GPU, line="XLA Ops"),  # beside streams: the same work twice
 ]

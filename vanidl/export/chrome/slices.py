@@ -51,6 +51,7 @@ _CATEGORIES = {
     SpanKind.PREPROCESS: "preprocess",
     SpanKind.EPOCH: "epoch",
     SpanKind.EVALUATION: "validation",
+    SpanKind.COPY: "copy",
 }
 
 
@@ -142,7 +143,7 @@ def _some(track: Track, mask: NDArray[np.bool_]) -> Iterator[tuple[Track, Int64A
 
 
 def _what(kinds: set[int]) -> tuple[int, str]:
-    if SpanKind.KERNEL in kinds:
+    if kinds & {SpanKind.KERNEL, SpanKind.COPY}:
         return DEVICE, "device stream"
     return (DEVICE, "collectives") if kinds == {SpanKind.COMMUNICATION} else (HOST, "thread")
 

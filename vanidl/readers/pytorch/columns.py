@@ -15,9 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 CPU_CATEGORIES = ("cpu_op", "user_annotation", "Operator")
-KERNEL_CATEGORIES = ("kernel", "Kernel", "mtia_ccp_events", "hpu_op", "collective_comm")
+COPY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
+KERNEL_CATEGORIES = (
+    *("kernel", "Kernel", "mtia_ccp_events", "hpu_op", "collective_comm"),
+    *COPY_CATEGORIES,
+)
 """Work on a device: of CUDA, ROCm and XPU, of MTIA, of Gaudi, and collectives that a device reports
-by themselves (libkineto's ActivityType.cpp)."""
+by themselves (libkineto's ActivityType.cpp); copies, of both dialects."""
 
 # A tuple: membership is by equality, so that a category that cannot be hashed is no error.
 _KEPT = CPU_CATEGORIES + KERNEL_CATEGORIES

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.model.trace import SpanKind
-from vanidl.readers.pytorch.columns import KERNEL_CATEGORIES, EventTable
+from vanidl.readers.pytorch.columns import COPY_CATEGORIES, KERNEL_CATEGORIES, EventTable
 
 NONE = 255
 """Kind of an event that no analysis uses."""
@@ -88,6 +88,8 @@ def _step(category: str, name: str) -> int | None:
 def _class(category: str, name: str, waits: Sequence[re.Pattern[str]]) -> int:
     if category == "collective_comm":
         return _DEVICE_COMMUNICATION
+    if category in COPY_CATEGORIES:
+        return SpanKind.COPY
     if category in KERNEL_CATEGORIES:
         return _device_class(name)
     if _STEP.fullmatch(name):
@@ -99,7 +101,7 @@ def _class(category: str, name: str, waits: Sequence[re.Pattern[str]]) -> int:
 
 def _device_class(name: str) -> int:
     if _DEVICE_COPY.match(name):
-        return NONE
+        return SpanKind.COPY
     return _DEVICE_COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else SpanKind.KERNEL
 
 

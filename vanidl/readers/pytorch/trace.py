@@ -247,6 +247,7 @@ def _profile_traces(
             losses=tuple(content.losses) if not found else (),
             slight=tuple(content.slight) if not found else (),
             written_as=content.written_as,
+            device_in_part=bool(content.events.untimed),
         )
         found.append(trace)
     return tuple(found)

@@ -118,8 +118,10 @@ def _kind(label: Label, waits: Sequence[re.Pattern[str]]) -> int:
 
 
 def _on_device(label: Label) -> int:
-    if not (_is_stream(label) or label.line == _XLA_OPS) or _DEVICE_COPY.match(label.name):
+    if not (_is_stream(label) or label.line == _XLA_OPS):
         return NONE
+    if _DEVICE_COPY.match(label.name):
+        return SpanKind.COPY
     return SpanKind.COMMUNICATION if _COLLECTIVE.search(label.name) else SpanKind.KERNEL
 
 

@@ -1,0 +1,79 @@
+"""What costs a run most: each cost is a cell of the account, and nothing leads that may be none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.makers.accounts import account_of
+from tests.makers.results import EXAMPLES
+from vanidl.breakdown.account import MEAN, PHASE, STEP, WAIT, Breakdown, Column
+from vanidl.breakdown.costs import WHOLE_PHASES, rank_costs
+from vanidl.wording.costs import leading
+from vanidl.wording.storage import LITTLE
+
+ACCOUNTS = {name: account_of(*make()) for name, make in EXAMPLES.items()}
+
+
+def column(account: Breakdown, low_ns: float, high_ns: float | None = None) -> Column:
+    ranks, high_ns = len(account.ranks), low_ns if high_ns is None else high_ns
+    sides = (np.full(ranks, int(ns)) for ns in (low_ns, high_ns))
+    return Column(*sides, float(low_ns), float(high_ns))
+
+
+def with_cells(account: Breakdown, **cells: tuple[float, float]) -> Breakdown:
+    """The account with other cells; `__` stands for a slash in their names."""
+    more = {name.replace("__", "/"): column(account, *ends) for name, ends in cells.items()}
+    return replace(account, columns=dict(account.columns) | more)
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_costs_are_cells_of_the_account_in_order(name):
+    account = ACCOUNTS[name]
+    costs = rank_costs(account)
+    assert [c.low_ns for c in costs] == sorted((c.low_ns for c in costs), reverse=True)
+    for cost in costs:
+        assert 0 < cost.low_ns <= cost.high_ns
+        if cost.window == WAIT:
+            assert cost.low_ns == account.length_ns(WAIT)
+        elif cost.window in WHOLE_PHASES:
+            assert cost.low_ns == account.cell(cost.key).low_ns
+        elif cost.window == STEP:
+            waited = account.cell(f"{MEAN}/{WAIT}/{cost.cause}")
+            all_steps = account.cell(cost.key).high_ns * float(
+                account.steps[account.observed].mean()
+            )
+            assert cost.low_ns <= max(all_steps - waited.low_ns, 0)
+
+
+@pytest.mark.parametrize("phase", WHOLE_PHASES)
+def test_a_phase_leads_when_it_took_more_than_the_waits(phase):
+    account = ACCOUNTS["one_rank"]
+    wait_ns = account.length_ns(WAIT)
+    for spent_ns, leads in ((wait_ns * 1.01, True), (wait_ns * 0.99, False)):
+        changed = with_cells(account, **{f"{PHASE}__{phase}": (spent_ns, spent_ns)})
+        lead = leading(changed)
+        assert (lead.window == phase) is leads
+        assert bool(lead.sentence) is leads
+
+
+def test_what_may_be_nothing_never_leads():
+    account = with_cells(ACCOUNTS["one_rank"], phase__checkpoint=(0, 10e9 * 3600))
+    assert all(cost.window != "checkpoint" for cost in rank_costs(account))
+
+
+def test_next_to_nothing_does_not_lead():
+    account = with_cells(ACCOUNTS["one_rank"], input_wait__=(0, 0))
+    for share, leads in ((1.01 * LITTLE, True), (0.99 * LITTLE, False)):
+        spent_ns = share * account.window_ns
+        changed = with_cells(account, phase__checkpoint=(spent_ns, spent_ns))
+        assert (leading(changed).window == "checkpoint") is leads
+
+
+def test_an_open_cost_is_said_with_both_ends():
+    account = ACCOUNTS["one_rank"]
+    wait_ns = account.length_ns(WAIT)
+    sentence = leading(with_cells(account, phase__checkpoint=(1.5 * wait_ns, 2 * wait_ns))).sentence
+    assert sentence.startswith(("Saving took 20.9 s to 27.9 s of the ", "Saving took 21.0 s to 27.9 s of the "))

@@ -1,0 +1,96 @@
+"""Which windows and causes cost a run most, beside compute and bare communication.
+
+A cost is what could be gone from the run without anything that trains: input waits, ends of
+epochs, saves and loads, what no device or model works on. It counts by what it is at least, so
+that nothing leads the answer that may be nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP, STEP_PART, WAIT, Breakdown
+from vanidl.breakdown.causes import (
+    BLOCKED,
+    COPY,
+    DEVICE_IDLE,
+    HOST_CPU,
+    STORAGE,
+    TOO_FEW_CORES,
+    TRACING,
+    WAITING_FOR_PEERS,
+)
+
+WHOLE_PHASES = ("checkpoint", "load", "compile", "skipped")
+"""Phases that train nothing: all of their time is a cost."""
+
+PARTS_BESIDE_THE_MODEL = ("prepare", "rest")
+"""Parts of the step in which the loop itself works: on the batch, on metrics, on logging."""
+
+_OF_STEPS = (
+    STORAGE,
+    HOST_CPU,
+    BLOCKED,
+    TOO_FEW_CORES,
+    WAITING_FOR_PEERS,
+    COPY,
+    DEVICE_IDLE,
+    TRACING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one window lost to one cause, mean over ranks, ns of the run.
+
+    `cause` is "" where all of the window is lost, whatever it was. `key` names its cell.
+    """
+
+    window: str
+    cause: str
+    low_ns: float
+    high_ns: float
+    key: str
+
+
+def rank_costs(account: Breakdown) -> tuple[Cost, ...]:
+    """All costs of a run that are more than nothing for sure, the largest first.
+
+    Windows are `input_wait`, `epoch_end`, the parts of the step beside the model, phases, and
+    `step` for what is lost in the rest of the steps.
+    """
+    costs = [
+        Cost(window, "", account.length_ns(window), account.length_ns(window), f"{MEAN}/{window}/")
+        for window in (WAIT, EPOCH_END)
+    ]
+    for phase in WHOLE_PHASES:
+        cell = account.cell(f"{MEAN}/{PHASE}/{phase}")
+        costs.append(Cost(phase, "", cell.low_ns, cell.high_ns, f"{MEAN}/{PHASE}/{phase}"))
+    for phase in ("start_up", "validation"):
+        cell = account.cell(f"{MEAN}/{PHASE}/{phase}/{STORAGE}")
+        key = f"{MEAN}/{PHASE}/{phase}/{STORAGE}"
+        costs.append(Cost(phase, STORAGE, cell.low_ns, cell.high_ns, key))
+    costs += _costs_of_steps(account)
+    return tuple(sorted((c for c in costs if c.low_ns > 0), key=lambda c: -c.low_ns))
+
+
+def _costs_of_steps(account: Breakdown) -> list[Cost]:
+    """What steps lose outside of their input waits."""
+    observed = account.observed
+    steps = float(account.steps[observed].mean()) if observed.any() else 0.0
+    apart = [p for p in PARTS_BESIDE_THE_MODEL if f"{STEP_PART}/{p}" in account.columns]
+    costs = []
+    for part in apart:
+        cell = account.cell(f"{MEAN}/{STEP_PART}/{part}")
+        key = f"{MEAN}/{STEP_PART}/{part}"
+        costs.append(Cost(part, "", cell.low_ns * steps, cell.high_ns * steps, key))
+    for cause in _OF_STEPS:
+        key = f"{MEAN}/{STEP}/{cause}"
+        of_step, of_wait = account.cell(key), account.cell(f"{MEAN}/{WAIT}/{cause}")
+        low = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
+        high = max(of_step.high_ns * steps - of_wait.low_ns, low)
+        # What the loop itself does in its own parts of the step is told there.
+        if cause == HOST_CPU and apart:
+            continue
+        costs.append(Cost(STEP, cause, low, high, key))
+    return costs
