@@ -44,6 +44,7 @@ from vanidl.model.selection import Selection, fitted, select
 from vanidl.model.trace import Trace
 from vanidl.parallel.executors import ExecutorOptions, dask_executor
 from vanidl.readers.format import Progress
+from vanidl.wording.costs import leading
 from vanidl.wording.headline import START_UP, Headline, beside_training, headline
 
 if TYPE_CHECKING:
@@ -202,7 +203,8 @@ class Run:
         if self.trace.ending is not None and self.trace.ending.failed:
             return ""
         # Nothing is said of input where the time goes elsewhere: to saves, validation, new epochs.
-        if beside_training(self.breakdown).keys() - {START_UP}:
+        elsewhere = beside_training(self.breakdown).keys() - {START_UP}
+        if elsewhere or leading(self.breakdown).sentence:
             return ""
         return verdict(self.results, self.diagnoses)
 
