@@ -180,7 +180,9 @@ def attribute_time(
             steps[position] = cells.tiles.steps
             _add_up(table, position, cells)
     table.observed = steps > 0
-    _account_runs(table, sources, by_rank)
+    _account_runs(table, sources)
+    for position in np.flatnonzero(~table.observed).tolist() if len(trace.spans) else ():
+        _account_device(table, trace, position, by_rank.of(position))
     bounds = sources.bounds
     processes = [trace.processes[p] for p in trace.ranks]
     return Breakdown(
@@ -461,7 +463,7 @@ def _evidence_of(name: str) -> str:
     return FETCHED if cause in (INPUT_CPU, DELIVERY, WORKERS) else MARKED
 
 
-def _account_runs(table: _Table, sources: _Sources, by_rank: windows.SpansByRank) -> None:
+def _account_runs(table: _Table, sources: _Sources) -> None:
     """What counters and traces say of the storage of whole runs, of every rank."""
     trace, bounds, busy = sources.trace, sources.bounds, sources.results.busy
     ranks, window_ns = table.ranks, table.window_ns
@@ -508,8 +510,6 @@ def _account_runs(table: _Table, sources: _Sources, by_rank: windows.SpansByRank
         had_low, had_high = table.of(name)
         if stepless.any():
             table.add(name, slice(None), had_low, np.where(stepless, rest, had_high))
-    for position in np.flatnonzero(stepless).tolist() if len(trace.spans) else ():
-        _account_device(table, trace, position, by_rank.of(position))
 
 
 def _account_device(table: _Table, trace: Trace, position: int, spans: Spans) -> None:
