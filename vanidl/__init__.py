@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vanidl.compare.runs import Compared, compare_runs
     from vanidl.errors import InputError, SeveralJobsError, UsageError, VanidlError
     from vanidl.interactive.run import Run, from_darshan, open_run
-    from vanidl.marks import step, wait
+    from vanidl.marks import phase, step, wait
     from vanidl.merge.load import Inputs
     from vanidl.model.selection import Selection
     from vanidl.readers.darshan.report import darshan_frames
@@ -33,6 +33,7 @@ __all__ = [
     "darshan_frames",
     "from_darshan",
     "open_run",
+    "phase",
     "step",
     "wait",
 ]
@@ -50,6 +51,7 @@ _MODULES = {
     "Run": "interactive.run",
     "open_run": "interactive.run",
     "Selection": "model.selection",
+    "phase": "marks",
     "step": "marks",
     "wait": "marks",
 }

@@ -16,6 +16,7 @@ CODES = {
     "w": written.WAIT, "e": written.END, "i": written.ITER, "o": written.OPTIMIZER,
     "s": written.STEP, "v": written.OTHER_STEP, "c": written.COLLATE, "f": written.FETCH,
     "k": written.WORKER, "t": written.TAKEN, "C": written.CHECKPOINT, "L": written.LOAD,
+    "P": written.PHASE, "m": written.MODE,
 }  # fmt: skip
 
 
@@ -24,8 +25,11 @@ def events(text: str) -> Iterator[tuple[int, int, int, int]]:
     for word in text.split():
         call, _, times = word.partition(":")
         begin, _, end = times.partition("-")
-        loader = int(call[1:] or 0)
+        loader = int(call[1:].rstrip("+-") or 0)
         span = (int(begin), int(end or begin))
+        if call[0] == "m":  # `m7+:20`: model 7 is switched to training
+            yield (written.MODE, int(call[1:-1]) << 1 | (call[-1] == "+"), *span)
+            continue
         yield (CODES[call[0]] | loader << written.LOADER_SHIFT, 0, *span)
 
 

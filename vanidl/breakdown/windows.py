@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from vanidl.analyses.sorting import distinct
 from vanidl.breakdown import assumptions
+from vanidl.breakdown.causes import PHASES
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import SpanKind, Spans, Trace
 
 Int64Array = NDArray[np.int64]
 
-START_UP, TRAINING, VALIDATION, CHECKPOINT, LOAD, OTHER, TAIL, UNOBSERVED = range(8)
-PHASE_NAMES = ("start_up", "training", "validation", "checkpoint", "load", "other", "tail", "")
+(START_UP, COMPILE, TRAINING, VALIDATION, CHECKPOINT, LOAD, INFERENCE, SKIPPED, OTHER, TAIL,
+ UNOBSERVED) = range(11)  # fmt: skip
+PHASE_NAMES = (*PHASES, "")
 """By code; of unobserved time nobody knows which phase it belongs to."""
 
 NO_PART, INPUT_WAIT, WORK, EPOCH_END = range(4)
@@ -107,13 +109,11 @@ def tile_rank(
     end = np.maximum.accumulate(np.clip(steps.end[order], low, high))
     begin = np.maximum(begin, np.concatenate([[low], end[:-1]]))
     waits = _picked(spans, SpanKind.INPUT_WAIT, low, high)
-    validation = _covered(spans, SpanKind.EVALUATION, low, high)
-    saves = _covered(spans, SpanKind.CHECKPOINT, low, high)
-    loads = _covered(spans, SpanKind.LOAD, low, high)
+    marked = _cut_out(spans, low, high)
 
     bounds = [np.array([low, high], np.int64), begin, end]
-    for spans_of in (waits, validation, saves, loads):
-        bounds += [spans_of.start, spans_of.end]
+    for cut in (waits, *(times for _, times in marked)):
+        bounds += [cut.start, cut.end]
     edges = distinct(np.concatenate(bounds))
     start, stop = edges[:-1], edges[1:]
     step = np.searchsorted(begin, start, side="right") - 1
@@ -144,9 +144,8 @@ def tile_rank(
     else:
         phase[~inside & ~given] = UNOBSERVED
     phase[ends_epoch] = TRAINING
-    _cut(phase, part, step, start, validation, VALIDATION)
-    _cut(phase, part, step, start, saves, CHECKPOINT)
-    _cut(phase, part, step, start, loads, LOAD)
+    for to, times in marked:
+        _cut(phase, part, step, start, times, to)
     return Tiles(
         start=start,
         end=stop,
@@ -161,6 +160,25 @@ def tile_rank(
         epoch=_find_epochs(trace, position, spans, start),
         follows=follows & (step >= 0),
     )
+
+
+def _cut_out(spans: Spans, low: int, high: int) -> list[tuple[int, Intervals]]:
+    """What is cut out of steps, by phase, each over those before it: a save may lie in others."""
+    named = {name: code for code, name in enumerate(PHASES)}
+    of_name = np.array([named.get(name, OTHER) for name in spans.names] or [OTHER], np.int64)
+    phases = spans.pick(spans.kind == SpanKind.PHASE)
+    code = of_name[phases.name]
+    validation = np.isin(spans.kind, (SpanKind.EVALUATION, SpanKind.VALIDATION))
+    found = [
+        *((int(each), phases.pick(code == each)) for each in np.unique(code)),
+        (VALIDATION, spans.pick(validation)),
+        (CHECKPOINT, spans.pick(spans.kind == SpanKind.CHECKPOINT)),
+        (LOAD, spans.pick(spans.kind == SpanKind.LOAD)),
+    ]
+    return [
+        (to, intervals.clipped(intervals.union(mine.start, mine.end), low, high))
+        for to, mine in found
+    ]
 
 
 def _cut(
@@ -238,9 +256,3 @@ def _picked(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
     start = np.maximum(start, np.concatenate([[low], end[:-1]])) if len(mine) else start
     kept = start < end
     return Intervals(start[kept], end[kept])
-
-
-def _covered(spans: Spans, kind: SpanKind, low: int, high: int) -> Intervals:
-    mine = spans.kind == kind
-    union = intervals.union(spans.start[mine], spans.end[mine])
-    return intervals.clipped(union, low, high)

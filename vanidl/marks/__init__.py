@@ -1,4 +1,4 @@
-"""Marks that a training program makes itself: its steps, and its waits for input.
+"""Marks that a training program makes itself: its steps, its waits for input, what else it does.
 
 Under `vanidl record` they are recorded; else they do nothing. Nothing is imported for them.
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         def wait(self, name: str) -> Mark:
             """A block that is a wait."""
 
+        def phase(self, label: str) -> Mark:
+            """A block that is neither."""
+
 
 class _Nothing:
     """A mark that nobody records."""
@@ -71,6 +74,17 @@ def step(label: str = "training") -> Mark:
         label: "training", or what else the step is: "validation". Those are counted apart.
     """
     return _NOTHING if recorder is None else recorder.step(label)
+
+
+def phase(label: str) -> Mark:
+    """Marks a block that trains nothing: `with vanidl.phase("validation"):`, or a function.
+
+    Its time is of no step: one that it lies within is shorter by it.
+
+    Args:
+        label: "validation", "checkpoint" (a save), "load", "inference", or any other word.
+    """
+    return _NOTHING if recorder is None else recorder.phase(label)
 
 
 def wait(name: str = "") -> Mark:

@@ -73,6 +73,8 @@ class SpanKind(IntEnum):
     EVALUATION = 8  # a step of validation
     LOAD = 9  # of a checkpoint
     COPY = 10  # on a device: between host and device, or within its memory; memset too
+    VALIDATION = 11  # a whole one, from its begin to its end
+    PHASE = 12  # another window beside training, by its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ IO = "io"
 SPAN_LANES: dict[str, tuple[str, tuple[SpanKind, ...]]] = {
     "epochs": ("epochs", (SpanKind.EPOCH,)),
     "steps": ("steps", (SpanKind.STEP,)),
-    "validation": ("validation steps", (SpanKind.EVALUATION,)),
+    "validation": ("validation", (SpanKind.EVALUATION, SpanKind.VALIDATION)),
     "waits": ("input waits", (SpanKind.INPUT_WAIT,)),
     "kernels": ("kernels", (SpanKind.KERNEL,)),
     "copies": ("copies", (SpanKind.COPY,)),
     "operators": ("operators", (SpanKind.OP,)),
     "communication": ("collectives", (SpanKind.COMMUNICATION,)),
     "checkpoints": ("checkpoints", (SpanKind.CHECKPOINT, SpanKind.LOAD)),
+    "phases": ("other phases", (SpanKind.PHASE,)),
     "preprocessing": ("preprocessing", (SpanKind.PREPROCESS,)),
 }
 """Kind of a lane -> its label and the spans in it, in the order in which a rank shows them."""

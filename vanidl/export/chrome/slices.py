@@ -52,6 +52,8 @@ _CATEGORIES = {
     SpanKind.EPOCH: "epoch",
     SpanKind.EVALUATION: "validation",
     SpanKind.COPY: "copy",
+    SpanKind.VALIDATION: "validation",
+    SpanKind.PHASE: "phase",
 }
 
 

@@ -22,7 +22,7 @@ MAGICS = tuple(b"vanidl-steps %d" % version + b" " * 17 + b"\n" for version in (
 from CHECKPOINT on."""
 
 (TEXT, WAIT, END, ITER, OPTIMIZER, COLLATE, FETCH, WORKER, TAKEN, DEVICE, REPLAY,
- STEP, OTHER_STEP, CHECKPOINT, LOAD) = range(15)  # fmt: skip
+ STEP, OTHER_STEP, CHECKPOINT, LOAD, PHASE, MODE) = range(17)  # fmt: skip
 
 ROW_BYTES = 32
 KIND = 0xFF  # of a code: the kind of its event
@@ -39,7 +39,7 @@ class Events:
 
     kind: Int64Array
     thread: Int64Array
-    loader: Int64Array  # of WORKER and TAKEN the number of the iterator; of saves that of a name
+    loader: Int64Array  # of WORKER and TAKEN the number of the iterator; of saves, phases a name
     epoch: Int64Array  # of FETCH and TAKEN the round of the workers
     place: Int64Array  # in the epoch or round; samples of COLLATE, the worker's number of WORKER
     begin: Int64Array  # ns since the epoch; of WORKER its process id
@@ -74,6 +74,7 @@ class Journal:
     checkpoints: Mapping[int, Mapping[str, Any]] = field(
         default_factory=dict
     )  # number -> path, call
+    phases: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # number -> label, call
     ended: bool = True  # False: it should say where it ends, and does not
 
 
@@ -109,6 +110,7 @@ def read_journal(path: Path) -> Journal:
         unseen,
         replayed,
         checkpoints,
+        {t["phase"]: t for t in texts if type(t.get("phase")) is int},
         ended,
     )
 
@@ -156,7 +158,7 @@ def sound_events(rows: Int64Array) -> tuple[Events, int]:
     """The events that make sense, and how many do not."""
     code, number, begin, end = (np.ascontiguousarray(column, np.int64) for column in rows.T)
     kind = code & KIND
-    sound = (kind >= WAIT) & (kind <= LOAD) & (begin > 0) & (begin <= end)
+    sound = (kind >= WAIT) & (kind <= MODE) & (begin > 0) & (begin <= end)
     events = Events(
         kind=kind,
         thread=(code >> _THREAD_SHIFT) & 0xFF,

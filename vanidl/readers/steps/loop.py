@@ -15,8 +15,10 @@ from vanidl.readers.records import ProfileTrace
 from vanidl.readers.steps import spans
 from vanidl.readers.steps.journal import CHECKPOINT, DEVICE, LOAD, WAIT, Events, Journal
 from vanidl.readers.steps.loaders import Int64Array, Loaders, is_call, loader_name, roles_of
+from vanidl.readers.steps.phases import LOADED, SAVE, VALIDATION, Window, find_windows
 
 SOURCE = "vanidl-record"
+_OWN_KIND = (VALIDATION, SAVE, LOADED)
 MARKED = "vanidl.step() in the program"
 
 
@@ -41,8 +43,10 @@ def profile(journal: Journal) -> ProfileTrace:
     """The spans of the thread that trains; without any where no loop was recorded."""
     thread = spans.training_thread(spans.count_threads(journal.events))
     events = spans.outermost(spans.of_training(journal.events, thread))
-    calls = _checkpoint_calls(journal, thread.number, events) if len(events) else ()
     loaders = Loaders.of(events, roles_of(journal.loaders))
+    own = journal.events.pick(journal.events.thread == thread.number)
+    windows = find_windows(own, events, loaders, journal.phases) if len(events) else []
+    calls = _checkpoint_calls(journal, thread.number, events, windows) if len(events) else ()
     blocks = (
         _steps(events, loaders),
         _other_steps(events),
@@ -50,6 +54,8 @@ def profile(journal: Journal) -> ProfileTrace:
         _epochs(events, loaders),
         _held_up(calls, SpanKind.CHECKPOINT),
         _held_up(calls, SpanKind.LOAD),
+        _beside([w for w in windows if w.label == VALIDATION], SpanKind.VALIDATION),
+        _beside([w for w in windows if w.label not in _OWN_KIND], SpanKind.PHASE),
     )
     start, end, step, kind, name, names = _joined(blocks)
     process = journal.process
@@ -97,7 +103,9 @@ def _device(events: Events) -> DeviceTime | None:
     return DeviceTime(len(mine), int((mine.end - mine.begin).sum()), int(mine.number.sum()))
 
 
-def _checkpoint_calls(journal: Journal, trains: int, loop: Events) -> tuple[CheckpointCall, ...]:
+def _checkpoint_calls(
+    journal: Journal, trains: int, loop: Events, windows: Sequence[Window]
+) -> tuple[CheckpointCall, ...]:
     """Saves and loads of all threads; samples that are loaded within a wait are none.
 
     A file that is renamed once it is saved is one save until then, with what lies between (a
@@ -129,7 +137,32 @@ def _checkpoint_calls(journal: Journal, trains: int, loop: Events) -> tuple[Chec
                 in_loop=thread == trains,
             )
         )
-    return tuple(found)
+    for window in windows:
+        if window.label not in (SAVE, LOADED):
+            continue
+        inside = [c for c in found if window.start <= c.start and c.end <= window.end and c.in_loop]
+        path = next((c.path for c in inside if c.path), "")
+        nbytes = sum(call.nbytes or 0 for call in inside) or None
+        found = [call for call in found if call not in inside]
+        is_load = window.label == LOADED
+        found.append(
+            CheckpointCall(window.start, window.end, is_load, window.call, path, nbytes, True)
+        )
+    return tuple(sorted(found, key=lambda call: (call.start, call.end)))
+
+
+def _beside(windows: Sequence[Window], kind: SpanKind) -> _Block:
+    """Windows of one kind, named by what called them; of others by their label."""
+    called = [w.call if kind == SpanKind.VALIDATION else w.label for w in windows]
+    names = tuple(sorted(set(called)))
+    return _Block(
+        kind,
+        np.array([window.start for window in windows], np.int64),
+        np.array([window.end for window in windows], np.int64),
+        np.full(len(windows), -1, np.int64),
+        np.array([names.index(name) for name in called], np.int64),
+        names,
+    )
 
 
 def _held_up(calls: Sequence[CheckpointCall], kind: SpanKind) -> _Block:

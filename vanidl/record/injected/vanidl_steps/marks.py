@@ -1,12 +1,13 @@
-"""What the program marks itself: `vanidl.step()` and `vanidl.wait()`."""
+"""What the program marks itself: `vanidl.step()`, `vanidl.wait()` and `vanidl.phase()`."""
 
 from __future__ import annotations
 
 from functools import wraps
 from time import time_ns
 
-from .journal import END, EPOCH_SHIFT, OTHER_STEP, STEP, WAIT
+from .journal import END, EPOCH_SHIFT, OTHER_STEP, PHASE, STEP, WAIT
 from .loaders import Position, in_worker
+from .phases import Phase
 from .present import SAVE
 
 TYPE_CHECKING = False
@@ -35,12 +36,17 @@ class Marks:
         self._positions: dict[str, Position] = {}
 
     def step(self, label: str) -> Block:
-        """A block that is a step."""
-        return Block(self, STEP if label == _TRAINING else OTHER_STEP, label)
+        """A block that is a step; one that saves is none."""
+        kind = STEP if label == _TRAINING else PHASE if label in _SAVING else OTHER_STEP
+        return Block(self, kind, label)
 
     def wait(self, name: str) -> Block:
         """A block that is a wait for a batch."""
         return Block(self, WAIT, name)
+
+    def phase(self, label: str) -> Block:
+        """A block that is neither."""
+        return Block(self, PHASE, label)
 
     def begin(self, code: int, name: str) -> tuple[int, int]:
         """A block begins; what went on until now."""
@@ -89,19 +95,25 @@ class Marks:
 class Block:
     """One mark, used as a context or around a function; each call of that is one."""
 
-    __slots__ = ("_before", "_begin", "_code", "_kind", "_marks", "_name")
+    __slots__ = ("_before", "_begin", "_code", "_kind", "_marks", "_name", "_phase")
 
     def __init__(self, marks: Marks, kind: int, name: str) -> None:
         self._marks, self._kind, self._name = marks, kind, name
         self._code = SAVE if name in _SAVING else kind
         self._begin, self._before = 0, (0, 0)
+        self._phase = Phase(marks.channel, name, "vanidl.phase") if kind == PHASE else None
 
     def __enter__(self) -> None:
         self._begin = time_ns()
+        if self._phase is not None:
+            self._phase.__enter__()
         self._before = self._marks.begin(self._code, self._name)
 
     def __exit__(self, error: type[BaseException] | None, _error: object, _trace: object) -> None:
         self._marks.channel.journal.present.end(self._before)
+        if self._phase is not None:
+            self._phase.__exit__()
+            return
         self._marks.note(self._kind, self._name, self._begin, error)
 
     def __call__(self, function: Any) -> Any:  # noqa: ANN401
