@@ -1,8 +1,15 @@
 from __future__ import annotations
 
-import pytest
+import subprocess
+import sys
 
-from vanidl.formatting.secrets import MASK, masked
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanidl.formatting import masking
+from vanidl.formatting.secret_hints import MASK
+from vanidl.formatting.secrets import is_secret_name, masked, masked_path, masked_text
 
 SECRET = "Zq7vB2kzW9pLm4Xt8RcY1nHs"
 
@@ -73,3 +80,31 @@ def test_the_option_after_a_bare_option_stays() -> None:
 def test_long_words_take_their_length(unit: str) -> None:
     word = unit * (120_000 // len(unit))
     assert len(list(masked([word, f"--x={word}", f"{word} {word}"]))) == 3
+
+
+FRAGMENTS = (
+    "token", "TOKEN", "to\u212aen", "pa\u017fs", "s\u0131g", "pass", "pwd", "auth", "sig", "secret",
+    "key", "api", "cookie", "bearer ", "a@b", "://", ":", "=", "-", "--", "/", " ", "'", '"', "\n",
+    "3", "x", "mysql", "curl", "-p", "-u", "sk-", "ghp_", "hf_", "AKIA", "eyJ", "A" * 20,
+    "Zq7vB2kz" * 3, "hooks.slack.com/services/", "%3D", "?", "&",
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_a_glance_lets_nothing_pass_that_the_patterns_mask(text: str) -> None:
+    assert masked_text(text) == masking.masked_text(text)
+    assert list(masked(text.split(" "))) == list(masking.masked(text.split(" ")))
+    assert is_secret_name(text) == masking.is_secret_name(text)
+    assert masked_path(text) == masking.masked_path(text)
+
+
+def test_a_glance_tells_most_texts_apart_without_the_patterns() -> None:
+    """They take longer to compile than a small log to read."""
+    code = (
+        "import sys; from vanidl.formatting.secrets import masked, masked_text, masked_path\n"
+        "masked(['python', 'train.py', '--lr', '0.1'])\n"
+        "masked_text('ResNet 50'); masked_path('/a/b')\n"
+        "sys.exit('vanidl.formatting.masking' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

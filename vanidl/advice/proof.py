@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vanidl.advice.finding import Remedy
 from vanidl.advice.levers import Predicted
 from vanidl.formatting.from_logs import CUT_MARK
-from vanidl.formatting.secrets import MASK, MASKED_WORD
+from vanidl.formatting.secret_hints import MASK, MASKED_WORD
 from vanidl.model.trace import Trace
 
 _WORKERS = re.compile(r"--(num[-_])?workers")

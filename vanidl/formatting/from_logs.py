@@ -16,15 +16,8 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from vanidl.formatting.names import printable
-from vanidl.formatting.secrets import (
-    MASK,
-    is_secret_name,
-    masked,
-    masked_path,
-    masked_text,
-    may_hold_secret,
-    may_hold_secret_in_paths,
-)
+from vanidl.formatting.secret_hints import MASK, may_hold_secret, may_hold_secret_in_paths
+from vanidl.formatting.secrets import is_secret_name, masked, masked_path, masked_text
 
 MOST_TEXT_CHARACTERS = 4096
 MOST_COMMAND_CHARACTERS = 32_768
@@ -71,6 +64,8 @@ def clean_text(text: str, most: int = MOST_TEXT_CHARACTERS) -> str:
 def clean_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """`clean_text` of each; of names of which none holds anything looked at as one."""
     texts = tuple(texts)
+    if not texts:
+        return texts
     joined = "\0".join(texts)
     bounded = len(joined) < MOST_TEXT_CHARACTERS or max(map(len, texts)) <= MOST_TEXT_CHARACTERS
     if bounded and joined.replace("\0", "").isprintable() and not may_hold_secret(joined):
@@ -78,6 +73,7 @@ def clean_texts(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(clean_text, texts))
 
 
+@lru_cache(4096)  # a log's path is that of its process, as this is made again and again
 def clean_path(path: str) -> str:
     """A path, which keeps its parts."""
     if len(path) > MOST_TEXT_CHARACTERS:

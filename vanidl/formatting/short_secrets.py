@@ -42,6 +42,11 @@ _KNOWN: Mapping[str, ShortOptions] = {
 }
 
 
+def takes_short_secret(text: str) -> bool:
+    """Whether a text may name one of the programs: a word of it or part of a word."""
+    return any(name in text for name in _KNOWN)
+
+
 def options_after(word: str, before: ShortOptions) -> ShortOptions:
     """Those of the program that the word names, or of the one before."""
     return _KNOWN.get(word.rpartition("/")[2], before)

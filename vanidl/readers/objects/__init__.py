@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from vanidl.readers.format import (
     FileKind,
     Files,
@@ -11,8 +14,6 @@ from vanidl.readers.format import (
     check_by_reading,
     unused,
 )
-from vanidl.readers.objects.log import counters, log, notices
-from vanidl.readers.objects.operations import MAGIC, read_operations
 from vanidl.readers.sniff import Opening
 
 _OBJECTS = "objects"
@@ -20,6 +21,10 @@ _TITLE = "recorded operations on object storage"
 
 
 def _read(files: Files, reading: Reading) -> Records:
+    # Where there are such files: importing what reads them takes time.
+    from vanidl.readers.objects.log import counters, log, notices
+    from vanidl.readers.objects.operations import read_operations
+
     every = reading.each(_TITLE, read_operations, files.get(_OBJECTS, ()))
     found = [file for file in every if len(file.requests)]
     counted = {file.path: counters(file) for file in found}
@@ -28,7 +33,15 @@ def _read(files: Files, reading: Reading) -> Records:
     return Records(tuple(log(file) for file in found), counted, notices=said)
 
 
+def _losses(path: Path) -> Sequence[str]:
+    from vanidl.readers.objects.operations import read_operations
+
+    return read_operations(path).losses
+
+
 def _sniff(opening: Opening) -> str:
+    from vanidl.readers.objects.operations import MAGIC
+
     return _OBJECTS if MAGIC.startswith(opening.head) and opening.head else ""
 
 
@@ -38,7 +51,7 @@ FORMAT = Format(
     patterns=(".objects",),
     kinds=(FileKind(_OBJECTS, "recorded operations on object storage", (".objects",)),),
     read=_read,
-    check=check_by_reading({_OBJECTS: lambda path: read_operations(path).losses}),
+    check=check_by_reading({_OBJECTS: _losses}),
     traces_io=True,
     sniff=_sniff,
     outputs=r"\.objects$",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records, check_by_reading
-from vanidl.readers.pytorch.trace import read_traces
 from vanidl.readers.sniff import Opening
 
 _TRACE = "profiler"
@@ -15,6 +14,8 @@ _MEMBERS = (b'"deviceProperties"', b'"traceEvents"')
 
 
 def _read(files: Files, reading: Reading) -> Records:
+    from vanidl.readers.pytorch.trace import read_traces  # where there is one: it takes time
+
     profiles = reading.each(
         "profiler traces",
         lambda path: read_traces(path, wait_names=reading.wait_names),
@@ -24,6 +25,8 @@ def _read(files: Files, reading: Reading) -> Records:
 
 
 def _losses(path: Path) -> tuple[str, ...]:
+    from vanidl.readers.pytorch.trace import read_traces
+
     trace = read_traces(path)[0]
     return (*trace.losses, *trace.slight)
 

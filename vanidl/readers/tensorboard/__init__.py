@@ -16,7 +16,6 @@ from vanidl.readers.format import (
     unused,
 )
 from vanidl.readers.records import StepLog
-from vanidl.readers.tensorboard.event_file import read_events, records_of, steps_of
 
 _EVENT_FILE = "event_files"
 _PREFIX = "events.out.tfevents."
@@ -39,10 +38,19 @@ def _read(files: Files, reading: Reading) -> Records:
 
 
 def _step_log(path: Path, tag: str | None) -> tuple[StepLog, Sequence[str]]:
+    # Where there is one: importing what reads it takes time.
+    from vanidl.readers.tensorboard.event_file import read_events, records_of, steps_of
+
     content = read_events(path)
     steps = steps_of(path, content, tag)
     log = StepLog(path, tag, steps, tuple(content.tags), records_of(path, content))
     return log, content.losses
+
+
+def _losses(path: Path) -> Sequence[str]:
+    from vanidl.readers.tensorboard.event_file import read_events
+
+    return read_events(path).losses
 
 
 def _without_steps(log: StepLog, losses: Sequence[str]) -> Iterable[Notice]:
@@ -56,6 +64,6 @@ FORMAT = Format(
     patterns=(f"{_PREFIX}*",),
     kinds=(FileKind(_EVENT_FILE, "TensorBoard event file", prefix=_PREFIX),),
     read=_read,
-    check=check_by_reading({_EVENT_FILE: lambda path: read_events(path).losses}),
+    check=check_by_reading({_EVENT_FILE: _losses}),
     outputs="tfevents",
 )

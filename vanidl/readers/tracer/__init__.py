@@ -5,78 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vanidl.encoding.one_file import read_one
-from vanidl.errors import InputError
-from vanidl.formatting.units import plural
 from vanidl.readers.format import FileKind, Files, Format, Reading, Records
 from vanidl.readers.sniff import Opening
-from vanidl.readers.tracer.layout import MAGIC
-from vanidl.readers.tracer.log import TRACER, Recorded, notices, recorded
-from vanidl.readers.verdict import (
-    PARTIAL,
-    WHOLE,
-    LayerCheck,
-    Verdict,
-    refused,
-    state_by_losses,
-)
+from vanidl.readers.verdict import Verdict
 
 _CALLS = "calls"
-_TITLE = "recorded calls"
 
 
 def _read(files: Files, reading: Reading) -> Records:
-    every = reading.each(_TITLE, recorded, files.get(_CALLS, ()))
-    counted = {one.log.path: one.counters for one in every}
-    said = tuple(notices(every))
-    return Records(tuple(one.log for one in every), counted, notices=said)
+    from vanidl.readers.tracer import reading as calls  # where there are such files: it takes time
+
+    return calls.read(files.get(_CALLS, ()), reading)
 
 
 def _check(
     files: Sequence[tuple[FileKind, Path]], before_each: Callable[[], None]
-) -> list[Verdict]:
-    found = []
-    for kind, path in files:
-        before_each()
-        try:
-            found.append(_verdict(kind, path, read_one(recorded, path)))
-        except InputError as error:
-            found.append(refused(path, kind.title, str(error)))
-    return found
+) -> Sequence[Verdict]:
+    from vanidl.readers.tracer import reading as calls
 
-
-def _verdict(kind: FileKind, path: Path, found: Recorded) -> Verdict:
-    """The verdict on a file that could be read: partial where calls have no slot."""
-    log, header = found.log, found.header
-    state, missing = state_by_losses(log.losses), log.losses
-    if header.missing_calls:
-        state = PARTIAL if state == WHOLE else state
-        missing = (*missing, f"{plural(header.missing_calls, 'call')} of it are in totals alone")
-    traced = {table.layer: len(table.op) for table in log.operations}
-    layers = tuple(
-        LayerCheck(
-            records.layer,
-            sum(int(records.counters[f"{records.layer}_{what}"].sum()) for what in _MOVES),
-            traced.get(records.layer, 0),
-        )
-        for records in found.counters.layers
-    )
-    return Verdict(
-        str(path), kind.title, state, read=True, version=header.tracer, missing=missing,
-        layers=layers,
-    )  # fmt: skip
-
-
-_MOVES = ("READS", "WRITES")
+    return calls.check(files, before_each)
 
 
 def _sniff(opening: Opening) -> str:
+    from vanidl.readers.tracer.layout import MAGIC
+
     return _CALLS if opening.head.startswith(MAGIC) else ""
 
 
 FORMAT = Format(
-    name=TRACER,
-    title=_TITLE,
+    name="vanidl",
+    title="recorded calls",
     patterns=(".calls", ".calls.gz"),
     kinds=(FileKind(_CALLS, "recorded calls", (".calls", ".calls.gz"), is_log=True),),
     read=_read,
