@@ -152,11 +152,12 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
     communication = intervals.subtract(union_of(SpanKind.COMMUNICATION), compute)
     copy = intervals.subtract(intervals.subtract(union_of(SpanKind.COPY), compute), communication)
     computing = (spans.kind == SpanKind.KERNEL) | (spans.kind == SpanKind.OP)
-    start, end, source = (column[computing] for column in (spans.start, spans.end, spans.source))
-    each = np.unique(source).tolist()
+    # It sees from the first of its events to the last, its marks of steps among them.
+    each = np.unique(spans.source[computing]).tolist()
     first, last = np.zeros(len(each), np.int64), np.zeros(len(each), np.int64)
     for i, one in enumerate(each):
-        first[i], last[i] = start[source == one].min(), end[source == one].max()
+        its = spans.source == one
+        first[i], last[i] = spans.start[its].min(), spans.end[its].max()
     return Activity(compute, communication, copy, by_device, intervals.union(first, last))
 
 

@@ -30,7 +30,7 @@ or not recorded."""
 
 WAITS = (IO_WAIT, OTHER_WAIT, INPUT_WAIT, DELIVERY_WAIT, WORKERS_WAIT)
 
-_WIDE = 0.5  # of the waits: with more of them open, what they consist of is not known
+_WIDE = 0.5  # of the waits, or of idle: with more of it open, what it consists of is not known
 _SMALL = 1e-4  # of the step: shorter parts are of the rest
 
 
@@ -111,6 +111,6 @@ def divide_step(account: Breakdown) -> StepParts | None:
     if rest_ns > 0:
         found.append((REST, rest_ns, f"{MEAN}/{STEP}/"))
     parts = tuple(StepPart(c, ns / 1e9, ns / mean_ns, key) for c, ns, key in found)
-    computed = spent(COMPUTE)
-    device_known = spent(DEVICE_IDLE).high_ns > 0 and computed.high_ns - computed.low_ns <= 1
+    computed, idle = spent(COMPUTE), spent(DEVICE_IDLE)
+    device_known = computed.high_ns - computed.low_ns < _WIDE * idle.high_ns
     return StepParts(mean_ns / 1e9, int(steps.min()), len(steps), waits_known, device_known, parts)
