@@ -25,6 +25,7 @@ from vanidl.analyses.benchmark import BenchmarkResult
 from vanidl.analyses.coverage import Coverage
 from vanidl.analyses.dataset import Dataset
 from vanidl.analyses.files import FileTotals
+from vanidl.analyses.lines import Lines
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
@@ -152,6 +153,11 @@ class Run:
     def fetching(self) -> Fetching | None:
         """Which batch waited for what, where the fetches of loaders were recorded."""
         return self.results.fetching
+
+    @property
+    def lines(self) -> Lines | None:
+        """Which lines of the program fetches and steps spend their time in."""
+        return self.results.lines
 
     @property
     def benchmarks(self) -> tuple[BenchmarkResult, ...]:

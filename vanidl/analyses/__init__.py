@@ -28,6 +28,7 @@ from vanidl.analyses import (
     filetimeline,
     heatmaps,
     latencies,
+    lines,
     operations,
     overlap,
     perstep,
@@ -52,6 +53,7 @@ from vanidl.analyses.fates import RankFates
 from vanidl.analyses.files import FileTotals
 from vanidl.analyses.filetimeline import FileTimeline
 from vanidl.analyses.latencies import Latencies
+from vanidl.analyses.lines import Lines
 from vanidl.analyses.overlap import Overlap
 from vanidl.analyses.perstep import PerStep
 from vanidl.analyses.phases import Phases
@@ -104,6 +106,7 @@ class Results:
     fetching: Fetching | None = None
     durations: Durations | None = None
     latencies: Latencies | None = None
+    lines: Lines | None = None
     benchmarks: tuple[BenchmarkResult, ...] = ()
     fates: Mapping[int, RankFates] = field(default_factory=dict)  # by position in Trace.ranks
     calls: Calls = field(default_factory=Calls)
@@ -217,6 +220,7 @@ def _each_alone(
         "durations": durations.finish(reduced["durations"]),
         "latencies": latencies.finish(reduced["latencies"], chosen),
         "benchmarks": benchmark.finish(reduced["operations"], chosen),
+        "lines": lines.finish(chosen),
     }
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from vanidl.analyses.visits import natural
 from vanidl.anonymize.pseudonyms import Pseudonyms
 from vanidl.model.file_facts import FileFacts
+from vanidl.model.lines import FunctionLines, SampledPart
 from vanidl.model.selection import Selection, chosen_files
 from vanidl.model.trace import Files, LogState, Process, Profile, Spans, Trace
 from vanidl.model.user_data import UserData
@@ -56,6 +57,7 @@ def anonymous(trace: Trace, names: Pseudonyms) -> Trace:
         checkpoint_calls=tuple(
             replace(c, path=names.path(c.path) if c.path else "") for c in trace.checkpoint_calls
         ),
+        lines=tuple(_part(part, names) for part in trace.lines),
         fetches=replace(trace.fetches, names=tuple(map(names.text, trace.fetches.names))),
     )
 
@@ -81,6 +83,28 @@ def _files(files: Files, names: Pseudonyms) -> Files:
         tuple(map(names.file_system, files.file_system)),
         tuple(place),
         files.data_kind,
+    )
+
+
+def _part(part: SampledPart, names: Pseudonyms) -> SampledPart:
+    """Sampled lines by their numbers alone: functions and texts are the program's own."""
+
+    def key(function: FunctionLines) -> tuple[str, str, int]:
+        return names.path(function.file, "code"), "", function.first
+
+    of = {function.key: key(function) for function in part.functions}
+    return replace(
+        part,
+        functions=tuple(
+            replace(
+                function,
+                file=of[function.key][0],
+                name="",
+                parent=None if function.parent is None else of.get(function.parent),
+                lines=tuple(replace(line, text="") for line in function.lines),
+            )
+            for function in part.functions
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from vanidl.merge.process_table import ProcessTable
 from vanidl.merge.processes import identify
 from vanidl.merge.training_steps import settle
 from vanidl.model.file_kinds import KindRule, profiler_rules
+from vanidl.model.lines import merge_parts
 from vanidl.model.spill import Parts
 from vanidl.model.trace import MAX_PART_ROWS, OBJECT, Job, LogState, Process, Trace
 from vanidl.model.warnings import Notice
@@ -155,6 +156,7 @@ def _trace(run: _Records, placed: _Placed, options: Options) -> Trace:
         object_calls=operations.metadata_calls(logs, processes, beside=True),
         fetches=merge_fetches.fetches(run.profiles, placed.rows, profiles),
         checkpoint_calls=merge_profiles.checkpoint_calls(run.profiles, processes, placed.clocks),
+        lines=merge_parts(part for profile in run.profiles for part in profile.lines),
     )
 
 

@@ -24,6 +24,7 @@ from vanidl.model.ending import Ending
 from vanidl.model.fetches import NO_FETCHES, Fetches
 from vanidl.model.file_kinds import DATASET
 from vanidl.model.intervals import Intervals
+from vanidl.model.lines import SampledPart
 from vanidl.model.user_data import UserData
 from vanidl.model.warnings import Notice
 
@@ -403,6 +404,9 @@ class Trace:
     user_data: UserData = field(default_factory=UserData)
     fetches: Fetches = NO_FETCHES
     checkpoint_calls: tuple[CheckpointCall, ...] = ()  # by start
+    lines: tuple[SampledPart, ...] = ()
+    """Which lines of the program took the time of fetches and steps, where they were sampled: of
+    all ranks together, whatever is selected."""
     steps_counted: int | None = None
     """Training steps of a process with a profile, by its event file, profiled or not."""
     benchmarks: tuple[Benchmark, ...] = ()

@@ -22,6 +22,7 @@ from vanidl.formatting.from_logs import (
     set_clean,
 )
 from vanidl.model.intervals import Intervals
+from vanidl.model.lines import SampledPart
 from vanidl.model.trace import CheckpointCall, DeviceTime
 
 
@@ -235,6 +236,7 @@ class ProfileTrace:
     clock_uncertainty_ns: int = 0  # half-width of what the file and its name say of the epoch
     marks_loop: bool = False  # steps and waits of the whole process, nothing of what computes
     fetches: FetchTable | None = None  # of its loaders, where they were recorded
+    lines: tuple[SampledPart, ...] = ()  # of it and its workers, where they were sampled
     device: DeviceTime | None = None  # at its steps, where events were recorded on it
     device_in_part: bool = False  # work of its device was left out, as it had no times
     threads: tuple[int, ...] = ()  # numbers by which tracers may know the thread that trains

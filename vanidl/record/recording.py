@@ -21,6 +21,7 @@ from vanidl.record.launch import Ended, passed_on, run
 from vanidl.record.memory_kills import memory_kills
 from vanidl.record.recorder import AUTO, ENDED, TRACERS, Tracer
 from vanidl.record.run_record import run_record
+from vanidl.record.source_lines import keep_source_lines
 from vanidl.record.steps import Replay
 
 RECORDERS = (own.RECORDER, darshan.RECORDER, dftracer.RECORDER)
@@ -96,6 +97,8 @@ def record(
         environment = _environment(chosen, root, more)
         killed_before = memory_kills()
         ended = run(command, environment, signals)
+        if journals is not None:
+            keep_source_lines(journals, ended.start_ns)
         result = replace(
             _run_record(command, chosen, ended),
             ceiling=replay is not None,

@@ -17,6 +17,7 @@ from vanidl.report.advice import Numbers, numbers, of_one
 from vanidl.run import Run
 from vanidl.wording.data import traced_share
 from vanidl.wording.layers import untraced_beside
+from vanidl.wording.lines import line_of_part
 from vanidl.wording.step_parts import part_meaning, part_name
 
 GHOSTS = 3
@@ -73,6 +74,7 @@ class BarPart:
     meaning: str
     href: str
     key: str  # of the cell that it shows
+    line: str = ""  # of the program that takes most of it, with its share of the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ def _bar(run: Run) -> Bar | None:
             part_meaning(part.code, whole, lossy=lossy),
             _PROOF.get(part.code, "#overlap"),
             part.key,
+            line_of_part(part.code, whole, run.lines),
         )
         for part in whole.parts
     )

@@ -28,6 +28,27 @@ breakdown.mean.input_wait_s | s | Input waits of training steps, summed; null wi
 breakdown.per_rank.input_wait_s | s | Input waits of training steps, summed; null without steps
 input_wait | s | Input waits of training steps by cause, summed; null without steps
 phase_causes | s | Each phase by cause
+lines | | Lines of the program that fetches and steps spend their time in; null: not sampled
+lines.fetch | | Fetches of loaders; null: not sampled
+lines.loop | | Steps between their batches: the function with the loop; null: not sampled
+lines.fetch.samples | count | Sampled fetches, over all processes
+lines.loop.samples | count | Sampled steps, over all processes
+lines.fetch.wall_s | s | Their wall time
+lines.loop.wall_s | s | Their wall time
+lines.fetch.cpu_s | s | Processor time of their threads
+lines.loop.cpu_s | s | Processor time of their threads
+lines.fetch.lines | | The most costly first, each time in one line
+lines.loop.lines | | The most costly first, each time in one line
+lines.file | | File of the program
+lines.line | 1 | Number of the line
+lines.function | | Function that it is of
+lines.text | | Its source; empty where that was not at hand
+lines.share | 1 | Share of the sampled wall time
+lines.cpu_share | 1 | Share of the sampled processor time
+lines.blocked_share | 1 | Share of the sampled time that was not on the processor
+lines.wall_s | s | Wall time
+lines.cpu_s | s | Processor time
+lines.hits | count | How often it ran
 breakdown.mean.evidence | | What each cause of the run rests on
 breakdown.per_rank.evidence | | What each cause of the run rests on
 assumed | | What must hold, beyond what was recorded, for the cells to be right

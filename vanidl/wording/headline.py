@@ -30,6 +30,7 @@ from vanidl.wording.layers import (
     stdio_part,
     through_daos,
 )
+from vanidl.wording.lines import sentences
 from vanidl.wording.placement import placement_bounds
 from vanidl.wording.storage import storage_sentence
 from vanidl.wording.waits import parts_words
@@ -82,6 +83,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
             _ceiling(trace),
             _moved_elsewhere(title, results.summary),
             placement_bounds(results.placement),
+            *sentences(results.lines),
             stdio_part(results.summary),
             objects_part(results.summary),
         )
@@ -97,6 +99,7 @@ def headline(trace: Trace, results: Results, account: Breakdown) -> Headline:
         _ceiling(trace),
         _beside_training(account, lead.window),
         _starving(overlap),
+        *sentences(results.lines),
         _ranks(overlap, account),
         _through_communication(overlap),
         _unobserved(overlap),

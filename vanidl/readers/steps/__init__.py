@@ -10,12 +10,14 @@ from vanidl.readers.sniff import Opening
 
 _STEPS = "steps"
 _FAILURE = "steps_failure"
+_SOURCES = "source_lines"
 
 
 def _read(files: Files, reading: Reading) -> Records:
     from vanidl.readers.steps import reading as steps  # where there are such files: it takes time
 
-    return steps.read(files.get(_STEPS, ()), files.get(_FAILURE, ()), reading)
+    journals, failures, sources = (files.get(k, ()) for k in (_STEPS, _FAILURE, _SOURCES))
+    return steps.read(journals, failures, sources, reading)
 
 
 def _losses(path: Path) -> Sequence[str]:
@@ -38,9 +40,10 @@ FORMAT = Format(
     kinds=(
         FileKind(_STEPS, "recorded steps", (".steps",)),
         FileKind(_FAILURE, "note of a failed recording of steps", (".steps-error",)),
+        FileKind(_SOURCES, "source lines of sampled functions", (".source-lines",)),
     ),
     read=_read,
     check=check_by_reading({_STEPS: _losses}),
     sniff=_sniff,
-    outputs=r"\.steps(-error)?$",
+    outputs=r"\.(steps(-error)?|source-lines)$",
 )

@@ -79,6 +79,12 @@ def fetch_table(journal: Journal, workers: Workers) -> FetchTable | None:
     return table if len(table.begin) else None
 
 
+def processes_of(journal: Journal, workers: Workers) -> list[Journal]:
+    """The journals of a training process and of the workers that fetched for it, each once."""
+    found = {worker.path: worker for _, worker in _started(journal, workers)}
+    return [journal, *found.values()]
+
+
 def _trains(journal: Journal) -> bool:
     return bool(np.isin(journal.events.kind, (WAIT, END, TAKEN, WORKER)).any())
 

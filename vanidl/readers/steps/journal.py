@@ -75,6 +75,7 @@ class Journal:
         default_factory=dict
     )  # number -> path, call
     phases: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # number -> label, call
+    lines: tuple[Mapping[str, Any], ...] = ()  # tables of sampled lines, the latest last
     ended: bool = True  # False: it should say where it ends, and does not
 
 
@@ -97,6 +98,7 @@ def read_journal(path: Path) -> Journal:
     profiled = tuple(text for text in texts if "profile" in text)
     unseen = tuple(text for text in texts if "unseen" in text)
     replayed = tuple({text["replay"]: text for text in texts if _is_replay(text)}.values())
+    lines = tuple(text for text in texts if type(text.get("lines")) is str)
     ended = not process.get("marks_end") or any("ended" in text for text in texts)
     # Of one that was renamed the last name stands.
     checkpoints = {t["checkpoint"]: t for t in texts if type(t.get("checkpoint")) is int}
@@ -111,6 +113,7 @@ def read_journal(path: Path) -> Journal:
         replayed,
         checkpoints,
         {t["phase"]: t for t in texts if type(t.get("phase")) is int},
+        lines,
         ended,
     )
 

@@ -11,8 +11,9 @@ from vanidl.errors import InputError
 from vanidl.formatting.units import plural
 from vanidl.model.warnings import Notice
 from vanidl.readers.format import Reading, Records, unused
-from vanidl.readers.steps.fetches import fetch_table, workers_of
+from vanidl.readers.steps.fetches import fetch_table, processes_of, workers_of
 from vanidl.readers.steps.journal import OPTIMIZER, OTHER_STEP, STEP, Journal, read_journal
+from vanidl.readers.steps.lines import read_sources, sampled_parts
 from vanidl.readers.steps.loop import profile
 from vanidl.readers.steps.ranks import silent_ranks
 from vanidl.readers.steps.unseen import notices
@@ -21,14 +22,23 @@ _MOST_REASON = 4000  # characters of a file
 _MOST_FAILURES = 8
 
 
-def read(steps: Sequence[Path], failures: Sequence[Path], reading: Reading) -> Records:
-    """What journals say, and notes of hooks that failed."""
+def read(
+    steps: Sequence[Path], failures: Sequence[Path], sources: Sequence[Path], reading: Reading
+) -> Records:
+    """What journals say, with the source of their lines, and notes of hooks that failed."""
     journals = reading.each("recorded steps", read_journal, steps)
     ceilings = tuple(_ceiling_run(journal) for journal in journals if journal.replayed)
     journals = [journal for journal in journals if not journal.replayed]
     workers = workers_of(journals)
+    kept = reading.each("source lines", read_sources, sources)
+    texts = {place: text for each in kept for place, text in each.items()}
     profiles = [
-        replace(profile(journal), fetches=fetch_table(journal, workers)) for journal in journals
+        replace(
+            profile(journal),
+            fetches=fetch_table(journal, workers),
+            lines=sampled_parts(processes_of(journal, workers), texts),
+        )
+        for journal in journals
     ]
     failed = reading.each("recorded steps", _failures, failures)
     said = [notice for each in failed for notice in each]

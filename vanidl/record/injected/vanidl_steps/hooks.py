@@ -24,8 +24,11 @@ HOOKS = (
     ("torch.utils.data.dataloader", "pytorch.watch_loaders"),
     ("torch.optim.optimizer", "pytorch.watch_optimizers"),
     ("torch.utils.data._utils.fetch", "fetches.watch_fetchers"),
+    ("torch.utils.data._utils.fetch", "lines.watch_fetchers"),
+    ("torch.utils.data._utils.worker", "lines.watch_workers"),
     ("torch.utils.data._utils.worker", "fetches.watch_workers"),
     ("torch.utils.data.dataloader", "fetches.watch_iterators"),
+    ("torch.utils.data.dataloader", "lines.watch_loops"),
     ("torchdata.stateful_dataloader.worker", "fetches.watch_workers"),
     ("torchdata.stateful_dataloader.stateful_dataloader", "fetches.watch_iterators"),
     ("torch.utils.data.dataloader", "device.watch_loaders"),
@@ -95,9 +98,9 @@ REPLAY_HOOKS = (
 
 
 def replaying() -> Iterator[tuple[str, str]]:
-    """The hooks of a run whose batches come from memory: fetches are of no interest then."""
+    """The hooks of a run whose batches come from memory: what fetches do is of no interest then."""
     yield from REPLAY_HOOKS
-    yield from (hook for hook in HOOKS if not hook[1].startswith("fetches."))
+    yield from (hook for hook in HOOKS if not hook[1].startswith(("fetches.", "lines.")))
 
 
 class Channel:

@@ -1,0 +1,212 @@
+"""Lines that were sampled in a program, against times that its lines took themselves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import vanidl
+from tests.record.timed_lines import PROGRAMS
+from vanidl.analyses.lines import PartLines
+from vanidl.readers.steps.journal import read_journal
+from vanidl.record import record
+from vanidl.record.source_lines import NAME, keep_source_lines
+
+PROGRAM = Path(__file__).with_name("timed_lines.py")
+SMALL_TORCH = Path(__file__).with_name("small_torch")
+SAME = 0.1  # of the processor time of a part
+NEAR = 0.3  # of its wall time: a machine at work takes a core away where it likes
+OF_LOOP = {"step", "log"}
+NEWEST = [f"python3.{minor}" for minor in (12, 13, 14)]
+
+
+@pytest.fixture
+def small_torch(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(SMALL_TORCH))
+
+
+def interpreter(name):
+    """One that runs: what is found may only say that it is not installed."""
+    folders = sorted(Path.home().glob(".pyenv/versions/*/bin"))
+    for found in (shutil.which(name), *(folder / name for folder in folders)):
+        if found is not None and Path(found).exists():
+            said = subprocess.run([found, "-c", "print(1)"], capture_output=True, check=False)
+            if said.returncode == 0:
+                return str(found)
+    pytest.skip(f"no {name} here: what samples lines from Python 3.12 on is not tried")
+
+
+def shares(part: PartLines):
+    """Wall and processor time of each kind of line that the program marks, in its own part."""
+    wall, cpu = defaultdict(float), defaultdict(float)
+    for line in part.lines:
+        name = line.text.rpartition("# line: ")[2] if "# line: " in line.text else ""
+        wall[name] += line.share
+        cpu[name] += line.cpu_share
+    return wall, cpu
+
+
+def assert_as_timed(run, truth):
+    """Shares of lines are those of the program's own timers."""
+    for part, mine in ((run.lines.fetch, set(truth) - OF_LOOP), (run.lines.loop, OF_LOOP)):
+        wall_s, cpu_s = (sum(truth[name][k] for name in mine) for k in (0, 1))
+        wall, cpu = shares(part)
+        assert part.samples > 0
+        assert sum(line.share for line in part.lines) <= 1.001
+        for name in mine:
+            assert wall[name] == pytest.approx(truth[name][0] / wall_s, abs=NEAR), name
+            assert cpu[name] == pytest.approx(truth[name][1] / cpu_s, abs=SAME), name
+
+
+def trained(folder, python, program):
+    done = record([python, str(PROGRAM), str(folder / "truth"), program], folder / "RUN",
+                  tracer="none")  # fmt: skip
+    assert done.exit_status == 0
+    assert not list((folder / "RUN" / "steps").glob("*.steps-error"))
+    return vanidl.open_run(folder / "RUN"), json.loads((folder / "truth").read_text())
+
+
+@pytest.mark.usefixtures("small_torch")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_lines_take_what_they_say_themselves(tmp_path, program):
+    run, truth = trained(tmp_path, sys.executable, program)
+    assert_as_timed(run, truth)
+    costly = run.lines.fetch.lines[0]
+    assert Path(costly.file).name == PROGRAM.name
+    assert 0 <= costly.cpu_s <= costly.wall_s
+    sleeping = next(line for line in run.lines.loop.lines if "# line: step" in line.text)
+    assert sleeping.cpu_s < 0.5 * sleeping.wall_s
+
+
+@pytest.mark.usefixtures("small_torch")
+@pytest.mark.parametrize("name", NEWEST)
+def test_newer_pythons_have_events_of_the_functions_alone(tmp_path, name):
+    run, truth = trained(tmp_path, interpreter(name), "called")
+    assert_as_timed(run, truth)
+
+
+LOOK = """
+import sys
+{before}
+from torch.utils.data import DataLoader
+
+class Samples:
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        {within}
+        return i
+
+def train():
+    for batch in DataLoader(Samples(), batch_size=4):
+        {step}
+        pass
+
+try:
+    train()
+{caught}
+{after}
+"""
+TOOLS = """
+for number in range(6):
+    assert sys.monitoring.get_tool(number) == ("mine" if number == {mine} else None), number
+"""
+
+
+def ran(folder, python, **parts):
+    """The lines that were sampled of a program that looks at itself."""
+    nothing = dict.fromkeys(("before", "within", "step", "after"), "pass")
+    parts = nothing | {"caught": "finally: pass"} | parts
+    (folder / "program.py").write_text(textwrap.dedent(LOOK).format(**parts))
+    done = record([python, str(folder / "program.py")], folder / "RUN", tracer="none")
+    assert done.exit_status == 0
+    journals = map(read_journal, (folder / "RUN" / "steps").glob("*.steps"))
+    return [text for journal in journals for text in journal.lines]
+
+
+@pytest.mark.usefixtures("small_torch")
+class TestHarm:
+    def test_a_program_that_nobody_looks_at_is_sampled_and_left_clean(self, tmp_path):
+        assert ran(tmp_path, sys.executable, after="assert sys.gettrace() is None")
+
+    @pytest.mark.parametrize("name", ["settrace", "setprofile"])
+    def test_own_functions_of_tracing_are_left_alone(self, tmp_path, name):
+        found = ran(
+            tmp_path,
+            sys.executable,
+            before=f"calls = []\nmine = lambda *of: calls.append(of[1])\nsys.{name}(mine)",
+            after=f"assert sys.g{name[1:]}() is mine\nassert calls",
+        )
+        assert found == []
+
+    def test_a_trace_function_that_is_set_within_a_sample_stays(self, tmp_path):
+        """As a debugger's is that a breakpoint starts."""
+        ran(
+            tmp_path,
+            sys.executable,
+            before="mine = lambda *of: None",
+            within="sys.settrace(mine) if i == 0 else None",
+            after="assert sys.gettrace() is mine",
+        )
+
+    def test_an_error_within_a_sample_is_the_programs(self, tmp_path):
+        found = ran(
+            tmp_path,
+            sys.executable,
+            within="{}[i] if i == 40 else None",
+            caught="except KeyError: assert sys.gettrace() is None",
+        )
+        assert found
+
+    @pytest.mark.parametrize("name", NEWEST)
+    def test_tools_of_the_program_are_left_alone(self, tmp_path, name):
+        found = ran(
+            tmp_path,
+            interpreter(name),
+            before="sys.monitoring.use_tool_id(1, 'mine')",
+            after=TOOLS.format(mine=1),
+        )
+        assert found == []
+
+    @pytest.mark.parametrize("name", NEWEST)
+    def test_no_tool_is_kept(self, tmp_path, name):
+        assert ran(tmp_path, interpreter(name), after=TOOLS.format(mine=-1))
+
+
+class TestSourceLines:
+    def journal(self, folder, file, wall_ns=100):
+        folder.mkdir()
+        costs = [[1, 1, wall_ns, 0, 0], [2, 1, 1000, 0, 0], [99, 1, 1000, 0, 0]]
+        table = {"lines": "fetch", "wall_ns": 20_000, "functions": [{"file": file, "costs": costs}]}
+        (folder / "host-1.steps").write_bytes(b"rows" + json.dumps(table).encode() + b" rows")
+        return folder
+
+    @pytest.mark.parametrize(("wall_ns", "kept"), [(99, [2]), (100, [1, 2])])
+    def test_of_costly_lines_that_are_there(self, tmp_path, wall_ns, kept):
+        source = tmp_path / "data.py"
+        source.write_text("first\n    second\n")
+        folder = self.journal(tmp_path / "steps", str(source), wall_ns)
+        keep_source_lines(folder, source.stat().st_mtime_ns + 1)
+        rows = json.loads((folder / NAME).read_bytes())
+        assert [row[1] for row in rows] == kept
+        assert rows[-1] == [str(source), 2, "second"]
+
+    def test_none_of_a_file_that_was_changed_since(self, tmp_path):
+        source = tmp_path / "data.py"
+        source.write_text("first\nsecond\n")
+        folder = self.journal(tmp_path / "steps", str(source))
+        keep_source_lines(folder, source.stat().st_mtime_ns)
+        assert not (folder / NAME).exists()
+
+    @pytest.mark.parametrize("file", ["<string>", "/nowhere/data.py", "\0"])
+    def test_none_of_what_is_no_file(self, tmp_path, file):
+        folder = self.journal(tmp_path / "steps", file)
+        keep_source_lines(folder, 1 << 62)
+        assert [path.name for path in folder.iterdir()] == ["host-1.steps"]
