@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0+cpu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage-map coverage lint golden faults fuzz loops reports studies-small notebooks docs dist wheels browser fuse compiler clean
+.PHONY: help demo test check coverage-map coverage lint golden faults fuzz laws loops reports studies-small notebooks docs dist wheels browser fuse compiler clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -53,6 +53,9 @@ fuzz: $(VENV)/installed-test  ## 3,000 damaged logs, 5,000 hostile commands, law
 	  tests/model tests/advice/test_predict.py tests/breakdown tests/anonymize tests/compare/test_power.py
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
 	  $(BIN)/python -m tests.fuzz.guided -max_total_time=120; fi
+
+laws: $(VENV)/installed-loaders fuse  ## runs of known truth without evidence keep it: half an hour
+	$(BIN)/python -m tests.breakdown.laws
 
 reports: $(VENV)/installed-loaders browser fuse  ## the sample pages in reports/
 	$(BIN)/python reports/make.py

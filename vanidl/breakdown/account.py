@@ -50,7 +50,14 @@ from vanidl.breakdown.sources.counters import ALL, StorageBounds
 from vanidl.model import intervals
 from vanidl.model.intervals import Intervals
 from vanidl.model.trace import Spans, Trace
-from vanidl.model.warnings import LOWER_BOUNDS, serious_codes
+from vanidl.model.warnings import (
+    DAMAGED,
+    LOST_PROCESSES,
+    LOWER_BOUNDS,
+    UNREAD,
+    UNSEEN,
+    serious_codes,
+)
 
 Int64Array = NDArray[np.int64]
 
@@ -60,6 +67,9 @@ EPOCH_END = "epoch_end"
 TRACED, MARKED, PROFILED, FETCHED = "traced calls", "marks", "profile", "fetches"
 _COUNTED = {"stdio_untraced"}
 """Calls that are in no trace, and counted."""
+
+_UNCOUNTED = DAMAGED | UNREAD | LOST_PROCESSES | UNSEEN - _COUNTED | {"recording_stopped"}
+"""Calls that are in no counter either."""
 
 _ONE_AT_A_TIME = 1e-3  # sum and union of calls apart by less: they came one at a time
 _PARTS = (READ, WRITE, METADATA, SYNC, OBJECT, EXCHANGE)
@@ -218,7 +228,9 @@ class _Sources:
     def __init__(self, trace: Trace, results: Results, assume: frozenset[str]) -> None:
         self.trace, self.results, self.assume = trace, results, assume
         shown = _serial_processes(trace, results)
-        self.bounds = counters.bound_storage(trace, shown, assume)
+        lost = _UNCOUNTED & serious_codes(results.coverage.warnings)
+        complete = not lost and all(log.whole for log in trace.logs)
+        self.bounds = counters.bound_storage(trace, shown, assume, complete=complete)
         self.maps_unseen = _maps_unseen(results.coverage)
         may_be_whole = not self.maps_unseen or NOT_MAPPED in assume
         self.whole = may_be_whole and is_whole(trace, results.coverage)
@@ -237,6 +249,7 @@ class _Sources:
                 process,
                 self.whole and bool(trace.processes[process].log),
                 slack_ns,
+                self.assume,
             )
             for process in np.flatnonzero(trace.family == position).tolist()
         }

@@ -18,7 +18,19 @@ ASKED_AS_IT_WAITED = (
 )
 BINS_HOLD_ALL = "metadata calls, which are in no heat map, took no time"
 FOLLOWS = "what lies between two profiled steps, where it is shorter than a step, is of the second"
+ONE_CLOCK = "clocks that are known to a millisecond are one clock"
+OPERATORS_COMPUTE = "operators call no storage, where not every call was traced"
 
 ALL = frozenset(
-    {NOT_MAPPED, BLOCKING, NESTED, SOME_WORKER, ASKED_AS_IT_WAITED, BINS_HOLD_ALL, FOLLOWS}
+    {
+        NOT_MAPPED,
+        BLOCKING,
+        NESTED,
+        SOME_WORKER,
+        ASKED_AS_IT_WAITED,
+        BINS_HOLD_ALL,
+        FOLLOWS,
+        ONE_CLOCK,
+        OPERATORS_COMPUTE,
+    }
 )

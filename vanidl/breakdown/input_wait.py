@@ -9,14 +9,14 @@ wait is the fetch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.analyses.calls import Calls
 from vanidl.breakdown import assumptions
-from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, SOME_WORKER
+from vanidl.breakdown.assumptions import ASKED_AS_IT_WAITED, ONE_CLOCK, SOME_WORKER
 from vanidl.breakdown.causes import (
     BLOCKED,
     DELIVERY,
@@ -32,7 +32,7 @@ from vanidl.breakdown.causes import (
 from vanidl.model import call_kinds, intervals
 from vanidl.model.fetches import Fetches
 from vanidl.model.intervals import Intervals
-from vanidl.model.trace import Trace
+from vanidl.model.trace import Process, Profile, Trace
 
 Int64Array = NDArray[np.int64]
 Bounds = dict[str, tuple[Int64Array, Int64Array]]
@@ -47,6 +47,7 @@ FREE_PARTS = "parts of storage at unknown times"
 _OF_FETCHES = (INPUT_CPU, BLOCKED, TOO_FEW_CORES)
 """What a fetch can be at outside of storage."""
 
+_AGREED_NS = 1_000_000  # to which clocks are read at best, whatever the tracers are
 _OPEN = "open"  # what each of these may have had
 
 
@@ -64,6 +65,32 @@ class Served:
     syncs: Intervals
     whole: bool
     slack_ns: int
+    early_ns: int = 0
+    late_ns: int = 0
+    """By how much all calls may lie earlier (below 0) or later on the clock of the marks."""
+
+    def within(
+        self, times: Intervals, start: Int64Array, end: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """How much of each window some of its calls take: at least, and at most."""
+        if self.early_ns == self.late_ns == 0:
+            spent = intervals.covered_within(times, start, end)
+            return spent, spent
+        first = start - self.early_ns
+        low = intervals.covered_within(times, first, np.maximum(end - self.late_ns, first))
+        high = intervals.covered_within(times, start - self.late_ns, end - self.early_ns)
+        return low, np.minimum(high, end - start)
+
+    def within_all(
+        self, times: Intervals, of: Intervals, start: Int64Array, end: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """The same of what lies in a set of times, too."""
+        begin, stop = of.start - self.early_ns, of.end - self.late_ns
+        inner = Intervals(begin[begin < stop], stop[begin < stop])
+        outer = intervals.union(of.start - self.late_ns, of.end - self.early_ns)
+        low, _ = self.within(intervals.intersect(times, inner), start, end)
+        _, high = self.within(intervals.intersect(times, outer), start, end)
+        return low, high
 
     @property
     def parts(self) -> tuple[tuple[str, Intervals], ...]:
@@ -77,7 +104,14 @@ class Served:
         return tuple((f"{STORAGE}.{part}", times) for part, times in kinds)
 
 
-def served(trace: Trace, calls: Calls, process: int, whole: bool, slack_ns: int) -> Served:
+def served(
+    trace: Trace,
+    calls: Calls,
+    process: int,
+    whole: bool,
+    slack_ns: int,
+    assume: frozenset[str] = assumptions.ALL,
+) -> Served:
     """The calls of one process."""
     reads, writes = calls.of(process)
     metadata = trace.metadata_calls.get(process, intervals.EMPTY)
@@ -86,7 +120,37 @@ def served(trace: Trace, calls: Calls, process: int, whole: bool, slack_ns: int)
         metadata = intervals.subtract(metadata, data) if len(metadata.start) else metadata
         syncs = intervals.subtract(syncs, data) if len(syncs.start) else syncs
     syncs = intervals.subtract(syncs, metadata) if len(syncs.start) else syncs
-    return Served(reads, writes, metadata, syncs, whole, slack_ns)
+    early_ns, late_ns = _find_shift(trace, process, ONE_CLOCK in assume)
+    return Served(reads, writes, metadata, syncs, whole, slack_ns, early_ns, late_ns)
+
+
+def _find_shift(trace: Trace, process: int, as_one: bool) -> tuple[int, int]:
+    """By how much calls of a process may lie earlier or later among the marks of its loop.
+
+    `as_one`: what two clocks may always differ by is taken for nothing.
+    """
+    trainer, one = trace.processes[process].trainer, trace.processes[process]
+    early_ns, late_ns = _open_ns(one, as_one)
+    loops = [p for p in trace.profiles if p.process == trainer and p.has_wait_spans]
+    if not loops or not (one.log or one.clock_low_ns or one.clock_high_ns):
+        return early_ns, late_ns
+    marks = [_open_ns(profile, as_one) for profile in loops]
+    early = early_ns - max(late for _, late in marks)
+    return early, late_ns - min(early for early, _ in marks)
+
+
+def _open_ns(clock: Process | Profile, as_one: bool) -> tuple[int, int]:
+    """How far the true offset of a clock may lie from the one that was taken."""
+    agreed = _AGREED_NS if as_one else 0
+    low_ns = clock.clock_low_ns - clock.clock_offset_ns
+    high_ns = clock.clock_high_ns - clock.clock_offset_ns
+    return (low_ns if low_ns < -agreed else 0), (high_ns if high_ns > agreed else 0)
+
+
+def has_open_clock(trace: Trace, position: int) -> bool:
+    """Whether the calls of a rank may lie elsewhere among its marks than where they were put."""
+    members = np.flatnonzero(trace.family == position).tolist()
+    return any(_find_shift(trace, process, as_one=False) != (0, 0) for process in members)
 
 
 def outside(of: Served, covered: Intervals) -> Served:
@@ -94,7 +158,7 @@ def outside(of: Served, covered: Intervals) -> Served:
     if not len(covered.start):
         return of
     reads, writes, metadata, syncs = (intervals.subtract(times, covered) for _, times in of.parts)
-    return Served(reads, writes, metadata, syncs, of.whole, of.slack_ns)
+    return replace(of, reads=reads, writes=writes, metadata=metadata, syncs=syncs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +176,25 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Input waits of one rank; `mine` are those looked at, `row` is of the fetch each took."""
+    """Input waits of one rank; `mine` are those looked at, `row` is of the fetch each took.
+
+    `marked`: every fetch was, so that workers are idle outside of those that are known.
+    """
 
     mine: NDArray[np.bool_]
     row: Int64Array
     start: Int64Array
     end: Int64Array
     felt: Intervals | None
+    marked: bool
+
+
+def _is_complete(fetches: Fetches) -> bool:
+    """Whether no number is missing among the batches of an iterator, as far as they are known."""
+    key = np.stack([fetches.name, fetches.epoch, fetches.batch])[:, fetches.batch >= 0]
+    key = np.unique(key, axis=1)
+    same = (np.diff(key[:2], axis=1) == 0).all(axis=0)
+    return bool((np.diff(key[2])[same] == 1).all())
 
 
 def divide_waits(
@@ -129,6 +205,7 @@ def divide_waits(
     of_process: Mapping[int, Served],
     felt: Intervals | None,
     assume: frozenset[str] = assumptions.ALL,
+    step: Int64Array | None = None,
 ) -> Divided:
     """At least and at most of each input wait of one rank by cause.
 
@@ -140,6 +217,7 @@ def divide_waits(
         of_process: the calls of each process that trains or fetches.
         felt: the waits less what a device computed or copied meanwhile; None: all of them.
         assume: what may be assumed.
+        step: that each wait lies in, -1 for none: each step took a batch; None: not known.
     """
     trainer = trace.ranks[position]
     fetches = trace.fetches.pick(trace.fetches.trainer == trainer)
@@ -154,7 +232,10 @@ def divide_waits(
     if not has_workers(trace, trainer, fetches):
         own |= ~known
     _within_the_process(bounds, own, start, end, length, of_process[trainer])
-    waits = Waits(known & ~own, row, start, end, felt)
+    marked = _is_complete(fetches)
+    if step is not None:
+        marked &= bool(np.isin(step[step >= 0], step[known]).all())
+    waits = Waits(known & ~own, row, start, end, felt, marked)
     _by_workers(divided, waits, taken, fetches, of_process, trace, assume)
     lost = ~known & ~own
     if lost.any():
@@ -205,19 +286,21 @@ def _within_the_process(
     if not mine.any():
         return
     low, high = start[mine], end[mine]
-    total = np.zeros(len(low), np.int64)
-    open_ns = length[mine].copy()
-    for name, times in own.parts:
-        spent = intervals.covered_within(times, low, high)
-        bounds[name][0][mine] += spent
-        total += spent
-    open_ns = np.maximum(open_ns - total, 0)
-    slack = np.minimum(open_ns, own.slack_ns) if own.whole else open_ns
-    for name, _ in own.parts:
-        bounds[name][1][mine] = bounds[name][0][mine] + slack
-    bounds[STORAGE][0][mine] = total
-    bounds[STORAGE][1][mine] = total + slack
-    bounds[_OPEN][1][mine] = open_ns
+    least, most = np.zeros((2, len(low)), np.int64)
+    parts = {name: own.within(times, low, high) for name, times in own.parts}
+    for at_least, at_most in parts.values():
+        least += at_least
+        most += at_most
+    free = length[mine]
+    most = np.minimum(most, free)
+    slack = np.minimum(free - most, own.slack_ns) if own.whole else free - most
+    for name, (at_least, at_most) in parts.items():
+        bounds[name][0][mine] += at_least
+        bounds[name][1][mine] += at_most + slack
+    bounds[STORAGE][0][mine] = least
+    bounds[STORAGE][1][mine] = most + slack
+    bounds[FREE][1][mine] = bounds[FREE_PARTS][1][mine] = np.maximum(most - least, 0)
+    bounds[_OPEN][1][mine] = np.maximum(free - least, 0)
 
 
 def _by_some_worker(
@@ -254,13 +337,11 @@ def _by_some_worker(
             continue
         alive = (each.start_ns is None) | (low >= (each.start_ns or 0))
         alive &= (each.end_ns is None) | (high <= (each.end_ns or 0))
-        spent = sum(
-            (intervals.covered_within(times, low, high) for _, times in calls.parts),
-            np.zeros(len(low), np.int64),
-        )
+        within = [calls.within(times, low, high) for _, times in calls.parts]
+        at_least, at_most = (sum(side) for side in zip(*within, strict=True))
         slack_ns = max(slack_ns, calls.slack_ns)
-        least = np.where(alive, np.minimum(least, spent), least)
-        most = np.where(alive, np.maximum(most, spent), most)
+        least = np.where(alive, np.minimum(least, at_least), least)
+        most = np.where(alive, np.maximum(most, at_most), most)
         seen |= alive
     known = seen & whole & (SOME_WORKER in assume)
     rests = np.zeros(len(lost), bool)
@@ -291,7 +372,7 @@ def _by_workers(
     """Waits for batches of workers, worker by worker."""
     bounds, mine, row = divided.bounds, these.mine, these.row
     start, end, felt = these.start, these.end, these.felt
-    asked, is_known = _asked_ns(taken, start, row)
+    asked, is_known = _asked_ns(taken, start, row, complete=these.marked)
     divided.assume(ASKED_AS_IT_WAITED, mine & ~is_known & (ASKED_AS_IT_WAITED in assume))
     process = np.where(row >= 0, taken.process[np.maximum(row, 0)], -1) if len(taken) else row
     for each in np.unique(process[mine]).tolist():
@@ -301,30 +382,44 @@ def _by_workers(
         late, delivered = _felt_within(felt, low, ready), _felt_within(felt, ready, high)
         at_work = _fetching(fetches, each)
         since = np.minimum(asked[waits], low)
+        until = np.maximum(taken.end[row[waits]], since)
+
+        # What the worker did since the batch was asked of it.
         begun = trace.processes[each].start_ns if each >= 0 else None
         first = int(at_work.start[0]) if len(at_work.start) else 0
         starting = np.zeros(len(waits), np.int64)
         if begun is not None and begun < first:
             # The process came to be for this loader: its start is part of what made the batch late.
             starting = np.clip(np.minimum(first, ready) - np.maximum(begun, since), 0, None)
-        until = np.maximum(taken.end[row[waits]], since)
         worked = intervals.covered_within(at_work, since, until)
         calls = of_process.get(each)
-        parts = (
-            {}
-            if calls is None
-            else {
-                name: intervals.covered_within(intervals.intersect(times, at_work), since, until)
-                for name, times in calls.parts
-            }
-        )
-        did = worked + starting
+        parts = {}
+        if calls is not None:
+            parts = {n: calls.within_all(times, at_work, since, until) for n, times in calls.parts}
+        # Outside of fetches that were marked it was idle, where none is missing; else at anything.
+        unmarked = np.zeros(len(waits), np.int64)
+        if not these.marked:
+            unmarked = np.maximum(until - since - worked, 0)
         if ASKED_AS_IT_WAITED not in assume:
             unknown = ~is_known[waits]
             _leave_open(bounds, waits[unknown], late[unknown])
             late = np.where(unknown, 0, late)
-        _share(bounds, waits, late, did, starting, worked, parts, calls)
-        _deliver(bounds, waits, delivered, at_work, ready, high, calls)
+        did = Did(late, starting, worked, unmarked, parts, calls)
+        _share(bounds, waits, did)
+        idle_ns = _idle_ns(at_work, ready, high, delivered) if these.marked else 0 * delivered
+        _deliver(bounds, waits, delivered, idle_ns, ready, high, calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """What workers did since batches were asked of them, ns; one entry a wait in every array."""
+
+    late: Int64Array  # of the wait, up to the end of the fetch
+    starting: Int64Array
+    worked: Int64Array  # inside of fetches
+    unmarked: Int64Array  # at anything, starting too
+    parts: Mapping[str, tuple[Int64Array, Int64Array]]  # of storage in fetches: at least, at most
+    calls: Served | None
 
 
 def _leave_open(bounds: Bounds, waits: Int64Array, late: Int64Array) -> None:
@@ -335,67 +430,82 @@ def _leave_open(bounds: Bounds, waits: Int64Array, late: Int64Array) -> None:
         bounds[f"{STORAGE}.{part}"][1][waits] += late
 
 
-def _share(
-    bounds: Bounds,
-    waits: Int64Array,
-    late: Int64Array,
-    did: Int64Array,
-    starting: Int64Array,
-    worked: Int64Array,
-    parts: Mapping[str, Int64Array],
-    calls: Served | None,
-) -> None:
+def _share(bounds: Bounds, waits: Int64Array, did: Did) -> None:
     """Divides the part of waits before a fetch ended in the proportions of what its worker did."""
-    whole = np.maximum(did, 1)
+    late, unmarked = did.late, did.unmarked
+    is_open = unmarked > 0
+    total = did.worked + np.where(is_open, unmarked, did.starting)
+    whole = np.maximum(total, 1)
 
     def portion(of: Int64Array) -> Int64Array:
-        return np.floor(late * (of / whole)).astype(np.int64)  # what is left over stays open
+        return np.floor(late * (np.minimum(of, whole) / whole)).astype(np.int64)
 
-    nobody = did == 0
-    of_start = np.where(nobody, 0, portion(starting))
-    bounds[WORKERS][0][waits] += of_start
-    bounds[WORKERS][1][waits] += np.where(nobody, late, of_start)
-    shares = {name: portion(np.minimum(spent, worked)) for name, spent in parts.items()}
-    in_storage = sum(shares.values(), np.zeros(len(waits), np.int64))
+    nobody = total == 0
+    of_start = portion(did.starting)
+    bounds[WORKERS][0][waits] += np.where(nobody | is_open, 0, of_start)
+    bounds[WORKERS][1][waits] += np.where(nobody | is_open, late, of_start)
+    shares = {
+        name: [portion(np.minimum(side, did.worked)) for side in sides]
+        for name, sides in did.parts.items()
+    }
+    in_storage = sum((low for low, _ in shares.values()), np.zeros(len(waits), np.int64))
+    moved = sum((high - low for low, high in shares.values()), np.zeros(len(waits), np.int64))
     bounds[STORAGE][0][waits] += in_storage
-    open_ns = np.maximum(late - of_start - in_storage, 0)
-    if calls is None or not calls.whole:
+    # What is left over by rounding stays open.
+    open_ns = np.maximum(late - np.where(is_open, 0, of_start) - in_storage, 0)
+    if did.calls is None or not did.calls.whole:
         slack = open_ns
     else:
-        most = np.full(len(waits), calls.slack_ns, np.int64)
+        most = np.full(len(waits), did.calls.slack_ns, np.int64)
         slack = np.minimum(open_ns, portion(np.minimum(most, whole)))
+        of_unmarked = np.minimum(portion(unmarked), open_ns)
+        moved = np.minimum(moved + of_unmarked, open_ns)
+        slack = np.minimum(slack + moved, open_ns)
+        bounds[FREE][1][waits] += moved
+        bounds[FREE_PARTS][1][waits] += moved
     bounds[STORAGE][1][waits] += in_storage + slack
     for part in (READ, WRITE, METADATA, SYNC):
         name = f"{STORAGE}.{part}"
-        share = shares.get(name, 0)
+        share = shares[name][0] if name in shares else 0
         bounds[name][0][waits] += share
         bounds[name][1][waits] += share + slack
     bounds[_OPEN][1][waits] += open_ns
+
+
+def _idle_ns(
+    at_work: Intervals, ready: Int64Array, high: Int64Array, delivered: Int64Array
+) -> Int64Array:
+    """How long a worker was idle while its batch was on its way."""
+    idle: Int64Array = np.maximum(delivered - intervals.covered_within(at_work, ready, high), 0)
+    return idle
 
 
 def _deliver(
     bounds: Bounds,
     waits: Int64Array,
     delivered: Int64Array,
-    at_work: Intervals,
+    idle_ns: Int64Array,
     ready: Int64Array,
     high: Int64Array,
     calls: Served | None,
 ) -> None:
     """What follows a fetch: delivery as far as its worker was idle, and may be its next work."""
-    busy = np.minimum(intervals.covered_within(at_work, ready, high), delivered)
-    bounds[DELIVERY][0][waits] += delivered - busy
+    busy = delivered - idle_ns
+    bounds[DELIVERY][0][waits] += idle_ns
     bounds[DELIVERY][1][waits] += delivered
-    most = np.zeros(len(waits), np.int64)
-    for name, times in () if calls is None else calls.parts:
-        spent = np.minimum(intervals.covered_within(times, ready, high), busy)
-        bounds[name][1][waits] += spent
-        most += spent
-    if calls is None or not calls.whole:
-        most = busy
-    bounds[STORAGE][1][waits] += np.minimum(most, busy)
-    bounds[FREE][1][waits] += np.minimum(most, busy)
-    bounds[FREE_PARTS][1][waits] += np.minimum(most, busy)
+    spent = {}
+    if calls is not None:
+        spent = {n: np.minimum(calls.within(t, ready, high)[1], busy) for n, t in calls.parts}
+    known = sum(spent.values(), np.zeros(len(waits), np.int64))
+    slack_ns = calls.slack_ns if calls is not None and calls.whole else 1 << 62
+    most = np.minimum(known + np.minimum(slack_ns, busy), busy)
+    bounds[STORAGE][1][waits] += most
+    for part in (READ, WRITE, METADATA, SYNC):
+        name = f"{STORAGE}.{part}"
+        of_part = np.minimum(spent.get(name, 0) + np.minimum(slack_ns, busy), busy)
+        bounds[name][1][waits] += of_part
+    bounds[FREE][1][waits] += most
+    bounds[FREE_PARTS][1][waits] += most
     bounds[_OPEN][1][waits] += busy
 
 
@@ -405,7 +515,7 @@ def _fetching(fetches: Fetches, process: int) -> Intervals:
 
 
 def _asked_ns(
-    taken: Fetches, start: Int64Array, row: Int64Array
+    taken: Fetches, start: Int64Array, row: Int64Array, *, complete: bool
 ) -> tuple[Int64Array, NDArray[np.bool_]]:
     """When the batch of each wait was asked of its worker, and whether that is known.
 
@@ -426,12 +536,21 @@ def _asked_ns(
             ahead = int(taken.ahead[batches].max())
             if ahead <= 0:
                 continue
-            place = np.searchsorted(
-                taken.wait_end[batches], taken.wait_end[row[waits]], side="left"
-            )
-            before = np.maximum(place - ahead, 0)
+            number, ends = taken.batch[row[waits]], taken.wait_end[batches]
+            in_turn = bool((taken.in_order[batches] != 0).all())
+            if complete and (in_turn or (number < 0).any()):
+                number = np.searchsorted(ends, taken.wait_end[row[waits]], side="left")
+            numbers = np.arange(len(batches)) if complete else taken.batch[batches]
+            if not complete and not in_turn:  # by how many others before is not known
+                continue
+            # The batch that lies so far before, by its number.
+            order = np.argsort(numbers, kind="stable")
+            place = np.searchsorted(numbers[order], number - ahead)
+            before = order[np.minimum(place, len(order) - 1)]
+            found = (numbers[before] == number - ahead) & (number >= ahead)
             born = int(min(start[waits].min(), taken.wait_begin[batches[0]]))
-            moment = np.where(place >= ahead, taken.wait_end[batches[before]], born)
-            asked[waits] = np.minimum(moment, start[waits])
-            is_known[waits] = True
+            first = (number >= 0) & (number < ahead) & (complete | (numbers.min() == 0))
+            moment = np.where(found, ends[before], born)
+            asked[waits] = np.where(found | first, np.minimum(moment, start[waits]), start[waits])
+            is_known[waits] = found | first
     return asked, is_known

@@ -217,28 +217,31 @@ def share_causes(
 def _shares(pipeline: Pipeline, of_process: Mapping[int, Served]) -> dict[str, Share]:
     f = pipeline.fetched
     length = f.end_ns - f.begin_ns
+    least = {STORAGE: np.zeros(len(f), np.int64)}
+    most = {STORAGE: np.zeros(len(f), np.int64)}
     slack = length.copy()
-    spent: dict[str, Int64Array] = {STORAGE: np.zeros(len(f), np.int64)}
     sums: dict[str, list[Sum]] = {}
     for process in distinct(pipeline.process).tolist():
         served, mine = of_process.get(process), pipeline.process == process
         if served is None:
             continue
         for name, times in served.parts:
-            within = intervals.covered_within(times, f.begin_ns[mine], f.end_ns[mine])
-            spent.setdefault(name, np.zeros(len(f), np.int64))[mine] = within
-            spent[STORAGE][mine] += within
-        slack[mine] = np.maximum(length[mine] - spent[STORAGE][mine], 0)
+            sides = served.within(times, f.begin_ns[mine], f.end_ns[mine])
+            for side, within in zip((least, most), sides, strict=True):
+                side.setdefault(name, np.zeros(len(f), np.int64))[mine] = within
+                side[STORAGE][mine] += within
+        slack[mine] = np.maximum(length[mine] - most[STORAGE][mine], 0)
         if served.whole:  # what else there was is known in all, not when
             slack[mine] = np.minimum(slack[mine], served.slack_ns)
-            for name, own in spent.items():
-                least = float(own[mine].sum())
-                sums.setdefault(name, []).append(Sum(mine, least, least + served.slack_ns))
-    storage = spent[STORAGE]
+            for name in least if served.early_ns == served.late_ns == 0 else ():
+                known = float(least[name][mine].sum())
+                sums.setdefault(name, []).append(Sum(mine, known, known + served.slack_ns))
+    storage = least[STORAGE]
     nothing = np.broadcast_to(np.int64(0), len(f))
     shares = {}
-    for name, own in spent.items():
-        low, high = (own, own + slack) if own.any() else (nothing, slack)
+    for name, own in least.items():
+        high = np.minimum(most[name] + slack, length)
+        low, high = (own, high) if most[name].any() else (nothing, slack)
         shares[name] = Share(low, high, sums=sums.get(name, ()))
     left = np.maximum(length - storage, 0)
     for cause in _OF_FETCHES:

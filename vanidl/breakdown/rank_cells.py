@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vanidl.breakdown import input_wait, windows
-from vanidl.breakdown.assumptions import FOLLOWS, NOT_MAPPED
+from vanidl.breakdown.assumptions import FOLLOWS, NOT_MAPPED, ONE_CLOCK, OPERATORS_COMPUTE
 from vanidl.breakdown.causes import (
     BLOCKED,
     CAUSES,
@@ -102,6 +102,7 @@ def divide_tiles(
         of_process[trainer],
         did,
         several=len(trace.ranks) > 1,
+        computing=OPERATORS_COMPUTE in known.assume,
         of_workers=input_wait.has_workers(
             trace, trainer, trace.fetches.pick(trace.fetches.trainer == trainer)
         ),
@@ -109,14 +110,26 @@ def divide_tiles(
     )
     assumed: dict[str, Mask] = {}
     if len(tiles.wait_start):
+        step = np.full(len(tiles.wait_start), -1)
+        in_step = (tiles.wait >= 0) & (tiles.step >= 0)
+        step[tiles.wait[in_step]] = tiles.step[in_step]
         divided = input_wait.divide_waits(
-            trace, position, tiles.wait_start, tiles.wait_end, of_process, felt, known.assume
+            trace, position, *waits, of_process, felt, known.assume, step
         )
         _lay_waits(cells, divided.bounds, tiles)
         waiting = tiles.wait >= 0
         assumed = {what: waiting & rows[tiles.wait] for what, rows in divided.assumed.items()}
     if known.whole and known.maps_unseen:
         assumed[NOT_MAPPED] = np.ones(len(tiles.start), bool)
+    if ONE_CLOCK in known.assume and input_wait.has_open_clock(trace, position):
+        assumed[ONE_CLOCK] = np.ones(len(tiles.start), bool)
+    own = of_process[trainer]
+    if (
+        OPERATORS_COMPUTE in known.assume
+        and len(did.seen.start)
+        and (own.slack_ns or not own.whole)
+    ):
+        assumed[OPERATORS_COMPUTE] = np.ones(len(tiles.start), bool)
     if tiles.follows.any():
         assumed[FOLLOWS] = tiles.follows
 
@@ -162,11 +175,19 @@ def find_activity(spans: Spans, own: Served | None, waits: Intervals) -> Activit
 
 
 def _tile_cells(
-    tiles: Tiles, own: Served, did: Activity, *, several: bool, of_workers: bool, in_part: bool
+    tiles: Tiles,
+    own: Served,
+    did: Activity,
+    *,
+    several: bool,
+    of_workers: bool,
+    in_part: bool,
+    computing: bool,
 ) -> Bounds:
     """At least and at most of every tile by cause; waits hold what devices did only.
 
     `in_part`: work of devices was left out, so that a step without any may have had some.
+    `computing`: operators call no storage.
     """
     length, start, end = tiles.length, tiles.start, tiles.end
     waiting = tiles.wait >= 0
@@ -174,28 +195,37 @@ def _tile_cells(
     compute = intervals.covered_within(did.compute, start, end)
     communication = intervals.covered_within(did.communication, start, end)
     cells: Bounds = {}
-    storage = zeros.copy()
+    storage, most = zeros.copy(), zeros.copy()
     for name, times in own.parts:
-        spent = np.where(waiting, 0, intervals.covered_within(times, start, end))
-        cells[name] = spent, spent
-        storage += spent
+        least, highest = own.within(times, start, end)
+        cells[name] = np.where(waiting, 0, least), np.where(waiting, 0, highest)
+        storage += cells[name][0]
+        most += cells[name][1]
+    moved = np.minimum(most, length) - storage  # what is open as the clocks are
+    inside = moved.copy()  # of operators, at most
+    if not did.by_device and not computing:
+        inside += own.slack_ns if own.whole else compute
+    compute_ns = compute + np.minimum(moved, length - compute)
+    compute = np.maximum(compute - inside, 0)
     # Traced calls inside of collectives are of the calls.
     communication = np.minimum(communication, length - compute - storage).clip(0)
     communication[waiting] = 0
     copy = intervals.covered_within(did.copy, start, end)
     if not did.by_device:
         compute, copy = np.where(waiting, 0, compute), np.where(waiting, 0, copy)
+        compute_ns = np.where(waiting, 0, compute_ns)
     taken = compute + communication + copy + storage
     open_ns = np.where(waiting, 0, length - taken).clip(0)
-    slack = np.minimum(open_ns, own.slack_ns) if own.whole else open_ns
+    slack = np.minimum(open_ns, own.slack_ns + moved) if own.whole else open_ns
+    cells[FREE] = cells[FREE_PARTS] = zeros, moved
     if of_workers and own.whole:
         # Where waits are not marked any time may be one, for whatever a worker was at.
         unmarked = (tiles.phase == windows.UNOBSERVED) | (not tiles.waits_known)
         slack = np.where(unmarked, open_ns, slack)
-        cells[FREE] = cells[FREE_PARTS] = zeros, np.where(unmarked, open_ns, 0)
+        cells[FREE] = cells[FREE_PARTS] = zeros, np.where(unmarked, open_ns, moved)
     cells[STORAGE] = storage, storage + slack
     for name, _ in own.parts:
-        cells[name] = cells[name][0], cells[name][0] + slack
+        cells[name] = cells[name][0], np.maximum(cells[name][0] + slack, cells[name][1])
     profiled = (tiles.part == windows.WORK) & (tiles.phase == windows.TRAINING)
     profiled &= intervals.covered_within(did.seen, start, end) == length
     if in_part:
@@ -205,7 +235,7 @@ def _tile_cells(
     if len(did.copy.start):
         cells[COPY] = copy, copy
     may_compute = np.where(profiled, 0, open_ns)
-    cells[COMPUTE] = compute, compute + may_compute
+    cells[COMPUTE] = compute, np.maximum(compute + may_compute, compute_ns)
     cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)
     if several:
         cells[WAITING_FOR_PEERS] = zeros, communication + open_ns
@@ -215,7 +245,7 @@ def _tile_cells(
         open_ns = np.where(profiled, 0, open_ns)
     for cause in (HOST_CPU, TOO_FEW_CORES, BLOCKED):
         cells[cause] = zeros, open_ns
-    outside_steps = np.where(tiles.step < 0, open_ns, 0)
+    outside_steps = np.where((tiles.step < 0) | (not tiles.waits_known), open_ns, 0)
     for cause in (INPUT_CPU, DELIVERY, WORKERS):
         cells[cause] = zeros, outside_steps
     return cells

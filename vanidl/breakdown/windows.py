@@ -138,8 +138,9 @@ def tile_rank(
     part = np.where(ends_epoch, EPOCH_END, np.where(inside | given, part, NO_PART))
     if whole:
         phase[before] = START_UP
-        phase[behind] = TAIL
-        phase[between & ~given] = OTHER
+        # Where waits are not marked, the end of an epoch may lie there.
+        phase[behind] = TAIL if waits_known else UNOBSERVED
+        phase[between & ~given] = OTHER if waits_known else UNOBSERVED
         phase[between & gaps.lost[next_step]] = UNOBSERVED
     else:
         phase[~inside & ~given] = UNOBSERVED

@@ -127,7 +127,11 @@ class _Usage:
 
 
 def bound_storage(
-    trace: Trace, one_at_a_time: Mask, assume: frozenset[str] = assumptions.ALL
+    trace: Trace,
+    one_at_a_time: Mask,
+    assume: frozenset[str] = assumptions.ALL,
+    *,
+    complete: bool = True,
 ) -> StorageBounds | None:
     """The time of each rank in storage by the counters of its log; None without such counters.
 
@@ -135,6 +139,7 @@ def bound_storage(
         trace: the run.
         one_at_a_time: of each process whether its trace shows that its calls come one at a time.
         assume: what may be assumed.
+        complete: whether every process counted all that it did.
     """
     tables = [table for name, table in trace.counters.items() if name in LEVELS and len(table.file)]
     if not tables or not trace.ranks:
@@ -177,7 +182,8 @@ def bound_storage(
     mean_low[WRITE] = max(mean_low[WRITE] - mean_high[SYNC], 0.0)
     low[ALL] = np.maximum(low[ALL], ranks.longest(records, outermost))
 
-    if (records.unbounded & (records.level > 0)).any() or _is_exhausted(trace, records.names):
+    uncounted = not complete or _is_exhausted(trace, records.names)
+    if uncounted or (records.unbounded & (records.level > 0)).any():
         high = {part: np.full(ranks.count, np.inf) for part in high}
         mean_high = dict.fromkeys(mean_high, float("inf"))
     spent = records.seconds.sum(axis=0) > 0
@@ -188,6 +194,8 @@ def bound_storage(
     layers = _layer_means(records, ranks.count)
     named = frozenset(records.names[k] for k in counting)
     untraced = ranks.untraced(records, frozenset(trace.layers_traced))
+    if uncounted:
+        untraced = np.full(ranks.count, np.inf)
     return StorageBounds(low, high, mean_low, mean_high, layers, named, assumed, untraced)
 
 
