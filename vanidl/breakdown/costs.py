@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from vanidl.breakdown.account import EPOCH_END, MEAN, PHASE, STEP, STEP_PART, WAIT, Breakdown
 from vanidl.breakdown.causes import (
     BLOCKED,
+    COMMUNICATION,
+    COMPUTE,
     COPY,
     DEVICE_IDLE,
     HOST_CPU,
@@ -37,6 +39,7 @@ _OF_STEPS = (
     DEVICE_IDLE,
     TRACING,
 )
+_DEVICE = (COMPUTE, COMMUNICATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,25 @@ def _costs_of_steps(account: Breakdown) -> list[Cost]:
         cell = account.cell(f"{MEAN}/{STEP_PART}/{part}")
         key = f"{MEAN}/{STEP_PART}/{part}"
         costs.append(Cost(part, "", cell.low_ns * steps, cell.high_ns * steps, key))
+    outside = {cause: _outside_waits(account, cause, steps) for cause in (*_OF_STEPS, *_DEVICE)}
+    if account.cell(f"{MEAN}/{STEP}/{DEVICE_IDLE}").high_ns:
+        # No device work is known of the device, whatever the host was at: storage apart.
+        collectives = max(outside[COMMUNICATION][1], outside[WAITING_FOR_PEERS][1])
+        busy_ns = outside[COMPUTE][1] + outside[COPY][1] + collectives
+        idle_ns = account.steps_ns - account.length_ns(WAIT) - busy_ns - outside[STORAGE][0]
+        low, high = outside[DEVICE_IDLE]
+        outside[DEVICE_IDLE] = max(low, idle_ns), max(high, idle_ns)
     for cause in _OF_STEPS:
-        key = f"{MEAN}/{STEP}/{cause}"
-        of_step, of_wait = account.cell(key), account.cell(f"{MEAN}/{WAIT}/{cause}")
-        low = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
-        high = max(of_step.high_ns * steps - of_wait.low_ns, low)
         # What the loop itself does in its own parts of the step is told there.
         if cause == HOST_CPU and apart:
             continue
-        costs.append(Cost(STEP, cause, low, high, key))
+        costs.append(Cost(STEP, cause, *outside[cause], f"{MEAN}/{STEP}/{cause}"))
     return costs
+
+
+def _outside_waits(account: Breakdown, cause: str, steps: float) -> tuple[float, float]:
+    """At least and at most of a cause in all steps, without their input waits."""
+    of_step = account.cell(f"{MEAN}/{STEP}/{cause}")
+    of_wait = account.cell(f"{MEAN}/{WAIT}/{cause}")
+    low_ns = max(of_step.low_ns * steps - of_wait.high_ns, 0.0)
+    return low_ns, max(of_step.high_ns * steps - of_wait.low_ns, low_ns)

@@ -238,7 +238,9 @@ def _tile_cells(
     cells[COMPUTE] = compute, np.maximum(compute + may_compute, compute_ns)
     cells[COMMUNICATION] = communication, communication + (may_compute if several else 0)
     if several:
-        cells[WAITING_FOR_PEERS] = zeros, communication + open_ns
+        # A profiler that saw collectives of the rank saw all of them: no other time is in one.
+        seen = profiled & bool(len(did.communication.start))
+        cells[WAITING_FOR_PEERS] = zeros, communication + np.where(seen, 0, open_ns)
         cells[COMMUNICATION] = zeros.copy(), cells[COMMUNICATION][1]
     if did.by_device:
         cells[DEVICE_IDLE] = zeros, np.where(profiled, open_ns, 0)

@@ -71,7 +71,8 @@ def leading(account: Breakdown) -> Lead:
     if in_steps and not account.waits_known:
         words = words.replace(", outside of input waits,", "")  # they may lie in such waits
     amount = f"{_amount(cost)} of the {seconds(whole_ns / 1e9)} {of_what}"
-    sentence = f"{words} {amount} ({_share(cost, whole_ns)})."
+    why = ": the host gave it no work in time" if cost.cause == DEVICE_IDLE else ""
+    sentence = f"{words} {amount} ({_share(cost, whole_ns)}){why}."
     return Lead(sentence, cost.window, in_steps)
 
 
